@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make` alone lists everything. `make check` is exactly what CI runs.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# Which Spark the demo, the pool and single test targets use: 4.3 or 4.2.
+SPARK ?= 4.3
+PORT ?= 8815
+WORKERS ?= 2
+
+UV_VERSION := 0.13.8
+UV := $(shell command -v uv || echo build/tools/bin/uv)
+export UV_SYSTEM_CERTS := true
+export UV_NO_PROGRESS := 1
+
+VENV_4.3 := .venv
+VENV_4.2 := .venv-spark42
+VENV := $(VENV_$(SPARK))
+PYTHON := $(VENV)/bin/python
+export SPARK_LOCAL_IP := 127.0.0.1
+
+MVN := ./mvnw --batch-mode --no-transfer-progress
+JAR := spark-connector/bundle/target/updraft-spark-4.2_2.13-0.1.0.jar
+CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
+REPORTS := build/reports
+PYTEST = $(1)/bin/python -m pytest -q --junitxml=$(REPORTS)/$(2).xml
+
+.PHONY: help
+help: ## List the targets
+	@echo 'Updraft. Two commands are enough to see it work: make demo, make check.'
+	@echo
+	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo 'Variables: SPARK=$(SPARK) (or 4.2)  PORT=$(PORT)  WORKERS=$(WORKERS)'
+
+## Use
+.PHONY: demo demo-kill pool connector
+demo: setup $(JAR) ## Run the main job: a pool of two workers, a local Spark, 336,776 flights
+	$(PYTHON) -m tests.demo.run --jar $(JAR)
+
+demo-kill: setup $(JAR) ## The same while a worker is killed every second
+	$(PYTHON) -m tests.demo.run --jar $(JAR) --kill-workers
+
+pool: setup $(JAR) ## Run a pool in the foreground and print the Spark confs that use it
+	@printf '\nSpark confs for this pool (Spark %s, Python of %s):\n\n' '$(SPARK)' '$(PYTHON)'
+	@printf '  spark.jars                  %s\n' '$(abspath $(JAR))'
+	@printf '  spark.sql.extensions        io.updraft.spark.UpdraftExtensions\n'
+	@printf '  spark.updraft.udf.endpoint  grpc://127.0.0.1:%s\n\n' '$(PORT)'
+	exec $(VENV)/bin/updraft-server serve --listen 127.0.0.1:$(PORT) --workers $(WORKERS) --allow-session-functions
+
+connector: $(JAR) ## Build the connector's jar and print its path
+	@echo $(abspath $(JAR))
+
+## Check
+.PHONY: check lint types test-unit test-connector test-contract test-e2e test-faults summary
+check: ## Everything that CI runs: lint, types, unit, contract, fault and end-to-end tests on both Sparks
+	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
+	@$(MAKE) --no-print-directory setup-all
+	@$(MAKE) --no-print-directory lint types
+	@$(MAKE) --no-print-directory test-connector
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-contract test-faults
+	@$(MAKE) --no-print-directory test-e2e SPARK=4.3
+	@$(MAKE) --no-print-directory test-e2e SPARK=4.2
+	@$(MAKE) --no-print-directory summary
+
+lint: setup ## Lint, format and import contracts (Python, protobuf); Java and Scala are checked by test-connector
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/lint-imports --no-cache
+	.venv/bin/buf lint proto
+	.venv/bin/buf format --diff --exit-code proto
+	.ci/spdx
+
+types: setup ## Strict types over services, tests and scripts
+	.venv/bin/mypy
+
+test-unit: setup-all | $(REPORTS) ## Unit tests of the Python distributions, session functions on both pysparks
+	$(call PYTEST,.venv,unit-4.3) proto/python/tests flight-server/tests
+	$(call PYTEST,.venv-spark42,unit-sessions-4.2) flight-server/tests -m session
+
+test-connector: setup | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
+	cd spark-connector && $(MVN) verify
+	@touch $(JAR)
+
+test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call
+	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract
+
+test-e2e: setup $(JAR) | $(REPORTS) ## Spark with and without Updraft: equal answers (SPARK=4.2 for the other)
+	$(call PYTEST,$(VENV),e2e-$(SPARK)) tests/e2e
+
+test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
+	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults
+
+summary: ## Count the tests of the last check
+	@.venv/bin/python .ci/summary.py $(REPORTS) spark-connector
+
+## Measure
+.PHONY: bench-udf
+bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark: build/bench/udf.json and a chart
+	$(PYTHON) -m tests.bench.udf --jar $(JAR)
+
+## Develop
+.PHONY: setup setup-all format docs clean
+setup: $(VENV)/.synced ## Install the Python environment of SPARK
+setup-all: .venv/.synced .venv-spark42/.synced ## Install both Python environments
+
+format: setup ## Format everything
+	.venv/bin/ruff check --fix-only -q .
+	.venv/bin/ruff format .
+	.venv/bin/buf format -w proto
+	cd spark-connector && $(MVN) -q spotless:apply
+
+docs: setup $(JAR) ## Write the reference pages from the settings' own declarations
+	.venv/bin/updraft-server docs > docs/reference/server.md
+	cd spark-connector && $(MVN) -q -pl spark -am test -Dupdraft.docs=write -DskipTests=false -Dsuites=io.updraft.spark.GenerateDocsSuite -Dsurefire.failIfNoSpecifiedTests=false
+
+clean: ## Remove everything that was built here
+	rm -rf build .venv .venv-spark42 proto/python/src/updraft/v1
+	find spark-connector -name target -type d -prune -exec rm -rf {} +
+
+$(REPORTS):
+	@mkdir -p $@
+
+build/tools/bin/uv:
+	@command -v python3.11 >/dev/null || { echo 'error: python3.11 is not on PATH; install Python 3.11'; exit 1; }
+	python3.11 -m venv build/tools
+	build/tools/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python/hatch_build.py flight-server/pyproject.toml $(wildcard proto/updraft/v1/*.proto)
+
+.venv/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
+	$(UV) sync --quiet --locked --reinstall-package updraft
+	@touch $@
+
+.venv-spark42/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
+	UV_PROJECT_ENVIRONMENT=.venv-spark42 $(UV) sync --quiet --locked --reinstall-package updraft --no-group spark43 --group spark42
+	@touch $@
+
+$(JAR): $(CONNECTOR_SOURCES)
+	@java -version 2>&1 | grep -q 'version "\(17\|21\)' || { echo 'error: a JDK 17 is needed: java -version says' "$$(java -version 2>&1 | head -1)"; exit 1; }
+	cd spark-connector && $(MVN) -q -DskipTests package
+	@touch $@
