@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `updraft-server`: parses the settings and hands them to the supervisor."""
+
+import sys
+from importlib.metadata import version
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, CliApp, CliSubCommand, SettingsConfigDict
+
+from updraft.settings import reference_table
+from updraft_server.settings import ServeSettings
+
+
+class Serve(ServeSettings):
+    __doc__ = ServeSettings.__doc__
+
+    def cli_cmd(self) -> None:
+        """Run the pool until it is told to stop."""
+        from updraft_server.supervisor import supervise
+
+        sys.exit(supervise(self.with_free_ports()))
+
+
+class Reference(BaseSettings):
+    """Print the reference of all settings as a Markdown table."""
+
+    def cli_cmd(self) -> None:
+        """Print the table that docs/reference/server.md holds."""
+        sys.stdout.write(reference_table(ServeSettings))
+
+
+class Version(BaseSettings):
+    """Print the version."""
+
+    def cli_cmd(self) -> None:
+        """Print the version of the distribution."""
+        sys.stdout.write(f"updraft-server {version('updraft-server')}\n")
+
+
+class UpdraftServer(BaseSettings):
+    """A pool of Python workers that runs functions sent over Arrow Flight."""
+
+    model_config = SettingsConfigDict(
+        cli_prog_name="updraft-server",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+    )
+
+    serve: CliSubCommand[Serve]
+    reference: CliSubCommand[Reference]
+    version: CliSubCommand[Version]
+
+    def cli_cmd(self) -> None:
+        """Run the chosen command."""
+        CliApp.run_subcommand(self)
+
+
+def main() -> None:
+    """Entry point of `updraft-server`; bad settings end with status 2 and one line for each."""
+    try:
+        CliApp.run(UpdraftServer)
+    except ValidationError as refused:
+        for error in refused.errors():
+            sys.stderr.write(f"updraft-server: {_explained(error['loc'], error['msg'])}\n")
+        sys.exit(2)
+
+
+def _explained(location: tuple[int | str, ...], reason: str) -> str:
+    reason = reason.removeprefix("Value error, ")
+    names = [part for part in location if isinstance(part, str)]
+    if len(names) < 2:
+        return reason
+    return f"--{names[-1].replace('_', '-')}: {reason[0].lower()}{reason[1:]}"

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses to listen on: parsed once, so that every message about them reads alike."""
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """A host and a port; port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def parse_tcp_address(text: str) -> TcpAddress:
+    """Parse `host:port` or `[v6]:port`; raises ValueError that says what is expected."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not an address: expected host:port, for example 127.0.0.1:8815")
+    return TcpAddress(host, int(port))
+
+
+def with_free_port(address: TcpAddress) -> TcpAddress:
+    """The address with a free port in place of 0, so that a restarted process finds the same one again."""
+    if address.port != 0:
+        return address
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((address.host, 0))
+        return TcpAddress(address.host, probe.getsockname()[1])

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one tree of errors that cross the wire, and the one table that maps them to kinds and gRPC codes.
+
+    UpdraftError
+     +- UserError                the function raised an exception
+     +- WorkerError              the worker died or was killed while it held the exchange
+     +- ProtocolError            the client broke the protocol
+     +- LimitError               a message or batch is beyond the limits
+     +- FunctionNotFoundError    no such function
+     +- FunctionRefusedError     the pool does not accept such functions
+     +- VersionMismatchError     another Python, pyspark or protocol version than the pool's
+     +- PoolFullError            the queue is full; says when to come again
+     +- PoolUnavailableError     the pool drains or has no worker; no work was done
+     +- DeadlineError            the call's deadline or the batch's time limit ran out
+     +- UnauthenticatedError     no token, or a wrong one
+     +- InternalError            a defect of the pool
+
+Workers raise and serialize these too, so this module must not import gRPC: a code is known here by its name.
+"""
+
+from typing import ClassVar
+
+from updraft.v1.exchange_pb2 import Error, ErrorKind
+
+MAX_STATUS_MESSAGE_BYTES = 1024
+MAX_TRACEBACK_BYTES = 64 * 1024
+
+
+class UpdraftError(Exception):
+    """Base of the tree; never raised itself.
+
+    `message` says what happened, to which function or task, and what to do. `exception_class`, `traceback` and
+    `sequence` (the request batch; 0 when there was none) describe what a function raised.
+    """
+
+    kind: ClassVar[ErrorKind]
+    code: ClassVar[str]
+
+    def __init__(
+        self, message: str, *, exception_class: str = "", traceback: str = "", sequence: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exception_class = exception_class
+        self.traceback = traceback
+        self.sequence = sequence
+
+    def to_message(self) -> Error:
+        """The in-band form, with the traceback cut to its last 64 KiB."""
+        traceback, truncated = _keep_end(self.traceback, MAX_TRACEBACK_BYTES)
+        return Error(
+            kind=self.kind,
+            message=self.message,
+            exception_class=self.exception_class,
+            traceback=traceback,
+            traceback_truncated=truncated,
+            sequence=self.sequence,
+        )
+
+    def status_message(self) -> str:
+        """The gRPC status message: one line of at most 1 KiB."""
+        line = " ".join(self.message.split())
+        return _keep_start(line, MAX_STATUS_MESSAGE_BYTES)
+
+
+class UserError(UpdraftError):
+    """Raised when the function raised an exception; a retry gives the same."""
+
+    kind = ErrorKind.ERROR_KIND_USER
+    code = "UNKNOWN"
+
+
+class WorkerError(UpdraftError):
+    """Raised when a worker died or was killed while it held the exchange; another worker may succeed."""
+
+    kind = ErrorKind.ERROR_KIND_WORKER
+    code = "ABORTED"
+
+
+class ProtocolError(UpdraftError):
+    """Raised when a client broke the protocol or sent what is not Arrow."""
+
+    kind = ErrorKind.ERROR_KIND_PROTOCOL
+    code = "INVALID_ARGUMENT"
+
+
+class LimitError(UpdraftError):
+    """Raised when a message, batch or traceback is beyond the pool's limits."""
+
+    kind = ErrorKind.ERROR_KIND_LIMIT
+    code = "INVALID_ARGUMENT"
+
+
+class FunctionNotFoundError(UpdraftError):
+    """Raised when no function has the name and version asked for."""
+
+    kind = ErrorKind.ERROR_KIND_FUNCTION_NOT_FOUND
+    code = "NOT_FOUND"
+
+
+class FunctionRefusedError(UpdraftError):
+    """Raised when the pool's settings do not allow the function."""
+
+    kind = ErrorKind.ERROR_KIND_FUNCTION_REFUSED
+    code = "PERMISSION_DENIED"
+
+
+class VersionMismatchError(UpdraftError):
+    """Raised when client and pool differ in the version of the protocol, of Python or of pyspark."""
+
+    kind = ErrorKind.ERROR_KIND_VERSION
+    code = "FAILED_PRECONDITION"
+
+
+class PoolFullError(UpdraftError):
+    """Raised when the queue is full; `retry_after_milliseconds` says when to come again."""
+
+    kind = ErrorKind.ERROR_KIND_POOL_FULL
+    code = "RESOURCE_EXHAUSTED"
+
+    def __init__(self, message: str, *, retry_after_milliseconds: int) -> None:
+        super().__init__(message)
+        self.retry_after_milliseconds = retry_after_milliseconds
+
+
+class PoolUnavailableError(UpdraftError):
+    """Raised when the pool drains or has no worker, before any work was done."""
+
+    kind = ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
+    code = "UNAVAILABLE"
+
+
+class DeadlineError(UpdraftError):
+    """Raised when the call's deadline or a batch's time limit ran out."""
+
+    kind = ErrorKind.ERROR_KIND_DEADLINE
+    code = "DEADLINE_EXCEEDED"
+
+
+class UnauthenticatedError(UpdraftError):
+    """Raised when a call has no token, or a wrong one."""
+
+    kind = ErrorKind.ERROR_KIND_UNAUTHENTICATED
+    code = "UNAUTHENTICATED"
+
+
+class InternalError(UpdraftError):
+    """Raised when the pool itself is at fault."""
+
+    kind = ErrorKind.ERROR_KIND_INTERNAL
+    code = "INTERNAL"
+
+
+_BY_KIND: dict[int, type[UpdraftError]] = {
+    subclass.kind: subclass for subclass in UpdraftError.__subclasses__() if subclass is not PoolFullError
+}
+
+
+def error_from_message(error: Error) -> UpdraftError:
+    """The exception for an in-band error; a kind that this version does not know becomes InternalError."""
+    if error.kind == ErrorKind.ERROR_KIND_POOL_FULL:
+        return PoolFullError(error.message, retry_after_milliseconds=0)
+    return _BY_KIND.get(error.kind, InternalError)(
+        error.message,
+        exception_class=error.exception_class,
+        traceback=error.traceback,
+        sequence=error.sequence,
+    )
+
+
+def _keep_start(text: str, limit_bytes: int) -> str:
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= limit_bytes:
+        return text
+    return encoded[: limit_bytes - 3].decode("utf-8", "ignore") + "..."
+
+
+def _keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= limit_bytes:
+        return text, False
+    return encoded[-limit_bytes:].decode("utf-8", "ignore"), True

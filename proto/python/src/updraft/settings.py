@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a service declares its settings: each once, with its doc, unit, default and check.
+
+A setting is a field of a `Settings` class made by `setting()`. From that one declaration come the command-line option
+(`--drain-timeout-seconds`), the environment variable (`UPDRAFT_DRAIN_TIMEOUT_SECONDS`), the check, `--help` and the
+reference page (`reference_table`).
+"""
+
+import types
+from collections.abc import Iterator
+from typing import Any, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import Field
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+ENVIRONMENT_PREFIX = "UPDRAFT_"
+
+_NO_DEFAULT: Any = object()
+
+
+class Settings(BaseSettings):
+    """Base of a service's settings: values come from options, then UPDRAFT_* variables, then defaults."""
+
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="forbid")
+
+
+def setting(doc: str, *, default: Any = _NO_DEFAULT, unit: str = "", **checks: Any) -> Any:
+    """Declare a setting.
+
+    `doc` is a sentence for `--help` and the reference page; `unit` is shown with it; `checks` are pydantic's own
+    (`gt=0`, `le=65535`).
+    """
+    described = f"{doc} [{unit}]" if unit else doc
+    extra = {"doc": doc, "unit": unit}
+    if default is _NO_DEFAULT:
+        return Field(description=described, json_schema_extra=extra, **checks)
+    return Field(default=default, description=described, json_schema_extra=extra, **checks)
+
+
+def reference_table(settings: type[Settings]) -> str:
+    """The settings as a Markdown table: option, environment variable, default, check and meaning."""
+    rows = ["| option | environment | default | values | meaning |", "| --- | --- | --- | --- | --- |"]
+    rows.extend(_row(name, field) for name, field in settings.model_fields.items())
+    return "\n".join(rows) + "\n"
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict), f"{name} was not declared with setting()"
+    option = f"`--{name.replace('_', '-')}`"
+    environment = f"`{ENVIRONMENT_PREFIX}{name.upper()}`"
+    return f"| {option} | {environment} | {_default(field)} | {_values(field)} | {extra['doc']} |"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None:
+        return "computed"
+    if field.default is None or field.default == "":
+        return "none"
+    if isinstance(field.default, bool):
+        return "on" if field.default else "off"
+    return f"`{field.default}`"
+
+
+def _values(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    unit = extra.get("unit") if isinstance(extra, dict) else None
+    parts = [str(unit)] if unit else [_type_name(field.annotation)]
+    parts.extend(_checks(field))
+    return ", ".join(parts)
+
+
+def _type_name(annotation: Any) -> str:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " or ".join(_type_name(choice) for choice in get_args(annotation) if choice is not type(None))
+    choices = get_args(annotation)
+    if choices:
+        return " or ".join(f"`{choice}`" for choice in choices)
+    return {"str": "text", "bool": "flag", "int": "number", "float": "number", "Path": "path"}.get(
+        annotation.__name__, annotation.__name__
+    )
+
+
+def _checks(field: FieldInfo) -> Iterator[str]:
+    for check in field.metadata:
+        match check:
+            case annotated_types.Gt(bound):
+                yield f"more than {bound}"
+            case annotated_types.Ge(bound):
+                yield f"at least {bound}"
+            case annotated_types.Lt(bound):
+                yield f"less than {bound}"
+            case annotated_types.Le(bound):
+                yield f"at most {bound}"
