@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.util.Objects;
+
+/**
+ * Where a pool listens: {@code grpc://host:port}, {@code grpc+tls://host:port} or {@code
+ * grpc+unix:///path}.
+ */
+public final class Endpoint {
+  /** The Spark setting that an endpoint comes from; errors name it. */
+  public static final String SETTING = "spark.updraft.udf.endpoint";
+
+  private static final String EXPECTED =
+      "expected grpc://host:port, grpc+tls://host:port or grpc+unix:///path";
+
+  /** How the bytes travel. */
+  public enum Transport {
+    /** TCP without encryption. */
+    TCP,
+    /** TCP with TLS. */
+    TLS,
+    /** A Unix domain socket of this host. */
+    UNIX
+  }
+
+  private final Transport transport;
+  private final String host;
+  private final int port;
+  private final String path;
+
+  private Endpoint(Transport transport, String host, int port, String path) {
+    this.transport = transport;
+    this.host = host;
+    this.port = port;
+    this.path = path;
+  }
+
+  /**
+   * Parses an endpoint.
+   *
+   * @throws IllegalArgumentException naming the setting and the value, if it is not an endpoint
+   */
+  public static Endpoint parse(String text) {
+    URI uri;
+    try {
+      uri = new URI(text.strip());
+    } catch (URISyntaxException e) {
+      throw malformed(text, e);
+    }
+    String scheme = Objects.requireNonNullElse(uri.getScheme(), "");
+    return switch (scheme) {
+      case "grpc", "grpc+tcp" -> network(Transport.TCP, uri, text);
+      case "grpc+tls" -> network(Transport.TLS, uri, text);
+      case "grpc+unix" -> unix(uri, text);
+      default -> throw malformed(text, null);
+    };
+  }
+
+  private static Endpoint network(Transport transport, URI uri, String text) {
+    boolean bare =
+        uri.getRawUserInfo() == null
+            && Objects.requireNonNullElse(uri.getRawPath(), "").length() <= 1
+            && uri.getRawQuery() == null
+            && uri.getRawFragment() == null;
+    if (!bare || uri.getHost() == null || uri.getPort() < 1 || uri.getPort() > 65535) {
+      throw malformed(text, null);
+    }
+    return new Endpoint(transport, uri.getHost(), uri.getPort(), "");
+  }
+
+  private static Endpoint unix(URI uri, String text) {
+    String path = Objects.requireNonNullElse(uri.getPath(), "");
+    if (uri.getRawAuthority() != null || !path.startsWith("/") || path.length() < 2) {
+      throw malformed(text, null);
+    }
+    return new Endpoint(Transport.UNIX, "", 0, path);
+  }
+
+  private static IllegalArgumentException malformed(String text, Throwable cause) {
+    return new IllegalArgumentException(
+        SETTING + " = \"" + text + "\" is not an endpoint: " + EXPECTED, cause);
+  }
+
+  /** How the bytes travel. */
+  public Transport transport() {
+    return transport;
+  }
+
+  /** Host name or address; empty for a Unix socket. */
+  public String host() {
+    return host;
+  }
+
+  /** TCP port; zero for a Unix socket. */
+  public int port() {
+    return port;
+  }
+
+  /** Path of the Unix socket; empty for the others. */
+  public String path() {
+    return path;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof Endpoint that && toString().equals(that.toString());
+  }
+
+  @Override
+  public int hashCode() {
+    return toString().hashCode();
+  }
+
+  /** The endpoint as it is written in settings. */
+  @Override
+  public String toString() {
+    return switch (transport) {
+      case TCP -> "grpc://" + host + ":" + port;
+      case TLS -> "grpc+tls://" + host + ":" + port;
+      case UNIX -> "grpc+unix://" + path;
+    };
+  }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+
+/** What an exchange reports to its task thread: a batch of results, room in the window, or the end. */
+public final class Reply {
+  /** What happened. */
+  public enum Kind {
+    /** A batch of results. */
+    BATCH,
+    /** The window has room for one more request batch. */
+    ROOM,
+    /** The pool finished and its counts agree with what was received. */
+    END
+  }
+
+  /** Says that the window opened. */
+  public static final Reply ROOM = new Reply(Kind.ROOM, 0, 0, null);
+
+  /** Says that every result was delivered. */
+  public static final Reply END = new Reply(Kind.END, 0, 0, null);
+
+  private final Kind kind;
+  private final long sequence;
+  private final int rows;
+  private final ArrowRecordBatch batch;
+
+  private Reply(Kind kind, long sequence, int rows, ArrowRecordBatch batch) {
+    this.kind = kind;
+    this.sequence = sequence;
+    this.rows = rows;
+    this.batch = batch;
+  }
+
+  static Reply batch(long sequence, ArrowRecordBatch batch) {
+    return new Reply(Kind.BATCH, sequence, batch.getLength(), batch);
+  }
+
+  /** What happened. */
+  public Kind kind() {
+    return kind;
+  }
+
+  /**
+   * One-to-one functions: the number of the {@link Exchange#send} that this batch answers, counted
+   * from 1, also after a replay. Other functions: the number of the reply. Zero unless {@link
+   * Kind#BATCH}.
+   */
+  public long sequence() {
+    return sequence;
+  }
+
+  /** Rows of the batch; zero unless {@link Kind#BATCH}. */
+  public int rows() {
+    return rows;
+  }
+
+  /** The batch, which the caller closes; null unless {@link Kind#BATCH}. */
+  public ArrowRecordBatch batch() {
+    return batch;
+  }
+}
