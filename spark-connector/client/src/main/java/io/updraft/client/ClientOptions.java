@@ -37,7 +37,9 @@ public final class ClientOptions {
     return Optional.ofNullable(values.token);
   }
 
-  /** PEM file with the certificate authorities that sign the pool's certificate; empty: the JVM's. */
+  /**
+   * PEM file with the certificate authorities that sign the pool's certificate; empty: the JVM's.
+   */
   public Optional<Path> tlsCaFile() {
     return Optional.ofNullable(values.tlsCaFile);
   }

@@ -77,7 +77,9 @@ public final class Exchange implements AutoCloseable {
     throw new UnsupportedOperationException();
   }
 
-  /** Ends the exchange; a waiting task thread wakes with the reason. Idempotent, from any thread. */
+  /**
+   * Ends the exchange; a waiting task thread wakes with the reason. Idempotent, from any thread.
+   */
   public void cancel(String reason) {
     throw new UnsupportedOperationException();
   }

@@ -6,8 +6,8 @@ import io.updraft.proto.v1.ErrorKind;
 import java.util.Optional;
 
 /**
- * Raised when an exchange failed: whose fault it is ({@link #kind}), the gRPC status ({@link #code})
- * and, where the pool said more in-band, its {@link Error} with the Python traceback.
+ * Raised when an exchange failed: whose fault it is ({@link #kind}), the gRPC status ({@link
+ * #code}) and, where the pool said more in-band, its {@link Error} with the Python traceback.
  */
 public final class ExchangeException extends RuntimeException {
   private static final long serialVersionUID = 1L;

@@ -3,7 +3,9 @@ package io.updraft.client;
 
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
-/** What an exchange reports to its task thread: a batch of results, room in the window, or the end. */
+/**
+ * What an exchange reports to its task thread: a batch of results, room in the window, or the end.
+ */
 public final class Reply {
   /** What happened. */
   public enum Kind {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.columns
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.{BaseFixedWidthVector, BitVector}
+import org.apache.arrow.vector.ipc.message.ArrowFieldNode
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
+import org.apache.spark.sql.execution.vectorized.WritableColumnVector
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
+import org.apache.spark.unsafe.Platform
+
+/** Builds columns whose values take `width` bytes each; subclasses know the type. */
+private[columns] abstract class FixedWidthBuilder(allocator: BufferAllocator, width: Int)
+  extends ColumnBuilder {
+  private[this] val validity = new ValidityBits(allocator)
+  private[this] val data = new GrowableBuffer(allocator)
+  private[this] var rows = 0
+
+  /** Copies a range that holds no null, or whose nulls the source lets be read, to `address`. */
+  protected def copyRange(source: ColumnVector, from: Int, count: Int, address: Long): Unit
+
+  /** Copies one value that is not null to `address`. */
+  protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit
+
+  /** Copies one value that is not null to `address`. */
+  protected def copyValue(source: ColumnVector, rowId: Int, address: Long): Unit
+
+  override def append(source: ColumnVector, from: Int, count: Int): Unit = {
+    data.reserve((rows + count).toLong * width, rows.toLong * width)
+    val address = data.address + rows.toLong * width
+    val hasNull = source.hasNull
+    source match {
+      case arrow: ArrowColumnVector if sameLayout(arrow) =>
+        val start = arrow.getValueVector.getDataBuffer.memoryAddress() + from.toLong * width
+        Platform.copyMemory(null, start, null, address, count.toLong * width)
+      case _: WritableColumnVector => copyRange(source, from, count, address)
+      case _ if !hasNull => copyRange(source, from, count, address)
+      case _ => copyValid(source, from, count, address)
+    }
+    if (hasNull) validity.setNulls(source, from, count, rows)
+    rows += count
+  }
+
+  private def sameLayout(source: ArrowColumnVector): Boolean = source.getValueVector match {
+    case _: BitVector => false
+    case vector: BaseFixedWidthVector => vector.getTypeWidth == width
+    case _ => false
+  }
+
+  private def copyValid(source: ColumnVector, from: Int, count: Int, address: Long): Unit = {
+    Platform.setMemory(address, 0, count.toLong * width)
+    var i = 0
+    while (i < count) {
+      if (!source.isNullAt(from + i)) copyValue(source, from + i, address + i.toLong * width)
+      i += 1
+    }
+  }
+
+  override def append(row: SpecializedGetters, ordinal: Int): Unit = {
+    val used = rows.toLong * width
+    data.reserve(used + width, used)
+    if (row.isNullAt(ordinal)) {
+      Platform.setMemory(data.address + used, 0, width.toLong)
+      validity.setNull(rows)
+    } else {
+      copyValue(row, ordinal, data.address + used)
+    }
+    rows += 1
+  }
+
+  override def byteCount: Long = rows.toLong * width
+
+  override def finish(): FilledColumn = {
+    val node = new ArrowFieldNode(rows.toLong, validity.nullCount.toLong)
+    val column =
+      new FilledColumn(Array(node), Array(validity.finish(rows), data.finish(rows.toLong * width)))
+    rows = 0
+    column
+  }
+
+  override def close(): Unit = {
+    validity.close()
+    data.close()
+    rows = 0
+  }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.columns
+
+import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
+import org.apache.spark.unsafe.Platform
+
+/** Off-heap bytes that grow; the first allocation has the size that the last one ended with. */
+private[columns] final class GrowableBuffer(allocator: BufferAllocator) extends AutoCloseable {
+  private[this] var buffer: ArrowBuf = _
+  private[this] var start = 0L
+  private[this] var capacity = 0L
+  private[this] var lastBytes = GrowableBuffer.FirstBytes
+
+  /** Where the buffer begins; valid until the next [[reserve]]. */
+  def address: Long = start
+
+  /** Makes room for `bytes` in all, of which `used` are kept. */
+  def reserve(bytes: Long, used: Long): Unit = if (bytes > capacity) grow(bytes, used)
+
+  private def grow(bytes: Long, used: Long): Unit = {
+    val grown = allocator.buffer(math.max(bytes, if (buffer == null) lastBytes else capacity * 2))
+    if (buffer != null) {
+      Platform.copyMemory(null, start, null, grown.memoryAddress(), used)
+      buffer.close()
+    }
+    buffer = grown
+    start = grown.memoryAddress()
+    capacity = grown.capacity()
+  }
+
+  /** The buffer with `bytes` of content; empty afterwards. */
+  def finish(bytes: Long): ArrowBuf = {
+    if (buffer == null) {
+      allocator.getEmpty
+    } else {
+      val finished = buffer
+      finished.writerIndex(bytes)
+      lastBytes = math.max(bytes, GrowableBuffer.FirstBytes)
+      forget()
+      finished
+    }
+  }
+
+  override def close(): Unit = {
+    if (buffer != null) buffer.close()
+    forget()
+  }
+
+  private def forget(): Unit = {
+    buffer = null
+    start = 0L
+    capacity = 0L
+  }
+}
+
+private object GrowableBuffer {
+  val FirstBytes = 4096L
+}

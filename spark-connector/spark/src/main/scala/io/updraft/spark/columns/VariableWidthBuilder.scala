@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.columns
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.ipc.message.ArrowFieldNode
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
+import org.apache.spark.sql.execution.vectorized.WritableColumnVector
+import org.apache.spark.sql.vectorized.ColumnVector
+import org.apache.spark.unsafe.Platform
+
+/** Builds strings and binaries; `offsetWidth` is 4, or 8 for Arrow's large types. */
+private[columns] abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int)
+  extends ColumnBuilder {
+  private[this] val validity = new ValidityBits(allocator)
+  private[this] val offsets = new GrowableBuffer(allocator)
+  private[this] val data = new GrowableBuffer(allocator)
+  private[this] var rows = 0
+  private[this] var dataBytes = 0L
+
+  /** Appends one value that is not null by [[putBytes]]. */
+  protected def putValue(source: ColumnVector, rowId: Int): Unit
+
+  /** Appends one value that is not null by [[putBytes]]. */
+  protected def putValue(row: SpecializedGetters, ordinal: Int): Unit
+
+  override def append(source: ColumnVector, from: Int, count: Int): Unit = {
+    val hasNull = source.hasNull
+    source match {
+      case plain: WritableColumnVector if !hasNull && isContiguous(plain, from, count) =>
+        putContiguous(plain, from, count)
+      case _ => putEach(source, from, count, hasNull)
+    }
+  }
+
+  private def putEach(source: ColumnVector, from: Int, count: Int, hasNull: Boolean): Unit = {
+    var i = from
+    while (i < from + count) {
+      if (hasNull && source.isNullAt(i)) putNull() else putValue(source, i)
+      i += 1
+    }
+  }
+
+  /** Whether the values lie one behind the other, as a reader of plain pages leaves them. */
+  private def isContiguous(source: WritableColumnVector, from: Int, count: Int): Boolean =
+    !source.hasDictionary && {
+      var end = source.getArrayOffset(from)
+      var i = from
+      while (i < from + count && source.getArrayOffset(i) == end) {
+        end += source.getArrayLength(i)
+        i += 1
+      }
+      i == from + count
+    }
+
+  private def putContiguous(source: WritableColumnVector, from: Int, count: Int): Unit = {
+    val start = source.getArrayOffset(from)
+    val last = from + count - 1
+    val length = source.getArrayOffset(last) + source.getArrayLength(last) - start
+    reserveOffsets(count)
+    var i = 0
+    while (i < count) {
+      putOffset(rows + i, dataBytes + (source.getArrayOffset(from + i) - start))
+      i += 1
+    }
+    rows += count
+    if (length > 0) {
+      val bytes = source.arrayData().getBytes(start, length)
+      putData(bytes, Platform.BYTE_ARRAY_OFFSET.toLong, length)
+    }
+  }
+
+  override def append(row: SpecializedGetters, ordinal: Int): Unit =
+    if (row.isNullAt(ordinal)) putNull() else putValue(row, ordinal)
+
+  private def putNull(): Unit = {
+    validity.setNull(rows)
+    reserveOffsets(1)
+    putOffset(rows, dataBytes)
+    rows += 1
+  }
+
+  protected final def putBytes(base: AnyRef, offset: Long, length: Int): Unit = {
+    reserveOffsets(1)
+    putOffset(rows, dataBytes)
+    rows += 1
+    putData(base, offset, length)
+  }
+
+  private def putData(base: AnyRef, offset: Long, length: Int): Unit = {
+    val end = dataBytes + length
+    if (offsetWidth == 4 && end > Int.MaxValue) throw new ArithmeticException(
+      s"a batch with $rows rows holds $end bytes in one column, more than an Arrow string column can")
+    data.reserve(end, dataBytes)
+    Platform.copyMemory(base, offset, null, data.address + dataBytes, length.toLong)
+    dataBytes = end
+  }
+
+  /** One more than the rows: the last offset says where the last value ends. */
+  private def reserveOffsets(count: Int): Unit =
+    offsets.reserve((rows + count + 1).toLong * offsetWidth, rows.toLong * offsetWidth)
+
+  private def putOffset(row: Int, value: Long): Unit =
+    if (offsetWidth == 4) Platform.putInt(null, offsets.address + row * 4L, value.toInt)
+    else Platform.putLong(null, offsets.address + row * 8L, value)
+
+  override def byteCount: Long = dataBytes + rows.toLong * offsetWidth
+
+  override def finish(): FilledColumn = {
+    reserveOffsets(0)
+    putOffset(rows, dataBytes)
+    val node = new ArrowFieldNode(rows.toLong, validity.nullCount.toLong)
+    val column = new FilledColumn(
+      Array(node),
+      Array(
+        validity.finish(rows),
+        offsets.finish((rows + 1L) * offsetWidth),
+        data.finish(dataBytes)))
+    rows = 0
+    dataBytes = 0L
+    column
+  }
+
+  override def close(): Unit = {
+    validity.close()
+    offsets.close()
+    data.close()
+    rows = 0
+    dataBytes = 0L
+  }
+}
+
+private[columns] final class StringBuilder(allocator: BufferAllocator, offsetWidth: Int)
+  extends VariableWidthBuilder(allocator, offsetWidth) {
+
+  override protected def putValue(source: ColumnVector, rowId: Int): Unit = {
+    val value = source.getUTF8String(rowId)
+    putBytes(value.getBaseObject, value.getBaseOffset, value.numBytes())
+  }
+
+  override protected def putValue(row: SpecializedGetters, ordinal: Int): Unit = {
+    val value = row.getUTF8String(ordinal)
+    putBytes(value.getBaseObject, value.getBaseOffset, value.numBytes())
+  }
+}
+
+private[columns] final class BinaryBuilder(allocator: BufferAllocator, offsetWidth: Int)
+  extends VariableWidthBuilder(allocator, offsetWidth) {
+
+  override protected def putValue(source: ColumnVector, rowId: Int): Unit =
+    put(source.getBinary(rowId))
+
+  override protected def putValue(row: SpecializedGetters, ordinal: Int): Unit =
+    put(row.getBinary(ordinal))
+
+  /** Appends a value that is at hand. */
+  def put(value: Array[Byte]): Unit =
+    putBytes(value, Platform.BYTE_ARRAY_OFFSET.toLong, value.length)
+}
