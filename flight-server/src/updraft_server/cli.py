@@ -11,7 +11,7 @@ from updraft.settings import reference_table
 from updraft_server.settings import ServeSettings
 
 
-class Serve(ServeSettings):
+class Serve(ServeSettings):  # noqa: D101 - the help text is that of the settings
     __doc__ = ServeSettings.__doc__
 
     def cli_cmd(self) -> None:

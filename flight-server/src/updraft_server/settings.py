@@ -31,7 +31,9 @@ class ServeSettings(Settings):
         "TCP address for Arrow Flight; port 0 lets the system choose, an empty text switches TCP off.",
         default="127.0.0.1:8815",
     )
-    listen_unix: Path | None = setting("Path of a Unix socket for Arrow Flight, beside or instead of TCP.", default=None)
+    listen_unix: Path | None = setting(
+        "Path of a Unix socket for Arrow Flight, beside or instead of TCP.", default=None
+    )
     admin_listen: Address = setting(
         "Address for grpc.health.v1 alone, so that a flood of exchanges cannot fail a probe; empty switches it off.",
         default="127.0.0.1:8825",
@@ -60,7 +62,11 @@ class ServeSettings(Settings):
     )
 
     workers: int = setting(
-        "Worker processes, and so exchanges that run at once.", default=os.cpu_count() or 1, unit="workers", ge=1, le=4096
+        "Worker processes, and so exchanges that run at once.",
+        default=os.cpu_count() or 1,
+        unit="workers",
+        ge=1,
+        le=4096,
     )
     allow_session_functions: bool = setting(
         "Run functions that a Spark session ships as pickles. Whoever may connect may then run any code here.",
@@ -81,9 +87,7 @@ class ServeSettings(Settings):
     retry_after_milliseconds: int = setting(
         "The hint given to a refused client.", default=500, unit="milliseconds", ge=1
     )
-    max_exchanges: int = setting(
-        "Calls that may be open on one connection at once.", default=1024, unit="calls", ge=1
-    )
+    max_exchanges: int = setting("Calls that may be open on one connection at once.", default=1024, unit="calls", ge=1)
     max_message_bytes: int = setting(
         "The largest Flight message, and so the largest batch, that is taken.",
         default=64 * MIB,
@@ -123,7 +127,9 @@ class ServeSettings(Settings):
     )
 
     log_format: Literal["json", "console"] = setting("How log lines look.", default="json")
-    log_level: Literal["debug", "info", "warning", "error"] = setting("The least severity that is logged.", default="info")
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "The least severity that is logged.", default="info"
+    )
 
     @model_validator(mode="after")
     def _listens_somewhere(self) -> Self:

@@ -36,9 +36,7 @@ class UpdraftError(Exception):
     kind: ClassVar[ErrorKind]
     code: ClassVar[str]
 
-    def __init__(
-        self, message: str, *, exception_class: str = "", traceback: str = "", sequence: int = 0
-    ) -> None:
+    def __init__(self, message: str, *, exception_class: str = "", traceback: str = "", sequence: int = 0) -> None:
         super().__init__(message)
         self.message = message
         self.exception_class = exception_class

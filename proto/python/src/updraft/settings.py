@@ -33,7 +33,7 @@ def setting(doc: str, *, default: Any = _NO_DEFAULT, unit: str = "", **checks: A
     (`gt=0`, `le=65535`).
     """
     described = f"{doc} [{unit}]" if unit else doc
-    extra = {"doc": doc, "unit": unit}
+    extra: dict[str, Any] = {"doc": doc, "unit": unit}
     if default is _NO_DEFAULT:
         return Field(description=described, json_schema_extra=extra, **checks)
     return Field(default=default, description=described, json_schema_extra=extra, **checks)
@@ -80,9 +80,8 @@ def _type_name(annotation: Any) -> str:
     choices = get_args(annotation)
     if choices:
         return " or ".join(f"`{choice}`" for choice in choices)
-    return {"str": "text", "bool": "flag", "int": "number", "float": "number", "Path": "path"}.get(
-        annotation.__name__, annotation.__name__
-    )
+    name: str = annotation.__name__
+    return {"str": "text", "bool": "flag", "int": "number", "float": "number", "Path": "path"}.get(name, name)
 
 
 def _checks(field: FieldInfo) -> Iterator[str]:

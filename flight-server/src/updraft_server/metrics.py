@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front's Prometheus metrics, all prefixed updraft_."""
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+_SECONDS_BUCKETS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+
+class Transfer:
+    """What has passed through the front; plain integers, because they change with every message."""
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self.received_messages = 0
+        self.sent_bytes = 0
+        self.sent_messages = 0
+
+
+class FrontMetrics:
+    """All metrics of one front and the registry that holds them."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.transfer = Transfer()
+        self.registry.register(_TransferCollector(self.transfer))
+        self.exchanges = Counter(
+            "updraft_exchanges_total",
+            "Exchanges that ended, by outcome.",
+            ["function", "outcome"],
+            registry=self.registry,
+        )
+        self.exchange_seconds = Histogram(
+            "updraft_exchange_seconds",
+            "Duration of an exchange, from its first message to its status.",
+            ["function"],
+            buckets=_SECONDS_BUCKETS,
+            registry=self.registry,
+        )
+        self.wait_seconds = Histogram(
+            "updraft_admission_wait_seconds",
+            "Time that an exchange waited for a worker.",
+            buckets=_SECONDS_BUCKETS,
+            registry=self.registry,
+        )
+        self.running = Gauge("updraft_exchanges_running", "Exchanges that hold a worker.", registry=self.registry)
+        self.worker_deaths = Counter(
+            "updraft_worker_deaths_total", "Workers that died while they held an exchange.", registry=self.registry
+        )
+
+    def watch(self, name: str, doc: str, value: Callable[[], float]) -> None:
+        """Add a gauge that is read from `value` at each scrape."""
+        Gauge(name, doc, registry=self.registry).set_function(value)
+
+    def watch_by_label(self, name: str, doc: str, label: str, values: dict[str, Callable[[], float]]) -> None:
+        """Add a gauge with one series for each label value."""
+        gauge = Gauge(name, doc, [label], registry=self.registry)
+        for label_value, value in values.items():
+            gauge.labels(label_value).set_function(value)
+
+
+class _TransferCollector(Collector):
+    def __init__(self, transfer: Transfer) -> None:
+        self._transfer = transfer
+
+    def collect(self) -> Iterator[Metric]:
+        transfer = self._transfer
+        size = CounterMetricFamily("updraft_flight_bytes", "Bytes of Flight messages relayed.", labels=["direction"])
+        size.add_metric(["received"], transfer.received_bytes)
+        size.add_metric(["sent"], transfer.sent_bytes)
+        count = CounterMetricFamily("updraft_flight_messages", "Flight messages relayed.", labels=["direction"])
+        count.add_metric(["received"], transfer.received_messages)
+        count.add_metric(["sent"], transfer.sent_messages)
+        yield size
+        yield count

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FlightData on the wire, taken apart and put together without parsing what it carries.
+
+A FlightData is a protobuf message with four fields. `split_flight_data` finds them in the received bytes and returns
+views into these, so that a body is never copied; `join_flight_data` builds the bytes of a reply with one copy. The
+bytes come from strangers: whatever they are, the answer is the fields or a ProtocolError.
+"""
+
+import enum
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from updraft.errors import ProtocolError
+
+_EMPTY = memoryview(b"")
+
+_DESCRIPTOR_FIELD = 1
+_HEADER_FIELD = 2
+_METADATA_FIELD = 3
+_BODY_FIELD = 1000
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MAX_VARINT_BYTES = 10
+
+_HEADER_TAG = b"\x12"
+_METADATA_TAG = b"\x1a"
+_BODY_TAG = b"\xc2\x3e"
+
+
+class FlightFields(NamedTuple):
+    """The fields of one FlightData, as views into its bytes; an absent field is empty."""
+
+    descriptor: memoryview
+    data_header: memoryview
+    app_metadata: memoryview
+    data_body: memoryview
+
+
+class DescriptorKind(enum.IntEnum):
+    """FlightDescriptor.DescriptorType."""
+
+    UNKNOWN = 0
+    PATH = 1
+    CMD = 2
+
+
+class FlightDescriptor(NamedTuple):
+    """A parsed FlightDescriptor: `path` for PATH, `command` for CMD."""
+
+    kind: DescriptorKind
+    command: memoryview
+    path: tuple[str, ...]
+
+
+def split_flight_data(message: bytes) -> FlightFields:
+    """Find the fields of a FlightData; raises ProtocolError when the bytes are none."""
+    descriptor = data_header = app_metadata = data_body = _EMPTY
+    for number, value in _length_delimited(memoryview(message)):
+        if number == _BODY_FIELD:
+            data_body = value
+        elif number == _HEADER_FIELD:
+            data_header = value
+        elif number == _METADATA_FIELD:
+            app_metadata = value
+        elif number == _DESCRIPTOR_FIELD:
+            descriptor = value
+    return FlightFields(descriptor, data_header, app_metadata, data_body)
+
+
+def join_flight_data(data_header: memoryview, app_metadata: memoryview | bytes, data_body: memoryview) -> bytes:
+    """The bytes of a FlightData with these fields; empty fields are left out, as protobuf does."""
+    pieces: list[bytes | memoryview] = []
+    if data_header:
+        pieces += (_HEADER_TAG + _varint(len(data_header)), data_header)
+    if app_metadata:
+        pieces += (_METADATA_TAG + _varint(len(app_metadata)), app_metadata)
+    if data_body:
+        pieces += (_BODY_TAG + _varint(len(data_body)), data_body)
+    return b"".join(pieces)
+
+
+def parse_descriptor(data: memoryview) -> FlightDescriptor:
+    """Parse a FlightDescriptor; raises ProtocolError."""
+    kind = DescriptorKind.UNKNOWN
+    command = _EMPTY
+    path: list[str] = []
+    for number, wire_type, value in _fields(data):
+        if number == 1 and isinstance(value, int):
+            kind = _descriptor_kind(value)
+        elif number == 2 and isinstance(value, memoryview):
+            command = value
+        elif number == 3 and isinstance(value, memoryview):
+            path.append(_utf8(value))
+        elif number in (1, 2, 3):
+            raise ProtocolError(f"field {number} of the flight descriptor has wire type {wire_type}")
+    return FlightDescriptor(kind, command, tuple(path))
+
+
+def _descriptor_kind(value: int) -> DescriptorKind:
+    try:
+        return DescriptorKind(value)
+    except ValueError:
+        raise ProtocolError(f"the flight descriptor has the unknown type {value}: expected PATH or CMD") from None
+
+
+def _utf8(value: memoryview) -> str:
+    try:
+        return str(value, "utf-8")
+    except UnicodeDecodeError:
+        raise ProtocolError("the path of the flight descriptor is not UTF-8") from None
+
+
+def _length_delimited(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    for number, wire_type, value in _fields(data):
+        if isinstance(value, memoryview):
+            yield number, value
+        elif number in (_DESCRIPTOR_FIELD, _HEADER_FIELD, _METADATA_FIELD, _BODY_FIELD):
+            raise ProtocolError(f"field {number} of the flight message has wire type {wire_type}")
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = _read_varint(data, position)
+        number, wire_type = tag >> 3, tag & 7
+        value: memoryview | int
+        if wire_type == _BYTES:
+            length, position = _read_varint(data, position)
+            value, position = data[position : position + length], position + length
+        elif wire_type == _VARINT:
+            value, position = _read_varint(data, position)
+        elif wire_type in (_FIXED64, _FIXED32):
+            width = 8 if wire_type == _FIXED64 else 4
+            value, position = int.from_bytes(data[position : position + width], "little"), position + width
+        else:
+            raise ProtocolError(f"not a protobuf message: wire type {wire_type}")
+        if number == 0 or position > end:
+            raise ProtocolError("not a protobuf message: a field reaches beyond the end")
+        yield number, wire_type, value
+
+
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return value, position + shift + 1
+    raise ProtocolError("not a protobuf message: a number does not end")
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

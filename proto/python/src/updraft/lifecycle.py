@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a service: STARTING, READY, DRAINING, STOPPED, and what moves it from one to the next."""
+
+import asyncio
+import enum
+from collections.abc import Callable
+
+
+class Phase(enum.Enum):
+    """Where a service is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class Event(enum.Enum):
+    """What moves a service to another phase."""
+
+    STARTED = "started"
+    DRAIN_REQUESTED = "drain requested"
+    DRAINED = "drained"
+
+
+_TRANSITIONS = {
+    (Phase.STARTING, Event.STARTED): Phase.READY,
+    (Phase.STARTING, Event.DRAIN_REQUESTED): Phase.DRAINING,
+    (Phase.READY, Event.DRAIN_REQUESTED): Phase.DRAINING,
+    (Phase.DRAINING, Event.DRAINED): Phase.STOPPED,
+    # A second SIGTERM and a start that ends during a drain change nothing.
+    (Phase.DRAINING, Event.DRAIN_REQUESTED): Phase.DRAINING,
+    (Phase.DRAINING, Event.STARTED): Phase.DRAINING,
+    (Phase.STOPPED, Event.DRAIN_REQUESTED): Phase.STOPPED,
+}
+
+
+def next_phase(phase: Phase, event: Event) -> Phase:
+    """The phase after `event`; raises ValueError for an event that cannot happen in `phase`."""
+    try:
+        return _TRANSITIONS[phase, event]
+    except KeyError:
+        raise ValueError(f"{event.value} cannot happen while {phase.value}") from None
+
+
+class Lifecycle:
+    """The phase of one service; whoever has to act on a change subscribes to it."""
+
+    def __init__(self) -> None:
+        self._phase = Phase.STARTING
+        self._subscribers: list[Callable[[Phase], None]] = []
+        self._left_ready = asyncio.Event()
+
+    @property
+    def phase(self) -> Phase:
+        """The phase now."""
+        return self._phase
+
+    def handle(self, event: Event) -> None:
+        """Move to the next phase and tell the subscribers when that is another one."""
+        phase = next_phase(self._phase, event)
+        if phase is self._phase:
+            return
+        self._phase = phase
+        if phase in (Phase.DRAINING, Phase.STOPPED):
+            self._left_ready.set()
+        for subscriber in self._subscribers:
+            subscriber(phase)
+
+    def subscribe(self, subscriber: Callable[[Phase], None]) -> None:
+        """Call `subscriber` with every new phase."""
+        self._subscribers.append(subscriber)
+
+    async def drain_requested(self) -> None:
+        """Return once the service has to drain."""
+        await self._left_ready.wait()
