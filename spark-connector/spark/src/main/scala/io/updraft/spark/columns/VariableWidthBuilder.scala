@@ -9,7 +9,7 @@ import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
 /** Builds strings and binaries; `offsetWidth` is 4, or 8 for Arrow's large types. */
-private[columns] abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int)
+abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int)
   extends ColumnBuilder {
   private[this] val validity = new ValidityBits(allocator)
   private[this] val offsets = new GrowableBuffer(allocator)
@@ -143,7 +143,7 @@ private[columns] final class StringBuilder(allocator: BufferAllocator, offsetWid
   }
 }
 
-private[columns] final class BinaryBuilder(allocator: BufferAllocator, offsetWidth: Int)
+final class BinaryBuilder(allocator: BufferAllocator, offsetWidth: Int)
   extends VariableWidthBuilder(allocator, offsetWidth) {
 
   override protected def putValue(source: ColumnVector, rowId: Int): Unit =

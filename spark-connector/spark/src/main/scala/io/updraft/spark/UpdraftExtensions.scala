@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark
+
+import org.apache.spark.sql.SparkSessionExtensions
+
+import io.updraft.spark.plan.{ReadRowsDirectly, UpdraftStrategy}
+
+/** Name this class in `spark.sql.extensions`; it does nothing until `spark.updraft.udf.endpoint` is set. */
+class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
+
+  override def apply(extensions: SparkSessionExtensions): Unit = {
+    extensions.injectPlannerStrategy(UpdraftStrategy(_))
+    extensions.injectColumnar(_ => ReadRowsDirectly)
+  }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.columns
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.{FieldVector, VectorLoader, VectorSchemaRoot}
+import org.apache.arrow.vector.ipc.message.{ArrowFieldNode, ArrowRecordBatch}
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
+
+/** The columns of one batch while it is filled, from rows or from the batches of a columnar child. */
+final class ColumnSet(
+    types: Seq[DataType],
+    schema: Schema,
+    allocator: BufferAllocator,
+    largeVarTypes: Boolean)
+  extends AutoCloseable {
+  private[this] val builders: Array[ColumnBuilder] =
+    types.zip(schema.getFields.asScala).map { case (dataType, field) =>
+      ColumnBuilders.of(dataType, field, allocator, largeVarTypes)
+    }.toArray
+
+  /** Copies rows `from` until `from + count` of a batch with the same columns. */
+  def append(batch: ColumnarBatch, from: Int, count: Int): Unit = {
+    var i = 0
+    while (i < builders.length) {
+      builders(i).append(batch.column(i), from, count)
+      i += 1
+    }
+  }
+
+  /** Copies one row with the same columns. */
+  def append(row: InternalRow): Unit = {
+    var i = 0
+    while (i < builders.length) {
+      builders(i).append(row, i)
+      i += 1
+    }
+  }
+
+  /** Bytes of the columns that `chosen` holds. */
+  def byteCount(chosen: Int => Boolean): Long = {
+    var sum = 0L
+    var i = 0
+    while (i < builders.length) {
+      if (chosen(i)) sum += builders(i).byteCount
+      i += 1
+    }
+    sum
+  }
+
+  /** Brings [[byteCount]] up to date. */
+  def measure(): Unit = builders.foreach(_.measure())
+
+  /** The columns as they stand; the set is empty afterwards. */
+  def finish(): Seq[FilledColumn] = builders.toSeq.map(_.finish())
+
+  override def close(): Unit = builders.foreach(_.close())
+}
+
+/** Batches and vectors over finished columns; both hold their own references to the buffers. */
+object ColumnSet {
+
+  def recordBatch(rows: Int, columns: Seq[FilledColumn]): ArrowRecordBatch =
+    new ArrowRecordBatch(
+      rows,
+      columns.flatMap(_.nodes).asJava,
+      columns.flatMap(_.buffers).asJava)
+
+  /** One struct column, nowhere null, that holds the columns. */
+  def structBatch(rows: Int, columns: Seq[FilledColumn], allocator: BufferAllocator)
+      : ArrowRecordBatch =
+    new ArrowRecordBatch(
+      rows,
+      (new ArrowFieldNode(rows.toLong, 0L) +: columns.flatMap(_.nodes)).asJava,
+      (allocator.getEmpty +: columns.flatMap(_.buffers)).asJava)
+
+  /** The columns as Spark reads them. */
+  def load(
+      rows: Int,
+      columns: Seq[FilledColumn],
+      types: Seq[DataType],
+      schema: Schema,
+      allocator: BufferAllocator): Array[ColumnVector] = {
+    val batch = recordBatch(rows, columns)
+    try load(batch, types, schema, allocator)
+    finally batch.close()
+  }
+
+  /** The columns of a batch as Spark reads them. */
+  def load(
+      batch: ArrowRecordBatch,
+      types: Seq[DataType],
+      schema: Schema,
+      allocator: BufferAllocator): Array[ColumnVector] =
+    loadVectors(batch, schema, allocator)
+      .zip(types)
+      .map { case (vector, dataType) => ResultColumns.wrap(vector, dataType) }
+      .toArray
+
+  /** The columns of a batch whose types nobody has checked. */
+  def loadUntyped(
+      batch: ArrowRecordBatch,
+      schema: Schema,
+      allocator: BufferAllocator): Array[ColumnVector] =
+    loadVectors(batch, schema, allocator).map(new ArrowColumnVector(_)).toArray
+
+  private def loadVectors(
+      batch: ArrowRecordBatch,
+      schema: Schema,
+      allocator: BufferAllocator): Seq[FieldVector] = {
+    val root = VectorSchemaRoot.create(schema, allocator)
+    try {
+      new VectorLoader(root).load(batch)
+      root.getFieldVectors.asScala.toSeq
+    } catch {
+      case NonFatal(e) =>
+        root.close()
+        throw e
+    }
+  }
+}

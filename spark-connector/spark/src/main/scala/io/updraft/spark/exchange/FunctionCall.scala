@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.exchange
+
+import java.util.TimeZone
+
+import scala.jdk.CollectionConverters._
+
+import com.google.protobuf.ByteString
+import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
+import org.apache.spark.sql.execution.SQLExecution
+import org.apache.spark.sql.updraft.{CallArgument, ChainedUdf, PythonCall}
+
+import io.updraft.proto.v1.{
+  Argument,
+  ExchangeCommand,
+  Function,
+  Limits,
+  ResourceAddresses,
+  SessionFunction,
+  TaskIdentity,
+  Udf
+}
+
+/**
+ * What an operator asks of a pool, without the task: made on the driver, serialized to the tasks.
+ *
+ * @param names the functions' names, for errors
+ * @param maxRecordsPerBatch rows that the function may see at once; 0: all of a batch
+ */
+final case class FunctionCall(
+    call: PythonCall,
+    names: String,
+    evalType: Int,
+    runnerConf: Map[String, String],
+    evalConf: Map[String, String],
+    environment: Map[String, String],
+    maxRecordsPerBatch: Int) {
+
+  /** The command of the exchange of one task. */
+  def command(context: TaskContext): ExchangeCommand =
+    ExchangeCommand
+      .newBuilder()
+      .setProtocolVersion(FunctionCall.ProtocolVersion)
+      .setFunction(Function.newBuilder().setSession(sessionFunction))
+      .setTask(FunctionCall.identity(context))
+      .setLimits(Limits.newBuilder().setMaxRecordsPerBatch(maxRecordsPerBatch))
+      .build()
+
+  private def sessionFunction: SessionFunction =
+    SessionFunction
+      .newBuilder()
+      .setPythonVersion(call.pythonVersion)
+      .setSparkVersion(SPARK_VERSION)
+      .setEvalType(evalType)
+      .addAllUdfs(call.udfs.map(FunctionCall.udf).asJava)
+      .putAllRunnerConf(runnerConf.asJava)
+      .putAllEvalConf(evalConf.asJava)
+      .putAllEnvironment((environment + ("TZ" -> TimeZone.getDefault.getID)).asJava)
+      .build()
+}
+
+object FunctionCall {
+  val ProtocolVersion = 1
+
+  private def udf(chained: ChainedUdf): Udf =
+    Udf
+      .newBuilder()
+      .addAllArguments(chained.arguments.map(argument).asJava)
+      .addAllCommands(chained.commands.map(ByteString.copyFrom).asJava)
+      .setResultId(chained.resultId)
+      .build()
+
+  private def argument(call: CallArgument): Argument = {
+    val builder = Argument.newBuilder().setOffset(call.offset)
+    call.name.foreach(builder.setName)
+    builder.build()
+  }
+
+  private def identity(context: TaskContext): TaskIdentity = {
+    val resources = context.resources().map { case (kind, resource) =>
+      kind -> ResourceAddresses
+        .newBuilder()
+        .addAllAddresses(resource.addresses.toSeq.asJava)
+        .build()
+    }
+    TaskIdentity
+      .newBuilder()
+      .setApplicationId(SparkEnv.get.conf.get("spark.app.id", ""))
+      .setQueryId(Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)).getOrElse(""))
+      .setStageId(context.stageId())
+      .setStageAttemptNumber(context.stageAttemptNumber())
+      .setPartitionId(context.partitionId())
+      .setAttemptNumber(context.attemptNumber())
+      .setTaskAttemptId(context.taskAttemptId())
+      .setCpus(context.cpus())
+      .putAllResources(resources.asJava)
+      .build()
+  }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.exchange
+
+import java.util.ArrayDeque
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.updraft.{InputFiles, SparkInternals}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+import io.updraft.client.{Exchange, Reply}
+
+/**
+ * The results of one task: fills the window with requests, gives the oldest reply, and waits only when it can do neither.
+ *
+ * Runs on the task thread alone. The exchange is opened by the first request, so that an empty partition costs the pool
+ * nothing, and cancelled as soon as the task ends or is killed. A batch is valid until the next one is asked for.
+ */
+final class PipelinedIterator(
+    source: RequestSource,
+    replies: ReplyReader,
+    open: () => Exchange,
+    joins: ReplyJoin,
+    files: InputFiles,
+    failures: Failures,
+    metrics: ExchangeMetrics,
+    context: TaskContext)
+  extends Iterator[ColumnarBatch]
+  with AutoCloseable {
+  private[this] val kept = new ArrayDeque[Kept]()
+  @volatile private[this] var exchange: Exchange = _
+  private[this] var phase = Phase.Sending
+  private[this] var ready: ColumnarBatch = _
+  private[this] var emitted: ColumnarBatch = _
+
+  context.addTaskCompletionListener[Unit](_ => close())
+  context.addTaskInterruptListener((_, reason) => cancel(reason))
+
+  override def hasNext: Boolean = {
+    if (ready == null && phase != Phase.Ended) ready = failures.translate(advance())
+    ready != null
+  }
+
+  override def next(): ColumnarBatch = {
+    if (!hasNext) throw new NoSuchElementException("no batch left")
+    releaseEmitted()
+    emitted = ready
+    ready = null
+    emitted
+  }
+
+  /** The next batch of results; null at the end. */
+  private def advance(): ColumnarBatch = {
+    var result: ColumnarBatch = null
+    while (result == null && phase != Phase.Ended) {
+      SparkInternals.throwIfKilled(context)
+      fillWindow()
+      if (exchange == null) phase = Phase.Ended else result = handle(nextReply())
+    }
+    result
+  }
+
+  private def fillWindow(): Unit =
+    while (phase == Phase.Sending && (exchange == null || exchange.hasRoom)) {
+      source.next() match {
+        case Some(request) => send(request)
+        case None => finishSending()
+      }
+    }
+
+  private def send(request: Request): Unit = {
+    kept.add(request.kept)
+    if (exchange == null) {
+      exchange = open()
+      metrics.opened()
+    }
+    exchange.send(request.batch, request.kept.values)
+    metrics.sent()
+  }
+
+  private def finishSending(): Unit = {
+    phase = Phase.Receiving
+    if (exchange != null) exchange.finishSending()
+  }
+
+  private def nextReply(): Reply = {
+    val waiting = exchange.poll()
+    if (waiting != null) {
+      waiting
+    } else {
+      val start = System.nanoTime()
+      try exchange.take()
+      finally metrics.waited(System.nanoTime() - start)
+    }
+  }
+
+  private def handle(reply: Reply): ColumnarBatch = reply.kind() match {
+    case Reply.Kind.ROOM => null
+    case Reply.Kind.END =>
+      end()
+      null
+    case Reply.Kind.BATCH =>
+      try join(reply)
+      finally reply.batch().close()
+  }
+
+  private def join(reply: Reply): ColumnarBatch = {
+    val partner = joins.partner(reply, kept)
+    val columns =
+      try partner.columns ++ replies.read(reply, partner.rows, exchange.resultSchema())
+      catch {
+        case e: Throwable =>
+          partner.close()
+          throw e
+      }
+    metrics.received(partner.rows.toLong)
+    files.show(partner.inputFile)
+    new ColumnarBatch(columns, partner.rows)
+  }
+
+  private def end(): Unit = {
+    phase = Phase.Ended
+    joins.ended(kept)
+    failures.report(exchange.report())
+    metrics.reported(exchange.report(), context)
+    closeExchange()
+  }
+
+  private def cancel(reason: String): Unit = {
+    val running = exchange
+    if (running != null) running.cancel(reason)
+  }
+
+  /** Releases everything, once, however the task ends. */
+  override def close(): Unit = {
+    phase = Phase.Ended
+    closeExchange()
+    releaseEmitted()
+    if (ready != null) ready.close()
+    ready = null
+    while (!kept.isEmpty) kept.poll().close()
+    source.close()
+  }
+
+  private def closeExchange(): Unit = if (exchange != null) {
+    metrics.closed(exchange)
+    exchange.close()
+    exchange = null
+  }
+
+  private def releaseEmitted(): Unit = {
+    if (emitted != null) emitted.close()
+    emitted = null
+  }
+}
+
+/** Where a task is with its input and its exchange. */
+private object Phase extends Enumeration {
+  val Sending, Receiving, Ended = Value
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.exchange
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.vectorized.ColumnVector
+
+import io.updraft.client.Reply
+import io.updraft.spark.columns.ColumnSet
+
+/** Reads replies as columns of the operator's output; raises what stock raises when their types are not as declared. */
+trait ReplyReader {
+
+  /**
+   * The columns of a reply, which the caller closes.
+   *
+   * @param rows rows that they must have
+   * @param schema that of the exchange's results
+   */
+  def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector]
+}
+
+object ReplyReader {
+
+  /** Replies of one-to-one functions: a column for each UDF. */
+  final class OfColumns(resultTypes: Seq[DataType], allocator: BufferAllocator)
+    extends ReplyReader {
+    private[this] val declared = resultTypes.map(SparkInternals.withoutUserDefined)
+    private[this] var checked: Schema = _
+
+    override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
+      if (schema ne checked) check(schema)
+      ColumnSet.load(reply.batch(), declared, schema, allocator)
+    }
+
+    private def check(schema: Schema): Unit = {
+      val actual = schema.getFields.asScala.map(SparkInternals.sparkType).toSeq
+      if (!SparkInternals.sameTypes(declared, actual)) {
+        throw SparkInternals.typeMismatch("pandas_udf()", declared, actual)
+      }
+      checked = schema
+    }
+  }
+
+  /** Replies of the map family: one struct column, whose fields are the output. */
+  final class OfRows(result: RowResult, allocator: BufferAllocator)
+    extends ReplyReader {
+    private[this] val declaredColumns = result.columns.map(SparkInternals.withoutUserDefined)
+    private[this] var checked: Schema = _
+
+    override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
+      if (schema ne checked) check(schema)
+      val fields = new Schema(schema.getFields.get(0).getChildren)
+      val columns = fieldsOf(reply.batch())
+      try load(columns, fields)
+      finally columns.close()
+    }
+
+    /** The same batch without the struct around its columns: one node and one buffer less. */
+    private def fieldsOf(batch: ArrowRecordBatch): ArrowRecordBatch = new ArrowRecordBatch(
+      batch.getLength,
+      batch.getNodes.asScala.tail.asJava,
+      batch.getBuffers.asScala.tail.asJava)
+
+    /** Unchecked types are read through Arrow's own accessors, which do not trust them. */
+    private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =
+      if (result.validates) ColumnSet.load(columns, declaredColumns, fields, allocator)
+      else ColumnSet.loadUntyped(columns, fields, allocator).take(declaredColumns.length)
+
+    private def check(schema: Schema): Unit = {
+      val actual = SparkInternals.sparkType(schema.getFields.get(0))
+      if (result.validates && !SparkInternals.compatibleRow(actual, result.row)) {
+        throw SparkInternals.typeMismatch(result.operation, Seq(result.row), Seq(actual))
+      }
+      checked = schema
+    }
+  }
+}

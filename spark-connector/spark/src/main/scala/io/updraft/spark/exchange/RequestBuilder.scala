@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.exchange
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
+
+import io.updraft.spark.columns.{BatchCut, ColumnSet, FilledColumn}
+
+/** Fills one request after the other: rows go in, and where [[BatchCut]] says so a request comes out. */
+abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
+  extends AutoCloseable {
+  private[this] val childSchema = spec.childSchema
+  private[this] val child =
+    new ColumnSet(spec.childTypes, childSchema, allocator, spec.largeVarTypes)
+  private[this] val computed = new ColumnSet(
+    spec.computed.map(_.dataType),
+    spec.computedSchema,
+    allocator,
+    spec.largeVarTypes)
+  private[this] val projection: UnsafeProjection =
+    if (spec.computed.isEmpty) null else UnsafeProjection.create(spec.computed, spec.child)
+  private[this] val cut = new BatchCut(spec.limits)
+  private[this] val isInput: Int => Boolean = spec.slots.toSet
+  private[this] val everyColumn: Int => Boolean = _ => true
+  private[this] var count = 0
+
+  if (projection != null) projection.initialize(partition)
+
+  /** The schema of the exchange's input. */
+  def schema: Schema
+
+  protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch
+
+  /** What the parent wants beside the results. */
+  protected def passThrough(columns: Seq[FilledColumn], rows: Int): Array[ColumnVector]
+
+  def rows: Int = count
+
+  /** Rows that may be appended before [[isFull]] must be asked: at most as many again, so that wide rows are noticed. */
+  def room: Int =
+    math.min(cut.room(count), math.min(RequestBuilder.MostRows, math.max(RequestBuilder.FirstRows, count)))
+
+  def append(batch: ColumnarBatch, from: Int, rows: Int): Unit = {
+    child.append(batch, from, rows)
+    if (projection != null) {
+      var i = from
+      while (i < from + rows) {
+        computed.append(projection(batch.getRow(i)))
+        i += 1
+      }
+    }
+    count += rows
+  }
+
+  def append(row: InternalRow): Unit = {
+    child.append(row)
+    if (projection != null) computed.append(projection(row))
+    count += 1
+  }
+
+  def isFull: Boolean = {
+    child.measure()
+    computed.measure()
+    val computedBytes = computed.byteCount(everyColumn)
+    cut.endsAt(
+      count,
+      child.byteCount(isInput) + computedBytes,
+      child.byteCount(everyColumn) + computedBytes)
+  }
+
+  /** The request as it stands; the builder is empty afterwards. */
+  def finish(inputFile: AnyRef): Request = {
+    val rows = count
+    val childColumns = child.finish()
+    val columns = childColumns ++ computed.finish()
+    count = 0
+    cut.advance()
+    try Request(request(columns, rows), Kept(rows, rows, passThrough(childColumns, rows), inputFile))
+    finally columns.foreach(_.close())
+  }
+
+  override def close(): Unit = {
+    child.close()
+    computed.close()
+  }
+}
+
+object RequestBuilder {
+
+  /** Rows after which the size of a batch is looked at: at first, and at the most. */
+  val FirstRows = 16
+  val MostRows = 4096
+
+  /** Requests of a one-to-one function: a column for each argument; the child's columns stay here. */
+  final class OfArguments(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
+    extends RequestBuilder(spec, allocator, partition) {
+    private[this] val childSchema = spec.childSchema
+
+    override val schema: Schema = spec.inputSchema
+
+    override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
+      ColumnSet.recordBatch(rows, spec.slots.map(columns))
+
+    override protected def passThrough(
+        columns: Seq[FilledColumn],
+        rows: Int): Array[ColumnVector] =
+      ColumnSet.load(rows, columns, spec.childTypes, childSchema, allocator)
+  }
+
+  /** Requests of the map family: one struct column that holds the row; nothing stays here. */
+  final class OfRows(
+      spec: RequestSpec,
+      rowSchema: Schema,
+      allocator: BufferAllocator,
+      partition: Int)
+    extends RequestBuilder(spec, allocator, partition) {
+
+    override val schema: Schema = SparkInternals.rowSchema(rowSchema)
+
+    override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
+      ColumnSet.structBatch(rows, columns, allocator)
+
+    override protected def passThrough(
+        columns: Seq[FilledColumn],
+        rows: Int): Array[ColumnVector] =
+      Array.empty
+  }
+}

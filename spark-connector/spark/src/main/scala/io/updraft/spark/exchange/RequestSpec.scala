@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.exchange
+
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
+import org.apache.spark.sql.types.{DataType, StructField, StructType}
+import org.apache.spark.sql.updraft.SparkInternals
+
+import io.updraft.spark.columns.BatchLimits
+
+/**
+ * How requests are made of the child's rows. Made on the driver, serialized to the tasks.
+ *
+ * @param child the child's columns
+ * @param inputs the distinct arguments, in the order of the exchange's columns
+ * @param limits where batches end
+ */
+final case class RequestSpec(
+    child: Seq[Attribute],
+    inputs: Seq[Expression],
+    limits: BatchLimits,
+    timeZone: String,
+    largeVarTypes: Boolean) {
+
+  /** Where each argument comes from: columns of the child first, computed ones behind them. */
+  val slots: IndexedSeq[Int] = {
+    val computedSlots = Iterator.from(child.length)
+    inputs.map(input => childColumn(input).getOrElse(computedSlots.next())).toIndexedSeq
+  }
+
+  /** The arguments that are not simply columns. */
+  val computed: Seq[Expression] = inputs.filter(childColumn(_).isEmpty)
+
+  val childTypes: Seq[DataType] = child.map(_.dataType)
+
+  val inputType: StructType = StructType(inputs.zipWithIndex.map { case (input, i) =>
+    StructField(s"_$i", input.dataType)
+  })
+
+  def childSchema: Schema = arrow(StructType(child.zipWithIndex.map { case (column, i) =>
+    StructField(s"_$i", column.dataType)
+  }))
+
+  def computedSchema: Schema = arrow(StructType(computed.zipWithIndex.map { case (input, i) =>
+    StructField(s"_$i", input.dataType)
+  }))
+
+  def inputSchema: Schema = arrow(inputType)
+
+  private def arrow(schema: StructType): Schema =
+    SparkInternals.arrowSchema(schema, timeZone, largeVarTypes)
+
+  private def childColumn(input: Expression): Option[Int] = input match {
+    case column: Attribute => Some(child.indexWhere(_.exprId == column.exprId)).filter(_ >= 0)
+    case _ => None
+  }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.exchange
+
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.updraft.{InputFiles, SparkInternals}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+import io.updraft.client.{Exchange, Replay}
+import io.updraft.spark.config.UdfSettings
+
+/** The work of one task of an operator: made on the driver, serialized, run once for each partition. */
+abstract class TaskRunner(settings: UdfSettings, call: FunctionCall, metrics: ExchangeMetrics)
+  extends Serializable {
+
+  def runBatches(
+      partition: Int,
+      input: Iterator[ColumnarBatch],
+      context: TaskContext): Iterator[ColumnarBatch]
+
+  def runRows(
+      partition: Int,
+      input: Iterator[InternalRow],
+      context: TaskContext): Iterator[ColumnarBatch]
+
+  protected def pipeline(
+      source: RequestSource,
+      schema: Schema,
+      replies: ReplyReader,
+      joins: ReplyJoin,
+      replay: Replay,
+      files: InputFiles,
+      context: TaskContext): Iterator[ColumnarBatch] =
+    new PipelinedIterator(
+      source,
+      replies,
+      () =>
+        Exchange.open(
+          settings.clientOptions(),
+          call.command(context),
+          schema,
+          SparkInternals.allocator,
+          replay),
+      joins,
+      files,
+      new Failures(call, settings.endpoint, context),
+      metrics,
+      context)
+}

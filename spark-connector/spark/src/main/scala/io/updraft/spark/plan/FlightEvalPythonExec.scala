@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, PythonUDF}
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
+import org.apache.spark.sql.updraft.SparkInternals.EvalType
+
+import io.updraft.client.Replay
+import io.updraft.spark.columns.ResultColumns
+import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.exchange._
+
+/** Evaluates one-to-one Python UDFs on a pool, in the place of ArrowEvalPythonExec and BatchEvalPythonExec. */
+case class FlightEvalPythonExec(
+    udfs: Seq[PythonUDF],
+    resultAttrs: Seq[Attribute],
+    child: SparkPlan,
+    evalType: Int)
+  extends FlightPythonExec {
+
+  override def output: Seq[Attribute] = child.output ++ resultAttrs
+
+  override def producedAttributes: AttributeSet = AttributeSet(resultAttrs)
+
+  override def vectorTypes: Option[Seq[String]] =
+    Some(output.map(column => ResultColumns.className(column.dataType)))
+
+  override protected def taskRunner(
+      settings: UdfSettings,
+      metrics: ExchangeMetrics): TaskRunner = {
+    val call = PythonCall.of(udfs)
+    val spec = RequestSpec(
+      child.output,
+      call.inputs,
+      limits(settings),
+      conf.sessionLocalTimeZone,
+      conf.arrowUseLargeVarTypes)
+    val results = udfs.map(_.dataType)
+    val replay = if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
+    if (evalType == EvalType.Pickled) {
+      val pickling = Pickling(pickledRows, conf.pysparkBinaryAsBytes)
+      new PickledRunner(settings, pickledCall(call), spec, pickling, results, replay, metrics)
+    } else {
+      new EvalRunner(settings, arrowCall(call, spec), spec, results, replay, metrics)
+    }
+  }
+
+  private def arrowCall(call: PythonCall, spec: RequestSpec): FunctionCall = FunctionCall(
+    call,
+    functionNames,
+    evalType,
+    SparkInternals.arrowRunnerConf(conf),
+    if (evalType == EvalType.ArrowOptimized) Map("input_type" -> spec.inputType.json)
+    else Map.empty,
+    environment(FlightPythonExec.DefaultPickledRows),
+    if (sliceRows == Int.MaxValue) 0 else sliceRows)
+
+  private def pickledCall(call: PythonCall): FunctionCall = FunctionCall(
+    call,
+    functionNames,
+    evalType,
+    SparkInternals.pickledRunnerConf(conf),
+    Map.empty,
+    environment(pickledRows),
+    maxRecordsPerBatch = 0)
+
+  private def pickledRows: Int = conf.getConf(SQLConf.PYTHON_UDF_MAX_RECORDS_PER_BATCH)
+
+  override protected def withNewChildInternal(newChild: SparkPlan): FlightEvalPythonExec =
+    copy(child = newChild)
+}

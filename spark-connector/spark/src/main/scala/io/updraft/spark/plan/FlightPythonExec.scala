@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.TaskContext
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.PythonUDF
+import org.apache.spark.sql.execution.UnaryExecNode
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.updraft.SparkInternals.EvalType
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+import io.updraft.spark.columns.BatchLimits
+import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import io.updraft.spark.exchange.{ExchangeMetrics, TaskRunner}
+
+/**
+ * What the operators that run Python on a pool share: they read rows or batches, whichever the child gives, and give
+ * batches. [[TaskRunner]] does the work of a task.
+ */
+trait FlightPythonExec extends UnaryExecNode {
+
+  /** The functions that run on the pool. */
+  def udfs: Seq[PythonUDF]
+
+  /** How the functions exchange data with PySpark's worker, a value of Spark's PythonEvalType. */
+  def evalType: Int
+
+  /** The work of one task. */
+  protected def taskRunner(settings: UdfSettings, metrics: ExchangeMetrics): TaskRunner
+
+  private[this] lazy val exchangeMetrics = ExchangeMetrics.create(sparkContext)
+
+  override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all
+
+  override def supportsColumnar: Boolean = true
+
+  override protected def doExecute(): RDD[InternalRow] =
+    throw new UnsupportedOperationException(s"$nodeName gives batches")
+
+  override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
+    val settings = requiredSettings
+    PoolProbe.require(settings)
+    val runner = taskRunner(settings, exchangeMetrics)
+    if (child.supportsColumnar) {
+      SparkInternals.mapPartitions(child.executeColumnar()) { (partition, batches) =>
+        runner.runBatches(partition, batches, TaskContext.get())
+      }
+    } else {
+      SparkInternals.mapPartitions(child.execute()) { (partition, rows) =>
+        runner.runRows(partition, rows, TaskContext.get())
+      }
+    }
+  }
+
+  /** The endpoint may have been unset since the query was planned. */
+  private def requiredSettings: UdfSettings = UpdraftConf
+    .settings(conf)
+    .getOrElse(
+      throw new IllegalStateException(
+        s"${UpdraftConf.endpoint.key} was unset after the query was planned: plan it again"))
+
+  protected def functionNames: String = udfs.map(udf => s"${udf.name}()").mkString(", ")
+
+  protected def limits(settings: UdfSettings): BatchLimits = BatchLimits(
+    sliceRows = sliceRows,
+    requestBytes = settings.batchBytes,
+    heldBytes = settings.batchBytes * FlightPythonExec.HeldPerRequest,
+    ceilingBytes = math.max(
+      math.min(conf.arrowMaxBytesPerBatch, FlightPythonExec.CeilingBytes),
+      settings.batchBytes))
+
+  /** Rows that the function may see at once. */
+  protected def sliceRows: Int =
+    if (conf.arrowMaxRecordsPerBatch > 0) conf.arrowMaxRecordsPerBatch else Int.MaxValue
+
+  /** The variables that PySpark's worker reads, as stock's runners set them; a pickled list holds `pickledRows`. */
+  protected def environment(pickledRows: Int): Map[String, String] =
+    Map(
+      "SPARK_JOB_ARTIFACT_UUID" -> SparkInternals.jobArtifactUuid.getOrElse("default"),
+      "PYTHON_UDF_BATCH_SIZE" -> pickledRows.toString) ++
+      Option.when(conf.pysparkHideTraceback)("SPARK_HIDE_TRACEBACK" -> "1") ++
+      Option.when(conf.pysparkSimplifiedTraceback)("SPARK_SIMPLIFIED_TRACEBACK" -> "1")
+
+  override def simpleString(maxFields: Int): String = {
+    val endpoint = UpdraftConf.settings(conf).fold("none")(_.endpoint)
+    s"$nodeName [$functionNames], endpoint=$endpoint, kind=${EvalType.name(evalType)}"
+  }
+}
+
+object FlightPythonExec {
+
+  /** What stock tells PySpark's worker where no rows are pickled. */
+  val DefaultPickledRows = 100
+
+  /** Bytes of all columns of a batch for each byte of arguments that it aims at. */
+  val HeldPerRequest = 4L
+
+  /** Bytes at which a batch ends even if the function then sees fewer rows than it might. */
+  val CeilingBytes: Long = 16L << 20
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.execution.{ColumnarRule, RowToColumnarExec, SparkPlan}
+
+/** Takes away the transition that Spark puts under a columnar operator with a row child: ours read rows themselves. */
+object ReadRowsDirectly extends ColumnarRule {
+
+  override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
+    override val ruleName: String = "ReadRowsDirectly"
+
+    override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
+      case flight: FlightPythonExec =>
+        flight.child match {
+          case RowToColumnarExec(rows) => flight.withNewChildren(Seq(rows))
+          case _ => flight
+        }
+    }
+  }
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** Stands above an operator that stays with Spark's own Python workers and says why; does nothing else. */
+case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNode {
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+  override def outputOrdering: Seq[SortOrder] = child.outputOrdering
+  override def supportsColumnar: Boolean = child.supportsColumnar
+  override def supportsRowBased: Boolean = child.supportsRowBased
+  override def vectorTypes: Option[Seq[String]] = child.vectorTypes
+  override protected def doExecute(): RDD[InternalRow] = child.execute()
+  override protected def doExecuteColumnar(): RDD[ColumnarBatch] = child.executeColumnar()
+
+  override def simpleString(maxFields: Int): String = s"$nodeName not on the pool: $reason"
+
+  override protected def withNewChildInternal(newChild: SparkPlan): StockPythonExec =
+    copy(child = newChild)
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.sql.catalyst.expressions.{Expression, PythonFuncExpression, PythonUDF, PythonUDTF}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.updraft.PythonCall
+
+/** What a pool can take: for each logical node that holds Python functions, the reason why not, if there is one. */
+object Support {
+
+  /** Whether a node itself, not its children, runs Python. */
+  def holdsPython(plan: LogicalPlan): Boolean = plan match {
+    case _: BaseEvalPython | _: BaseEvalPythonUDTF | _: MapInArrow | _: MapInPandas => true
+    case other => !other.isStreaming && other.expressions.exists(_.exists(isPython))
+  }
+
+  private def isPython(expression: Expression): Boolean =
+    expression.isInstanceOf[PythonFuncExpression] || expression.isInstanceOf[PythonUDTF]
+
+  /** Why the pool cannot run a node; None: it can. */
+  def obstacle(plan: LogicalPlan): Option[String] = plan match {
+    case ArrowEvalPython(udfs, _, child, _) =>
+      session(plan.conf)
+        .orElse(PythonCall.obstacle(udfs))
+        .orElse(types(arguments(udfs)))
+        .orElse(types(child.output.map(_.dataType)))
+    case BatchEvalPython(udfs, _, child) =>
+      session(plan.conf)
+        .orElse(PythonCall.obstacle(udfs))
+        .orElse(types(udfs.map(_.dataType) ++ child.output.map(_.dataType)))
+    case MapInArrow(function, _, child, isBarrier, profile) =>
+      mapFamily(plan, function, child, isBarrier, profile.isDefined)
+    case MapInPandas(function, _, child, isBarrier, profile) =>
+      mapFamily(plan, function, child, isBarrier, profile.isDefined)
+    case other => Some(s"${other.nodeName} is not among the operators that a pool runs yet")
+  }
+
+  private def mapFamily(
+      plan: LogicalPlan,
+      function: Expression,
+      child: LogicalPlan,
+      isBarrier: Boolean,
+      hasProfile: Boolean): Option[String] = function match {
+    case _ if isBarrier => Some("a barrier stage needs Spark's own BarrierTaskContext")
+    case _ if hasProfile =>
+      Some("a resource profile asks for resources of the executor that the pool does not see")
+    case udf: PythonUDF =>
+      session(plan.conf)
+        .orElse(PythonCall.obstacle(Seq(udf)))
+        .orElse(types(child.output.map(_.dataType)))
+    case other => Some(s"${other.nodeName} is not a Python function")
+  }
+
+  private def session(conf: SQLConf): Option[String] =
+    if (conf.pythonWorkerLoggingEnabled)
+      Some("the session collects Python worker logs, which the pool keeps in its own log")
+    else if (conf.arrowMaxRecordsPerOutputBatch > 0 || conf.arrowMaxBytesPerOutputBatch > 0)
+      Some("spark.sql.execution.arrow.maxRecordsPerOutputBatch or maxBytesPerOutputBatch is set")
+    else None
+
+  private def arguments(udfs: Seq[PythonUDF]): Seq[DataType] =
+    PythonCall.of(udfs).inputs.map(_.dataType)
+
+  private def types(all: Seq[DataType]): Option[String] =
+    all.find(!travels(_)).map(dataType => s"the pool cannot take the type ${dataType.sql}")
+
+  /** Whether Arrow carries every value of a type there and back unchanged. */
+  private def travels(dataType: DataType): Boolean = dataType match {
+    case BooleanType | ByteType | ShortType | IntegerType | LongType => true
+    case FloatType | DoubleType | _: DecimalType => true
+    case _: CharType | _: VarcharType => false
+    case _: StringType | BinaryType | DateType | TimestampType | TimestampNTZType => true
+    case NullType | _: YearMonthIntervalType | _: DayTimeIntervalType | VariantType => true
+    case ArrayType(element, _) => travels(element)
+    case MapType(key, value, _) => travels(key) && travels(value)
+    case StructType(fields) =>
+      fields.map(_.name).distinct.length == fields.length &&
+      fields.forall(field => travels(field.dataType))
+    case udt: UserDefinedType[_] => travels(udt.sqlType)
+    case _ => false
+  }
+}

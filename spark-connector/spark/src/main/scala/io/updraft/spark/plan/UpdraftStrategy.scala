@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.PythonUDF
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.updraft.SparkInternals.EvalType
+
+import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+
+/** Plans Python functions on the pool; what the pool cannot take is planned by Spark and wrapped with the reason. */
+case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Logging {
+
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] =
+    if (Support.holdsPython(plan)) {
+      UpdraftConf.settings(plan.conf).fold(Seq.empty[SparkPlan])(choose(plan, _))
+    } else {
+      Nil
+    }
+
+  private def choose(plan: LogicalPlan, settings: UdfSettings): Seq[SparkPlan] =
+    Support.obstacle(plan) match {
+      case Some(reason) if settings.unsupported == "fail" =>
+        throw new UnsupportedOperationException(
+          s"${plan.nodeName} cannot run on the pool: $reason. Set ${UpdraftConf.unsupported.key} = local to " +
+            "run it in Spark's own Python workers")
+      case Some(reason) => stock(plan, reason)
+      case None =>
+        PoolProbe.problem(settings).fold(Seq(onPool(plan)))(stock(plan, _))
+    }
+
+  private def onPool(plan: LogicalPlan): SparkPlan = plan match {
+    case ArrowEvalPython(udfs, results, child, evalType) =>
+      FlightEvalPythonExec(udfs, results, planLater(child), evalType)
+    case BatchEvalPython(udfs, results, child) =>
+      FlightEvalPythonExec(udfs, results, planLater(child), EvalType.Pickled)
+    case MapInArrow(function: PythonUDF, output, child, _, _) =>
+      FlightMapInBatchExec(
+        function,
+        output,
+        planLater(child),
+        EvalType.MapInArrow)
+    case MapInPandas(function: PythonUDF, output, child, _, _) =>
+      FlightMapInBatchExec(
+        function,
+        output,
+        planLater(child),
+        EvalType.MapInPandas)
+    case other => throw new IllegalStateException(s"no operator for ${other.nodeName}")
+  }
+
+  private def stock(plan: LogicalPlan, reason: String): Seq[SparkPlan] = {
+    val planned = SparkInternals.planByOthers(session, this, plan)
+    logWarning(s"${plan.nodeName} stays in Spark's own Python workers: $reason")
+    planned.map(StockPythonExec(reason, _))
+  }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import java.lang.reflect.{InvocationTargetException, Method}
+import java.util.{List => JavaList}
+
+import net.razorvine.pickle.Unpickler
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.python.{BatchEvalPythonExec, EvaluatePython}
+import org.apache.spark.sql.types.{DataType, StructField, StructType}
+
+/** Spark's own pickled encoding of rows and results, called where it lies so that it stays Spark's. */
+object PickledRows {
+
+  /** Pickled lists of `listRows` rows each; the last may have fewer. */
+  def of(
+      rows: Iterator[InternalRow],
+      schema: StructType,
+      listRows: Int,
+      binaryAsBytes: Boolean): Iterator[Array[Byte]] = {
+    EvaluatePython.registerPicklers()
+    val arguments = Seq[AnyRef](rows, schema, Int.box(listRows), Boolean.box(binaryAsBytes))
+    val more = (arguments.length until inputIterator.getParameterCount).map(defaultArgument)
+    try inputIterator
+        .invoke(BatchEvalPythonExec, arguments ++ more: _*)
+        .asInstanceOf[Iterator[Array[Byte]]]
+    catch { case e: InvocationTargetException => throw e.getCause }
+  }
+
+  /** Spark 4.3 added parameters with defaults; looked up by name so that one jar runs on both. */
+  private lazy val inputIterator: Method =
+    BatchEvalPythonExec.getClass.getMethods
+      .find(_.getName == "getInputIterator")
+      .getOrElse(throw new NoSuchMethodError("BatchEvalPythonExec.getInputIterator"))
+
+  private def defaultArgument(index: Int): AnyRef =
+    BatchEvalPythonExec.getClass
+      .getMethod(s"getInputIterator$$default$$${index + 1}")
+      .invoke(BatchEvalPythonExec)
+
+  /** Reads pickled results of these types. */
+  final class Results(types: Seq[DataType]) {
+    private[this] val unpickler = new Unpickler
+    private[this] val fromJava: Any => Any = EvaluatePython.makeFromJava(
+      if (types.length == 1) types.head
+      else StructType(types.map(StructField("", _, nullable = true))))
+
+    def load(list: Array[Byte]): JavaList[Any] =
+      unpickler.loads(list).asInstanceOf[JavaList[Any]]
+
+    /** A value of the only type, or a row with one value of each. */
+    def convert(value: Any): Any = fromJava(value)
+  }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import scala.collection.mutable.ArrayBuffer
+
+import org.apache.spark.api.python.PythonFunction
+import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression, PythonUDF}
+import org.apache.spark.util.CollectionAccumulator
+
+/** An argument of a UDF: which of the exchange's distinct arguments it is, and its name if it was given one. */
+final case class CallArgument(offset: Int, name: Option[String])
+
+/** UDFs chained into one: the result of each command is the argument of the next. */
+final case class ChainedUdf(
+    commands: Seq[Array[Byte]],
+    resultId: Long,
+    arguments: Seq[CallArgument])
+
+/**
+ * The UDFs that one operator evaluates together, taken apart as EvalPythonEvaluatorFactory does it.
+ *
+ * @param udfs one for each result column
+ * @param inputs the distinct arguments, in the order that [[CallArgument.offset]] counts
+ * @param pythonVersion Python that pickled the functions, "major.minor"
+ * @param accumulator where the functions' accumulator updates go; null only in tests
+ */
+final case class PythonCall(
+    udfs: Seq[ChainedUdf],
+    inputs: Seq[Expression],
+    pythonVersion: String,
+    accumulator: CollectionAccumulator[Array[Byte]])
+
+object PythonCall {
+
+  def of(udfs: Seq[PythonUDF]): PythonCall = {
+    val inputs = ArrayBuffer.empty[Expression]
+    val chained = udfs.map { udf =>
+      val functions = chain(udf)
+      val arguments = innermost(udf).children.map(argument(_, inputs))
+      ChainedUdf(functions.map(_.command.toArray), udf.resultId.id, arguments)
+    }
+    val first = functionsOf(udfs).head
+    PythonCall(chained, inputs.toSeq, first.pythonVer, first.accumulator)
+  }
+
+  /** A call whose one argument is not an expression: the whole row. */
+  def ofRows(udf: PythonUDF): PythonCall = PythonCall(
+    Seq(ChainedUdf(Seq(udf.func.command.toArray), udf.resultId.id, Seq(CallArgument(0, None)))),
+    Seq.empty,
+    udf.func.pythonVer,
+    udf.func.accumulator)
+
+  /** Why the pool cannot run these functions, if it cannot. */
+  def obstacle(udfs: Seq[PythonUDF]): Option[String] = {
+    val functions = functionsOf(udfs)
+    if (functions.exists(!_.broadcastVars.isEmpty)) {
+      Some("the function uses a broadcast variable, or is too large to be sent without one")
+    } else if (functions.exists(!_.pythonIncludes.isEmpty)) {
+      Some("the application ships Python files (addPyFile), which the pool does not have")
+    } else {
+      None
+    }
+  }
+
+  private def functionsOf(udfs: Seq[PythonUDF]): Seq[PythonFunction] = udfs.flatMap(chain)
+
+  private def chain(udf: PythonUDF): Seq[PythonFunction] = udf.children match {
+    case Seq(inner: PythonUDF) => chain(inner) :+ udf.func
+    case _ => Seq(udf.func)
+  }
+
+  private def innermost(udf: PythonUDF): PythonUDF = udf.children match {
+    case Seq(inner: PythonUDF) => innermost(inner)
+    case _ => udf
+  }
+
+  private def argument(expression: Expression, inputs: ArrayBuffer[Expression]): CallArgument = {
+    val (name, value) = expression match {
+      case NamedArgumentExpression(key, named) => (Some(key), named)
+      case other => (None, other)
+    }
+    val known = inputs.indexWhere(_.semanticEquals(value))
+    if (known < 0) inputs += value
+    CallArgument(if (known < 0) inputs.length - 1 else known, name)
+  }
+}
