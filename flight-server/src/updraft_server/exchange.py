@@ -151,6 +151,7 @@ class Exchanges:
         finally:
             self._metrics.running.dec()
             grant.release(outcome)
+            await relay.settle()
 
     def _record(self, opening: Opening | None, outcome: str, seconds: float) -> None:
         # A name that was asked for but does not exist must not become a series.
@@ -171,24 +172,41 @@ class Relay:
         self._sender = FrameSender(lease.socket)
         self._receiver = FrameReceiver(lease.socket, max_payload_bytes=max_message_bytes)
         self._input_ended = False
+        self._replies: asyncio.Task[LeaseOutcome] | None = None
+        self._writing = False
+        self._settling = False
 
     async def run(self, opening: Opening, assignment: Assignment) -> LeaseOutcome:
         """Relay until the worker says that it is done; raises UpdraftError."""
         on_death = _death_notice(self._receiver)
         self._lease.death.add_done_callback(on_death)
         requests = asyncio.create_task(self._relay_requests(opening, assignment))
-        replies = asyncio.create_task(self._relay_replies())
+        self._replies = replies = asyncio.create_task(self._relay_replies())
         try:
             await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
             if not replies.done():
                 # The client's side is finished or has failed; a failure must not wait for the worker.
                 requests.result()
-            return await replies
+            return await asyncio.shield(replies)
         finally:
+            self._settling = True
             self._lease.death.remove_done_callback(on_death)
             requests.cancel()
-            replies.cancel()
-            await asyncio.gather(requests, replies, return_exceptions=True)
+            if not self._writing:
+                replies.cancel()
+            # Nobody may watch the worker's socket any more once the worker is given back.
+            await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
+
+    async def settle(self) -> None:
+        """Return once nothing is being sent to the client any more, so that an error can be.
+
+        gRPC does not take back a message whose sending has begun; a client that does not read gets some time.
+        """
+        if self._replies is None or self._replies.done():
+            return
+        await asyncio.wait({self._replies}, timeout=_LAST_MESSAGE_TIMEOUT_SECONDS)
+        self._replies.cancel()
+        await asyncio.gather(self._replies, return_exceptions=True)
 
     async def _relay_requests(self, opening: Opening, assignment: Assignment) -> None:
         try:
@@ -233,10 +251,9 @@ class Relay:
                 frame = await self._receiver.receive()
                 match frame.kind:
                     case FrameKind.MESSAGE:
-                        message = join_flight_data(frame.data_header, frame.app_metadata, frame.data_body)
-                        self._transfer.sent_messages += 1
-                        self._transfer.sent_bytes += len(message)
-                        await self._call.write(message)
+                        await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
+                        if self._settling:
+                            return LeaseOutcome.BROKEN
                     case FrameKind.DONE:
                         return LeaseOutcome.CLEAN if self._input_ended else LeaseOutcome.BROKEN
                     case FrameKind.RETIRED:
@@ -254,6 +271,15 @@ class Relay:
             ) from None
         except (FrameError, DecodeError) as error:
             raise InternalError(f"the worker sent what is not a frame: {error}") from error
+
+    async def _write(self, message: bytes) -> None:
+        self._transfer.sent_messages += 1
+        self._transfer.sent_bytes += len(message)
+        self._writing = True
+        try:
+            await self._call.write(message)
+        finally:
+            self._writing = False
 
     async def _worker_error(self) -> WorkerError:
         death: WorkerDeath | None = None

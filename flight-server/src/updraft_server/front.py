@@ -23,6 +23,7 @@ from updraft.lifecycle import Event, Lifecycle, Phase
 from updraft.security import BearerTokens, SecurityError, TokenInterceptor, server_credentials
 from updraft.telemetry import configure_logging, serve_metrics
 from updraft_server.admission import Admission, AdmissionLimits
+from updraft_server.allocator import retain_freed_memory
 from updraft_server.control import Control
 from updraft_server.exchange import ExchangeLimits, Exchanges
 from updraft_server.metrics import FrontMetrics
@@ -75,13 +76,13 @@ class Front:
         self.lifecycle = Lifecycle()
         self._settings = settings
         self._pool = pool
-        self._metrics = FrontMetrics()
+        self.metrics = FrontMetrics()
         self._health = HealthBoard()
         self._admission = Admission(pool, AdmissionLimits(settings.queue_limit, settings.retry_after_milliseconds))
         self._health_changed = asyncio.Event()
         self._health_changed.set()
         self._addresses: dict[str, str] = {}
-        exchanges = Exchanges(self._admission, self._offer, _exchange_limits(settings), self._metrics)
+        exchanges = Exchanges(self._admission, self._offer, _exchange_limits(settings), self.metrics)
         control = Control(pool, self._admission, self._offer, self.lifecycle)
         self._handler = flight_handler(PoolFlightService(exchanges, control))
         self._watch_pool()
@@ -186,14 +187,14 @@ class Front:
         if address is None:
             return
         try:
-            bound, stop = serve_metrics(address, self._metrics.registry)
+            bound, stop = serve_metrics(address, self.metrics.registry)
         except OSError as error:
             raise FrontError(f"cannot serve metrics at {address}: {error.strerror}") from error
         stack.callback(stop)
         self._addresses["metrics_listen"] = str(bound)
 
     def _watch_pool(self) -> None:
-        pool, metrics = self._pool, self._metrics
+        pool, metrics = self._pool, self.metrics
         pool.subscribe(self._health_changed.set)
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         metrics.watch_by_label(
@@ -281,6 +282,7 @@ def main() -> None:
     """Run the front in this process; exits with 1 and one line when it cannot start."""
     import uvloop
 
+    retain_freed_memory()
     settings = ServeSettings.model_validate_json(os.environ[SETTINGS_VARIABLE])
     configure_logging(log_format=settings.log_format, level=settings.log_level, process="front")
     try:

@@ -63,7 +63,7 @@ class ServeSettings(Settings):
 
     workers: int = setting(
         "Worker processes, and so exchanges that run at once.",
-        default=os.cpu_count() or 1,
+        default_factory=lambda: os.cpu_count() or 1,
         unit="workers",
         ge=1,
         le=4096,

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the front's tests share: a front over a FakePool, on ports that the system chooses."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import grpc.aio
+import pytest
+from updraft_server.front import Front
+from updraft_server.settings import ServeSettings
+from updraft_server.testing import FakePool
+
+from updraft.lifecycle import Event, Phase
+
+DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
+
+
+class RunningFront:
+    """A front that serves, and a channel to it."""
+
+    def __init__(self, front: Front, pool: FakePool, channel: "grpc.aio.Channel") -> None:
+        self.front = front
+        self.pool = pool
+        self.channel = channel
+
+    def exchange(self, **options: Any) -> Any:
+        """A raw DoExchange call: bytes out, bytes in."""
+        return self.channel.stream_stream(DO_EXCHANGE)(**options)
+
+
+def settings(**changes: Any) -> ServeSettings:
+    values = {"listen": "127.0.0.1:0", "admin_listen": "", "metrics_listen": "", "workers": 1, **changes}
+    return ServeSettings(**values).with_free_ports()
+
+
+@asynccontextmanager
+async def _running(pool: FakePool, **changes: Any) -> AsyncIterator[RunningFront]:
+    chosen = settings(**changes)
+    front = Front(chosen, pool)
+    ready = asyncio.Event()
+    front.lifecycle.subscribe(lambda phase: ready.set() if phase is Phase.READY else None)
+    running = asyncio.create_task(front.run())
+    waiting = asyncio.create_task(ready.wait())
+    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if running.done():
+        running.result()
+    async with grpc.aio.insecure_channel(str(chosen.listen_address)) as channel:
+        yield RunningFront(front, pool, channel)
+    front.lifecycle.handle(Event.DRAIN_REQUESTED)
+    await asyncio.wait_for(running, 20)
+
+
+Running = Callable[..., AbstractAsyncContextManager[RunningFront]]
+
+
+@pytest.fixture
+def running_front() -> Running:
+    """`async with running_front(pool, **settings)`: a front that serves until the block ends."""
+    return _running

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw Flight messages for tests, made by libraries and not by the code under test."""
+
+import grpc.aio
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from updraft.v1.exchange_pb2 import (
+    ExchangeCommand,
+    Finish,
+    Function,
+    RegisteredFunction,
+    ReplyMetadata,
+    RequestMetadata,
+    TaskIdentity,
+)
+
+SCHEMA = pa.schema({"_0": pa.int64()})
+
+
+def _flight_data_type() -> type:
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="flight_for_tests.proto", package="tests", syntax="proto3")
+    descriptor = file.message_type.add(name="FlightDescriptor")
+    descriptor.field.add(name="type", number=1, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
+    descriptor.field.add(name="cmd", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
+    descriptor.field.add(name="path", number=3, type=field.TYPE_STRING, label=field.LABEL_REPEATED)
+    data = file.message_type.add(name="FlightData")
+    data.field.add(
+        name="flight_descriptor",
+        number=1,
+        type=field.TYPE_MESSAGE,
+        type_name=".tests.FlightDescriptor",
+        label=field.LABEL_OPTIONAL,
+    )
+    for name, number in (("data_header", 2), ("app_metadata", 3), ("data_body", 1000)):
+        data.field.add(name=name, number=number, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tests.FlightData"))
+
+
+FlightData = _flight_data_type()
+
+
+def path_opening(*path: str) -> bytes:
+    return FlightData(
+        flight_descriptor={"type": 1, "path": path}, data_header=SCHEMA.serialize().to_pybytes()
+    ).SerializeToString()
+
+
+def command_opening(command: ExchangeCommand) -> bytes:
+    return FlightData(
+        flight_descriptor={"type": 2, "cmd": command.SerializeToString()},
+        data_header=SCHEMA.serialize().to_pybytes(),
+    ).SerializeToString()
+
+
+def echo_command(**changes: object) -> ExchangeCommand:
+    values = {
+        "protocol_version": 1,
+        "function": Function(registered=RegisteredFunction(name="echo")),
+        "task": TaskIdentity(application_id="app-1", stage_id=2, partition_id=3, task_attempt_id=4),
+        **changes,
+    }
+    return ExchangeCommand(**values)
+
+
+def batch(sequence: int, body: bytes = b"body") -> bytes:
+    metadata = RequestMetadata(sequence=sequence).SerializeToString()
+    return FlightData(data_header=b"header", app_metadata=metadata, data_body=body).SerializeToString()
+
+
+def finish(batches: int) -> bytes:
+    metadata = RequestMetadata(finish=Finish(batches=batches)).SerializeToString()
+    return FlightData(app_metadata=metadata).SerializeToString()
+
+
+def reply_metadata(message: bytes) -> ReplyMetadata:
+    return ReplyMetadata.FromString(FlightData.FromString(message).app_metadata)
+
+
+async def all_replies(call: object) -> tuple[list[bytes], grpc.aio.AioRpcError | None]:
+    """Every message until the end of the call, and its error unless it ended with OK."""
+    replies = []
+    try:
+        while (reply := await call.read()) is not grpc.aio.EOF:
+            replies.append(reply)
+    except grpc.aio.AioRpcError as error:
+        return replies, error
+    if await call.code() is not grpc.StatusCode.OK:
+        return replies, grpc.aio.AioRpcError(
+            await call.code(), None, await call.trailing_metadata(), await call.details()
+        )
+    return replies, None

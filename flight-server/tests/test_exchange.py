@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+
+import grpc
+import pytest
+from flight_messages import (
+    SCHEMA,
+    FlightData,
+    all_replies,
+    batch,
+    command_opening,
+    echo_command,
+    finish,
+    path_opening,
+    reply_metadata,
+)
+from updraft_server.frames import FrameKind
+from updraft_server.pool import LeaseOutcome, WorkerDeath
+from updraft_server.testing import FakePool, FakeWorker
+
+from updraft.errors import UserError
+from updraft.v1.exchange_pb2 import ErrorKind, Function, SessionFunction
+
+SIGKILL = WorkerDeath(signal=9)
+
+
+async def reads_nothing(worker: FakeWorker) -> None:
+    await asyncio.Event().wait()
+
+
+async def reads_the_command(worker: FakeWorker) -> None:
+    await worker.receive()
+    await worker.send(FrameKind.MESSAGE, b"", SCHEMA.serialize().to_pybytes())
+    await asyncio.Event().wait()
+
+
+async def fails(worker: FakeWorker) -> None:
+    await worker.receive()
+    error = UserError("boom", exception_class="builtins.KeyError", traceback="Traceback ...", sequence=1)
+    await worker.send(FrameKind.FAILED, error.to_message().SerializeToString())
+
+
+async def sends_garbage(worker: FakeWorker) -> None:
+    await worker.receive()
+    await worker.send(FrameKind.READY)
+
+
+async def ends_early(worker: FakeWorker) -> None:
+    await worker.receive()
+    await worker.send(FrameKind.DONE)
+
+
+async def hangs_up(worker: FakeWorker) -> None:
+    await worker.receive()
+    worker.close()
+
+
+async def released(pool: FakePool, lease: int = 0) -> LeaseOutcome:
+    """The outcome of a lease, once it is released."""
+    changed = asyncio.Event()
+    pool.subscribe(changed.set)
+    while len(pool.leases) <= lease or pool.leases[lease].outcome is None:
+        changed.clear()
+        await asyncio.wait_for(changed.wait(), 10)
+    return pool.leases[lease].outcome
+
+
+async def failure(call: object) -> tuple[list[bytes], grpc.aio.AioRpcError]:
+    replies, error = await asyncio.wait_for(all_replies(call), 20)
+    assert error is not None
+    return replies, error
+
+
+async def test_an_exchange_by_path_gets_every_batch_back_without_metadata(running_front):
+    async with running_front(FakePool()) as front:
+        call = front.exchange()
+        await call.write(path_opening("echo"))
+        sent = [FlightData(data_header=b"h", data_body=bytes([number]) * 3_000_000) for number in range(5)]
+        for message in sent:
+            await call.write(message.SerializeToString())
+            if message is sent[0]:
+                schema = FlightData.FromString(await call.read())
+            assert FlightData.FromString(await call.read()) == message
+        await call.done_writing()
+        assert (await all_replies(call)) == ([], None)
+        assert schema.data_header == SCHEMA.serialize().to_pybytes()
+        assert await released(front.pool) is LeaseOutcome.CLEAN
+
+
+async def test_an_exchange_by_command_passes_metadata_through(running_front):
+    async with running_front(FakePool()) as front:
+        call = front.exchange()
+        for message in (command_opening(echo_command()), batch(1), batch(2), finish(2)):
+            await call.write(message)
+        await call.done_writing()
+        replies, error = await all_replies(call)
+        assert error is None
+        assert replies[1:] == [batch(1), batch(2), finish(2)]
+
+
+async def test_a_descriptor_may_come_before_the_schema_as_flight_libraries_send_it(running_front):
+    async with running_front(FakePool()) as front:
+        call = front.exchange()
+        opening = FlightData.FromString(path_opening("echo"))
+        await call.write(FlightData(flight_descriptor=opening.flight_descriptor).SerializeToString())
+        await call.write(opening.SerializeToString())
+        await call.done_writing()
+        replies, error = await all_replies(call)
+        assert error is None
+        assert len(replies) == 1
+
+
+async def test_what_a_function_raises_reaches_the_client_in_band_and_as_unknown(running_front):
+    async with running_front(FakePool(script=fails)) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        replies, error = await failure(call)
+        in_band = reply_metadata(replies[-1]).error
+        assert (in_band.kind, in_band.exception_class) == (ErrorKind.ERROR_KIND_USER, "builtins.KeyError")
+        assert (error.code(), error.details()) == (grpc.StatusCode.UNKNOWN, "boom")
+        assert await released(front.pool) is LeaseOutcome.BROKEN
+
+
+async def test_a_plain_client_gets_a_failure_as_status_alone(running_front):
+    async with running_front(FakePool(script=fails)) as front:
+        call = front.exchange()
+        await call.write(path_opening("echo"))
+        replies, error = await failure(call)
+        assert replies == []
+        assert error.code() is grpc.StatusCode.UNKNOWN
+
+
+async def test_a_killed_worker_ends_its_exchange_as_aborted_and_says_how_it_died(running_front):
+    async with running_front(FakePool(script=reads_the_command)) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        await call.read()
+        front.pool.leases[0].die(SIGKILL)
+        replies, error = await failure(call)
+        assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_WORKER
+        assert error.code() is grpc.StatusCode.ABORTED
+        assert str(SIGKILL) in error.details()
+
+
+async def test_a_worker_that_hangs_up_and_lives_on_ends_its_exchange(running_front):
+    async with running_front(FakePool(script=hangs_up)) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        _, error = await failure(call)
+        assert error.code() is grpc.StatusCode.ABORTED
+        assert await released(front.pool) is LeaseOutcome.BROKEN
+
+
+async def test_a_death_is_noticed_when_a_child_of_the_worker_keeps_the_socket_open(running_front):
+    async with running_front(FakePool(script=reads_the_command)) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        await call.read()
+        front.pool.leases[0].death.set_result(SIGKILL)
+        _, error = await failure(call)
+        assert error.code() is grpc.StatusCode.ABORTED
+
+
+async def test_a_cancelled_call_frees_its_worker(running_front):
+    async with running_front(FakePool(script=reads_the_command)) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        await call.read()
+        call.cancel()
+        assert await released(front.pool) is LeaseOutcome.CANCELLED
+
+
+async def test_a_cancelled_call_frees_a_worker_that_reads_nothing(running_front):
+    async with running_front(FakePool(script=reads_nothing)) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        writing = asyncio.create_task(write_without_end(call))
+        await wait_for_lease(front.pool)
+        call.cancel()
+        assert await released(front.pool) is LeaseOutcome.CANCELLED
+        await asyncio.wait({writing})
+        assert writing.exception() is not None or writing.cancelled()
+
+
+async def write_without_end(call: object) -> None:
+    sequence = 0
+    while True:
+        sequence += 1
+        await call.write(batch(sequence, bytes(1_000_000)))
+
+
+async def wait_for_lease(pool: FakePool) -> None:
+    leased = asyncio.Event()
+    pool.subscribe(leased.set)
+    if not pool.leases:
+        await asyncio.wait_for(leased.wait(), 10)
+
+
+async def test_a_worker_that_reads_nothing_holds_the_client_back(running_front):
+    async with running_front(FakePool(script=reads_nothing)) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.5):
+                await write_without_end(call)
+        assert front.front.metrics.transfer.received_bytes < 64 * 1024 * 1024
+
+
+async def test_the_pools_own_deadline_ends_an_exchange_in_band(running_front):
+    async with running_front(FakePool(script=reads_the_command), max_deadline_seconds=0.3) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        replies, error = await failure(call)
+        assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_DEADLINE
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert await released(front.pool) is LeaseOutcome.CANCELLED
+
+
+async def test_the_clients_deadline_frees_the_worker(running_front):
+    async with running_front(FakePool(script=reads_the_command)) as front:
+        call = front.exchange(timeout=0.5)
+        await call.write(command_opening(echo_command()))
+        _, error = await failure(call)
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert await released(front.pool) is LeaseOutcome.CANCELLED
+
+
+async def test_a_silent_call_ends_after_the_first_message_timeout(running_front):
+    async with running_front(FakePool(), first_message_timeout_seconds=0.2) as front:
+        _, error = await failure(front.exchange())
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert not front.pool.leases
+
+
+@pytest.mark.parametrize(
+    ("messages", "code", "says"),
+    [
+        ([b"\xff\xff\xff"], grpc.StatusCode.INVALID_ARGUMENT, "not a protobuf message"),
+        ([b""], grpc.StatusCode.INVALID_ARGUMENT, "no flight descriptor"),
+        ([path_opening()], grpc.StatusCode.INVALID_ARGUMENT, "0 parts"),
+        ([path_opening("nope")], grpc.StatusCode.NOT_FOUND, "echo 1"),
+        ([path_opening("echo", "99")], grpc.StatusCode.NOT_FOUND, "echo 1"),
+        ([command_opening(echo_command(protocol_version=7))], grpc.StatusCode.FAILED_PRECONDITION, "version 7"),
+        ([command_opening(echo_command(function=None))], grpc.StatusCode.INVALID_ARGUMENT, "names no function"),
+        (
+            [command_opening(echo_command(function=Function(session=SessionFunction())))],
+            grpc.StatusCode.PERMISSION_DENIED,
+            "--allow-session-functions",
+        ),
+        ([command_opening(echo_command()), b"\x12\xff"], grpc.StatusCode.INVALID_ARGUMENT, "not a protobuf message"),
+        ([command_opening(echo_command()), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "without finish"),
+        ([command_opening(echo_command()), finish(0), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "after the one"),
+        (
+            [command_opening(echo_command()), command_opening(echo_command())],
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "descriptor came again",
+        ),
+        (
+            [command_opening(echo_command()), batch(1, bytes(1_100_000))],
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "--max-message-bytes",
+        ),
+    ],
+)
+async def test_a_bad_exchange_gets_a_clear_error_and_the_pool_lives(running_front, messages, code, says):
+    async with running_front(FakePool(), max_message_bytes=1024 * 1024) as front:
+        call = front.exchange()
+        for message in messages:
+            await call.write(message)
+        await call.done_writing()
+        _, error = await failure(call)
+        assert error.code() is code
+        assert says in error.details()
+        again = front.exchange()
+        await again.write(path_opening("echo"))
+        await again.done_writing()
+        assert (await all_replies(again))[1] is None
+
+
+async def test_a_session_function_for_another_python_is_refused_naming_both(running_front):
+    function = Function(session=SessionFunction(python_version="3.13", spark_version="4.3.0"))
+    async with running_front(FakePool(), allow_session_functions=True) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command(function=function)))
+        replies, error = await failure(call)
+        assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_VERSION
+        assert "3.13" in error.details()
+        assert "3.11" in error.details()
+
+
+async def test_a_session_function_may_set_listed_environment_variables_only(running_front):
+    function = Function(
+        session=SessionFunction(python_version="3.11", spark_version="4.3.1", environment={"LD_PRELOAD": "x"})
+    )
+    async with running_front(FakePool(), allow_session_functions=True) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command(function=function)))
+        _, error = await failure(call)
+        assert error.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert "LD_PRELOAD" in error.details()
+
+
+async def test_a_worker_that_breaks_the_frames_is_replaced_and_the_client_told(running_front):
+    async with running_front(FakePool(script=sends_garbage)) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        _, error = await failure(call)
+        assert error.code() is grpc.StatusCode.INTERNAL
+        assert await released(front.pool) is LeaseOutcome.BROKEN
+
+
+async def test_a_worker_that_is_done_before_the_client_is_not_reused(running_front):
+    async with running_front(FakePool(script=ends_early)) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        assert (await all_replies(call))[1] is None
+        assert await released(front.pool) is LeaseOutcome.BROKEN
+
+
+async def test_a_full_queue_refuses_with_a_hint_when_to_come_again(running_front):
+    async with running_front(FakePool(script=reads_the_command), queue_limit=0, retry_after_milliseconds=77) as front:
+        holder = front.exchange()
+        await holder.write(command_opening(echo_command()))
+        await holder.read()
+        call = front.exchange()
+        await call.write(path_opening("echo"))
+        _, error = await failure(call)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert ("retry-after-ms", "77") in tuple(error.trailing_metadata())
+        holder.cancel()
