@@ -1,22 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import com.google.protobuf.ByteString;
 import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.Report;
+import java.util.Collection;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.IpcOption;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
  * One exchange with a pool: request batches go out within a window, reply batches come back in
  * order. Used by one task thread; only {@link #cancel} may be called from any thread.
+ *
+ * <p>The exchange recovers by itself where that is safe: a full or unreachable pool is asked again
+ * before any work was done, and with {@link Replay#REPLAY} batches that were not answered move to
+ * another worker. It starts no thread: the task's thread sends and recovers, gRPC's event loop
+ * receives.
  */
 public final class Exchange implements AutoCloseable {
-  private Exchange() {}
+  /** The version of proto/README.md that this client speaks. */
+  public static final int PROTOCOL_VERSION = 1;
+
+  /** How long a close waits for the transport to give sent buffers back. */
+  private static final long CLOSE_MILLISECONDS = 500;
+
+  private final ClientOptions options;
+  private final ByteString command;
+  private final byte[] schemaHeader;
+  private final BufferAllocator allocator;
+  private final WireAllocator wire;
+  private final ExchangeState state;
+  private Attempt attempt;
+  private long bytesSent;
+  private boolean closed;
+
+  private Exchange(
+      ClientOptions options,
+      ExchangeCommand command,
+      Schema schema,
+      BufferAllocator allocator,
+      Replay replay) {
+    this.options = options;
+    this.command = command.toByteString();
+    this.schemaHeader =
+        RequestBatch.bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
+    this.allocator = allocator;
+    this.wire = new WireAllocator(allocator);
+    this.state = new ExchangeState(options, replay);
+  }
 
   /**
    * Opens an exchange and returns at once; the first failure surfaces in {@link #send}, {@link
    * #poll} or {@link #take}.
+   *
+   * @param allocator holds the replies; request batches must come from its root
+   * @throws IllegalArgumentException if the options' TLS files cannot be used
    */
   public static Exchange open(
       ClientOptions options,
@@ -24,69 +65,181 @@ public final class Exchange implements AutoCloseable {
       Schema schema,
       BufferAllocator allocator,
       Replay replay) {
-    throw new UnsupportedOperationException();
+    Exchange exchange = new Exchange(options, command, schema, allocator, replay);
+    try {
+      exchange.startAttempt();
+    } catch (RuntimeException e) {
+      exchange.close();
+      throw e;
+    }
+    return exchange;
   }
 
   /** Whether the window has room for one more batch. */
   public boolean hasRoom() {
-    throw new UnsupportedOperationException();
+    return state.hasRoom();
   }
 
   /**
-   * Sends a batch and takes it over: the exchange closes it. Never blocks.
+   * Sends a batch and takes it over: the exchange closes it, also when it throws. Never blocks.
+   * Once {@link Reply.Kind#END} has come, batches are dropped: the function wanted no more.
    *
-   * @throws ExchangeException if the exchange already failed
-   * @throws IllegalStateException if the window has no room
+   * @param rows the batch's rows
+   * @throws ExchangeException if the exchange already failed, or the batch is larger than a message
+   *     may be
+   * @throws IllegalStateException if the window has no room or the sending was finished
    */
   public void send(ArrowRecordBatch batch, int rows) {
-    throw new UnsupportedOperationException();
+    RequestBatch request = takeOver(batch, rows);
+    boolean open;
+    try {
+      open = state.admit(request);
+    } catch (RuntimeException e) {
+      request.close();
+      throw e;
+    }
+    if (open) {
+      bytesSent += attempt.send(request);
+    } else {
+      recoverIfDue();
+    }
   }
 
-  /** Says that every batch was sent. */
+  private RequestBatch takeOver(ArrowRecordBatch batch, int rows) {
+    try {
+      if (rows != batch.getLength()) {
+        throw new IllegalArgumentException(
+            "a batch of " + batch.getLength() + " rows announced with " + rows);
+      }
+      RequestBatch request = new RequestBatch(batch);
+      if (request.bodyBytes() + request.header().length > options.maxMessageBytes()) {
+        throw Failure.tooLarge(request.bodyBytes(), options.maxMessageBytes()).toException();
+      }
+      return request;
+    } catch (RuntimeException e) {
+      batch.close();
+      throw e;
+    }
+  }
+
+  /** Says that every batch was sent. Idempotent. */
   public void finishSending() {
-    throw new UnsupportedOperationException();
+    if (state.finishSending()) {
+      bytesSent += attempt.finish();
+    }
   }
 
-  /** The next reply, or null when there is none yet. Never blocks. */
+  /**
+   * The next batch of results or the end, or null when there is none yet. Never blocks.
+   *
+   * @throws ExchangeException if the exchange failed; replies that came before are given out first
+   */
   public Reply poll() {
-    throw new UnsupportedOperationException();
+    recoverIfDue();
+    return credited(state.poll());
   }
 
-  /** The next reply; waits for it. */
+  /**
+   * The next batch of results, the end, or {@link Reply#ROOM} when a window that was full has
+   * opened; waits for it.
+   *
+   * @throws ExchangeException if the exchange failed; replies that came before are given out first
+   * @throws InterruptedException if the thread was interrupted; the exchange is still to be closed
+   */
   public Reply take() throws InterruptedException {
-    throw new UnsupportedOperationException();
+    while (true) {
+      recoverIfDue();
+      ReplyQueue.Entry entry = state.awaitReply();
+      if (entry != null) {
+        return credited(entry);
+      }
+    }
+  }
+
+  /** Lets the pool send one more reply in place of the one that is handed out. */
+  private static Reply credited(ReplyQueue.Entry entry) {
+    if (entry == null) {
+      return null;
+    }
+    if (entry.attempt() != null) {
+      entry.attempt().request(1);
+    }
+    return entry.reply();
+  }
+
+  private void recoverIfDue() {
+    if (state.isRecoveryDue()) {
+      startAttempt();
+    }
+  }
+
+  private void startAttempt() {
+    if (attempt != null) {
+      attempt.close("the exchange moves to another worker");
+    }
+    attempt = new Attempt(options, allocator, wire, state, state.base(), state.remainingNanos());
+    Collection<RequestBatch> unanswered = state.begin(attempt);
+    if (unanswered == null) {
+      return;
+    }
+    bytesSent += attempt.start(command, schemaHeader, options.windowBatches() + 1);
+    for (RequestBatch batch : unanswered) {
+      bytesSent += attempt.send(batch);
+    }
+    if (state.isSendingFinished()) {
+      bytesSent += attempt.finish();
+    }
   }
 
   /** The schema of the results; null until the pool has sent it. */
   public Schema resultSchema() {
-    throw new UnsupportedOperationException();
+    return state.resultSchema();
   }
 
-  /** What the worker measured; only after {@link Reply.Kind#END}. */
+  /**
+   * What the worker measured.
+   *
+   * @throws IllegalStateException before {@link Reply.Kind#END}
+   */
   public Report report() {
-    throw new UnsupportedOperationException();
+    return state.report();
   }
 
-  /** Bytes of request messages. */
+  /** Bytes of request messages, those sent again included. */
   public long bytesSent() {
-    throw new UnsupportedOperationException();
+    return bytesSent;
   }
 
   /** Bytes of reply messages. */
   public long bytesReceived() {
-    throw new UnsupportedOperationException();
+    return state.bytesReceived();
   }
 
   /**
    * Ends the exchange; a waiting task thread wakes with the reason. Idempotent, from any thread.
    */
   public void cancel(String reason) {
-    throw new UnsupportedOperationException();
+    Attempt open = state.cancel(reason);
+    if (open != null) {
+      open.cancel(reason);
+    }
   }
 
-  /** Releases everything; cancels an exchange that has not finished. Idempotent. */
+  /**
+   * Releases everything; cancels an exchange that has not finished. Afterwards nothing of it is
+   * allocated in the task's allocator. Idempotent.
+   */
   @Override
   public void close() {
-    throw new UnsupportedOperationException();
+    if (closed) {
+      return;
+    }
+    closed = true;
+    state.close();
+    if (attempt != null) {
+      attempt.close("the task closed the exchange");
+    }
+    wire.close();
+    wire.awaitEmpty(CLOSE_MILLISECONDS);
   }
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.DecompressorRegistry;
+import io.grpc.ManagedChannel;
+import io.grpc.netty.GrpcSslContexts;
+import io.grpc.netty.NettyChannelBuilder;
+import io.netty.channel.ChannelOption;
+import io.netty.handler.ssl.SslContext;
+import io.netty.handler.ssl.SslContextBuilder;
+import io.netty.handler.ssl.SslProvider;
+import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLException;
+
+/** Makes gRPC channels: sockets, TLS, flow control, keepalive. {@link ChannelPool} keeps them. */
+final class Channels {
+  /** HTTP/2 window of a connection and of each stream: some batches, not a memory bound. */
+  private static final int FLOW_CONTROL_BYTES = 4 << 20;
+
+  private static final int KEEPALIVE_SECONDS = 60;
+  private static final int KEEPALIVE_TIMEOUT_SECONDS = 20;
+  private static final int IDLE_MINUTES = 5;
+
+  private Channels() {}
+
+  /** A channel to the options' endpoint; connects with its first call. */
+  static ManagedChannel open(ClientOptions options) {
+    Endpoint endpoint = options.endpoint();
+    boolean unix = endpoint.transport() == Endpoint.Transport.UNIX;
+    NettyChannelBuilder builder = unix ? unix(endpoint) : network(endpoint);
+    if (endpoint.transport() == Endpoint.Transport.TLS) {
+      builder.sslContext(sslContext(options));
+    } else {
+      builder.usePlaintext();
+    }
+    if (!unix) {
+      builder
+          .withOption(
+              ChannelOption.CONNECT_TIMEOUT_MILLIS,
+              (int) Math.min(Integer.MAX_VALUE, options.connectTimeout().toMillis()))
+          .keepAliveTime(KEEPALIVE_SECONDS, TimeUnit.SECONDS)
+          .keepAliveTimeout(KEEPALIVE_TIMEOUT_SECONDS, TimeUnit.SECONDS);
+    }
+    return builder
+        .eventLoopGroup(EventLoops.GROUP)
+        .directExecutor()
+        .flowControlWindow(FLOW_CONTROL_BYTES)
+        .maxInboundMessageSize(options.maxMessageBytes())
+        .idleTimeout(IDLE_MINUTES, TimeUnit.MINUTES)
+        .decompressorRegistry(DecompressorRegistry.emptyInstance())
+        .disableServiceConfigLookUp()
+        // Retries are the exchange's: gRPC would hold every message to be able to send it again.
+        .disableRetry()
+        .build();
+  }
+
+  private static NettyChannelBuilder unix(Endpoint endpoint) {
+    return NettyChannelBuilder.forAddress(EventLoops.unixAddress(endpoint.path()))
+        .channelType(EventLoops.unixChannel())
+        .overrideAuthority("localhost");
+  }
+
+  private static NettyChannelBuilder network(Endpoint endpoint) {
+    return NettyChannelBuilder.forAddress(endpoint.host(), endpoint.port())
+        .channelType(EventLoops.tcpChannel())
+        // A pool is a neighbour: the JVM's proxy is for the world outside.
+        .proxyDetector(address -> null);
+  }
+
+  private static SslContext sslContext(ClientOptions options) {
+    try {
+      SslContextBuilder builder = SslContextBuilder.forClient();
+      options.tlsCaFile().ifPresent(file -> builder.trustManager(file.toFile()));
+      options
+          .tlsCertificateFile()
+          .ifPresent(
+              file ->
+                  builder.keyManager(file.toFile(), options.tlsKeyFile().orElseThrow().toFile()));
+      return GrpcSslContexts.configure(builder, SslProvider.JDK).build();
+    } catch (SSLException | IllegalArgumentException e) {
+      throw new IllegalArgumentException(
+          "the TLS files for " + options.endpoint() + " cannot be used: " + e.getMessage(), e);
+    }
+  }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.updraft.proto.v1.Error;
+import io.updraft.proto.v1.ErrorKind;
+import java.io.IOException;
+import java.util.OptionalLong;
+
+/**
+ * Why an attempt or the whole exchange ended: the table of errors in proto/README.md, read from the
+ * client's side.
+ *
+ * @param kind whose fault it is
+ * @param code name of the gRPC status code
+ * @param message for the user
+ * @param details what the pool said in-band, or null
+ * @param cause what this side saw, or null
+ * @param origin who found it out
+ */
+record Failure(
+    ErrorKind kind, String code, String message, Error details, Throwable cause, Origin origin) {
+  /** Who said that an attempt failed. */
+  enum Origin {
+    /** The pool, in-band or by a status. */
+    POOL,
+    /** The connection: it could not be made, or it broke. */
+    CONNECTION,
+    /** This side: cancelled, timed out, or the protocol was broken. */
+    CLIENT
+  }
+
+  private static final Metadata.Key<String> RETRY_AFTER =
+      Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
+  private static final String TOO_LARGE = "gRPC message exceeds maximum size";
+
+  /** What the pool said in-band. */
+  static Failure inBand(Error error) {
+    ErrorKind kind = error.getKind();
+    String code = ErrorCodes.codeOf(kind).name();
+    return new Failure(kind, code, error.getMessage(), error, null, Origin.POOL);
+  }
+
+  /** What a status says, when nothing was said in-band. */
+  static Failure ofStatus(Status status, Endpoint endpoint) {
+    String text = String.valueOf(status.getDescription());
+    if (status.getCode() == Status.Code.CANCELLED && status.getCause() != null) {
+      return new Failure(
+          ErrorKind.ERROR_KIND_INTERNAL, "INTERNAL", text, null, status.getCause(), Origin.CLIENT);
+    }
+    if (status.isOk() || status.getCode() == Status.Code.CANCELLED) {
+      String message = "the stream from the pool at " + endpoint + " ended without a finish";
+      return new Failure(
+          ErrorKind.ERROR_KIND_WORKER, "ABORTED", message, null, null, Origin.CONNECTION);
+    }
+    String code = status.getCode().name();
+    if (text.startsWith(TOO_LARGE)) {
+      return new Failure(ErrorKind.ERROR_KIND_LIMIT, code, text, null, null, Origin.CLIENT);
+    }
+    boolean broken = status.getCause() instanceof IOException || isConnectionLoss(status);
+    String reason = broken && status.getCause() != null ? text + ": " + status.getCause() : text;
+    String message = "the pool at " + endpoint + " answered " + code + ": " + reason;
+    Origin origin = broken ? Origin.CONNECTION : Origin.POOL;
+    return new Failure(
+        ErrorCodes.kindOf(status.getCode()), code, message, null, status.getCause(), origin);
+  }
+
+  private static boolean isConnectionLoss(Status status) {
+    String text = String.valueOf(status.getDescription());
+    return status.getCode() == Status.Code.UNAVAILABLE
+        && (text.startsWith("Network closed")
+            || text.startsWith("io exception")
+            || text.startsWith("Keepalive failed"));
+  }
+
+  /** What the pool's bytes broke. */
+  static Failure malformed(String message, Throwable cause) {
+    return new Failure(
+        ErrorKind.ERROR_KIND_PROTOCOL, "INTERNAL", message, null, cause, Origin.CLIENT);
+  }
+
+  static Failure tooLarge(long bytes, int limitBytes) {
+    String message =
+        "a batch of " + bytes + " bytes is larger than a message may be: " + limitBytes;
+    return new Failure(
+        ErrorKind.ERROR_KIND_LIMIT, "INVALID_ARGUMENT", message, null, null, Origin.CLIENT);
+  }
+
+  /** No connection was made in time. */
+  static Failure unconnected(Endpoint endpoint) {
+    String message = "no connection to " + endpoint;
+    return new Failure(
+        ErrorKind.ERROR_KIND_POOL_UNAVAILABLE,
+        "UNAVAILABLE",
+        message,
+        null,
+        null,
+        Origin.CONNECTION);
+  }
+
+  static Failure cancelled(String reason) {
+    return new Failure(
+        ErrorKind.ERROR_KIND_UNSPECIFIED,
+        "CANCELLED",
+        "the exchange was cancelled: " + reason,
+        null,
+        null,
+        Origin.CLIENT);
+  }
+
+  static Failure deadline(String message) {
+    return new Failure(
+        ErrorKind.ERROR_KIND_DEADLINE, "DEADLINE_EXCEEDED", message, null, null, Origin.CLIENT);
+  }
+
+  /** The same failure, told in other words. */
+  Failure withMessage(String other) {
+    return new Failure(kind, code, other, details, cause, origin);
+  }
+
+  /** When the pool wants to be asked again, in milliseconds. */
+  static OptionalLong retryAfterMilliseconds(Metadata trailers) {
+    String value = trailers == null ? null : trailers.get(RETRY_AFTER);
+    try {
+      return value == null ? OptionalLong.empty() : OptionalLong.of(Long.parseLong(value.strip()));
+    } catch (NumberFormatException e) {
+      return OptionalLong.empty();
+    }
+  }
+
+  ExchangeException toException() {
+    return new ExchangeException(kind, code, message, details, cause);
+  }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import com.google.protobuf.CodedOutputStream;
+import com.google.protobuf.WireFormat;
+import io.netty.buffer.ByteBuf;
+
+/** The fields of Arrow Flight's {@code FlightData}, as they stand on the wire. */
+enum FlightField {
+  DESCRIPTOR(1),
+  HEADER(2),
+  APP_METADATA(3),
+  BODY(1000);
+
+  private static final int LENGTH_DELIMITED = WireFormat.WIRETYPE_LENGTH_DELIMITED;
+
+  private final int tag;
+
+  FlightField(int number) {
+    this.tag = number << 3 | LENGTH_DELIMITED;
+  }
+
+  /** The field that a tag starts, or null for one that Flight does not have. */
+  static FlightField ofTag(int tag) {
+    for (FlightField field : values()) {
+      if (field.tag == tag) {
+        return field;
+      }
+    }
+    return null;
+  }
+
+  /** Bytes of the tag, the length and the content; zero for an absent field. */
+  int sizeBytes(int lengthBytes) {
+    return lengthBytes == 0 ? 0 : startBytes(lengthBytes) + lengthBytes;
+  }
+
+  /** Bytes of the tag and the length. */
+  int startBytes(int lengthBytes) {
+    return CodedOutputStream.computeUInt32SizeNoTag(tag)
+        + CodedOutputStream.computeUInt32SizeNoTag(lengthBytes);
+  }
+
+  /** Writes the tag and the length. */
+  void writeStart(ByteBuf target, int lengthBytes) {
+    writeVarint(target, tag);
+    writeVarint(target, lengthBytes);
+  }
+
+  /** Writes the whole field; nothing for an empty one. */
+  void write(ByteBuf target, byte[] content) {
+    if (content.length > 0) {
+      writeStart(target, content.length);
+      target.writeBytes(content);
+    }
+  }
+
+  private static void writeVarint(ByteBuf target, int value) {
+    int rest = value;
+    while ((rest & ~0x7f) != 0) {
+      target.writeByte(rest & 0x7f | 0x80);
+      rest >>>= 7;
+    }
+    target.writeByte(rest);
+  }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import org.apache.arrow.flatbuf.Buffer;
+import org.apache.arrow.flatbuf.FieldNode;
+import org.apache.arrow.flatbuf.Message;
+import org.apache.arrow.flatbuf.MessageHeader;
+import org.apache.arrow.flatbuf.RecordBatch;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.Schema;
+
+/** Reads Arrow's IPC metadata and checks every offset against the bytes that are there. */
+final class IpcReader {
+  private IpcReader() {}
+
+  /** The kind of an IPC message: a constant of {@link MessageHeader}. */
+  static byte kind(byte[] header) throws MalformedReplyException {
+    try {
+      return message(header).headerType();
+    } catch (RuntimeException e) {
+      throw notArrow(e);
+    }
+  }
+
+  /** The schema in an IPC message. */
+  static Schema schema(byte[] header) throws MalformedReplyException {
+    try {
+      return MessageSerializer.deserializeSchema(message(header));
+    } catch (RuntimeException e) {
+      throw notArrow(e);
+    }
+  }
+
+  /**
+   * The batch in an IPC message; its buffers are slices of the body, of which the batch holds its
+   * own references.
+   */
+  static ArrowRecordBatch batch(byte[] header, ArrowBuf body) throws MalformedReplyException {
+    try {
+      RecordBatch batch = (RecordBatch) message(header).header(new RecordBatch());
+      check(batch, body);
+      return MessageSerializer.deserializeRecordBatch(batch, body);
+    } catch (IOException | RuntimeException e) {
+      throw notArrow(e);
+    }
+  }
+
+  private static void check(RecordBatch batch, ArrowBuf body) throws MalformedReplyException {
+    if (batch.compression() != null) {
+      throw new MalformedReplyException("the pool compressed a batch");
+    }
+    if (batch.length() < 0 || batch.length() > Integer.MAX_VALUE) {
+      throw new MalformedReplyException("a batch of " + batch.length() + " rows");
+    }
+    for (int i = 0; i < batch.nodesLength(); i++) {
+      checkNode(batch.nodes(i));
+    }
+    for (int i = 0; i < batch.buffersLength(); i++) {
+      checkBuffer(batch.buffers(i), body.readableBytes());
+    }
+  }
+
+  private static void checkNode(FieldNode node) throws MalformedReplyException {
+    boolean sound = node.length() >= 0 && node.length() <= Integer.MAX_VALUE;
+    if (!sound || node.nullCount() < 0 || node.nullCount() > node.length()) {
+      throw new MalformedReplyException(
+          "a column of " + node.length() + " values with " + node.nullCount() + " nulls");
+    }
+  }
+
+  private static void checkBuffer(Buffer buffer, long bodyBytes) throws MalformedReplyException {
+    boolean inside =
+        buffer.offset() >= 0
+            && buffer.length() >= 0
+            && buffer.offset() <= bodyBytes
+            && buffer.length() <= bodyBytes - buffer.offset();
+    if (!inside) {
+      throw new MalformedReplyException(
+          "a buffer of "
+              + buffer.length()
+              + " bytes at "
+              + buffer.offset()
+              + " in a body of "
+              + bodyBytes);
+    }
+  }
+
+  private static Message message(byte[] header) {
+    return Message.getRootAsMessage(ByteBuffer.wrap(header));
+  }
+
+  private static MalformedReplyException notArrow(Exception cause) {
+    return cause instanceof MalformedReplyException known
+        ? known
+        : new MalformedReplyException("the pool sent what is not Arrow: " + cause, cause);
+  }
+}

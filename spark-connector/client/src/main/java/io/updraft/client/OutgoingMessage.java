@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import com.google.protobuf.ByteString;
+import com.google.protobuf.CodedOutputStream;
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.PooledByteBufAllocator;
+import io.updraft.proto.v1.Finish;
+import io.updraft.proto.v1.RequestMetadata;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+
+/** One FlightData from client to pool. */
+final class OutgoingMessage {
+  private static final byte[] NOTHING = {};
+  private static final int DESCRIPTOR_TYPE = 1;
+  private static final int DESCRIPTOR_CMD = 2;
+  private static final int TYPE_CMD = 2;
+
+  private final byte[] descriptor;
+  private final byte[] header;
+  private final byte[] appMetadata;
+  private final RequestBatch batch;
+  private final WireAllocator allocator;
+
+  private OutgoingMessage(
+      byte[] descriptor,
+      byte[] header,
+      byte[] appMetadata,
+      RequestBatch batch,
+      WireAllocator allocator) {
+    this.descriptor = descriptor;
+    this.header = header;
+    this.appMetadata = appMetadata;
+    this.batch = batch;
+    this.allocator = allocator;
+  }
+
+  /** The command and the schema of the arguments. */
+  static OutgoingMessage opening(ByteString command, byte[] schemaHeader) {
+    return new OutgoingMessage(commandDescriptor(command), schemaHeader, NOTHING, null, null);
+  }
+
+  /** A batch with its number in this call. */
+  static OutgoingMessage batch(RequestBatch batch, long sequence, WireAllocator allocator) {
+    byte[] metadata = RequestMetadata.newBuilder().setSequence(sequence).build().toByteArray();
+    return new OutgoingMessage(NOTHING, batch.header(), metadata, batch, allocator);
+  }
+
+  /** The last message: what was sent in this call. */
+  static OutgoingMessage finish(long batches, long rows) {
+    Finish finish = Finish.newBuilder().setBatches(batches).setRows(rows).build();
+    byte[] metadata = RequestMetadata.newBuilder().setFinish(finish).build().toByteArray();
+    return new OutgoingMessage(NOTHING, NOTHING, metadata, null, null);
+  }
+
+  private static byte[] commandDescriptor(ByteString command) {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream(command.size() + 16);
+    CodedOutputStream out = CodedOutputStream.newInstance(bytes);
+    try {
+      out.writeEnum(DESCRIPTOR_TYPE, TYPE_CMD);
+      out.writeBytes(DESCRIPTOR_CMD, command);
+      out.flush();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    return bytes.toByteArray();
+  }
+
+  private int bodyBytes() {
+    return batch == null ? 0 : Math.toIntExact(batch.bodyBytes());
+  }
+
+  /** Bytes of the whole message. */
+  long sizeBytes() {
+    return (long) prefixBytes() + bodyBytes();
+  }
+
+  private int prefixBytes() {
+    return FlightField.DESCRIPTOR.sizeBytes(descriptor.length)
+        + FlightField.HEADER.sizeBytes(header.length)
+        + FlightField.APP_METADATA.sizeBytes(appMetadata.length)
+        + (batch == null ? 0 : FlightField.BODY.startBytes(bodyBytes()));
+  }
+
+  /** The message's bytes, released by the caller; null when its batch is gone with its exchange. */
+  ByteBuf encode() {
+    boolean small = bodyBytes() <= RequestBatch.COPY_LIMIT_BYTES;
+    int capacity = prefixBytes() + (small ? bodyBytes() : 0);
+    ByteBuf prefix = PooledByteBufAllocator.DEFAULT.directBuffer(capacity);
+    FlightField.DESCRIPTOR.write(prefix, descriptor);
+    FlightField.HEADER.write(prefix, header);
+    FlightField.APP_METADATA.write(prefix, appMetadata);
+    if (batch == null) {
+      return prefix;
+    }
+    FlightField.BODY.writeStart(prefix, bodyBytes());
+    return batch.message(allocator, prefix);
+  }
+}

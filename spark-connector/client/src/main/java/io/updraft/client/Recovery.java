@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.updraft.proto.v1.ErrorKind;
+import java.time.Duration;
+import java.util.OptionalLong;
+import java.util.concurrent.ThreadLocalRandom;
+
+/**
+ * Decides what follows when a call ended before its time: ask the pool again, move the unanswered
+ * batches to another worker, or give up. A policy with a clock handed in; it waits for nothing.
+ */
+final class Recovery {
+  private static final long FIRST_BACKOFF_MILLISECONDS = 50;
+  private static final long LONGEST_BACKOFF_MILLISECONDS = 2_000;
+  private static final int BACKOFF_DOUBLINGS = 6;
+
+  /** What is to be done. */
+  sealed interface Decision {
+    /** A new call after a pause. */
+    record Again(Duration pause) implements Decision {}
+
+    /** The exchange fails. */
+    record GiveUp(Failure failure) implements Decision {}
+  }
+
+  /**
+   * How far a call came.
+   *
+   * @param workDone whether the function may have seen a batch
+   * @param base number of the exchange's last batch before the call's first
+   * @param firstUnanswered number of the exchange's first batch that has no answer
+   * @param replayable whether all unanswered batches are still there
+   */
+  record Progress(boolean workDone, long base, long firstUnanswered, boolean replayable) {}
+
+  private final ClientOptions options;
+  private long acquiringSinceNanos;
+  private int acquireTries;
+  private int replays;
+  private long suspectBatch;
+
+  Recovery(ClientOptions options, long nowNanos) {
+    this.options = options;
+    this.acquiringSinceNanos = nowNanos;
+  }
+
+  /** A batch was answered: the pool works. */
+  void progressed() {
+    replays = 0;
+  }
+
+  /** What to do after this failure; the hint is the pool's own wish, in milliseconds. */
+  Decision decide(Failure failure, Progress progress, OptionalLong hint, long nowNanos) {
+    if (failure.origin() == Failure.Origin.CLIENT) {
+      return new Decision.GiveUp(failure);
+    }
+    if (!progress.workDone() && isRefusal(failure)) {
+      return acquireAgain(failure, hint, nowNanos);
+    }
+    if (isLoss(failure) && progress.replayable()) {
+      return replay(failure, progress, nowNanos);
+    }
+    return new Decision.GiveUp(failure);
+  }
+
+  private static boolean isRefusal(Failure failure) {
+    return failure.kind() == ErrorKind.ERROR_KIND_POOL_FULL
+        || failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
+  }
+
+  private static boolean isLoss(Failure failure) {
+    return failure.origin() == Failure.Origin.CONNECTION
+        || failure.kind() == ErrorKind.ERROR_KIND_WORKER
+        || failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
+  }
+
+  private Decision acquireAgain(Failure failure, OptionalLong hint, long nowNanos) {
+    boolean unreachable = failure.origin() == Failure.Origin.CONNECTION;
+    Duration limit = unreachable ? options.connectTimeout() : options.acquireTimeout();
+    long restMilliseconds = limit.minusNanos(nowNanos - acquiringSinceNanos).toMillis();
+    if (restMilliseconds <= 0) {
+      return new Decision.GiveUp(failure.withMessage(refused(failure, limit)));
+    }
+    long pause = hint.isPresent() ? Math.max(1, hint.getAsLong()) : backoffMilliseconds();
+    acquireTries++;
+    return new Decision.Again(Duration.ofMillis(Math.min(pause, restMilliseconds)));
+  }
+
+  private String refused(Failure failure, Duration limit) {
+    String what =
+        failure.origin() == Failure.Origin.CONNECTION
+            ? "cannot reach a pool at %s within %s; check that one listens there (%s): %s"
+            : "the pool at %s gave no worker within %s; it is too small or too busy (%s): %s";
+    return what.formatted(options.endpoint(), seconds(limit), Endpoint.SETTING, failure.message());
+  }
+
+  private static String seconds(Duration time) {
+    return time.toMillis() / 1000.0 + " s";
+  }
+
+  private long backoffMilliseconds() {
+    long longest =
+        Math.min(
+            LONGEST_BACKOFF_MILLISECONDS,
+            FIRST_BACKOFF_MILLISECONDS << Math.min(acquireTries, BACKOFF_DOUBLINGS));
+    return ThreadLocalRandom.current().nextLong(longest / 2, longest + 1);
+  }
+
+  private Decision replay(Failure failure, Progress progress, long nowNanos) {
+    if (isWorkerDeath(failure)) {
+      long blamed = blamedBatch(failure, progress);
+      if (blamed == suspectBatch) {
+        return new Decision.GiveUp(
+            failure.withMessage("batch " + blamed + " killed two workers: " + failure.message()));
+      }
+      suspectBatch = blamed;
+    }
+    if (replays >= options.maxReplays()) {
+      return new Decision.GiveUp(
+          failure.withMessage(
+              "given up after %d replays in a row: %s".formatted(replays, failure.message())));
+    }
+    replays++;
+    acquireTries = 0;
+    acquiringSinceNanos = nowNanos;
+    return new Decision.Again(Duration.ZERO);
+  }
+
+  /** A broken connection says nothing about the batch that was being worked on. */
+  private static boolean isWorkerDeath(Failure failure) {
+    return failure.kind() == ErrorKind.ERROR_KIND_WORKER && failure.origin() == Failure.Origin.POOL;
+  }
+
+  private static long blamedBatch(Failure failure, Progress progress) {
+    long sequence = failure.details() == null ? 0 : failure.details().getSequence();
+    return sequence > 0 ? progress.base() + sequence : progress.firstUnanswered();
+  }
+}

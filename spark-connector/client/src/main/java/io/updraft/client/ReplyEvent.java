@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.updraft.proto.v1.Error;
+import io.updraft.proto.v1.Report;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.types.pojo.Schema;
+
+/** What one message of the pool means, once {@link ReplyProtocol} has found it in order. */
+sealed interface ReplyEvent {
+  /** The schema of the results. */
+  record SchemaKnown(Schema schema) implements ReplyEvent {}
+
+  /** The function took request batches; {@link ReplyProtocol#consumed} says how many. */
+  record Credit() implements ReplyEvent {}
+
+  /** Results, owned by whoever holds the event. */
+  record Batch(long sequence, ArrowRecordBatch batch) implements ReplyEvent {}
+
+  /** All results were sent and all have arrived. */
+  record Finished(Report report) implements ReplyEvent {}
+
+  /** The exchange failed in the pool. */
+  record Failed(Error error) implements ReplyEvent {}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import com.google.protobuf.InvalidProtocolBufferException;
+import io.updraft.proto.v1.Finish;
+import io.updraft.proto.v1.ReplyMetadata;
+import org.apache.arrow.flatbuf.MessageHeader;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+
+/**
+ * The pool's half of one call as a state machine: what may come when, and whether the numbers
+ * agree. Neighbours: {@link FlightDataReader} before it, {@link Attempt} after it. No transport, no
+ * locks.
+ */
+final class ReplyProtocol {
+  /** How far the pool has come. */
+  enum State {
+    /** No schema yet. */
+    INIT,
+    /** Batches come. */
+    STREAMING,
+    /** The pool said that it sent everything. */
+    FINISHED,
+    /** The pool said why it failed. */
+    FAILED
+  }
+
+  private State state = State.INIT;
+  private long consumed;
+  private long batches;
+  private long rows;
+
+  State state() {
+    return state;
+  }
+
+  /** The number of the last request batch that the function took. */
+  long consumed() {
+    return consumed;
+  }
+
+  /**
+   * Takes the next message.
+   *
+   * @param sentBatches request batches that this call has sent
+   * @throws MalformedReplyException if the message breaks the protocol
+   */
+  ReplyEvent accept(IncomingMessage message, long sentBatches) throws MalformedReplyException {
+    if (state == State.FINISHED || state == State.FAILED) {
+      throw new MalformedReplyException("the pool sent a message after its last");
+    }
+    ReplyMetadata metadata = metadata(message);
+    takeConsumed(metadata.getConsumed(), sentBatches);
+    return switch (metadata.getEventCase()) {
+      case ERROR -> failed(metadata);
+      case FINISH -> finished(metadata.getFinish());
+      case SEQUENCE -> batch(message, metadata.getSequence());
+      case EVENT_NOT_SET -> schemaOrCredit(message);
+    };
+  }
+
+  private static ReplyMetadata metadata(IncomingMessage message) throws MalformedReplyException {
+    try {
+      return ReplyMetadata.parseFrom(message.appMetadata());
+    } catch (InvalidProtocolBufferException e) {
+      throw new MalformedReplyException("a reply's app_metadata is not ours", e);
+    }
+  }
+
+  /** Zero is what a message without the field reads as: it says nothing. */
+  private void takeConsumed(long number, long sentBatches) throws MalformedReplyException {
+    if (number == 0) {
+      return;
+    }
+    if (number < consumed || number > sentBatches) {
+      throw new MalformedReplyException(
+          "the pool consumed batch "
+              + number
+              + " after "
+              + consumed
+              + ", of "
+              + sentBatches
+              + " sent");
+    }
+    consumed = number;
+  }
+
+  private ReplyEvent failed(ReplyMetadata metadata) {
+    state = State.FAILED;
+    return new ReplyEvent.Failed(metadata.getError());
+  }
+
+  private ReplyEvent finished(Finish finish) throws MalformedReplyException {
+    if (finish.getBatches() != batches || finish.getRows() != rows) {
+      throw new MalformedReplyException(
+          "the pool sent %d batches with %d rows and %d with %d arrived"
+              .formatted(finish.getBatches(), finish.getRows(), batches, rows));
+    }
+    state = State.FINISHED;
+    return new ReplyEvent.Finished(finish.getReport());
+  }
+
+  private ReplyEvent batch(IncomingMessage message, long sequence) throws MalformedReplyException {
+    if (state != State.STREAMING) {
+      throw new MalformedReplyException("the pool sent a batch before its schema");
+    }
+    if (sequence != batches + 1) {
+      throw new MalformedReplyException(
+          "the pool sent batch " + sequence + " after batch " + batches);
+    }
+    if (message.body() == null || IpcReader.kind(message.header()) != MessageHeader.RecordBatch) {
+      throw new MalformedReplyException("reply " + sequence + " has no batch");
+    }
+    ArrowRecordBatch batch = IpcReader.batch(message.header(), message.body());
+    batches = sequence;
+    rows += batch.getLength();
+    return new ReplyEvent.Batch(sequence, batch);
+  }
+
+  private ReplyEvent schemaOrCredit(IncomingMessage message) throws MalformedReplyException {
+    if (message.header().length == 0) {
+      return new ReplyEvent.Credit();
+    }
+    if (state != State.INIT || IpcReader.kind(message.header()) != MessageHeader.Schema) {
+      throw new MalformedReplyException("the pool sent Arrow data without a sequence number");
+    }
+    state = State.STREAMING;
+    return new ReplyEvent.SchemaKnown(IpcReader.schema(message.header()));
+  }
+}

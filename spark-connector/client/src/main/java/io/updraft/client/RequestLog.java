@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import java.util.Collection;
+import java.util.List;
+import java.util.TreeMap;
+
+/**
+ * The request batches of an exchange, numbered from 1: what was sent, taken by the function and
+ * answered, what may still be sent again, and so how much room the window has. Not thread-safe.
+ */
+final class RequestLog implements AutoCloseable {
+  /**
+   * What the function took without answering may hold this many windows before replay is given up.
+   */
+  private static final int REPLAY_WINDOWS = 4;
+
+  private final int windowBatches;
+  private final long windowBytes;
+  private final TreeMap<Long, RequestBatch> held = new TreeMap<>();
+  private final boolean oneToOne;
+  private boolean replayable;
+  private long sent;
+  private long consumed;
+  private long answered;
+  private long inFlightBytes;
+  private long unansweredBytes;
+
+  RequestLog(int windowBatches, long windowBytes, Replay replay) {
+    this.windowBatches = windowBatches;
+    this.windowBytes = windowBytes;
+    this.oneToOne = replay == Replay.REPLAY;
+    this.replayable = oneToOne;
+  }
+
+  long sent() {
+    return sent;
+  }
+
+  long answered() {
+    return answered;
+  }
+
+  /** Whether every batch that is not answered is still there. */
+  boolean replayable() {
+    return replayable;
+  }
+
+  boolean hasRoom() {
+    long inFlight = sent - consumed;
+    return inFlight == 0 || (inFlight < windowBatches && inFlightBytes < windowBytes);
+  }
+
+  void add(RequestBatch batch) {
+    sent++;
+    held.put(sent, batch);
+    inFlightBytes += batch.bodyBytes();
+  }
+
+  /** The function took every batch up to this number. */
+  void consumedThrough(long number) {
+    for (long taken = consumed + 1; taken <= number; taken++) {
+      long bytes = held.get(taken).bodyBytes();
+      inFlightBytes -= bytes;
+      unansweredBytes += bytes;
+      if (!replayable) {
+        release(taken);
+      }
+    }
+    consumed = Math.max(consumed, number);
+    if (replayable && unansweredBytes > REPLAY_WINDOWS * windowBytes) {
+      replayable = false;
+      held.headMap(consumed, true).values().forEach(RequestBatch::close);
+      held.headMap(consumed, true).clear();
+    }
+  }
+
+  /** Whether replies are answers: batch for batch and row for row. */
+  boolean oneToOne() {
+    return oneToOne;
+  }
+
+  /**
+   * Of a one-to-one function: the next batch was answered with so many rows.
+   *
+   * @throws MalformedReplyException if no such batch was sent, or it has other rows
+   */
+  void answeredNext(int rows) throws MalformedReplyException {
+    if (answered == sent) {
+      throw new MalformedReplyException("the pool answered a batch beyond the " + sent + " sent");
+    }
+    RequestBatch batch = held.get(answered + 1);
+    if (batch != null && batch.rows() != rows) {
+      throw new MalformedReplyException(
+          "the pool answered batch %d of %d rows with %d"
+              .formatted(answered + 1, batch.rows(), rows));
+    }
+    answered++;
+    consumedThrough(answered);
+    release(answered);
+  }
+
+  private void release(long number) {
+    RequestBatch batch = held.remove(number);
+    if (batch != null) {
+      unansweredBytes -= batch.bodyBytes();
+      batch.close();
+    }
+  }
+
+  /** A new call begins: whatever is not answered counts as not taken again. */
+  Collection<RequestBatch> restart() {
+    consumed = Math.min(answered, consumed);
+    unansweredBytes = 0;
+    inFlightBytes = held.values().stream().mapToLong(RequestBatch::bodyBytes).sum();
+    return List.copyOf(held.values());
+  }
+
+  @Override
+  public void close() {
+    held.values().forEach(RequestBatch::close);
+    held.clear();
+  }
+}

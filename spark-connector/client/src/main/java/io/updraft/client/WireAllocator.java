@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import java.util.concurrent.TimeUnit;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.memory.BufferAllocator;
+
+/**
+ * Holds what the transport still has to send of one exchange, apart from the task's allocator: a
+ * peer that has stopped reading can keep a few bytes in the socket's queue long after the task has
+ * ended, and must not look like a leak of the task.
+ */
+final class WireAllocator {
+  private final BufferAllocator allocator;
+  private int buffers;
+  private boolean closed;
+
+  WireAllocator(BufferAllocator task) {
+    this.allocator = task.getRoot().newChildAllocator("updraft-wire", 0, Long.MAX_VALUE);
+  }
+
+  /** Another reference to the memory of a buffer, which its user closes. */
+  ArrowBuf reference(ArrowBuf buffer) {
+    ArrowBuf reference = buffer.getReferenceManager().retain(buffer, allocator);
+    return reference.readerIndex(buffer.readerIndex()).writerIndex(buffer.writerIndex()).slice();
+  }
+
+  synchronized void opened() {
+    buffers++;
+  }
+
+  synchronized void released() {
+    buffers--;
+    closeWhenEmpty();
+  }
+
+  /** No buffer will be opened any more; the allocator closes with the last one. */
+  synchronized void close() {
+    if (!closed) {
+      closed = true;
+      closeWhenEmpty();
+    }
+  }
+
+  private void closeWhenEmpty() {
+    if (buffers == 0 && closed) {
+      allocator.close();
+      notifyAll();
+    }
+  }
+
+  /** Waits until the transport has given everything back; false when it still holds something. */
+  synchronized boolean awaitEmpty(long milliseconds) {
+    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(milliseconds);
+    boolean interrupted = false;
+    while (buffers > 0 && end - System.nanoTime() > 0) {
+      try {
+        wait(Math.max(1, TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime())));
+      } catch (InterruptedException e) {
+        interrupted = true;
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
+    return buffers == 0;
+  }
+}

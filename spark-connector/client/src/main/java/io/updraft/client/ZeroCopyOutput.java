@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.internal.MessageFramer;
+import io.grpc.netty.NettyChannelBuilder;
+import io.netty.buffer.ByteBuf;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
+import java.util.Arrays;
+import java.util.List;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Hands a Netty buffer to gRPC's framer without copying it.
+ *
+ * <p>gRPC offers only an {@link OutputStream} to a message that writes itself, and that stream
+ * copies. Its list of buffers takes ours as it is. The class depends on two private names of the
+ * bundled gRPC; if they are gone the bytes are copied instead, and a test fails.
+ */
+final class ZeroCopyOutput {
+  private static final Logger LOG = LoggerFactory.getLogger(ZeroCopyOutput.class);
+  private static final Handles HANDLES = findHandles();
+
+  private record Handles(Class<?> streamClass, MethodHandle buffersOf, MethodHandle wrap) {}
+
+  private ZeroCopyOutput() {}
+
+  /** Whether this gRPC takes our buffers without a copy. */
+  static boolean available() {
+    return HANDLES != null;
+  }
+
+  /**
+   * Writes all of a buffer to the stream and releases the caller's reference, at once or when the
+   * transport has sent it.
+   *
+   * @return the bytes written
+   */
+  static int write(ByteBuf buffer, OutputStream stream) throws IOException {
+    int length = buffer.readableBytes();
+    if (HANDLES == null || !HANDLES.streamClass.isInstance(stream)) {
+      try {
+        buffer.readBytes(stream, length);
+      } finally {
+        buffer.release();
+      }
+      return length;
+    }
+    append(buffer, stream);
+    return length;
+  }
+
+  @SuppressWarnings("unchecked")
+  private static void append(ByteBuf buffer, OutputStream stream) throws IOException {
+    try {
+      ((List<Object>) HANDLES.buffersOf.invoke(stream)).add(HANDLES.wrap.invoke(buffer));
+    } catch (Throwable e) {
+      buffer.release();
+      throw new IOException("gRPC's framer refused a buffer", e);
+    }
+  }
+
+  private static Handles findHandles() {
+    try {
+      Class<?> stream =
+          Arrays.stream(MessageFramer.class.getDeclaredClasses())
+              .filter(type -> type.getSimpleName().equals("BufferChainOutputStream"))
+              .findAny()
+              .orElseThrow(ClassNotFoundException::new);
+      // The package's name is asked for, not written: the bundle relocates it.
+      Class<?> wrapper =
+          Class.forName(NettyChannelBuilder.class.getPackageName() + ".NettyWritableBuffer");
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      return new Handles(
+          stream,
+          MethodHandles.privateLookupIn(stream, lookup)
+              .findGetter(stream, "bufferList", List.class),
+          MethodHandles.privateLookupIn(wrapper, lookup)
+              .findConstructor(wrapper, MethodType.methodType(void.class, ByteBuf.class)));
+    } catch (ReflectiveOperationException | RuntimeException e) {
+      LOG.warn("this gRPC takes no buffers without copying them: exchanges cost more CPU", e);
+      return null;
+    }
+  }
+}
