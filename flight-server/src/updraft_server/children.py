@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a pool's processes are started: which environment each gets, and that none outlives its parent."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from updraft_server.process_control import end_with_parent
+from updraft_server.zygote_protocol import LISTENER_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
+
+# What a zygote and its workers inherit of the environment: nothing that could be a secret.
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
+_WORKER_VARIABLES = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
+# One exchange is one core's work; a library that starts threads when it is imported would also break the zygote.
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_BACKLOG = 16
+
+
+def zygote_listener(path: Path) -> socket.socket:
+    """The socket at which every zygote of a pool is reached, one after the other: it outlives each of them."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    path.unlink(missing_ok=True)
+    listener.bind(str(path))
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def start_zygote(settings: ZygoteSettings, listener: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a zygote that serves `listener`."""
+    environment = zygote_environment(os.environ)
+    environment[SETTINGS_VARIABLE] = settings.encode()
+    environment[LISTENER_VARIABLE] = str(listener.fileno())
+    return start_child("updraft_server.zygote", environment, [listener.fileno()])
+
+
+def zygote_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a zygote and its workers."""
+    kept = {name: inherited[name] for name in _KEPT_VARIABLES if name in inherited}
+    threads = {name: inherited.get(name, "1") for name in _THREAD_VARIABLES}
+    return kept | threads | _WORKER_VARIABLES
+
+
+def start_child(
+    module: str, environment: Mapping[str, str], inherited_descriptors: Iterable[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start `python -m module`, which the kernel ends with this process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module],
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        pass_fds=tuple(inherited_descriptors),
+        preexec_fn=_prepare_child,  # noqa: PLW1509 - this process has one thread
+    )
+
+
+def _prepare_child() -> None:
+    end_with_parent()
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

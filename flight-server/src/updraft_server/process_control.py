@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few things that Linux lets a process ask for itself and that Python's library does not wrap."""
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when its parent dies."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent dies, so that they can be reaped."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def hide_memory() -> None:
+    """Keep other processes of the same user from reading this one's memory and environment. An exec undoes it."""
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def kill_group(leader_pid: int) -> None:
+    """Kill a process group, if it is still there."""
+    try:
+        os.killpg(leader_pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")

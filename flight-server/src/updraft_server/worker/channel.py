@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker's end of its socketpair: whole frames in and out, with blocking calls and no thread.
+
+A body is received straight into one buffer, laid out as an encapsulated IPC message with the body on a 64-byte boundary, so
+that Arrow reads it without a copy.
+"""
+
+import os
+import socket
+import struct
+from typing import NamedTuple, NoReturn
+
+import pyarrow as pa
+
+from updraft_server.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, decode_header, encode
+
+EXIT_FRONT_GONE = 75
+
+_IPC_PREFIX = struct.Struct("<Ii")
+_IPC_CONTINUATION = 0xFFFFFFFF
+_IPC_ALIGNMENT_BYTES = 8
+_BODY_ALIGNMENT_BYTES = 64
+
+
+class ReceivedFrame(NamedTuple):
+    """A frame from the front. `message` is the encapsulated IPC message of data_header and data_body."""
+
+    kind: FrameKind
+    app_metadata: bytes
+    message: pa.Buffer
+    header: FrameHeader
+
+    @property
+    def has_data(self) -> bool:
+        """False for a message that carries only app_metadata."""
+        return self.header.header_bytes > 0 or self.header.body_bytes > 0
+
+    @property
+    def data_body(self) -> pa.Buffer:
+        """The body alone."""
+        return self.message.slice(self.message.size - self.header.body_bytes)
+
+
+class Channel:
+    """Frames over a blocking stream socket. The process ends when the front has closed its end."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._header = bytearray(HEADER_BYTES)
+        self._header_view = memoryview(self._header)
+
+    def receive_header(self) -> FrameHeader:
+        """Wait for the next frame; its fields are then taken with `receive_fields`."""
+        self._fill([self._header_view])
+        return decode_header(self._header_view)
+
+    def receive_fields(self, header: FrameHeader) -> ReceivedFrame:
+        """Take the fields that belong to `header`."""
+        metadata = bytearray(header.metadata_bytes)
+        padded = -(-header.header_bytes // _IPC_ALIGNMENT_BYTES) * _IPC_ALIGNMENT_BYTES
+        body_start = -(-(_IPC_PREFIX.size + padded) // _BODY_ALIGNMENT_BYTES) * _BODY_ALIGNMENT_BYTES
+        header_start = body_start - padded
+        message = pa.allocate_buffer(body_start + header.body_bytes)
+        view = memoryview(message)
+        _IPC_PREFIX.pack_into(view, header_start - _IPC_PREFIX.size, _IPC_CONTINUATION, padded)
+        pieces = [memoryview(metadata)] if metadata else []
+        if padded == header.header_bytes:
+            pieces.append(view[header_start:])
+        else:
+            header_end = header_start + header.header_bytes
+            view[header_end:body_start] = bytes(body_start - header_end)
+            pieces += [view[header_start:header_end], view[body_start:]]
+        self._fill(pieces)
+        return ReceivedFrame(header.kind, bytes(metadata), message.slice(header_start - _IPC_PREFIX.size), header)
+
+    def send(
+        self, kind: FrameKind, app_metadata: bytes = b"", data_header: Buffer = b"", data_body: Buffer = b""
+    ) -> None:
+        """Send one frame; blocks while the front holds back."""
+        pieces = [memoryview(piece) for piece in encode(kind, app_metadata, data_header, data_body)]
+        try:
+            while pieces:
+                pieces = _after(pieces, self._socket.sendmsg(pieces))
+        except ConnectionError:
+            self.leave()
+
+    def discard_until_closed(self) -> None:
+        """Read and forget: after a failure the front may still be writing, and it decides when this worker ends."""
+        scratch = bytearray(1 << 16)
+        try:
+            while self._socket.recv_into(scratch):
+                pass
+        except OSError:
+            return
+
+    def leave(self) -> NoReturn:
+        """End the process: without a front there is nobody to work for, and user code must not get to see it."""
+        os._exit(EXIT_FRONT_GONE)
+
+    def _fill(self, pieces: list[memoryview]) -> None:
+        expected = sum(piece.nbytes for piece in pieces)
+        if not expected:
+            return
+        try:
+            received = self._socket.recvmsg_into(pieces, 0, socket.MSG_WAITALL)[0]
+            while received < expected:
+                rest = _after(pieces, received)
+                more = self._socket.recvmsg_into(rest, 0, socket.MSG_WAITALL)[0]
+                if not more:
+                    self.leave()
+                received += more
+        except ConnectionError:
+            self.leave()
+
+
+def _after(pieces: list[memoryview], done_bytes: int) -> list[memoryview]:
+    rest = []
+    for piece in pieces:
+        if done_bytes < piece.nbytes:
+            rest.append(piece[done_bytes:])
+        done_bytes = max(0, done_bytes - piece.nbytes)
+    return rest

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One exchange as its worker sees it: the state machine of proto/README.md over frames.
+
+Functions pull with `take` and push with `reply`; numbering, counting, credits and the order of messages are kept here.
+"""
+
+import enum
+
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+
+from updraft.v1 import exchange_pb2
+from updraft_server.frames import FrameHeader, FrameKind
+from updraft_server.worker.arrow_input import ArrowInput
+from updraft_server.worker.channel import Channel, ReceivedFrame
+from updraft_server.worker.failures import InternalFailure, LimitFailure, ProtocolFailure, UserFailure, WorkerFailure
+from updraft_server.worker.settings import WorkerSettings
+
+_MAX_METADATA_BYTES = 64 * 1024
+_IPC_PREFIX_BYTES = 8
+
+
+class InputState(enum.Enum):
+    """How far the client's half has come."""
+
+    OPEN = "open"
+    FINISHED = "finished"  # its Finish came and its counts were right
+    ENDED = "ended"  # it has half-closed
+
+
+class Exchange:
+    """The client's half to read, the worker's half to write."""
+
+    def __init__(self, channel: Channel, arrow: ArrowInput, settings: WorkerSettings) -> None:
+        self._channel = channel
+        self._arrow = arrow
+        self._settings = settings
+        self.state = InputState.OPEN
+        self.plain = False
+        self.failure: WorkerFailure | None = None
+        """What was wrong with the client's half: it wins over whatever a function made of it."""
+        self.consumed = 0
+        """The number of the last batch that the function took."""
+        self.max_reply_batch_bytes = settings.max_reply_batch_bytes
+        self.max_records_per_batch = settings.max_records_per_batch
+        self._rows_taken = 0
+        self._consumed_sent = 0
+        self._reply_schema: pa.Schema | None = None
+        self._replies = 0
+        self._rows_replied = 0
+
+    def open(self, limits: exchange_pb2.Limits, *, plain: bool) -> None:
+        """Take over what the command says: the client's limits where they are tighter, and whether it is plain Flight."""
+        self.plain = plain
+        self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
+        self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the arguments."""
+        return self._arrow.schema
+
+    def take(self) -> pa.RecordBatch | None:
+        """The next batch, checked and valid; None once the client has finished. Raises WorkerFailure."""
+        if self.failure is not None:
+            raise self.failure
+        if self.state is InputState.ENDED:
+            return None
+        if self._consumed_sent < self.consumed:
+            self._send_credit()
+        try:
+            return self._take()
+        except WorkerFailure as failure:
+            self.failure = failure
+            raise
+
+    def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
+        """Send one batch of results; the first one sends its schema before."""
+        if self._reply_schema is None:
+            self._send_schema(batch.schema)
+        elif not batch.schema.equals(self._reply_schema):
+            # The words of pyarrow's stream writer, through which PySpark would have sent it.
+            raise pa.ArrowInvalid("Tried to write record batch with different schema")
+        message = batch.serialize()
+        if message.size > self.max_reply_batch_bytes:
+            raise LimitFailure(
+                f"reply batch {sequence} has {message.size} bytes and cannot be split,"
+                f" the limit is {self.max_reply_batch_bytes}: send smaller batches or raise the limit"
+            )
+        self._replies += 1
+        self._rows_replied += batch.num_rows
+        view = memoryview(message)
+        header_end = _IPC_PREFIX_BYTES + int.from_bytes(view[4:_IPC_PREFIX_BYTES], "little")
+        metadata = exchange_pb2.ReplyMetadata(consumed=self.consumed, sequence=sequence)
+        self._send(metadata, view[_IPC_PREFIX_BYTES:header_end], view[header_end:])
+
+    def finish(self, report: exchange_pb2.Report) -> None:
+        """Say that everything was sent."""
+        counts = exchange_pb2.Finish(batches=self._replies, rows=self._rows_replied, report=report)
+        if not self.plain:
+            self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, finish=counts))
+
+    def _take(self) -> pa.RecordBatch | None:
+        header = self._channel.receive_header()
+        if header.kind is FrameKind.END:
+            self._end()
+            return None
+        frame = self._receive_batch_frame(header)
+        event = self._event(frame)
+        if isinstance(event, exchange_pb2.Finish):
+            self._check_finish(frame, event)
+            return self._take()
+        if not frame.has_data:
+            raise ProtocolFailure(f"batch {event} has no Arrow data")
+        batch = self._arrow.decode_batch(frame, sequence=event)
+        self.consumed = event
+        self._rows_taken += batch.num_rows
+        return batch
+
+    def _receive_batch_frame(self, header: FrameHeader) -> ReceivedFrame:
+        if header.kind is not FrameKind.BATCH:
+            raise InternalFailure(f"the front sent {header.kind.name} where a batch was expected")
+        if header.metadata_bytes > _MAX_METADATA_BYTES:
+            raise LimitFailure(f"app_metadata has {header.metadata_bytes} bytes, the limit is {_MAX_METADATA_BYTES}")
+        size_bytes = header.header_bytes + header.body_bytes
+        if size_bytes > self._settings.max_batch_bytes:
+            raise LimitFailure(
+                f"batch {self.consumed + 1} has {size_bytes} bytes, the limit is {self._settings.max_batch_bytes}"
+            )
+        return self._channel.receive_fields(header)
+
+    def _event(self, frame: ReceivedFrame) -> int | exchange_pb2.Finish:
+        """The sequence number of a batch, checked, or the client's Finish."""
+        if self.state is InputState.FINISHED:
+            raise ProtocolFailure("a message came after finish")
+        expected = self.consumed + 1
+        if self.plain:
+            return expected
+        try:
+            metadata = exchange_pb2.RequestMetadata.FromString(frame.app_metadata)
+        except DecodeError:
+            raise ProtocolFailure(f"app_metadata of message {expected} is not a RequestMetadata") from None
+        event = metadata.WhichOneof("event")
+        if event is None:
+            raise ProtocolFailure(f"message {expected} has neither a sequence number nor finish")
+        if event == "finish":
+            return metadata.finish
+        if metadata.sequence != expected:
+            raise ProtocolFailure(f"batch {metadata.sequence} came where {expected} was expected")
+        return expected
+
+    def _check_finish(self, frame: ReceivedFrame, finish: exchange_pb2.Finish) -> None:
+        if frame.has_data:
+            raise ProtocolFailure("the message with finish must have no Arrow data")
+        if (finish.batches, finish.rows) != (self.consumed, self._rows_taken):
+            raise ProtocolFailure(
+                f"finish counts {finish.batches} batches and {finish.rows} rows,"
+                f" but {self.consumed} and {self._rows_taken} arrived"
+            )
+        self.state = InputState.FINISHED
+
+    def _end(self) -> None:
+        if self.state is InputState.OPEN and not self.plain:
+            raise ProtocolFailure(f"the client half-closed after {self.consumed} batches without finish")
+        self.state = InputState.ENDED
+
+    def _send_schema(self, schema: pa.Schema) -> None:
+        if any(pa.types.is_dictionary(field.type) for field in schema):
+            raise UserFailure(
+                "the function returned a dictionary-encoded column, which cannot be sent: decode it first"
+            )
+        self._reply_schema = schema
+        header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
+        self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
+
+    def _send_credit(self) -> None:
+        if not self.plain:
+            self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed))
+        self._consumed_sent = self.consumed
+
+    def _send(
+        self,
+        metadata: exchange_pb2.ReplyMetadata,
+        data_header: memoryview = memoryview(b""),  # noqa: B008
+        data_body: memoryview = memoryview(b""),  # noqa: B008
+    ) -> None:
+        app_metadata = b"" if self.plain else metadata.SerializeToString()
+        self._channel.send(FrameKind.MESSAGE, app_metadata, data_header, data_body)
+        self._consumed_sent = self.consumed
+
+
+def _smaller(own: int, asked: int) -> int:
+    """The smaller of two limits, of which zero is none."""
+    return min(own, asked) if own and asked > 0 else own or max(asked, 0)

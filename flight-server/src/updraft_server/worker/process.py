@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a worker process after the zygote forked it: command, exchange, clean state, next command."""
+
+import time
+from typing import NamedTuple, NoReturn
+
+from google.protobuf.message import DecodeError
+
+from updraft.v1 import exchange_pb2
+from updraft_server.assignment import Assignment
+from updraft_server.frames import FrameKind
+from updraft_server.functions import FunctionRegistry
+from updraft_server.worker.arrow_input import ArrowInput
+from updraft_server.worker.channel import Channel, ReceivedFrame
+from updraft_server.worker.exchange import Exchange, InputState
+from updraft_server.worker.failures import (
+    InternalFailure,
+    LimitFailure,
+    ProtocolFailure,
+    RefusedFailure,
+    VersionFailure,
+    WorkerFailure,
+    describe,
+)
+from updraft_server.worker.isolation import ProcessState
+from updraft_server.worker.registered import find_function, run_registered
+from updraft_server.worker.sessions.runner import SessionRunner
+from updraft_server.worker.settings import WorkerSettings
+
+PROTOCOL_VERSION = 1
+
+
+class Ending(NamedTuple):
+    """The last frame of an exchange."""
+
+    kind: FrameKind
+    app_metadata: bytes = b""
+
+
+class Worker:
+    """Takes one exchange at a time from its channel until the front lets it go."""
+
+    def __init__(
+        self, channel: Channel, settings: WorkerSettings, registry: FunctionRegistry, sessions: SessionRunner | None
+    ) -> None:
+        self._channel = channel
+        self._settings = settings
+        self._registry = registry
+        self._sessions = sessions
+        self._exchanges = 0
+
+    def run(self) -> NoReturn:
+        """Serve exchanges until one leaves the worker unfit for the next, or the front goes away."""
+        self._channel.send(FrameKind.READY)
+        ending = Ending(FrameKind.DONE)
+        while ending.kind is FrameKind.DONE:
+            ending = self._serve_one()
+            self._channel.send(*ending)
+        self._channel.discard_until_closed()
+        self._channel.leave()
+
+    def _serve_one(self) -> Ending:
+        header = self._channel.receive_header()
+        received_seconds = time.time()
+        before = ProcessState.capture()
+        arrow = ArrowInput(self._settings)
+        exchange = Exchange(self._channel, arrow, self._settings)
+        try:
+            if header.payload_bytes > self._settings.max_command_bytes:
+                raise LimitFailure(
+                    f"the command has {header.payload_bytes} bytes, the limit is {self._settings.max_command_bytes}"
+                )
+            frame = self._channel.receive_fields(header)
+            assignment, command = _parse(frame)
+            exchange.open(command.limits, plain=assignment.plain)
+            arrow.decode_schema(frame)
+            exchange.finish(self._run(assignment, command, exchange, received_seconds))
+        except BaseException as error:
+            return self._failed(error, exchange)
+        self._exchanges += 1
+        worn_out = self._exchanges == self._settings.max_exchanges
+        reusable = before.restore() and not worn_out and exchange.state is InputState.ENDED
+        return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
+
+    def _run(
+        self,
+        assignment: Assignment,
+        command: exchange_pb2.ExchangeCommand,
+        exchange: Exchange,
+        received_seconds: float,
+    ) -> exchange_pb2.Report:
+        if assignment.plain:
+            function = find_function(self._registry, assignment.function_name, assignment.function_version)
+            return run_registered(function, exchange)
+        if command.protocol_version != PROTOCOL_VERSION:
+            raise VersionFailure(
+                f"the client speaks protocol version {command.protocol_version}, this pool speaks {PROTOCOL_VERSION}"
+            )
+        match command.function.WhichOneof("kind"):
+            case "registered":
+                named = command.function.registered
+                return run_registered(find_function(self._registry, named.name, named.version), exchange)
+            case "session":
+                if not self._settings.allow_session_functions:
+                    raise RefusedFailure("this pool does not run session functions: start it to allow them")
+                if self._sessions is None:
+                    raise RefusedFailure("this pool has no pyspark and runs registered functions only")
+                return self._sessions.run(command, exchange, received_seconds)
+            case _:
+                raise ProtocolFailure("the command names no function")
+
+    def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
+        # What the client did wrong explains whatever a function then made of it.
+        failure = exchange.failure or error
+        if not isinstance(failure, WorkerFailure):
+            failure = InternalFailure(f"the worker failed: {describe(error)}")
+        message = failure.to_message(sequence=exchange.consumed, max_traceback_bytes=self._settings.max_traceback_bytes)
+        return Ending(FrameKind.FAILED, message.SerializeToString())
+
+
+def _parse(frame: ReceivedFrame) -> tuple[Assignment, exchange_pb2.ExchangeCommand]:
+    if frame.kind is not FrameKind.COMMAND:
+        raise InternalFailure(f"the front sent {frame.kind.name} where a command was expected")
+    try:
+        assignment = Assignment.decode(frame.app_metadata)
+    except (ValueError, TypeError) as error:
+        raise InternalFailure(f"the front sent an assignment that cannot be read: {error}") from None
+    try:
+        return assignment, exchange_pb2.ExchangeCommand.FromString(bytes(memoryview(frame.data_body)))
+    except DecodeError:
+        raise ProtocolFailure("the descriptor's command is not an ExchangeCommand") from None

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands where PySpark's worker has its socket, for pickled UDFs (`SQL_BATCHED_UDF`).
+
+Each value of the request's one binary column is a pickled list of rows. PySpark's worker reads them as lengths and bytes, and
+writes a pickled list of results for each; these become the values of one reply per request.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from updraft_server.frames import Buffer
+from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.failures import InternalFailure, ProtocolFailure
+from updraft_server.worker.sessions.wire import END_OF_DATA_SECTION, END_OF_STREAM, INT
+
+_REPLY_SCHEMA = pa.schema([pa.field("_0", pa.binary(), nullable=False)])
+
+
+class PickledStream:
+    """Input and output file of PySpark's worker for one exchange of pickled rows."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        _check_schema(exchange.schema)
+        self._exchange = exchange
+        self._input = self._pieces()
+        self._unread = memoryview(b"")
+        self._owed: deque[tuple[int, int]] = deque()
+        self._results: list[Buffer] = []
+        self._result_bytes: int | None = None
+        self.trailer = bytearray()
+
+    def preface(self, data: bytes) -> None:
+        """Let `data` be read before anything else."""
+        self._unread = memoryview(data)
+
+    def read(self, size: int) -> memoryview:
+        """The preface, then length and bytes of each value, then the marks of the end."""
+        if not self._unread and size:
+            self._unread = memoryview(next(self._input, b""))
+        data, self._unread = self._unread[:size], self._unread[size:]
+        return data
+
+    def write(self, data: Buffer) -> int:
+        """A result's length or its bytes, each whole; after a negative length, the trailer."""
+        if self.trailer:
+            self.trailer += data
+        elif self._result_bytes is None:
+            self._result_bytes = INT.unpack(data)[0]
+            if self._result_bytes < 0:
+                self.trailer += data
+        else:
+            if len(data) != self._result_bytes:
+                raise InternalFailure(f"pyspark's worker announced {self._result_bytes} bytes and wrote {len(data)}")
+            self._result_bytes = None
+            self._results.append(data)
+            self._reply_when_complete()
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Raises ProtocolFailure when the values were not cut as PySpark cuts their results."""
+        if self._owed:
+            sequence, values = self._owed[0]
+            raise ProtocolFailure(
+                f"batch {sequence} has {values} values, for which pyspark made {len(self._results)}:"
+                " every value but the last must hold PYTHON_UDF_BATCH_SIZE rows"
+            )
+
+    def _pieces(self) -> Iterator[bytes]:
+        while (batch := self._exchange.take()) is not None:
+            column = batch.column(0)
+            if column.null_count:
+                raise ProtocolFailure(f"batch {self._exchange.consumed} has null where pickled rows must be")
+            self._owed.append((self._exchange.consumed, batch.num_rows))
+            for value in column.to_pylist():
+                yield INT.pack(len(value))
+                yield value
+        yield INT.pack(END_OF_DATA_SECTION)
+        yield INT.pack(END_OF_STREAM)
+
+    def _reply_when_complete(self) -> None:
+        while self._owed and len(self._results) >= self._owed[0][1]:
+            sequence, values = self._owed.popleft()
+            results, self._results = self._results[:values], self._results[values:]
+            column = pa.array(results, pa.binary())
+            self._exchange.reply(pa.RecordBatch.from_arrays([column], schema=_REPLY_SCHEMA), sequence=sequence)
+
+
+def _check_schema(schema: pa.Schema) -> None:
+    if len(schema) != 1 or schema.types[0] not in (pa.binary(), pa.large_binary()):
+        raise ProtocolFailure(f"pickled UDFs take one binary column, not {schema.types}")

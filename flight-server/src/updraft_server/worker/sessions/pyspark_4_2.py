@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the worker of PySpark 4.2 is called: `main`, with the init message in front of the data."""
+
+from typing import Any
+
+import pyspark.worker
+
+
+def invoke(init_message: bytes, stream: Any) -> None:
+    """Run PySpark's worker over a session stream; it ends with SystemExit after it has reported an exception."""
+    stream.preface(init_message)
+    pyspark.worker.main(stream, stream)

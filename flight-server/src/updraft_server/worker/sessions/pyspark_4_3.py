@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the worker of PySpark 4.3 is called: `invoke_udf`, with a receiver that hands over init message and data apart."""
+
+from typing import Any
+
+import pyspark.worker
+from pyspark.messages import SparkMessageReceiver, ZeroCopyByteStream
+
+
+class _Receiver(SparkMessageReceiver):  # type: ignore[misc]
+    def __init__(self, init_message: bytes, stream: Any) -> None:
+        super().__init__()
+        self._init_message = init_message
+        self._stream = stream
+
+    def _do_get_init_message(self) -> Any:
+        message = ZeroCopyByteStream(memoryview(self._init_message))
+        message.finish()
+        return message
+
+    def _do_get_data_stream(self) -> Any:
+        return self._stream
+
+    def _do_get_finish_signal_from_stream(self) -> None:
+        """The exchange has its own finish, which was checked when the input ended."""
+
+
+def invoke(init_message: bytes, stream: Any) -> None:
+    """Run PySpark's worker over a session stream; it ends with SystemExit after it has reported an exception."""
+    pyspark.worker.invoke_udf(_Receiver(init_message, stream), stream)

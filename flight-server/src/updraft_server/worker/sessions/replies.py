@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the batches that a function yields become replies."""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.failures import UserFailure
+
+
+class Replies(Protocol):
+    """Takes a function's results in order."""
+
+    def requested(self, sequence: int, rows: int) -> None:
+        """A request batch was handed to the function."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """The function has yielded a batch; raises WorkerFailure."""
+
+    def close(self) -> None:
+        """The function has ended; raises UserFailure when something is owed."""
+
+
+class FreeRunningReplies:
+    """Each batch is a reply of its own, split where it is larger than a reply may be."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._sequence = 0
+
+    def requested(self, sequence: int, rows: int) -> None:
+        """Nothing is owed for a request."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Send the batch, in parts if need be."""
+        for part in split_by_bytes(batch, self._exchange.max_reply_batch_bytes):
+            self._sequence += 1
+            self._exchange.reply(part, sequence=self._sequence)
+
+    def close(self) -> None:
+        """Nothing is owed."""
+
+
+class OneToOneReplies:
+    """One reply of as many rows for each request, whatever batches the function makes of them.
+
+    The worker slices requests to what a function may see at once, and an iterator function may yield batches of any size and
+    read ahead: requests wait in order until their rows are complete.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._owed: deque[tuple[int, int]] = deque()
+        self._ready: deque[pa.RecordBatch] = deque()
+        self._ready_rows = 0
+
+    def requested(self, sequence: int, rows: int) -> None:
+        """A reply of `rows` is owed from now on."""
+        self._owed.append((sequence, rows))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Send every reply that is complete with these rows."""
+        if not self._ready_rows:
+            self._ready.clear()
+        self._ready.append(batch)
+        self._ready_rows += batch.num_rows
+        while self._owed and self._ready and self._ready_rows >= self._owed[0][1]:
+            sequence, rows = self._owed.popleft()
+            self._exchange.reply(self._cut(rows), sequence=sequence)
+        if not self._owed and self._ready_rows:
+            raise UserFailure(f"the function yielded {self._ready_rows} more rows than it was given")
+
+    def close(self) -> None:
+        """Raises UserFailure when rows are missing."""
+        if self._owed:
+            sequence, rows = self._owed[0]
+            raise UserFailure(
+                f"the function ended with {self._ready_rows} of the {rows} rows of batch {sequence}:"
+                " it must yield one row for each that it was given"
+            )
+
+    def _cut(self, rows: int) -> pa.RecordBatch:
+        """Take `rows` off the front of what is ready."""
+        parts: list[pa.RecordBatch] = []
+        missing = rows
+        while missing or not parts:
+            batch = self._ready.popleft()
+            if batch.num_rows > missing:
+                self._ready.appendleft(batch.slice(missing))
+                batch = batch.slice(0, missing)
+            parts.append(batch)
+            missing -= batch.num_rows
+        self._ready_rows -= rows
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+def slice_by_rows(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of at most `max_rows`; 0 is no limit. Nothing is copied."""
+    if not max_rows or batch.num_rows <= max_rows:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, max_rows):
+        yield batch.slice(start, max_rows)
+
+
+def split_by_bytes(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of about `max_bytes` as they travel; a single row is never split."""
+    size_bytes = pa.ipc.get_record_batch_size(batch)
+    if size_bytes <= max_bytes or batch.num_rows <= 1:
+        yield batch
+        return
+    rows = max(1, batch.num_rows // math.ceil(size_bytes / max_bytes))
+    for start in range(0, batch.num_rows, rows):
+        yield from split_by_bytes(batch.slice(start, rows), max_bytes)

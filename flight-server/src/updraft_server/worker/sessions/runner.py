@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a session function: checks before anything is unpickled, PySpark's worker, and what came of it."""
+
+import enum
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+from updraft.v1 import exchange_pb2
+from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.failures import (
+    InternalFailure,
+    ProtocolFailure,
+    RefusedFailure,
+    UserFailure,
+    VersionFailure,
+    WorkerFailure,
+    describe,
+    qualified_name,
+)
+from updraft_server.worker.isolation import restore_environment
+from updraft_server.worker.sessions import arrow_stream, init_message
+from updraft_server.worker.sessions.arrow_stream import ArrowStream
+from updraft_server.worker.sessions.pickled_stream import PickledStream
+from updraft_server.worker.sessions.replies import FreeRunningReplies, OneToOneReplies
+from updraft_server.worker.sessions.tracebacks import ReportedException
+from updraft_server.worker.sessions.trailer import Trailer, TrailerError, parse_trailer
+
+SUPPORTED_PYSPARK = ("4.2", "4.3")
+
+ALLOWED_ENVIRONMENT = frozenset(
+    {
+        "SPARK_HIDE_TRACEBACK",
+        "SPARK_SIMPLIFIED_TRACEBACK",
+        "PYTHON_UDF_BATCH_SIZE",
+        "TZ",
+        "PYSPARK_SPARK_SESSION_UUID",
+        "SPARK_JOB_ARTIFACT_UUID",
+    }
+)
+
+SessionStream: TypeAlias = ArrowStream | PickledStream
+
+
+class EvalType(enum.IntEnum):
+    """PySpark's PythonEvalType, as far as a pool runs it."""
+
+    BATCHED = 100
+    ARROW_BATCHED = 101
+    SCALAR_PANDAS = 200
+    SCALAR_PANDAS_ITER = 204
+    MAP_PANDAS_ITER = 205
+    MAP_ARROW_ITER = 207
+    SCALAR_ARROW = 250
+    SCALAR_ARROW_ITER = 251
+
+
+_FREE_RUNNING = frozenset({EvalType.MAP_PANDAS_ITER, EvalType.MAP_ARROW_ITER})
+
+
+class SessionRunner:
+    """PySpark's worker code, made ready once per pool (in the zygote) and used once per exchange."""
+
+    def __init__(self, files_directory: str) -> None:
+        """Import PySpark and put the seams in; raises ImportError where this pool has no PySpark that it knows."""
+        import pyspark
+        import pyspark.worker
+        from pyspark.sql.pandas.serializers import ArrowStreamSerializer
+
+        self.pyspark_version: str = pyspark.__version__
+        minor = _minor(self.pyspark_version)
+        if minor not in SUPPORTED_PYSPARK:
+            raise ImportError(f"pyspark {self.pyspark_version} is none of {', '.join(SUPPORTED_PYSPARK)}")
+        adapter = importlib.import_module(f"updraft_server.worker.sessions.pyspark_{minor.replace('.', '_')}")
+        self._invoke: Callable[[bytes, SessionStream], None] = adapter.invoke
+        self._reported = ReportedException()
+        self._worker: Any = pyspark.worker
+        self._worker.handle_worker_exception = self._reported.wrap(self._worker.handle_worker_exception)
+        self._files_directory = files_directory
+        arrow_stream.install(ArrowStreamSerializer)
+
+    def run(
+        self, command: exchange_pb2.ExchangeCommand, exchange: Exchange, received_seconds: float
+    ) -> exchange_pb2.Report:
+        """Run the command's function over the exchange; raises WorkerFailure."""
+        function = command.function.session
+        self._check_versions(function)
+        eval_type = _check_eval_type(function.eval_type)
+        stream = _stream(eval_type, exchange)
+        message = init_message.compose(command.task, function, self._files_directory)
+        before = dict(os.environ)
+        restore_environment(before | _checked_environment(function.environment))
+        try:
+            trailer = self._run_worker(message, stream, exchange)
+        finally:
+            self._forget()
+            restore_environment(before)
+        stream.close()
+        return trailer.to_report(int(received_seconds * 1000))
+
+    def _run_worker(self, message: bytes, stream: SessionStream, exchange: Exchange) -> Trailer:
+        self._reported.error = None
+        ended_by: BaseException | None = None
+        try:
+            self._invoke(message, stream)
+        except BaseException as error:  # a SystemExit in most cases: it must not end this process
+            ended_by = error
+        try:
+            trailer = parse_trailer(bytes(stream.trailer))
+        except TrailerError as error:
+            raise InternalFailure(str(error)) from None
+        if ended_by is not None or trailer.traceback is not None:
+            self._raise_reported(trailer, ended_by, exchange)
+        if not trailer.complete:
+            raise InternalFailure("pyspark's worker ended without saying so")
+        return trailer
+
+    def _raise_reported(self, trailer: Trailer, ended_by: BaseException | None, exchange: Exchange) -> NoReturn:
+        error = self._reported.error or ended_by
+        if exchange.failure is not None:
+            raise exchange.failure
+        if isinstance(error, WorkerFailure) and trailer.traceback is None:
+            raise error
+        if error is None:
+            raise InternalFailure("pyspark's worker reported a traceback without an exception")
+        if isinstance(error, WorkerFailure):
+            raise error
+        raise UserFailure(
+            describe(error), exception_class=qualified_name(error), traceback=trailer.traceback or ""
+        ) from None
+
+    def _check_versions(self, function: exchange_pb2.SessionFunction) -> None:
+        own_python = "%d.%d" % sys.version_info[:2]
+        if function.python_version != own_python:
+            raise VersionFailure(
+                f"the function was pickled by Python {function.python_version}, this pool runs Python {own_python}:"
+                " use a pool with the driver's Python version"
+            )
+        if _minor(function.spark_version) != _minor(self.pyspark_version):
+            raise VersionFailure(
+                f"the session runs Spark {function.spark_version}, this pool has pyspark {self.pyspark_version}:"
+                " use a pool with the same major and minor version"
+            )
+
+    def _forget(self) -> None:
+        """Empty PySpark's process-wide registries."""
+        from pyspark.accumulators import _accumulatorRegistry
+        from pyspark.core.broadcast import _broadcastRegistry
+        from pyspark.taskcontext import BarrierTaskContext, TaskContext
+
+        TaskContext._setTaskContext(None)
+        BarrierTaskContext._setTaskContext(None)
+        _accumulatorRegistry.clear()
+        _broadcastRegistry.clear()
+        self._reported.error = None
+
+
+def _stream(eval_type: EvalType, exchange: Exchange) -> SessionStream:
+    if eval_type is EvalType.BATCHED:
+        return PickledStream(exchange)
+    if eval_type in _FREE_RUNNING:
+        return ArrowStream(exchange, FreeRunningReplies(exchange))
+    return ArrowStream(exchange, OneToOneReplies(exchange))
+
+
+def _check_eval_type(value: int) -> EvalType:
+    try:
+        return EvalType(value)
+    except ValueError:
+        known = ", ".join(f"{kind.value} ({kind.name})" for kind in EvalType)
+        raise RefusedFailure(f"this pool does not run functions of eval type {value}; it runs {known}") from None
+
+
+def _checked_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    refused = sorted(environment.keys() - ALLOWED_ENVIRONMENT)
+    if refused:
+        raise ProtocolFailure(f"the command may not set {', '.join(refused)} in the environment")
+    return dict(environment)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what a worker prints, line by line, so that it never waits for long in a print."""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+_READ_BYTES = 64 * 1024
+_MAX_LINE_BYTES = 16 * 1024
+
+
+class OutputReader:
+    """Owns the reading end of a worker's output pipe and closes it at its end."""
+
+    def __init__(self, descriptor: int, on_line: Callable[[str], None]) -> None:
+        self._descriptor = descriptor
+        self._on_line = on_line
+        self._loop = asyncio.get_running_loop()
+        self._unfinished = b""
+        os.set_blocking(descriptor, False)  # noqa: FBT003
+        self._loop.add_reader(descriptor, self._read_some)
+
+    def drain(self) -> None:
+        """Pass on what has been written until now; at most what a pipe holds."""
+        while self._read_some():
+            pass
+
+    def close(self) -> None:
+        """Pass on the rest and close. Idempotent."""
+        self.drain()
+        self._close()
+
+    def _read_some(self) -> bool:
+        if self._descriptor < 0:
+            return False
+        try:
+            data = os.read(self._descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close()
+            return False
+        *lines, self._unfinished = (self._unfinished + data).split(b"\n")
+        if len(self._unfinished) > _MAX_LINE_BYTES:
+            lines.append(self._unfinished)
+            self._unfinished = b""
+        for line in lines:
+            self._emit(line)
+        # A worker that prints faster than this reads must not keep the front from everything else.
+        return len(data) == _READ_BYTES
+
+    def _close(self) -> None:
+        if self._descriptor < 0:
+            return
+        self._emit(self._unfinished)
+        self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _emit(self, line: bytes) -> None:
+        text = line[:_MAX_LINE_BYTES].decode("utf-8", "replace").rstrip()
+        if text:
+            self._on_line(text)

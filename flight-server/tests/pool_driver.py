@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives real workers over their lease's socket, as the front does, without gRPC."""
+
+import asyncio
+import dataclasses
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from updraft_server.assignment import Assignment
+from updraft_server.children import start_zygote, zygote_listener
+from updraft_server.frame_stream import FrameReceiver, FrameSender, PeerClosedError
+from updraft_server.frames import FrameKind
+from updraft_server.pool import Lease, LeaseOutcome, Pool, PoolSettings, TaskKey, WorkerOutput
+from updraft_server.worker.settings import WorkerSettings
+from updraft_server.zygote_protocol import ZygoteSettings
+
+from updraft.v1 import exchange_pb2
+
+_OUTCOMES = {
+    FrameKind.DONE: LeaseOutcome.CLEAN,
+    FrameKind.RETIRED: LeaseOutcome.RETIRED,
+    FrameKind.FAILED: LeaseOutcome.BROKEN,
+}
+
+
+class Zygotes:
+    """The zygote of a test, which can be killed and started again."""
+
+    def __init__(self, directory: Path, settings: WorkerSettings, modules: Iterable[str] = ()) -> None:
+        self.path = directory / "zygote.sock"
+        files = directory / "files"
+        files.mkdir(exist_ok=True)
+        self._settings = ZygoteSettings(tuple(modules), str(files), settings)
+        self._listener = zygote_listener(self.path)
+        self.process = start_zygote(self._settings, self._listener)
+
+    def restart(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process = start_zygote(self._settings, self._listener)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._listener.close()
+
+
+@asynccontextmanager
+async def running_pool(
+    zygotes: Zygotes, workers: int = 1, on_output: Callable[[WorkerOutput], None] | None = None, **changes: Any
+) -> AsyncIterator[Pool]:
+    pool = Pool(PoolSettings(workers=workers, zygote_socket=zygotes.path, **changes), on_output)
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.close(0.0)
+
+
+@dataclasses.dataclass
+class Reply:
+    """What an exchange gave."""
+
+    batches: list[tuple[int, pa.RecordBatch]] = dataclasses.field(default_factory=list)
+    schema: pa.Schema | None = None
+    credits: list[int] = dataclasses.field(default_factory=list)
+    finish: exchange_pb2.Finish | None = None
+    error: exchange_pb2.Error | None = None
+    ending: FrameKind | None = None
+    metadata_bytes: int = 0
+
+    @property
+    def table(self) -> pa.Table:
+        return pa.Table.from_batches([batch for _, batch in self.batches], self.schema)
+
+
+def split(message: Any) -> tuple[memoryview, memoryview]:
+    """An encapsulated IPC message as data_header and data_body."""
+    view = memoryview(message)
+    end = 8 + int.from_bytes(view[4:8], "little")
+    return view[8:end], view[end:]
+
+
+def echo_command() -> exchange_pb2.ExchangeCommand:
+    registered = exchange_pb2.RegisteredFunction(name="echo")
+    return exchange_pb2.ExchangeCommand(protocol_version=1, function=exchange_pb2.Function(registered=registered))
+
+
+def requests(batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes, Any, Any]]:
+    """The frames of a client that keeps to the protocol."""
+    frames = []
+    rows = 0
+    count = 0
+    for count, batch in enumerate(batches, 1):  # noqa: B007
+        rows += batch.num_rows
+        metadata = exchange_pb2.RequestMetadata(sequence=count).SerializeToString()
+        frames.append((metadata, *split(batch.serialize())))
+    finish = exchange_pb2.RequestMetadata(finish=exchange_pb2.Finish(batches=count, rows=rows))
+    return [*frames, (finish.SerializeToString(), b"", b"")]
+
+
+async def send_command(
+    lease: Lease, schema: pa.Schema | bytes, command: exchange_pb2.ExchangeCommand | None, plain_function: str = ""
+) -> None:
+    header = schema if isinstance(schema, bytes) else split(schema.serialize())[0]
+    assignment = Assignment("test", function_name=plain_function).encode()
+    body = command.SerializeToString() if command is not None else b""
+    await FrameSender(lease.socket).send(FrameKind.COMMAND, assignment, header, body)
+
+
+async def send_requests(lease: Lease, frames: Iterable[tuple[bytes, Any, Any]]) -> None:
+    sender = FrameSender(lease.socket)
+    with suppress(PeerClosedError):
+        for frame in frames:
+            await sender.send(FrameKind.BATCH, *frame)
+        await sender.send(FrameKind.END)
+
+
+async def receive_reply(lease: Lease, *, plain: bool = False) -> Reply:
+    receiver = FrameReceiver(lease.socket, max_payload_bytes=2**31)
+    lease.death.add_done_callback(lambda _: receiver.peer_is_gone())
+    reply = Reply()
+    while True:
+        frame = await receiver.receive()
+        if frame.kind is not FrameKind.MESSAGE:
+            reply.ending = frame.kind
+            if frame.kind is FrameKind.FAILED:
+                reply.error = exchange_pb2.Error.FromString(bytes(frame.app_metadata))
+            return reply
+        _take_message(reply, frame, plain=plain)
+
+
+def _take_message(reply: Reply, frame: Any, *, plain: bool) -> None:
+    metadata = exchange_pb2.ReplyMetadata.FromString(bytes(frame.app_metadata))
+    reply.metadata_bytes += len(frame.app_metadata)
+    event = metadata.WhichOneof("event")
+    if event == "finish":
+        reply.finish = metadata.finish
+    elif len(frame.data_header) == 0:
+        reply.credits.append(metadata.consumed)
+    else:
+        header = bytes(frame.data_header)
+        data = b"\xff\xff\xff\xff" + len(header).to_bytes(4, "little") + header + bytes(frame.data_body)
+        message = pa.ipc.read_message(pa.py_buffer(data))
+        if message.type == "schema":
+            assert reply.schema is None
+            reply.schema = pa.ipc.read_schema(message)
+        else:
+            assert plain or event == "sequence"
+            reply.batches.append((metadata.sequence, pa.ipc.read_record_batch(message, reply.schema)))
+
+
+async def exchange(
+    pool: Pool,
+    batches: Iterable[pa.RecordBatch],
+    command: exchange_pb2.ExchangeCommand | None = None,
+    schema: pa.Schema | None = None,
+    task: TaskKey | None = None,
+) -> Reply:
+    """One whole exchange, from lease to release."""
+    batches = list(batches)
+    return await raw_exchange(
+        pool, schema or batches[0].schema, requests(batches), command or echo_command(), task=task
+    )
+
+
+async def raw_exchange(
+    pool: Pool,
+    schema: pa.Schema | bytes,
+    frames: Iterable[tuple[bytes, Any, Any]],
+    command: exchange_pb2.ExchangeCommand | None,
+    plain_function: str = "",
+    task: TaskKey | None = None,
+) -> Reply:
+    """An exchange whose frames the test chooses; raises PeerClosedError when the worker dies."""
+    lease = await pool.lease(task)
+    outcome = LeaseOutcome.BROKEN
+    sending = None
+    try:
+        await send_command(lease, schema, command, plain_function)
+        sending = asyncio.create_task(send_requests(lease, frames))
+        reply = await receive_reply(lease, plain=bool(plain_function))
+        assert reply.ending is not None
+        outcome = _OUTCOMES[reply.ending]
+        return reply
+    finally:
+        if sending is not None:
+            sending.cancel()
+            await asyncio.wait([sending])
+        lease.release(outcome)
+
+
+async def until(pool: Pool, condition: Callable[[], bool]) -> None:
+    """Wait for a state of the pool, woken by its own changes."""
+    changed = asyncio.Event()
+    unsubscribe = pool.subscribe(changed.set)
+    try:
+        while not condition():
+            changed.clear()
+            await changed.wait()
+    finally:
+        unsubscribe()
+
+
+def numbers(rows: int, start: int = 0) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(range(start, start + rows), pa.int64())], ["_0"])
+
+
+def batches_of(sizes: Iterable[int]) -> list[pa.RecordBatch]:
+    starts = itertools.accumulate([0, *sizes])
+    return [numbers(rows, start) for rows, start in zip(sizes, starts, strict=False)]
