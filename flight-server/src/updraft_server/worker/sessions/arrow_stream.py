@@ -28,17 +28,18 @@ class ArrowStream:
     def __init__(self, exchange: Exchange, replies: Replies) -> None:
         self._exchange = exchange
         self._replies = replies
-        self._unread = memoryview(_LAST_MARK)
+        self._unread = _LAST_MARK
+        self._position = 0
         self.trailer = bytearray()
 
     def preface(self, data: bytes) -> None:
         """Let `data` be read before anything else."""
-        self._unread = memoryview(data + _LAST_MARK)
+        self._unread = data + _LAST_MARK
 
-    def read(self, size: int) -> memoryview:
+    def read(self, size: int) -> bytes:
         """Bytes of the preface, then the mark of the end."""
-        data, self._unread = self._unread[:size], self._unread[size:]
-        return data
+        start, self._position = self._position, self._position + size
+        return self._unread[start : self._position]
 
     def write(self, data: Buffer) -> int:
         """Keep what is not batches for the trailer."""

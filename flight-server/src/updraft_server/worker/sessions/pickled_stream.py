@@ -25,7 +25,8 @@ class PickledStream:
         _check_schema(exchange.schema)
         self._exchange = exchange
         self._input = self._pieces()
-        self._unread = memoryview(b"")
+        self._unread = b""
+        self._position = 0
         self._owed: deque[tuple[int, int]] = deque()
         self._results: list[Buffer] = []
         self._result_bytes: int | None = None
@@ -33,14 +34,15 @@ class PickledStream:
 
     def preface(self, data: bytes) -> None:
         """Let `data` be read before anything else."""
-        self._unread = memoryview(data)
+        self._unread = data
 
-    def read(self, size: int) -> memoryview:
+    def read(self, size: int) -> bytes:
         """The preface, then length and bytes of each value, then the marks of the end."""
-        if not self._unread and size:
-            self._unread = memoryview(next(self._input, b""))
-        data, self._unread = self._unread[:size], self._unread[size:]
-        return data
+        if self._position >= len(self._unread) and size:
+            self._unread = next(self._input, b"")
+            self._position = 0
+        start, self._position = self._position, self._position + size
+        return self._unread[start : self._position]
 
     def write(self, data: Buffer) -> int:
         """A result's length or its bytes, each whole; after a negative length, the trailer."""

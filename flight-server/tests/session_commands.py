@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands with session functions, pickled as PySpark pickles them."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark import cloudpickle
+from pyspark.sql.types import DataType, LongType
+
+from updraft.v1 import exchange_pb2
+
+BATCHED, ARROW_BATCHED = 100, 101
+SCALAR_PANDAS, SCALAR_PANDAS_ITER, MAP_PANDAS_ITER, MAP_ARROW_ITER = 200, 204, 205, 207
+SCALAR_ARROW, SCALAR_ARROW_ITER = 250, 251
+
+RUNNER_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName": "true",
+    "spark.sql.execution.pandas.convertToArrowArraySafely": "false",
+}
+
+
+def udf(
+    function: Callable[..., Any], return_type: DataType, offsets: Sequence[int] = (0,), **named: int
+) -> exchange_pb2.Udf:
+    arguments = [exchange_pb2.Argument(offset=offset) for offset in offsets]
+    arguments += [exchange_pb2.Argument(offset=offset, name=name) for name, offset in named.items()]
+    return exchange_pb2.Udf(arguments=arguments, commands=[cloudpickle.dumps((function, return_type))], result_id=7)
+
+
+def session_command(
+    eval_type: int,
+    udfs: exchange_pb2.Udf | Iterable[exchange_pb2.Udf],
+    *,
+    environment: dict[str, str] | None = None,
+    limits: exchange_pb2.Limits | None = None,
+    **changes: Any,
+) -> exchange_pb2.ExchangeCommand:
+    fields = {
+        "python_version": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "spark_version": pyspark.__version__,
+        "eval_type": eval_type,
+        "udfs": [udfs] if isinstance(udfs, exchange_pb2.Udf) else list(udfs),
+        "runner_conf": RUNNER_CONF,
+        "environment": environment or {},
+        **changes,
+    }
+    return exchange_pb2.ExchangeCommand(
+        protocol_version=1,
+        function=exchange_pb2.Function(session=exchange_pb2.SessionFunction(**fields)),
+        task=exchange_pb2.TaskIdentity(application_id="app", stage_id=3, partition_id=5, task_attempt_id=11, cpus=1),
+        limits=limits or exchange_pb2.Limits(),
+    )
+
+
+def scalar_arrow(
+    function: Callable[..., Any], return_type: DataType | None = None, **options: Any
+) -> exchange_pb2.ExchangeCommand:
+    return session_command(SCALAR_ARROW, udf(function, return_type or LongType()), **options)
+
+
+def rows_struct(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch as the one struct column that the map family takes."""
+    return pa.RecordBatch.from_arrays([batch.to_struct_array()], ["_0"])
+
+
+def pickled_rows(values: Iterable[Iterable[Any]]) -> pa.RecordBatch:
+    """A request batch of a pickled UDF: one value for each list of rows."""
+    import pickle
+
+    column = pa.array([pickle.dumps(list(rows)) for rows in values], pa.binary())
+    return pa.RecordBatch.from_arrays([column], ["_0"])
