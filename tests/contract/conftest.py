@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pool for all contract tests; it must outlive every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from tests.support.flight import echo_command, exchange, whole_request
+from tests.support.pool import LocalPool
+
+MAX_MESSAGE_BYTES = 2 << 20
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[LocalPool]:
+    with LocalPool(workers=2, arguments=["--max-message-bytes", str(MAX_MESSAGE_BYTES)]) as pool:
+        yield pool
+
+
+@pytest.fixture
+def address(pool: LocalPool) -> str:
+    return pool.tcp_address
+
+
+@pytest.fixture
+def pool_lives(pool: LocalPool) -> Iterator[None]:
+    """After the test the pool answers a plain exchange, from the same supervisor and front."""
+    before = [member.pid for member in pool.members()][:3]
+    yield
+    batch = pa.RecordBatch.from_pydict({"_0": [1, 2, 3]})
+    reply = exchange(pool.tcp_address, whole_request(echo_command(), batch.schema, [batch]))
+    assert reply.batches() == [batch], (reply.code, reply.details)
+    assert {member.pid for member in pool.members()} >= set(before[:1])

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""grpc.health.v1 on the Flight port and on the admin port."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.support.pool import LocalPool
+
+SERVICES = ["", "arrow.flight.protocol.FlightService", "updraft.function/echo"]
+
+
+@pytest.fixture(params=["flight", "admin"])
+def health(request: pytest.FixtureRequest, pool: LocalPool):
+    address = pool.tcp_address if request.param == "flight" else pool.admin_address
+    with grpc.insecure_channel(address) as channel:
+        yield health_pb2_grpc.HealthStub(channel)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_ready_pool_serves(health, service: str) -> None:
+    answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=5)
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_an_unknown_service_is_not_found(health) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        health.Check(health_pb2.HealthCheckRequest(service="updraft.function/none"), timeout=5)
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_a_watcher_hears_the_state_at_once(health) -> None:
+    watch = health.Watch(health_pb2.HealthCheckRequest(service=""), timeout=5)
+    assert next(iter(watch)).status == health_pb2.HealthCheckResponse.SERVING
+    watch.cancel()

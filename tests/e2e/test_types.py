@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of function over every type, on columnar and row children, over both transports.
+
+Many types share one query; when such a query fails, each of its types is asked alone, so that one cannot hide another.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.e2e.kinds import KINDS, Kind, identity_name, seen_name
+from tests.e2e.sides import Answer, Sides
+from tests.e2e.types import TYPE_CASES, TypeCase
+
+_VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
+_CHILDREN = {"columnar": {_VECTORIZED: "true"}, "row": {_VECTORIZED: "false"}}
+_SIDES = ("tcp", "unix")
+
+_WITH_PANDAS = ("pandas_udf", "pandas_udf_struct", "pandas_udf_iterator", "map_in_pandas")
+# What Spark's own planner or worker refuses; both sides must refuse it alike.
+_REFUSED_BY_STOCK = {
+    *((kind.name, case) for kind in KINDS for case in ("year_month_interval", "calendar_interval")),
+    *((kind, case) for kind in _WITH_PANDAS for case in ("bigint_extreme", "point_udt")),
+}
+
+
+class Observations:
+    """Answers by kind, types, child and side, asked once each."""
+
+    def __init__(self, sides: Sides, table: Path):
+        self._sides = sides
+        self._table = table
+        self._answer = functools.cache(self._ask)
+
+    def of(self, kind: Kind, case: TypeCase, child: str, side: str) -> Answer:
+        """The answer that has this case's columns: shared with other cases where that worked."""
+        shared = self._answer(kind, _shared_with(kind, case), child, side)
+        usable = shared.error is None and (side == "stock" or self._sides.compares_stock_with_itself)
+        if usable or shared.ran_on_the_pool:
+            return shared
+        return self._answer(kind, (case,), child, side)
+
+    def _ask(self, kind: Kind, cases: Sequence[TypeCase], child: str, side: str) -> Answer:
+        def query(spark: SparkSession) -> DataFrame:
+            return kind.query(_columns(spark.read.parquet(str(self._table)), cases), cases)
+
+        if side == "stock":
+            return self._sides.stock(query, _CHILDREN[child])
+        return self._sides.updraft(query, side, _CHILDREN[child])
+
+
+def _columns(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
+    derived = {case.name: F.expr(case.expression) for case in cases if case.expression is not None}
+    return frame.withColumns(derived).select("id", *(case.name for case in cases))
+
+
+def _shared_with(kind: Kind, case: TypeCase) -> Sequence[TypeCase]:
+    """The cases that are asked in the same query: those that neither side refuses, in chunks of the kind's size."""
+    accepted = [other for other in TYPE_CASES if (kind.name, other.name) not in _REFUSED_BY_STOCK]
+    if case not in accepted:
+        return (case,)
+    # Derived columns put a projection, which makes rows, between a columnar scan and the operator.
+    alike = [other for other in accepted if (other.expression is None) == (case.expression is None)]
+    start = alike.index(case) // kind.columns_per_query * kind.columns_per_query
+    return tuple(alike[start : start + kind.columns_per_query])
+
+
+@pytest.fixture(scope="module")
+def observations(sides: Sides, table: Path) -> Observations:
+    return Observations(sides, table)
+
+
+@pytest.mark.parametrize("transport", _SIDES)
+@pytest.mark.parametrize("child", _CHILDREN)
+@pytest.mark.parametrize("case", TYPE_CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_function_sees_and_returns_what_stock_does(
+    observations: Observations, sides: Sides, kind: Kind, case: TypeCase, child: str, transport: str
+) -> None:
+    stock = observations.of(kind, case, child, "stock")
+    ours = observations.of(kind, case, child, transport)
+
+    refused = (kind.name, case.name) in _REFUSED_BY_STOCK
+    assert (stock.error is not None) == refused, stock.error
+    assert type(ours.error) is type(stock.error), ours.error
+    if refused:
+        return
+    assert ours.column(identity_name(case)) == stock.column(identity_name(case))
+    assert ours.column(seen_name(case)) == stock.column(seen_name(case))
+    assert ours.column("id") == stock.column("id")
+    sides.assert_ran_on_the_pool(ours)
+    if child == "columnar" and case.expression is None:
+        assert "Batched: true" in ours.plan
