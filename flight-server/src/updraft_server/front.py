@@ -5,7 +5,6 @@ Started by `updraft_server.supervisor` as `python -m updraft_server.front`; its 
 """
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import grpc.aio
 import structlog
 
+from updraft.errors import PoolUnavailableError
 from updraft.flight_service import FLIGHT_SERVICE_NAME, Call, FlightService, flight_handler
 from updraft.health import WHOLE_SERVICE, HealthBoard
 from updraft.lifecycle import Event, Lifecycle, Phase
@@ -29,6 +29,7 @@ from updraft_server.exchange import ExchangeLimits, Exchanges
 from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer
 from updraft_server.pool import Pool, PoolError, PoolSettings, WorkerOutput
+from updraft_server.ready_file import ReadyFile
 from updraft_server.settings import ServeSettings
 
 SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
@@ -78,12 +79,12 @@ class Front:
         self._pool = pool
         self.metrics = FrontMetrics()
         self._health = HealthBoard()
-        self._admission = Admission(pool, AdmissionLimits(settings.queue_limit, settings.retry_after_milliseconds))
+        self.admission = Admission(pool, AdmissionLimits(settings.queue_limit, settings.retry_after_milliseconds))
         self._health_changed = asyncio.Event()
         self._health_changed.set()
         self._addresses: dict[str, str] = {}
-        exchanges = Exchanges(self._admission, self._offer, _exchange_limits(settings), self.metrics)
-        control = Control(pool, self._admission, self._offer, self.lifecycle)
+        exchanges = Exchanges(self.admission, self._offer_once_started, _exchange_limits(settings), self.metrics)
+        control = Control(pool, self.admission, self._offer, self.lifecycle)
         self._handler = flight_handler(PoolFlightService(exchanges, control))
         self._watch_pool()
 
@@ -105,8 +106,8 @@ class Front:
                 await admin.stop(None)
 
     async def _drain(self, server: grpc.aio.Server) -> None:
-        _log.info("draining", running=self._pool.busy, waiting=self._admission.waiting)
-        self._admission.drain()
+        _log.info("draining", running=self._pool.busy, waiting=self.admission.waiting)
+        self.admission.drain()
         await self._publish_now()
         # The listener stays open until what runs has ended: who comes is told to go elsewhere, probes are answered.
         try:
@@ -116,6 +117,7 @@ class Front:
             _log.warning("exchanges did not finish within the drain timeout", running=self._pool.busy)
         await server.stop(0.0)
         self.lifecycle.handle(Event.DRAINED)
+        _log.info("drained")
 
     async def _idle(self) -> None:
         changed = asyncio.Event()
@@ -134,6 +136,12 @@ class Front:
             python_version=self._pool.python_version,
             pyspark_version=self._pool.pyspark_version,
         )
+
+    def _offer_once_started(self) -> Offer:
+        # Before the pool has told its functions, every name would look unknown, which is an error for good.
+        if self.lifecycle.phase is Phase.STARTING:
+            raise PoolUnavailableError("the pool is starting: try again")
+        return self._offer()
 
     async def _start_pool(self) -> None:
         try:
@@ -203,7 +211,7 @@ class Front:
             "state",
             {"idle": lambda: pool.idle, "busy": lambda: pool.busy, "starting": lambda: pool.starting},
         )
-        metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self._admission.waiting)
+        metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
 
     async def _publish_health(self) -> None:
         while True:
@@ -217,11 +225,12 @@ class Front:
         await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME, *functions], serving=serving)
 
     def _announce(self) -> None:
-        processes = {"front": os.getpid(), "supervisor": os.getppid()}
         functions = [function.name for function in self._pool.functions]
-        _log.info("pool is ready", **self._addresses, **processes, functions=functions)
+        _log.info("pool is ready", **self._addresses, front=os.getpid(), functions=functions)
         if self._settings.ready_file is not None:
-            _write_whole(self._settings.ready_file, json.dumps({**self._addresses, **processes}, indent=2))
+            ready_file = ReadyFile(self._settings.ready_file, self._addresses, self._pool)
+            ready_file.update()
+            self._pool.subscribe(ready_file.update)
 
 
 def _exchange_limits(settings: ServeSettings) -> ExchangeLimits:
@@ -256,13 +265,6 @@ def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredent
     except RuntimeError as error:
         raise FrontError(f"cannot listen on {address}: {error}") from error
     return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
-
-
-def _write_whole(path: Path, content: str) -> None:
-    """Write a file that is never seen half-written."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(content)
-    partial.replace(path)
 
 
 def _log_worker_output(output: WorkerOutput) -> None:

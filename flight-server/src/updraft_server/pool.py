@@ -133,6 +133,7 @@ class Pool:
         self.functions: Sequence[RegisteredFunctionInfo] = ()
         self.python_version = ""
         self.pyspark_version = ""
+        self.zygote_pid = 0
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop
         self._on_output = on_output or _ignore
@@ -169,6 +170,11 @@ class Pool:
             ) from None
         finally:
             unsubscribe()
+
+    @property
+    def worker_pids(self) -> Sequence[int]:
+        """Process ids of the workers that live."""
+        return tuple(self._workers)
 
     async def lease(self, task: TaskKey | None) -> Lease:
         """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError."""
@@ -257,6 +263,7 @@ class Pool:
         self._zygote = zygote
         self.python_version = hello.python_version
         self.pyspark_version = hello.pyspark_version
+        self.zygote_pid = hello.pid
         self.functions = tuple(RegisteredFunctionInfo(*function) for function in hello.functions)
 
     def _zygote_lost(self) -> None:

@@ -101,9 +101,15 @@ class FakePool(Pool):
         self.starting = 0
         self.functions: Sequence[RegisteredFunctionInfo] = (RegisteredFunctionInfo("echo", "1", "Sends it back."),)
         self.python_version = "3.11"
+        self.zygote_pid = 0
         self.pyspark_version = "4.3.0"
         self._tasks: Counter[TaskKey] = Counter()
         self._subscribers: list[Callable[[], None]] = []
+
+    @property
+    def worker_pids(self) -> Sequence[int]:
+        """Numbers of the leases that were not released."""
+        return tuple(lease.pid for lease in self.leases if lease.outcome is None)
 
     async def start(self) -> None:
         """Nothing has to be started."""
@@ -120,7 +126,7 @@ class FakePool(Pool):
             self._tasks[task] += 1
         self.idle -= from_idle
         self.busy += 1
-        self._changed()
+        self.changed()
         return lease
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -133,13 +139,14 @@ class FakePool(Pool):
         for lease in self.leases:
             lease.release(LeaseOutcome.BROKEN)
 
+    def changed(self) -> None:
+        """Tell the subscribers; for tests that set `idle` themselves."""
+        for subscriber in list(self._subscribers):
+            subscriber()
+
     def _released(self, task: TaskKey | None, *, from_idle: bool) -> None:
         if task is not None:
             self._tasks[task] -= 1
         self.idle += from_idle
         self.busy -= 1
-        self._changed()
-
-    def _changed(self) -> None:
-        for subscriber in list(self._subscribers):
-            subscriber()
+        self.changed()
