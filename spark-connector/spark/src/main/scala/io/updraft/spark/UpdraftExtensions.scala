@@ -5,7 +5,9 @@ import org.apache.spark.sql.SparkSessionExtensions
 
 import io.updraft.spark.plan.{ReadRowsDirectly, UpdraftStrategy}
 
-/** Name this class in `spark.sql.extensions`; it does nothing until `spark.updraft.udf.endpoint` is set. */
+/** Name this class in `spark.sql.extensions`; it does nothing until `spark.updraft.udf.endpoint` is
+  * set.
+  */
 class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
 
   override def apply(extensions: SparkSessionExtensions): Unit = {

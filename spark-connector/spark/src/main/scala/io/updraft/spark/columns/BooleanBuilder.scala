@@ -23,14 +23,13 @@ private[columns] final class BooleanBuilder(allocator: BufferAllocator) extends 
     if (hasNull) validity.setNulls(source, from, count, rows - count)
   }
 
-  override def append(row: SpecializedGetters, ordinal: Int): Unit = {
+  override def append(row: SpecializedGetters, ordinal: Int): Unit =
     if (row.isNullAt(ordinal)) {
       validity.setNull(rows)
       put(false)
     } else {
       put(row.getBoolean(ordinal))
     }
-  }
 
   private def put(value: Boolean): Unit = {
     val byteIndex = rows >> 3

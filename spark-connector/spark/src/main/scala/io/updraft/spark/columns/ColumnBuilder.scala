@@ -6,12 +6,12 @@ import org.apache.arrow.vector.ipc.message.ArrowFieldNode
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.vectorized.ColumnVector
 
-/**
- * Copies values of one column into Arrow buffers, until [[finish]] hands them over as a column and starts afresh.
- *
- * One kind of builder per physical layout: [[FixedWidthBuilder]], [[BooleanBuilder]],
- * [[VariableWidthBuilder]], and [[NestedBuilder]] for the rest. [[ColumnBuilders]] chooses.
- */
+/** Copies values of one column into Arrow buffers, until [[finish]] hands them over as a column and
+  * starts afresh.
+  *
+  * One kind of builder per physical layout: [[FixedWidthBuilder]], [[BooleanBuilder]],
+  * [[VariableWidthBuilder]], and [[NestedBuilder]] for the rest. [[ColumnBuilders]] chooses.
+  */
 abstract class ColumnBuilder extends AutoCloseable {
 
   /** Copies `count` rows of a vector, from its row `from` on. */
@@ -20,7 +20,9 @@ abstract class ColumnBuilder extends AutoCloseable {
   /** Copies one value of a row. */
   def append(row: SpecializedGetters, ordinal: Int): Unit
 
-  /** Bytes of the values so far; for nested columns an estimate that is brought up to date by [[measure]]. */
+  /** Bytes of the values so far; for nested columns an estimate that is brought up to date by
+    * [[measure]].
+    */
   def byteCount: Long
 
   /** Brings [[byteCount]] up to date where that costs more than a field access. */
@@ -35,7 +37,7 @@ abstract class ColumnBuilder extends AutoCloseable {
 
 /** Nodes and buffers of one finished column in IPC order; holds one reference to each buffer. */
 final class FilledColumn(val nodes: Array[ArrowFieldNode], val buffers: Array[ArrowBuf])
-  extends AutoCloseable {
+    extends AutoCloseable {
 
   override def close(): Unit = buffers.foreach(_.close())
 }

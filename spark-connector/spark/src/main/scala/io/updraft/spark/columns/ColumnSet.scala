@@ -5,20 +5,21 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.arrow.memory.BufferAllocator
-import org.apache.arrow.vector.{FieldVector, VectorLoader, VectorSchemaRoot}
 import org.apache.arrow.vector.ipc.message.{ArrowFieldNode, ArrowRecordBatch}
 import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.arrow.vector.{FieldVector, VectorLoader, VectorSchemaRoot}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
-/** The columns of one batch while it is filled, from rows or from the batches of a columnar child. */
+/** The columns of one batch while it is filled, from rows or from the batches of a columnar child.
+  */
 final class ColumnSet(
     types: Seq[DataType],
     schema: Schema,
     allocator: BufferAllocator,
-    largeVarTypes: Boolean)
-  extends AutoCloseable {
+    largeVarTypes: Boolean
+) extends AutoCloseable {
   private[this] val builders: Array[ColumnBuilder] =
     types.zip(schema.getFields.asScala).map { case (dataType, field) =>
       ColumnBuilders.of(dataType, field, allocator, largeVarTypes)
@@ -69,7 +70,8 @@ object ColumnSet {
     new ArrowRecordBatch(
       rows,
       columns.flatMap(_.nodes).asJava,
-      columns.flatMap(_.buffers).asJava)
+      columns.flatMap(_.buffers).asJava
+    )
 
   /** One struct column, nowhere null, that holds the columns. */
   def structBatch(rows: Int, columns: Seq[FilledColumn], allocator: BufferAllocator)
@@ -77,7 +79,8 @@ object ColumnSet {
     new ArrowRecordBatch(
       rows,
       (new ArrowFieldNode(rows.toLong, 0L) +: columns.flatMap(_.nodes)).asJava,
-      (allocator.getEmpty +: columns.flatMap(_.buffers)).asJava)
+      (allocator.getEmpty +: columns.flatMap(_.buffers)).asJava
+    )
 
   /** The columns as Spark reads them. */
   def load(
@@ -85,7 +88,8 @@ object ColumnSet {
       columns: Seq[FilledColumn],
       types: Seq[DataType],
       schema: Schema,
-      allocator: BufferAllocator): Array[ColumnVector] = {
+      allocator: BufferAllocator
+  ): Array[ColumnVector] = {
     val batch = recordBatch(rows, columns)
     try load(batch, types, schema, allocator)
     finally batch.close()
@@ -96,7 +100,8 @@ object ColumnSet {
       batch: ArrowRecordBatch,
       types: Seq[DataType],
       schema: Schema,
-      allocator: BufferAllocator): Array[ColumnVector] =
+      allocator: BufferAllocator
+  ): Array[ColumnVector] =
     loadVectors(batch, schema, allocator)
       .zip(types)
       .map { case (vector, dataType) => ResultColumns.wrap(vector, dataType) }
@@ -106,13 +111,15 @@ object ColumnSet {
   def loadUntyped(
       batch: ArrowRecordBatch,
       schema: Schema,
-      allocator: BufferAllocator): Array[ColumnVector] =
+      allocator: BufferAllocator
+  ): Array[ColumnVector] =
     loadVectors(batch, schema, allocator).map(new ArrowColumnVector(_)).toArray
 
   private def loadVectors(
       batch: ArrowRecordBatch,
       schema: Schema,
-      allocator: BufferAllocator): Seq[FieldVector] = {
+      allocator: BufferAllocator
+  ): Seq[FieldVector] = {
     val root = VectorSchemaRoot.create(schema, allocator)
     try {
       new VectorLoader(root).load(batch)

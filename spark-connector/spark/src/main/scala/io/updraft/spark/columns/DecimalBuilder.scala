@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.Platform
 
 /** Writes decimals as Arrow's 128-bit little-endian integers. */
 private[columns] final class DecimalBuilder(allocator: BufferAllocator, dataType: DecimalType)
-  extends FixedWidthBuilder(allocator, DecimalBuilder.Width) {
+    extends FixedWidthBuilder(allocator, DecimalBuilder.Width) {
   private[this] val precision = dataType.precision
   private[this] val scale = dataType.scale
   private[this] val isInt = precision <= Decimal.MAX_INT_DIGITS
@@ -22,7 +22,8 @@ private[columns] final class DecimalBuilder(allocator: BufferAllocator, dataType
       source: ColumnVector,
       from: Int,
       count: Int,
-      address: Long): Unit = source match {
+      address: Long
+  ): Unit = source match {
     case _: WritableColumnVector if isInt =>
       val values = source.getInts(from, count)
       var i = 0

@@ -2,8 +2,8 @@
 package io.updraft.spark.columns
 
 import org.apache.arrow.memory.BufferAllocator
-import org.apache.arrow.vector.{BaseFixedWidthVector, BitVector}
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode
+import org.apache.arrow.vector.{BaseFixedWidthVector, BitVector}
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
@@ -11,7 +11,7 @@ import org.apache.spark.unsafe.Platform
 
 /** Builds columns whose values take `width` bytes each; subclasses know the type. */
 private[columns] abstract class FixedWidthBuilder(allocator: BufferAllocator, width: Int)
-  extends ColumnBuilder {
+    extends ColumnBuilder {
   private[this] val validity = new ValidityBits(allocator)
   private[this] val data = new GrowableBuffer(allocator)
   private[this] var rows = 0

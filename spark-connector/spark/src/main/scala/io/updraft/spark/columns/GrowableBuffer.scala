@@ -29,7 +29,7 @@ private[columns] final class GrowableBuffer(allocator: BufferAllocator) extends 
   }
 
   /** The buffer with `bytes` of content; empty afterwards. */
-  def finish(bytes: Long): ArrowBuf = {
+  def finish(bytes: Long): ArrowBuf =
     if (buffer == null) {
       allocator.getEmpty
     } else {
@@ -39,7 +39,6 @@ private[columns] final class GrowableBuffer(allocator: BufferAllocator) extends 
       forget()
       finished
     }
-  }
 
   override def close(): Unit = {
     if (buffer != null) buffer.close()

@@ -12,9 +12,10 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.updraft.FieldWriter
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatchRow}
 
-/** Builds every other type (nested, variant, null) with Spark's own Arrow writers, value by value. */
+/** Builds every other type (nested, variant, null) with Spark's own Arrow writers, value by value.
+  */
 private[columns] final class NestedBuilder(allocator: BufferAllocator, field: Field)
-  extends ColumnBuilder {
+    extends ColumnBuilder {
   private[this] var vector: FieldVector = _
   private[this] var writer: FieldWriter = _
   private[this] var measuredBytes = 0L
@@ -59,7 +60,8 @@ private[columns] final class NestedBuilder(allocator: BufferAllocator, field: Fi
   private def collect(
       part: FieldVector,
       nodes: ArrayBuffer[ArrowFieldNode],
-      buffers: ArrayBuffer[ArrowBuf]): Unit = {
+      buffers: ArrayBuffer[ArrowBuf]
+  ): Unit = {
     nodes += new ArrowFieldNode(part.getValueCount.toLong, part.getNullCount.toLong)
     buffers ++= part.getFieldBuffers.asScala
     part.getChildrenFromFields.asScala.foreach(collect(_, nodes, buffers))

@@ -9,19 +9,21 @@ import org.apache.spark.unsafe.Platform
 /* One class per width and not one generic class: a type parameter would box every value. */
 
 private[columns] final class ByteBuilder(allocator: BufferAllocator)
-  extends FixedWidthBuilder(allocator, width = 1) {
+    extends FixedWidthBuilder(allocator, width = 1) {
 
   override protected def copyRange(
       source: ColumnVector,
       from: Int,
       count: Int,
-      address: Long): Unit =
+      address: Long
+  ): Unit =
     Platform.copyMemory(
       source.getBytes(from, count),
       Platform.BYTE_ARRAY_OFFSET.toLong,
       null,
       address,
-      count.toLong * 1)
+      count.toLong * 1
+    )
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putByte(null, address, row.getByte(ordinal))
@@ -31,19 +33,21 @@ private[columns] final class ByteBuilder(allocator: BufferAllocator)
 }
 
 private[columns] final class ShortBuilder(allocator: BufferAllocator)
-  extends FixedWidthBuilder(allocator, width = 2) {
+    extends FixedWidthBuilder(allocator, width = 2) {
 
   override protected def copyRange(
       source: ColumnVector,
       from: Int,
       count: Int,
-      address: Long): Unit =
+      address: Long
+  ): Unit =
     Platform.copyMemory(
       source.getShorts(from, count),
       Platform.SHORT_ARRAY_OFFSET.toLong,
       null,
       address,
-      count.toLong * 2)
+      count.toLong * 2
+    )
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putShort(null, address, row.getShort(ordinal))
@@ -53,19 +57,21 @@ private[columns] final class ShortBuilder(allocator: BufferAllocator)
 }
 
 private[columns] final class IntBuilder(allocator: BufferAllocator)
-  extends FixedWidthBuilder(allocator, width = 4) {
+    extends FixedWidthBuilder(allocator, width = 4) {
 
   override protected def copyRange(
       source: ColumnVector,
       from: Int,
       count: Int,
-      address: Long): Unit =
+      address: Long
+  ): Unit =
     Platform.copyMemory(
       source.getInts(from, count),
       Platform.INT_ARRAY_OFFSET.toLong,
       null,
       address,
-      count.toLong * 4)
+      count.toLong * 4
+    )
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putInt(null, address, row.getInt(ordinal))
@@ -75,19 +81,21 @@ private[columns] final class IntBuilder(allocator: BufferAllocator)
 }
 
 private[columns] final class LongBuilder(allocator: BufferAllocator)
-  extends FixedWidthBuilder(allocator, width = 8) {
+    extends FixedWidthBuilder(allocator, width = 8) {
 
   override protected def copyRange(
       source: ColumnVector,
       from: Int,
       count: Int,
-      address: Long): Unit =
+      address: Long
+  ): Unit =
     Platform.copyMemory(
       source.getLongs(from, count),
       Platform.LONG_ARRAY_OFFSET.toLong,
       null,
       address,
-      count.toLong * 8)
+      count.toLong * 8
+    )
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putLong(null, address, row.getLong(ordinal))
@@ -97,19 +105,21 @@ private[columns] final class LongBuilder(allocator: BufferAllocator)
 }
 
 private[columns] final class FloatBuilder(allocator: BufferAllocator)
-  extends FixedWidthBuilder(allocator, width = 4) {
+    extends FixedWidthBuilder(allocator, width = 4) {
 
   override protected def copyRange(
       source: ColumnVector,
       from: Int,
       count: Int,
-      address: Long): Unit =
+      address: Long
+  ): Unit =
     Platform.copyMemory(
       source.getFloats(from, count),
       Platform.FLOAT_ARRAY_OFFSET.toLong,
       null,
       address,
-      count.toLong * 4)
+      count.toLong * 4
+    )
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putFloat(null, address, row.getFloat(ordinal))
@@ -119,19 +129,21 @@ private[columns] final class FloatBuilder(allocator: BufferAllocator)
 }
 
 private[columns] final class DoubleBuilder(allocator: BufferAllocator)
-  extends FixedWidthBuilder(allocator, width = 8) {
+    extends FixedWidthBuilder(allocator, width = 8) {
 
   override protected def copyRange(
       source: ColumnVector,
       from: Int,
       count: Int,
-      address: Long): Unit =
+      address: Long
+  ): Unit =
     Platform.copyMemory(
       source.getDoubles(from, count),
       Platform.DOUBLE_ARRAY_OFFSET.toLong,
       null,
       address,
-      count.toLong * 8)
+      count.toLong * 8
+    )
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putDouble(null, address, row.getDouble(ordinal))

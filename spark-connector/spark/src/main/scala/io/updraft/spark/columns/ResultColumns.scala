@@ -7,10 +7,9 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/**
- * Arrow columns as Spark reads them, one final class per layout, so that code generated over them inlines a memory
- * read where ArrowColumnVector makes a virtual call with bounds and null checks.
- */
+/** Arrow columns as Spark reads them, one final class per layout, so that code generated over them
+  * inlines a memory read where ArrowColumnVector makes a virtual call with bounds and null checks.
+  */
 object ResultColumns {
 
   /** Wraps a vector, which the column then owns. */
@@ -48,9 +47,11 @@ object ResultColumns {
   }
 }
 
-/** Reads validity without ArrowColumnVector's accessor; the addresses hold while the vector is open. */
+/** Reads validity without ArrowColumnVector's accessor; the addresses hold while the vector is
+  * open.
+  */
 private[columns] abstract class DirectColumn(vector: ValueVector)
-  extends ArrowColumnVector(vector) {
+    extends ArrowColumnVector(vector) {
   private[this] val nulls = vector.getNullCount
   private[this] val validity = if (nulls > 0) vector.getValidityBuffer.memoryAddress() else 0L
   protected val data: Long = vector.getDataBuffer.memoryAddress()

@@ -5,7 +5,9 @@ import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/** The validity buffer of a column that is being built; allocated by the first null, so that most columns have none. */
+/** The validity buffer of a column that is being built; allocated by the first null, so that most
+  * columns have none.
+  */
 private[columns] final class ValidityBits(allocator: BufferAllocator) extends AutoCloseable {
   private[this] var bits: ArrowBuf = _
   private[this] var capacityBytes = 0
@@ -29,8 +31,10 @@ private[columns] final class ValidityBits(allocator: BufferAllocator) extends Au
     }
   }
 
-  /** The buffer for a column of `rows` values, empty when nothing is null; the bits are empty afterwards. */
-  def finish(rows: Int): ArrowBuf = {
+  /** The buffer for a column of `rows` values, empty when nothing is null; the bits are empty
+    * afterwards.
+    */
+  def finish(rows: Int): ArrowBuf =
     if (nulls == 0) {
       allocator.getEmpty
     } else {
@@ -43,7 +47,6 @@ private[columns] final class ValidityBits(allocator: BufferAllocator) extends Au
       nulls = 0
       finished
     }
-  }
 
   /** Bytes beyond those set so far say "valid", because only nulls are written. */
   private def grow(neededBytes: Int): Unit = {

@@ -10,7 +10,7 @@ import org.apache.spark.unsafe.Platform
 
 /** Builds strings and binaries; `offsetWidth` is 4, or 8 for Arrow's large types. */
 abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int)
-  extends ColumnBuilder {
+    extends ColumnBuilder {
   private[this] val validity = new ValidityBits(allocator)
   private[this] val offsets = new GrowableBuffer(allocator)
   private[this] val data = new GrowableBuffer(allocator)
@@ -89,7 +89,8 @@ abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int
   private def putData(base: AnyRef, offset: Long, length: Int): Unit = {
     val end = dataBytes + length
     if (offsetWidth == 4 && end > Int.MaxValue) throw new ArithmeticException(
-      s"a batch with $rows rows holds $end bytes in one column, more than an Arrow string column can")
+      s"a batch with $rows rows holds $end bytes in one column, more than an Arrow string column can"
+    )
     data.reserve(end, dataBytes)
     Platform.copyMemory(base, offset, null, data.address + dataBytes, length.toLong)
     dataBytes = end
@@ -114,7 +115,9 @@ abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int
       Array(
         validity.finish(rows),
         offsets.finish((rows + 1L) * offsetWidth),
-        data.finish(dataBytes)))
+        data.finish(dataBytes)
+      )
+    )
     rows = 0
     dataBytes = 0L
     column
@@ -130,7 +133,7 @@ abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int
 }
 
 private[columns] final class StringBuilder(allocator: BufferAllocator, offsetWidth: Int)
-  extends VariableWidthBuilder(allocator, offsetWidth) {
+    extends VariableWidthBuilder(allocator, offsetWidth) {
 
   override protected def putValue(source: ColumnVector, rowId: Int): Unit = {
     val value = source.getUTF8String(rowId)
@@ -144,7 +147,7 @@ private[columns] final class StringBuilder(allocator: BufferAllocator, offsetWid
 }
 
 final class BinaryBuilder(allocator: BufferAllocator, offsetWidth: Int)
-  extends VariableWidthBuilder(allocator, offsetWidth) {
+    extends VariableWidthBuilder(allocator, offsetWidth) {
 
   override protected def putValue(source: ColumnVector, rowId: Int): Unit =
     put(source.getBinary(rowId))

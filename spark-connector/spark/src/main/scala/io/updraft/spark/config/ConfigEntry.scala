@@ -3,21 +3,27 @@ package io.updraft.spark.config
 
 import scala.util.control.NonFatal
 
-/**
- * One setting: everything about it is declared here, once, and docs/reference/connector.md is written from it.
- *
- * @param key what users set
- * @param doc one paragraph for the reference page
- * @param unit how values are written
- * @param default the text used where nothing is set; None: the setting may be absent
- * @param parse reads a value; raises IllegalArgumentException with what was expected
- */
+/** One setting: everything about it is declared here, once, and docs/reference/connector.md is
+  * written from it.
+  *
+  * @param key
+  *   what users set
+  * @param doc
+  *   one paragraph for the reference page
+  * @param unit
+  *   how values are written
+  * @param default
+  *   the text used where nothing is set; None: the setting may be absent
+  * @param parse
+  *   reads a value; raises IllegalArgumentException with what was expected
+  */
 final case class ConfigEntry[T](
     key: String,
     doc: String,
     unit: String,
     default: Option[String],
-    parse: String => T) {
+    parse: String => T
+) {
 
   /** The value of the setting, or of its default. */
   def read(lookup: String => Option[String]): Option[T] =

@@ -3,7 +3,9 @@ package io.updraft.spark.config
 
 import java.nio.file.{Files, Path}
 
-/** Writes docs/reference/connector.md from [[UpdraftConf]]; a test fails when the page and the settings differ. */
+/** Writes docs/reference/connector.md from [[UpdraftConf]]; a test fails when the page and the
+  * settings differ.
+  */
 object GenerateDocs {
 
   /** Writes the page to the path that is the only argument. */

@@ -25,7 +25,8 @@ final case class UdfSettings(
     windowBytes: Long,
     batchBytes: Long,
     maxMessageBytes: Long,
-    maxReplays: Int) {
+    maxReplays: Int
+) {
 
   /** The client's options on this machine; reads the token file. */
   def clientOptions(): ClientOptions = {

@@ -15,14 +15,16 @@ object UpdraftConf {
       "While it is not set, the extension does nothing.",
     "URI",
     None,
-    text => Endpoint.parse(text).toString)
+    text => Endpoint.parse(text).toString
+  )
 
   val enabled: ConfigEntry[Boolean] = ConfigEntry(
     Prefix + "enabled",
     "Whether Python UDFs run on the pool. `false` gives stock Spark, query by query.",
     "boolean",
     Some("true"),
-    Values.boolean)
+    Values.boolean
+  )
 
   val fallback: ConfigEntry[String] = ConfigEntry(
     Prefix + "fallback",
@@ -31,7 +33,8 @@ object UpdraftConf {
       "UDFs in Spark's own Python workers, with the reason in the plan and in the log.",
     "fail or local",
     Some("fail"),
-    Values.choice("fail", "local"))
+    Values.choice("fail", "local")
+  )
 
   val unsupported: ConfigEntry[String] = ConfigEntry(
     Prefix + "unsupported",
@@ -39,14 +42,16 @@ object UpdraftConf {
       "the reason in the plan and in the log. `fail`: planning fails with the reason.",
     "fail or local",
     Some("local"),
-    Values.choice("fail", "local"))
+    Values.choice("fail", "local")
+  )
 
   val token: ConfigEntry[String] = ConfigEntry(
     Prefix + "token",
     "Bearer token for the pool. Spark redacts it in its UI and logs; prefer `tokenFile`.",
     "text",
     None,
-    identity)
+    identity
+  )
 
   val tokenFile: ConfigEntry[String] = ConfigEntry(
     Prefix + "tokenFile",
@@ -54,77 +59,88 @@ object UpdraftConf {
       "can be replaced without a restart.",
     "path",
     None,
-    identity)
+    identity
+  )
 
   val tlsCaFile: ConfigEntry[String] = ConfigEntry(
     Prefix + "tls.caFile",
     "PEM file with the authorities that sign the pool's certificate. Not set: those of the JVM.",
     "path",
     None,
-    identity)
+    identity
+  )
 
   val tlsCertificateFile: ConfigEntry[String] = ConfigEntry(
     Prefix + "tls.certificateFile",
     "PEM file with the client's certificate chain, for mutual TLS; needs `tls.keyFile` too.",
     "path",
     None,
-    identity)
+    identity
+  )
 
   val tlsKeyFile: ConfigEntry[String] = ConfigEntry(
     Prefix + "tls.keyFile",
     "PEM file with the private key of `tls.certificateFile`, PKCS 8.",
     "path",
     None,
-    identity)
+    identity
+  )
 
   val tenant: ConfigEntry[String] = ConfigEntry(
     Prefix + "tenant",
     "Whose share of the pool's queue a task takes. Not set: that of the application.",
     "text",
     None,
-    identity)
+    identity
+  )
 
   val connectTimeout: ConfigEntry[Long] = ConfigEntry(
     Prefix + "connectTimeout",
     "How long a connection to the pool may take to be made.",
     "duration",
     Some("10s"),
-    Values.milliseconds(least = 1))
+    Values.milliseconds(least = 1)
+  )
 
   val acquireTimeout: ConfigEntry[Long] = ConfigEntry(
     Prefix + "acquireTimeout",
     "How long a task asks again when the pool is full or not ready. Nothing was done by then, so nothing is lost.",
     "duration",
     Some("10min"),
-    Values.milliseconds(least = 0))
+    Values.milliseconds(least = 0)
+  )
 
   val replyTimeout: ConfigEntry[Long] = ConfigEntry(
     Prefix + "replyTimeout",
     "How long a task waits while the pool neither answers nor takes a batch. 0: as long as `deadline` says.",
     "duration",
     Some("0s"),
-    Values.milliseconds(least = 0))
+    Values.milliseconds(least = 0)
+  )
 
   val deadline: ConfigEntry[Long] = ConfigEntry(
     Prefix + "deadline",
     "How long the exchange of one task may last in all. 0: the pool's own limit.",
     "duration",
     Some("0s"),
-    Values.milliseconds(least = 0))
+    Values.milliseconds(least = 0)
+  )
 
   val windowBatches: ConfigEntry[Int] = ConfigEntry(
     Prefix + "windowBatches",
     "Batches that a task may have in flight: 1 sends and waits in turn.",
     "count",
     Some("4"),
-    Values.count(least = 1))
+    Values.count(least = 1)
+  )
 
   val windowBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "windowBytes",
     "Bytes of arguments that a task may have in flight; a single larger batch goes alone.",
     "bytes",
     Some("16m"),
-    Values.bytes(least = 1L << 10, most = 1L << 40))
+    Values.bytes(least = 1L << 10, most = 1L << 40)
+  )
 
   val batchBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "batchBytes",
@@ -133,14 +149,16 @@ object UpdraftConf {
       "stock Spark.",
     "bytes",
     Some("1m"),
-    Values.bytes(least = 1L << 10, most = 1L << 30))
+    Values.bytes(least = 1L << 10, most = 1L << 30)
+  )
 
   val maxMessageBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "maxMessageBytes",
     "Bytes that one message may have, in either direction; the pool has a limit of its own.",
     "bytes",
     Some("256m"),
-    Values.bytes(least = 1L << 20, most = Int.MaxValue.toLong))
+    Values.bytes(least = 1L << 20, most = Int.MaxValue.toLong)
+  )
 
   val maxReplays: ConfigEntry[Int] = ConfigEntry(
     Prefix + "maxReplays",
@@ -148,7 +166,8 @@ object UpdraftConf {
       "deterministic functions that answer row for row. A batch that ends two workers fails the task.",
     "count",
     Some("3"),
-    Values.count(least = 0))
+    Values.count(least = 0)
+  )
 
   /** Every setting, in the order of the reference page. */
   val entries: Seq[ConfigEntry[_]] = Seq(
@@ -170,7 +189,8 @@ object UpdraftConf {
     windowBytes,
     batchBytes,
     maxMessageBytes,
-    maxReplays)
+    maxReplays
+  )
 
   /** What the session says; None while no endpoint is set or UDFs are not enabled. */
   def settings(conf: SQLConf): Option[UdfSettings] = {
@@ -197,7 +217,8 @@ object UpdraftConf {
       windowBytes = required(windowBytes, lookup),
       batchBytes = required(batchBytes, lookup),
       maxMessageBytes = required(maxMessageBytes, lookup),
-      maxReplays = required(maxReplays, lookup))
+      maxReplays = required(maxReplays, lookup)
+    )
 
   private def required[T](entry: ConfigEntry[T], lookup: String => Option[String]): T =
     entry

@@ -5,7 +5,9 @@ import java.util.Locale
 
 import org.apache.spark.network.util.JavaUtils
 
-/** Readers of setting values; a value that does not fit raises IllegalArgumentException with what was expected. */
+/** Readers of setting values; a value that does not fit raises IllegalArgumentException with what
+  * was expected.
+  */
 private[config] object Values {
 
   def boolean(text: String): Boolean =

@@ -17,23 +17,26 @@ final class EvalRunner(
     spec: RequestSpec,
     resultTypes: Seq[DataType],
     replay: Replay,
-    metrics: ExchangeMetrics)
-  extends TaskRunner(settings, call, metrics) {
+    metrics: ExchangeMetrics
+) extends TaskRunner(settings, call, metrics) {
 
   override def runBatches(
       partition: Int,
       input: Iterator[ColumnarBatch],
-      context: TaskContext): Iterator[ColumnarBatch] =
+      context: TaskContext
+  ): Iterator[ColumnarBatch] =
     run(partition, context)((builder, files) => new ColumnarFeed(input, builder, files))
 
   override def runRows(
       partition: Int,
       input: Iterator[InternalRow],
-      context: TaskContext): Iterator[ColumnarBatch] =
+      context: TaskContext
+  ): Iterator[ColumnarBatch] =
     run(partition, context)((builder, files) => new RowFeed(input, builder, files))
 
   private def run(partition: Int, context: TaskContext)(
-      feed: (RequestBuilder, InputFiles) => RequestSource): Iterator[ColumnarBatch] = {
+      feed: (RequestBuilder, InputFiles) => RequestSource
+  ): Iterator[ColumnarBatch] = {
     val files = new InputFiles
     val builder = new RequestBuilder.OfArguments(spec, SparkInternals.allocator, partition)
     pipeline(
@@ -43,6 +46,7 @@ final class EvalRunner(
       new ReplyJoin.OneToOne(call.names),
       replay,
       files,
-      context)
+      context
+    )
   }
 }

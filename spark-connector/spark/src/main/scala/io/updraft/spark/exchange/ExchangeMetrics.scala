@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.exchange
 
-import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.{SparkContext, TaskContext}
 
 import io.updraft.client.Exchange
 import io.updraft.proto.v1.Report
 
-/** The metrics of one operator: stock's Python metrics by stock's names, and those of the exchange. */
+/** The metrics of one operator: stock's Python metrics by stock's names, and those of the exchange.
+  */
 final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializable {
 
   def opened(): Unit = all("updraftExchanges") += 1
@@ -34,7 +35,8 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
     SparkInternals.addSpilled(
       context,
       report.getMemorySpilledBytes,
-      report.getDiskSpilledBytes)
+      report.getDiskSpilledBytes
+    )
   }
 }
 
@@ -46,5 +48,8 @@ object ExchangeMetrics {
       "updraftBatchesSent" -> SQLMetrics.createMetric(context, "batches sent to the pool"),
       "updraftWaitTime" -> SQLMetrics.createNanoTimingMetric(
         context,
-        "time that tasks waited for the pool")))
+        "time that tasks waited for the pool"
+      )
+    )
+  )
 }

@@ -3,17 +3,21 @@ package io.updraft.spark.exchange
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.{SparkException, TaskContext}
 import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.{SparkException, TaskContext}
 
 import io.updraft.client.ExchangeException
 import io.updraft.proto.v1.{ErrorKind, Report}
 import io.updraft.spark.config.UpdraftConf
 
-/** Turns what an exchange raises into what Spark's users know, and hands accumulator updates to Spark. */
+/** Turns what an exchange raises into what Spark's users know, and hands accumulator updates to
+  * Spark.
+  */
 final class Failures(call: FunctionCall, endpoint: String, context: TaskContext) {
 
-  /** Runs `body`; an exception of the user's function becomes Spark's PythonException, a kill Spark's own. */
+  /** Runs `body`; an exception of the user's function becomes Spark's PythonException, a kill
+    * Spark's own.
+    */
   def translate[T](body: => T): T =
     try body
     catch {
@@ -27,7 +31,8 @@ final class Failures(call: FunctionCall, endpoint: String, context: TaskContext)
   def report(report: Report): Unit =
     Option(call.call.accumulator).foreach { accumulator =>
       report.getAccumulatorUpdatesList.asScala.foreach(update =>
-        accumulator.add(update.toByteArray))
+        accumulator.add(update.toByteArray)
+      )
     }
 
   private def userError(e: ExchangeException): Throwable = {
@@ -39,7 +44,8 @@ final class Failures(call: FunctionCall, endpoint: String, context: TaskContext)
     s"${call.names} failed on the pool at $endpoint (${UpdraftConf.endpoint.key}) in task " +
       s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()} " +
       s"(TID ${context.taskAttemptId()}): ${e.getMessage} [${e.code()}]",
-    e)
+    e
+  )
 
   private def interrupted(e: InterruptedException): Throwable =
     if (context.isInterrupted()) killed(e) else e

@@ -6,9 +6,9 @@ import java.util.TimeZone
 import scala.jdk.CollectionConverters._
 
 import com.google.protobuf.ByteString
-import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.updraft.{CallArgument, ChainedUdf, PythonCall}
+import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
 
 import io.updraft.proto.v1.{
   Argument,
@@ -21,12 +21,13 @@ import io.updraft.proto.v1.{
   Udf
 }
 
-/**
- * What an operator asks of a pool, without the task: made on the driver, serialized to the tasks.
- *
- * @param names the functions' names, for errors
- * @param maxRecordsPerBatch rows that the function may see at once; 0: all of a batch
- */
+/** What an operator asks of a pool, without the task: made on the driver, serialized to the tasks.
+  *
+  * @param names
+  *   the functions' names, for errors
+  * @param maxRecordsPerBatch
+  *   rows that the function may see at once; 0: all of a batch
+  */
 final case class FunctionCall(
     call: PythonCall,
     names: String,
@@ -34,7 +35,8 @@ final case class FunctionCall(
     runnerConf: Map[String, String],
     evalConf: Map[String, String],
     environment: Map[String, String],
-    maxRecordsPerBatch: Int) {
+    maxRecordsPerBatch: Int
+) {
 
   /** The command of the exchange of one task. */
   def command(context: TaskContext): ExchangeCommand =

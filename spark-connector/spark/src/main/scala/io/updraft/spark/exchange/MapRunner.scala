@@ -10,19 +10,23 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 import io.updraft.client.Replay
 import io.updraft.spark.config.UdfSettings
 
-/**
- * What a function of the map family was declared to return.
- *
- * @param row the struct of a row
- * @param columns the operator's output
- * @param operation names the kind of function in errors
- * @param validates whether replies are checked against it (`spark.sql.execution.pyspark.arrow.validateSchema`)
- */
+/** What a function of the map family was declared to return.
+  *
+  * @param row
+  *   the struct of a row
+  * @param columns
+  *   the operator's output
+  * @param operation
+  *   names the kind of function in errors
+  * @param validates
+  *   whether replies are checked against it (`spark.sql.execution.pyspark.arrow.validateSchema`)
+  */
 final case class RowResult(
     row: DataType,
     columns: Seq[DataType],
     operation: String,
-    validates: Boolean)
+    validates: Boolean
+)
 
 /** Functions of the map family: iterators of batches in and out, which answer when they like. */
 final class MapRunner(
@@ -31,23 +35,26 @@ final class MapRunner(
     spec: RequestSpec,
     rowType: StructType,
     result: RowResult,
-    metrics: ExchangeMetrics)
-  extends TaskRunner(settings, call, metrics) {
+    metrics: ExchangeMetrics
+) extends TaskRunner(settings, call, metrics) {
 
   override def runBatches(
       partition: Int,
       input: Iterator[ColumnarBatch],
-      context: TaskContext): Iterator[ColumnarBatch] =
+      context: TaskContext
+  ): Iterator[ColumnarBatch] =
     run(partition, context)((builder, files) => new ColumnarFeed(input, builder, files))
 
   override def runRows(
       partition: Int,
       input: Iterator[InternalRow],
-      context: TaskContext): Iterator[ColumnarBatch] =
+      context: TaskContext
+  ): Iterator[ColumnarBatch] =
     run(partition, context)((builder, files) => new RowFeed(input, builder, files))
 
   private def run(partition: Int, context: TaskContext)(
-      feed: (RequestBuilder, InputFiles) => RequestSource): Iterator[ColumnarBatch] = {
+      feed: (RequestBuilder, InputFiles) => RequestSource
+  ): Iterator[ColumnarBatch] = {
     val files = new InputFiles
     val rowSchema = SparkInternals.arrowSchema(rowType, spec.timeZone, spec.largeVarTypes)
     val builder =
@@ -59,6 +66,7 @@ final class MapRunner(
       ReplyJoin.FreeRunning,
       Replay.NEVER,
       files,
-      context)
+      context
+    )
   }
 }

@@ -8,15 +8,17 @@ import org.apache.spark.sql.updraft.{InputFiles, PickledRows}
 
 import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
 
-/** Makes requests of pickled lists; the rows themselves are kept as columns, in step with the lists. */
+/** Makes requests of pickled lists; the rows themselves are kept as columns, in step with the
+  * lists.
+  */
 final class PickledFeed(
     input: Iterator[InternalRow],
     spec: RequestSpec,
     pickling: Pickling,
     files: InputFiles,
     allocator: BufferAllocator,
-    partition: Int)
-  extends RequestSource {
+    partition: Int
+) extends RequestSource {
   private[this] val childSchema = spec.childSchema
   private[this] val child =
     new ColumnSet(spec.childTypes, childSchema, allocator, spec.largeVarTypes)
@@ -26,7 +28,8 @@ final class PickledFeed(
     input.map(keepAndProject),
     spec.inputType,
     pickling.listRows,
-    pickling.binaryAsBytes)
+    pickling.binaryAsBytes
+  )
   private[this] var rows = 0
   private[this] var values = 0
 
@@ -71,15 +74,17 @@ final class PickledFeed(
     val kept = (rows, values)
     rows = 0
     values = 0
-    try {
+    try
       Request(
         ColumnSet.recordBatch(kept._2, Seq(list)),
         Kept(
           kept._1,
           kept._2,
           ColumnSet.load(kept._1, columns, spec.childTypes, childSchema, allocator),
-          file))
-    } finally {
+          file
+        )
+      )
+    finally {
       list.close()
       columns.foreach(_.close())
     }

@@ -19,14 +19,15 @@ import io.updraft.spark.columns.ColumnSet
 final class PickledReplies(
     resultTypes: Seq[DataType],
     spec: RequestSpec,
-    allocator: BufferAllocator)
-  extends ReplyReader {
+    allocator: BufferAllocator
+) extends ReplyReader {
   private[this] val resultSchema = SparkInternals.arrowSchema(
     StructType(resultTypes.zipWithIndex.map { case (dataType, i) =>
       StructField(s"_$i", dataType)
     }),
     spec.timeZone,
-    spec.largeVarTypes)
+    spec.largeVarTypes
+  )
   private[this] val results =
     new ColumnSet(resultTypes, resultSchema, allocator, spec.largeVarTypes)
   private[this] val unpickled = new PickledRows.Results(resultTypes)

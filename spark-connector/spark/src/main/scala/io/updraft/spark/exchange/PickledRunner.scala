@@ -12,12 +12,13 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 import io.updraft.client.Replay
 import io.updraft.spark.config.UdfSettings
 
-/**
- * How rows are pickled.
- *
- * @param listRows rows of one pickled list
- * @param binaryAsBytes whether binary values become bytes, or bytearray as before Spark 4.1
- */
+/** How rows are pickled.
+  *
+  * @param listRows
+  *   rows of one pickled list
+  * @param binaryAsBytes
+  *   whether binary values become bytes, or bytearray as before Spark 4.1
+  */
 final case class Pickling(listRows: Int, binaryAsBytes: Boolean)
 
 /** Pickled UDFs: a value of the exchange is a pickled list of rows, in Spark's own encoding. */
@@ -28,24 +29,27 @@ final class PickledRunner(
     pickling: Pickling,
     resultTypes: Seq[DataType],
     replay: Replay,
-    metrics: ExchangeMetrics)
-  extends TaskRunner(settings, call, metrics) {
+    metrics: ExchangeMetrics
+) extends TaskRunner(settings, call, metrics) {
 
   override def runBatches(
       partition: Int,
       input: Iterator[ColumnarBatch],
-      context: TaskContext): Iterator[ColumnarBatch] =
+      context: TaskContext
+  ): Iterator[ColumnarBatch] =
     runRows(partition, input.flatMap(_.rowIterator().asScala), context)
 
   override def runRows(
       partition: Int,
       input: Iterator[InternalRow],
-      context: TaskContext): Iterator[ColumnarBatch] = {
+      context: TaskContext
+  ): Iterator[ColumnarBatch] = {
     val files = new InputFiles
     val schema = SparkInternals.arrowSchema(
       StructType(Seq(StructField("_0", BinaryType))),
       spec.timeZone,
-      largeVarTypes = false)
+      largeVarTypes = false
+    )
     pipeline(
       new PickledFeed(input, spec, pickling, files, SparkInternals.allocator, partition),
       schema,
@@ -53,6 +57,7 @@ final class PickledRunner(
       new ReplyJoin.OneToOne(call.names),
       replay,
       files,
-      context)
+      context
+    )
   }
 }

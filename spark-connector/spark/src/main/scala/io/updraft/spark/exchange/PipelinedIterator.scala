@@ -9,12 +9,13 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Exchange, Reply}
 
-/**
- * The results of one task: fills the window with requests, gives the oldest reply, and waits only when it can do neither.
- *
- * Runs on the task thread alone. The exchange is opened by the first request, so that an empty partition costs the pool
- * nothing, and cancelled as soon as the task ends or is killed. A batch is valid until the next one is asked for.
- */
+/** The results of one task: fills the window with requests, gives the oldest reply, and waits only
+  * when it can do neither.
+  *
+  * Runs on the task thread alone. The exchange is opened by the first request, so that an empty
+  * partition costs the pool nothing, and cancelled as soon as the task ends or is killed. A batch
+  * is valid until the next one is asked for.
+  */
 final class PipelinedIterator(
     source: RequestSource,
     replies: ReplyReader,
@@ -23,9 +24,9 @@ final class PipelinedIterator(
     files: InputFiles,
     failures: Failures,
     metrics: ExchangeMetrics,
-    context: TaskContext)
-  extends Iterator[ColumnarBatch]
-  with AutoCloseable {
+    context: TaskContext
+) extends Iterator[ColumnarBatch]
+    with AutoCloseable {
   private[this] val kept = new ArrayDeque[Kept]()
   @volatile private[this] var exchange: Exchange = _
   private[this] var phase = Phase.Sending
@@ -60,12 +61,11 @@ final class PipelinedIterator(
   }
 
   private def fillWindow(): Unit =
-    while (phase == Phase.Sending && (exchange == null || exchange.hasRoom)) {
+    while (phase == Phase.Sending && (exchange == null || exchange.hasRoom))
       source.next() match {
         case Some(request) => send(request)
         case None => finishSending()
       }
-    }
 
   private def send(request: Request): Unit = {
     kept.add(request.kept)

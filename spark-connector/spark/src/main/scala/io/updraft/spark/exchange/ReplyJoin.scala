@@ -27,19 +27,22 @@ object ReplyJoin {
       last += 1
       if (reply.sequence() != last || waiting.isEmpty) {
         throw new SparkException(
-          s"the pool answered batch ${reply.sequence()} of $function, expected $last of ${last - 1 + waiting.size()}")
+          s"the pool answered batch ${reply.sequence()} of $function, expected $last of ${last - 1 + waiting.size()}"
+        )
       }
       val expected = waiting.peek().values
       if (reply.rows() != expected) {
         throw new SparkException(
-          s"$function returned ${reply.rows()} rows for batch $last, which has $expected")
+          s"$function returned ${reply.rows()} rows for batch $last, which has $expected"
+        )
       }
       waiting.poll()
     }
 
     override def ended(waiting: ArrayDeque[Kept]): Unit = if (!waiting.isEmpty) {
       throw new SparkException(
-        s"the pool ended $function with ${waiting.size()} batches unanswered after batch $last")
+        s"the pool ended $function with ${waiting.size()} batches unanswered after batch $last"
+      )
     }
   }
 

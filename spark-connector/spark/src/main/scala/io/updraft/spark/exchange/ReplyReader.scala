@@ -13,15 +13,18 @@ import org.apache.spark.sql.vectorized.ColumnVector
 import io.updraft.client.Reply
 import io.updraft.spark.columns.ColumnSet
 
-/** Reads replies as columns of the operator's output; raises what stock raises when their types are not as declared. */
+/** Reads replies as columns of the operator's output; raises what stock raises when their types are
+  * not as declared.
+  */
 trait ReplyReader {
 
-  /**
-   * The columns of a reply, which the caller closes.
-   *
-   * @param rows rows that they must have
-   * @param schema that of the exchange's results
-   */
+  /** The columns of a reply, which the caller closes.
+    *
+    * @param rows
+    *   rows that they must have
+    * @param schema
+    *   that of the exchange's results
+    */
   def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector]
 }
 
@@ -29,7 +32,7 @@ object ReplyReader {
 
   /** Replies of one-to-one functions: a column for each UDF. */
   final class OfColumns(resultTypes: Seq[DataType], allocator: BufferAllocator)
-    extends ReplyReader {
+      extends ReplyReader {
     private[this] val declared = resultTypes.map(SparkInternals.withoutUserDefined)
     private[this] var checked: Schema = _
 
@@ -49,7 +52,7 @@ object ReplyReader {
 
   /** Replies of the map family: one struct column, whose fields are the output. */
   final class OfRows(result: RowResult, allocator: BufferAllocator)
-    extends ReplyReader {
+      extends ReplyReader {
     private[this] val declaredColumns = result.columns.map(SparkInternals.withoutUserDefined)
     private[this] var checked: Schema = _
 
@@ -65,7 +68,8 @@ object ReplyReader {
     private def fieldsOf(batch: ArrowRecordBatch): ArrowRecordBatch = new ArrowRecordBatch(
       batch.getLength,
       batch.getNodes.asScala.tail.asJava,
-      batch.getBuffers.asScala.tail.asJava)
+      batch.getBuffers.asScala.tail.asJava
+    )
 
     /** Unchecked types are read through Arrow's own accessors, which do not trust them. */
     private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =

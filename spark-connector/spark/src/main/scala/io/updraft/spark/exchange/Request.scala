@@ -7,16 +7,19 @@ import org.apache.spark.sql.vectorized.ColumnVector
 /** A batch to send, and what stays here to be joined to its reply. */
 final case class Request(batch: ArrowRecordBatch, kept: Kept)
 
-/**
- * Pass-through columns of one request.
- *
- * @param rows rows of the child that the request was made of
- * @param values rows of the request's batch: the same, or fewer where a value holds several pickled rows
- * @param columns the child's columns, in its order; empty where the results are all of the output
- * @param inputFile the block of a file that the rows come from, as InputFiles gives it
- */
+/** Pass-through columns of one request.
+  *
+  * @param rows
+  *   rows of the child that the request was made of
+  * @param values
+  *   rows of the request's batch: the same, or fewer where a value holds several pickled rows
+  * @param columns
+  *   the child's columns, in its order; empty where the results are all of the output
+  * @param inputFile
+  *   the block of a file that the rows come from, as InputFiles gives it
+  */
 final case class Kept(rows: Int, values: Int, columns: Array[ColumnVector], inputFile: AnyRef)
-  extends AutoCloseable {
+    extends AutoCloseable {
   override def close(): Unit = columns.foreach(_.close())
 }
 

@@ -11,9 +11,11 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
 import io.updraft.spark.columns.{BatchCut, ColumnSet, FilledColumn}
 
-/** Fills one request after the other: rows go in, and where [[BatchCut]] says so a request comes out. */
+/** Fills one request after the other: rows go in, and where [[BatchCut]] says so a request comes
+  * out.
+  */
 abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
-  extends AutoCloseable {
+    extends AutoCloseable {
   private[this] val childSchema = spec.childSchema
   private[this] val child =
     new ColumnSet(spec.childTypes, childSchema, allocator, spec.largeVarTypes)
@@ -21,7 +23,8 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     spec.computed.map(_.dataType),
     spec.computedSchema,
     allocator,
-    spec.largeVarTypes)
+    spec.largeVarTypes
+  )
   private[this] val projection: UnsafeProjection =
     if (spec.computed.isEmpty) null else UnsafeProjection.create(spec.computed, spec.child)
   private[this] val cut = new BatchCut(spec.limits)
@@ -41,9 +44,14 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
 
   def rows: Int = count
 
-  /** Rows that may be appended before [[isFull]] must be asked: at most as many again, so that wide rows are noticed. */
+  /** Rows that may be appended before [[isFull]] must be asked: at most as many again, so that wide
+    * rows are noticed.
+    */
   def room: Int =
-    math.min(cut.room(count), math.min(RequestBuilder.MostRows, math.max(RequestBuilder.FirstRows, count)))
+    math.min(
+      cut.room(count),
+      math.min(RequestBuilder.MostRows, math.max(RequestBuilder.FirstRows, count))
+    )
 
   def append(batch: ColumnarBatch, from: Int, rows: Int): Unit = {
     child.append(batch, from, rows)
@@ -70,7 +78,8 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     cut.endsAt(
       count,
       child.byteCount(isInput) + computedBytes,
-      child.byteCount(everyColumn) + computedBytes)
+      child.byteCount(everyColumn) + computedBytes
+    )
   }
 
   /** The request as it stands; the builder is empty afterwards. */
@@ -80,7 +89,8 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     val columns = childColumns ++ computed.finish()
     count = 0
     cut.advance()
-    try Request(request(columns, rows), Kept(rows, rows, passThrough(childColumns, rows), inputFile))
+    try
+      Request(request(columns, rows), Kept(rows, rows, passThrough(childColumns, rows), inputFile))
     finally columns.foreach(_.close())
   }
 
@@ -96,9 +106,10 @@ object RequestBuilder {
   val FirstRows = 16
   val MostRows = 4096
 
-  /** Requests of a one-to-one function: a column for each argument; the child's columns stay here. */
+  /** Requests of a one-to-one function: a column for each argument; the child's columns stay here.
+    */
   final class OfArguments(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
-    extends RequestBuilder(spec, allocator, partition) {
+      extends RequestBuilder(spec, allocator, partition) {
     private[this] val childSchema = spec.childSchema
 
     override val schema: Schema = spec.inputSchema
@@ -108,7 +119,8 @@ object RequestBuilder {
 
     override protected def passThrough(
         columns: Seq[FilledColumn],
-        rows: Int): Array[ColumnVector] =
+        rows: Int
+    ): Array[ColumnVector] =
       ColumnSet.load(rows, columns, spec.childTypes, childSchema, allocator)
   }
 
@@ -117,8 +129,8 @@ object RequestBuilder {
       spec: RequestSpec,
       rowSchema: Schema,
       allocator: BufferAllocator,
-      partition: Int)
-    extends RequestBuilder(spec, allocator, partition) {
+      partition: Int
+  ) extends RequestBuilder(spec, allocator, partition) {
 
     override val schema: Schema = SparkInternals.rowSchema(rowSchema)
 
@@ -127,7 +139,8 @@ object RequestBuilder {
 
     override protected def passThrough(
         columns: Seq[FilledColumn],
-        rows: Int): Array[ColumnVector] =
+        rows: Int
+    ): Array[ColumnVector] =
       Array.empty
   }
 }

@@ -8,7 +8,9 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 /** Reads the child into a builder until a request is full, the file changes or the input ends. */
 abstract class RequestFeed(builder: RequestBuilder, files: InputFiles) extends RequestSource {
 
-  /** Appends input until the request is full; gives the block of a file that all its rows come from. */
+  /** Appends input until the request is full; gives the block of a file that all its rows come
+    * from.
+    */
   protected def fill(): AnyRef
 
   override final def next(): Option[Request] = {
@@ -26,8 +28,8 @@ abstract class RequestFeed(builder: RequestBuilder, files: InputFiles) extends R
 final class ColumnarFeed(
     input: Iterator[ColumnarBatch],
     builder: RequestBuilder,
-    files: InputFiles)
-  extends RequestFeed(builder, files) {
+    files: InputFiles
+) extends RequestFeed(builder, files) {
   private[this] var batch: ColumnarBatch = _
   private[this] var position = 0
   private[this] var fileOfBatch: AnyRef = _
@@ -64,7 +66,7 @@ final class ColumnarFeed(
 
 /** Reads the rows of a row child; a row is copied before the next is asked for. */
 final class RowFeed(input: Iterator[InternalRow], builder: RequestBuilder, files: InputFiles)
-  extends RequestFeed(builder, files) {
+    extends RequestFeed(builder, files) {
   private[this] var row: InternalRow = _
   private[this] var fileOfRow: AnyRef = _
   private[this] var followsFiles = false
@@ -86,7 +88,7 @@ final class RowFeed(input: Iterator[InternalRow], builder: RequestBuilder, files
     file
   }
 
-  private def advance(): Boolean = {
+  private def advance(): Boolean =
     if (input.hasNext) {
       row = input.next()
       if (followsFiles) fileOfRow = files.current
@@ -95,5 +97,4 @@ final class RowFeed(input: Iterator[InternalRow], builder: RequestBuilder, files
       row = null
       false
     }
-  }
 }

@@ -8,19 +8,22 @@ import org.apache.spark.sql.updraft.SparkInternals
 
 import io.updraft.spark.columns.BatchLimits
 
-/**
- * How requests are made of the child's rows. Made on the driver, serialized to the tasks.
- *
- * @param child the child's columns
- * @param inputs the distinct arguments, in the order of the exchange's columns
- * @param limits where batches end
- */
+/** How requests are made of the child's rows. Made on the driver, serialized to the tasks.
+  *
+  * @param child
+  *   the child's columns
+  * @param inputs
+  *   the distinct arguments, in the order of the exchange's columns
+  * @param limits
+  *   where batches end
+  */
 final case class RequestSpec(
     child: Seq[Attribute],
     inputs: Seq[Expression],
     limits: BatchLimits,
     timeZone: String,
-    largeVarTypes: Boolean) {
+    largeVarTypes: Boolean
+) {
 
   /** Where each argument comes from: columns of the child first, computed ones behind them. */
   val slots: IndexedSeq[Int] = {

@@ -10,19 +10,23 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 import io.updraft.client.{Exchange, Replay}
 import io.updraft.spark.config.UdfSettings
 
-/** The work of one task of an operator: made on the driver, serialized, run once for each partition. */
+/** The work of one task of an operator: made on the driver, serialized, run once for each
+  * partition.
+  */
 abstract class TaskRunner(settings: UdfSettings, call: FunctionCall, metrics: ExchangeMetrics)
-  extends Serializable {
+    extends Serializable {
 
   def runBatches(
       partition: Int,
       input: Iterator[ColumnarBatch],
-      context: TaskContext): Iterator[ColumnarBatch]
+      context: TaskContext
+  ): Iterator[ColumnarBatch]
 
   def runRows(
       partition: Int,
       input: Iterator[InternalRow],
-      context: TaskContext): Iterator[ColumnarBatch]
+      context: TaskContext
+  ): Iterator[ColumnarBatch]
 
   protected def pipeline(
       source: RequestSource,
@@ -31,7 +35,8 @@ abstract class TaskRunner(settings: UdfSettings, call: FunctionCall, metrics: Ex
       joins: ReplyJoin,
       replay: Replay,
       files: InputFiles,
-      context: TaskContext): Iterator[ColumnarBatch] =
+      context: TaskContext
+  ): Iterator[ColumnarBatch] =
     new PipelinedIterator(
       source,
       replies,
@@ -41,10 +46,12 @@ abstract class TaskRunner(settings: UdfSettings, call: FunctionCall, metrics: Ex
           call.command(context),
           schema,
           SparkInternals.allocator,
-          replay),
+          replay
+        ),
       joins,
       files,
       new Failures(call, settings.endpoint, context),
       metrics,
-      context)
+      context
+    )
 }

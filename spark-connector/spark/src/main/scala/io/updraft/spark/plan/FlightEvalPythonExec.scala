@@ -4,21 +4,23 @@ package io.updraft.spark.plan
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, PythonUDF}
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
+import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
 
 import io.updraft.client.Replay
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.exchange._
 
-/** Evaluates one-to-one Python UDFs on a pool, in the place of ArrowEvalPythonExec and BatchEvalPythonExec. */
+/** Evaluates one-to-one Python UDFs on a pool, in the place of ArrowEvalPythonExec and
+  * BatchEvalPythonExec.
+  */
 case class FlightEvalPythonExec(
     udfs: Seq[PythonUDF],
     resultAttrs: Seq[Attribute],
     child: SparkPlan,
-    evalType: Int)
-  extends FlightPythonExec {
+    evalType: Int
+) extends FlightPythonExec {
 
   override def output: Seq[Attribute] = child.output ++ resultAttrs
 
@@ -29,14 +31,16 @@ case class FlightEvalPythonExec(
 
   override protected def taskRunner(
       settings: UdfSettings,
-      metrics: ExchangeMetrics): TaskRunner = {
+      metrics: ExchangeMetrics
+  ): TaskRunner = {
     val call = PythonCall.of(udfs)
     val spec = RequestSpec(
       child.output,
       call.inputs,
       limits(settings),
       conf.sessionLocalTimeZone,
-      conf.arrowUseLargeVarTypes)
+      conf.arrowUseLargeVarTypes
+    )
     val results = udfs.map(_.dataType)
     val replay = if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
     if (evalType == EvalType.Pickled) {
@@ -55,7 +59,8 @@ case class FlightEvalPythonExec(
     if (evalType == EvalType.ArrowOptimized) Map("input_type" -> spec.inputType.json)
     else Map.empty,
     environment(FlightPythonExec.DefaultPickledRows),
-    if (sliceRows == Int.MaxValue) 0 else sliceRows)
+    if (sliceRows == Int.MaxValue) 0 else sliceRows
+  )
 
   private def pickledCall(call: PythonCall): FunctionCall = FunctionCall(
     call,
@@ -64,7 +69,8 @@ case class FlightEvalPythonExec(
     SparkInternals.pickledRunnerConf(conf),
     Map.empty,
     environment(pickledRows),
-    maxRecordsPerBatch = 0)
+    maxRecordsPerBatch = 0
+  )
 
   private def pickledRows: Int = conf.getConf(SQLConf.PYTHON_UDF_MAX_RECORDS_PER_BATCH)
 

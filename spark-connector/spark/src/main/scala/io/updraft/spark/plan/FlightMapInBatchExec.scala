@@ -4,20 +4,21 @@ package io.updraft.spark.plan
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, PythonUDF}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.SparkPlan
-import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
+import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
 
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.exchange._
 
-/** Runs mapInArrow and mapInPandas on a pool, in the place of MapInArrowExec and MapInPandasExec. */
+/** Runs mapInArrow and mapInPandas on a pool, in the place of MapInArrowExec and MapInPandasExec.
+  */
 case class FlightMapInBatchExec(
     function: PythonUDF,
     output: Seq[Attribute],
     child: SparkPlan,
-    evalType: Int)
-  extends FlightPythonExec {
+    evalType: Int
+) extends FlightPythonExec {
 
   override def udfs: Seq[PythonUDF] = Seq(function)
 
@@ -27,22 +28,26 @@ case class FlightMapInBatchExec(
 
   override def vectorTypes: Option[Seq[String]] =
     Option.when(conf.pysparkArrowValidateSchema)(
-      output.map(column => ResultColumns.className(column.dataType)))
+      output.map(column => ResultColumns.className(column.dataType))
+    )
 
   override protected def taskRunner(
       settings: UdfSettings,
-      metrics: ExchangeMetrics): TaskRunner = {
+      metrics: ExchangeMetrics
+  ): TaskRunner = {
     val spec = RequestSpec(
       child.output,
       child.output,
       limits(settings),
       conf.sessionLocalTimeZone,
-      conf.arrowUseLargeVarTypes)
+      conf.arrowUseLargeVarTypes
+    )
     val result = RowResult(
       function.dataType,
       output.map(_.dataType),
       EvalType.name(evalType),
-      conf.pysparkArrowValidateSchema)
+      conf.pysparkArrowValidateSchema
+    )
     new MapRunner(settings, call, spec, child.schema, result, metrics)
   }
 
@@ -53,7 +58,8 @@ case class FlightMapInBatchExec(
     SparkInternals.arrowRunnerConf(conf),
     Map.empty,
     environment(FlightPythonExec.DefaultPickledRows),
-    if (sliceRows == Int.MaxValue) 0 else sliceRows)
+    if (sliceRows == Int.MaxValue) 0 else sliceRows
+  )
 
   override protected def withNewChildInternal(newChild: SparkPlan): FlightMapInBatchExec =
     copy(child = newChild)

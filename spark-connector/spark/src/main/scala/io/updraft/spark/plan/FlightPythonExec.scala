@@ -15,10 +15,9 @@ import io.updraft.spark.columns.BatchLimits
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.exchange.{ExchangeMetrics, TaskRunner}
 
-/**
- * What the operators that run Python on a pool share: they read rows or batches, whichever the child gives, and give
- * batches. [[TaskRunner]] does the work of a task.
- */
+/** What the operators that run Python on a pool share: they read rows or batches, whichever the
+  * child gives, and give batches. [[TaskRunner]] does the work of a task.
+  */
 trait FlightPythonExec extends UnaryExecNode {
 
   /** The functions that run on the pool. */
@@ -59,7 +58,9 @@ trait FlightPythonExec extends UnaryExecNode {
     .settings(conf)
     .getOrElse(
       throw new IllegalStateException(
-        s"${UpdraftConf.endpoint.key} was unset after the query was planned: plan it again"))
+        s"${UpdraftConf.endpoint.key} was unset after the query was planned: plan it again"
+      )
+    )
 
   protected def functionNames: String = udfs.map(udf => s"${udf.name}()").mkString(", ")
 
@@ -69,17 +70,22 @@ trait FlightPythonExec extends UnaryExecNode {
     heldBytes = settings.batchBytes * FlightPythonExec.HeldPerRequest,
     ceilingBytes = math.max(
       math.min(conf.arrowMaxBytesPerBatch, FlightPythonExec.CeilingBytes),
-      settings.batchBytes))
+      settings.batchBytes
+    )
+  )
 
   /** Rows that the function may see at once. */
   protected def sliceRows: Int =
     if (conf.arrowMaxRecordsPerBatch > 0) conf.arrowMaxRecordsPerBatch else Int.MaxValue
 
-  /** The variables that PySpark's worker reads, as stock's runners set them; a pickled list holds `pickledRows`. */
+  /** The variables that PySpark's worker reads, as stock's runners set them; a pickled list holds
+    * `pickledRows`.
+    */
   protected def environment(pickledRows: Int): Map[String, String] =
     Map(
       "SPARK_JOB_ARTIFACT_UUID" -> SparkInternals.jobArtifactUuid.getOrElse("default"),
-      "PYTHON_UDF_BATCH_SIZE" -> pickledRows.toString) ++
+      "PYTHON_UDF_BATCH_SIZE" -> pickledRows.toString
+    ) ++
       Option.when(conf.pysparkHideTraceback)("SPARK_HIDE_TRACEBACK" -> "1") ++
       Option.when(conf.pysparkSimplifiedTraceback)("SPARK_SIMPLIFIED_TRACEBACK" -> "1")
 

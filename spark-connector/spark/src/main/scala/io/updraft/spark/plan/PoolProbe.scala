@@ -12,10 +12,10 @@ import org.apache.spark.SparkException
 import io.updraft.client.Endpoint
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 
-/**
- * Whether somebody listens at the endpoint, asked by the driver before a query's tasks are: one clear error, or the fallback,
- * within the connect timeout instead of one for each task. Answers are kept for a moment, as one plan asks several times.
- */
+/** Whether somebody listens at the endpoint, asked by the driver before a query's tasks are: one
+  * clear error, or the fallback, within the connect timeout instead of one for each task. Answers
+  * are kept for a moment, as one plan asks several times.
+  */
 object PoolProbe {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
 
@@ -31,7 +31,8 @@ object PoolProbe {
   def require(settings: UdfSettings): Unit = ask(settings).foreach { problem =>
     throw new SparkException(
       s"$problem. ${UpdraftConf.endpoint.key} says where the pool is; ${UpdraftConf.fallback.key} = local " +
-        "would run the functions in Spark's own Python workers instead")
+        "would run the functions in Spark's own Python workers instead"
+    )
   }
 
   private def ask(settings: UdfSettings): Option[String] = {

@@ -4,7 +4,9 @@ package io.updraft.spark.plan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, RowToColumnarExec, SparkPlan}
 
-/** Takes away the transition that Spark puts under a columnar operator with a row child: ours read rows themselves. */
+/** Takes away the transition that Spark puts under a columnar operator with a row child: ours read
+  * rows themselves.
+  */
 object ReadRowsDirectly extends ColumnarRule {
 
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {

@@ -8,7 +8,9 @@ import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** Stands above an operator that stays with Spark's own Python workers and says why; does nothing else. */
+/** Stands above an operator that stays with Spark's own Python workers and says why; does nothing
+  * else.
+  */
 case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning

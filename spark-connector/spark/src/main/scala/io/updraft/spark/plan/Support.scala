@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.plan
 
-import org.apache.spark.sql.catalyst.expressions.{Expression, PythonFuncExpression, PythonUDF, PythonUDTF}
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression,
+  PythonFuncExpression,
+  PythonUDF,
+  PythonUDTF
+}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.PythonCall
 
-/** What a pool can take: for each logical node that holds Python functions, the reason why not, if there is one. */
+/** What a pool can take: for each logical node that holds Python functions, the reason why not, if
+  * there is one.
+  */
 object Support {
 
   /** Whether a node itself, not its children, runs Python. */
@@ -42,7 +49,8 @@ object Support {
       function: Expression,
       child: LogicalPlan,
       isBarrier: Boolean,
-      hasProfile: Boolean): Option[String] = function match {
+      hasProfile: Boolean
+  ): Option[String] = function match {
     case _ if isBarrier => Some("a barrier stage needs Spark's own BarrierTaskContext")
     case _ if hasProfile =>
       Some("a resource profile asks for resources of the executor that the pool does not see")

@@ -11,7 +11,9 @@ import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 
-/** Plans Python functions on the pool; what the pool cannot take is planned by Spark and wrapped with the reason. */
+/** Plans Python functions on the pool; what the pool cannot take is planned by Spark and wrapped
+  * with the reason.
+  */
 case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Logging {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] =
@@ -26,7 +28,8 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
       case Some(reason) if settings.unsupported == "fail" =>
         throw new UnsupportedOperationException(
           s"${plan.nodeName} cannot run on the pool: $reason. Set ${UpdraftConf.unsupported.key} = local to " +
-            "run it in Spark's own Python workers")
+            "run it in Spark's own Python workers"
+        )
       case Some(reason) => stock(plan, reason)
       case None =>
         PoolProbe.problem(settings).fold(Seq(onPool(plan)))(stock(plan, _))
@@ -42,13 +45,15 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
         function,
         output,
         planLater(child),
-        EvalType.MapInArrow)
+        EvalType.MapInArrow
+      )
     case MapInPandas(function: PythonUDF, output, child, _, _) =>
       FlightMapInBatchExec(
         function,
         output,
         planLater(child),
-        EvalType.MapInPandas)
+        EvalType.MapInPandas
+      )
     case other => throw new IllegalStateException(s"no operator for ${other.nodeName}")
   }
 

@@ -5,13 +5,13 @@ import java.util.concurrent.atomic.AtomicReference
 
 import org.apache.spark.rdd.InputFileBlockHolder
 
-/**
- * Keeps `input_file_name()` and its kin right on both sides of an operator that reads ahead: Spark holds "the file that is
- * being read" in a thread-local variable, which the child sets while it is read and the parent asks while it gets results.
- *
- * Made and used on the task thread. Between [[enterChild]] and [[leaveChild]] the thread has the child's variable,
- * otherwise one of the operator's own, which [[show]] sets.
- */
+/** Keeps `input_file_name()` and its kin right on both sides of an operator that reads ahead: Spark
+  * holds "the file that is being read" in a thread-local variable, which the child sets while it is
+  * read and the parent asks while it gets results.
+  *
+  * Made and used on the task thread. Between [[enterChild]] and [[leaveChild]] the thread has the
+  * child's variable, otherwise one of the operator's own, which [[show]] sets.
+  */
 final class InputFiles {
   private[this] var child: AnyRef = InputFileBlockHolder.getThreadLocalValue()
   private[this] val own: AtomicReference[AnyRef] = {

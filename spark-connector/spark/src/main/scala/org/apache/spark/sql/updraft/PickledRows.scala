@@ -9,7 +9,8 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.python.{BatchEvalPythonExec, EvaluatePython}
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
 
-/** Spark's own pickled encoding of rows and results, called where it lies so that it stays Spark's. */
+/** Spark's own pickled encoding of rows and results, called where it lies so that it stays Spark's.
+  */
 object PickledRows {
 
   /** Pickled lists of `listRows` rows each; the last may have fewer. */
@@ -17,7 +18,8 @@ object PickledRows {
       rows: Iterator[InternalRow],
       schema: StructType,
       listRows: Int,
-      binaryAsBytes: Boolean): Iterator[Array[Byte]] = {
+      binaryAsBytes: Boolean
+  ): Iterator[Array[Byte]] = {
     EvaluatePython.registerPicklers()
     val arguments = Seq[AnyRef](rows, schema, Int.box(listRows), Boolean.box(binaryAsBytes))
     val more = (arguments.length until inputIterator.getParameterCount).map(defaultArgument)
@@ -43,7 +45,8 @@ object PickledRows {
     private[this] val unpickler = new Unpickler
     private[this] val fromJava: Any => Any = EvaluatePython.makeFromJava(
       if (types.length == 1) types.head
-      else StructType(types.map(StructField("", _, nullable = true))))
+      else StructType(types.map(StructField("", _, nullable = true)))
+    )
 
     def load(list: Array[Byte]): JavaList[Any] =
       unpickler.loads(list).asInstanceOf[JavaList[Any]]

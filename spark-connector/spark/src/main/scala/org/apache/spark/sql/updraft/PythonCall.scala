@@ -7,28 +7,36 @@ import org.apache.spark.api.python.PythonFunction
 import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression, PythonUDF}
 import org.apache.spark.util.CollectionAccumulator
 
-/** An argument of a UDF: which of the exchange's distinct arguments it is, and its name if it was given one. */
+/** An argument of a UDF: which of the exchange's distinct arguments it is, and its name if it was
+  * given one.
+  */
 final case class CallArgument(offset: Int, name: Option[String])
 
 /** UDFs chained into one: the result of each command is the argument of the next. */
 final case class ChainedUdf(
     commands: Seq[Array[Byte]],
     resultId: Long,
-    arguments: Seq[CallArgument])
+    arguments: Seq[CallArgument]
+)
 
-/**
- * The UDFs that one operator evaluates together, taken apart as EvalPythonEvaluatorFactory does it.
- *
- * @param udfs one for each result column
- * @param inputs the distinct arguments, in the order that [[CallArgument.offset]] counts
- * @param pythonVersion Python that pickled the functions, "major.minor"
- * @param accumulator where the functions' accumulator updates go; null only in tests
- */
+/** The UDFs that one operator evaluates together, taken apart as EvalPythonEvaluatorFactory does
+  * it.
+  *
+  * @param udfs
+  *   one for each result column
+  * @param inputs
+  *   the distinct arguments, in the order that [[CallArgument.offset]] counts
+  * @param pythonVersion
+  *   Python that pickled the functions, "major.minor"
+  * @param accumulator
+  *   where the functions' accumulator updates go; null only in tests
+  */
 final case class PythonCall(
     udfs: Seq[ChainedUdf],
     inputs: Seq[Expression],
     pythonVersion: String,
-    accumulator: CollectionAccumulator[Array[Byte]])
+    accumulator: CollectionAccumulator[Array[Byte]]
+)
 
 object PythonCall {
 
@@ -48,7 +56,8 @@ object PythonCall {
     Seq(ChainedUdf(Seq(udf.func.command.toArray), udf.resultId.id, Seq(CallArgument(0, None)))),
     Seq.empty,
     udf.func.pythonVer,
-    udf.func.accumulator)
+    udf.func.accumulator
+  )
 
   /** Why the pool cannot run these functions, if it cannot. */
   def obstacle(udfs: Seq[PythonUDF]): Option[String] = {

@@ -4,22 +4,24 @@ package org.apache.spark.sql.updraft
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.memory.BufferAllocator
-import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
 import org.apache.arrow.vector.types.pojo.ArrowType
-import org.apache.spark.{JobArtifactSet, SparkContext, TaskContext, TaskKilledException}
+import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
 import org.apache.spark.api.python.{PythonEvalType, PythonException}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.errors.QueryExecutionErrors
-import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, PythonSQLMetrics}
+import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StructType, UserDefinedType}
 import org.apache.spark.sql.util.ArrowUtils
+import org.apache.spark.{JobArtifactSet, SparkContext, TaskContext, TaskKilledException}
 
-/** What the connector needs of Spark that is visible only inside Spark's packages, and nothing else. */
+/** What the connector needs of Spark that is visible only inside Spark's packages, and nothing
+  * else.
+  */
 object SparkInternals {
 
   /** Where Arrow memory of the connector comes from; its books must balance when no task runs. */
@@ -37,7 +39,10 @@ object SparkInternals {
       new Field(
         "_0",
         new FieldType(true, ArrowType.Struct.INSTANCE, null),
-        row.getFields)).asJava)
+        row.getFields
+      )
+    ).asJava
+  )
 
   def sparkType(field: Field): DataType = ArrowUtils.fromArrowField(field)
 
@@ -53,7 +58,8 @@ object SparkInternals {
     }
   }
 
-  /** The settings that PySpark's worker reads for the Arrow family, as Spark itself collects them. */
+  /** The settings that PySpark's worker reads for the Arrow family, as Spark itself collects them.
+    */
   def arrowRunnerConf(conf: SQLConf): Map[String, String] =
     ArrowPythonRunner.getPythonRunnerConfMap(conf)
 
@@ -70,7 +76,8 @@ object SparkInternals {
   def planByOthers(
       session: SparkSession,
       except: SparkStrategy,
-      plan: LogicalPlan): Seq[SparkPlan] =
+      plan: LogicalPlan
+  ): Seq[SparkPlan] =
     session.sessionState.planner.strategies.iterator
       .filter(_ != except)
       .map(_.apply(plan))
@@ -80,7 +87,8 @@ object SparkInternals {
   def jobArtifactUuid: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
 
   def mapPartitions[T, R: scala.reflect.ClassTag](rdd: RDD[T])(
-      compute: (Int, Iterator[T]) => Iterator[R]): RDD[R] =
+      compute: (Int, Iterator[T]) => Iterator[R]
+  ): RDD[R] =
     rdd.mapPartitionsWithIndexInternal(compute)
 
   /** Kinds of functions, by PySpark's numbers. */
@@ -114,7 +122,8 @@ object SparkInternals {
     errorClass = "PYTHON_EXCEPTION",
     messageParameters =
       Map("msg" -> "An exception was thrown from the Python worker", "traceback" -> traceback),
-    cause = null)
+    cause = null
+  )
 
   /** The end of a task that Spark has killed. */
   def taskKilled(context: TaskContext): TaskKilledException =
