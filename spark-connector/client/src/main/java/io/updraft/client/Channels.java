@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import io.grpc.Codec;
 import io.grpc.DecompressorRegistry;
 import io.grpc.ManagedChannel;
+import io.grpc.internal.AbstractClientStream;
 import io.grpc.netty.GrpcSslContexts;
 import io.grpc.netty.NettyChannelBuilder;
 import io.netty.channel.ChannelOption;
@@ -10,6 +12,8 @@ import io.netty.handler.ssl.SslContext;
 import io.netty.handler.ssl.SslContextBuilder;
 import io.netty.handler.ssl.SslProvider;
 import java.util.concurrent.TimeUnit;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 import javax.net.ssl.SSLException;
 
 /** Makes gRPC channels: sockets, TLS, flow control, keepalive. {@link ChannelPool} keeps them. */
@@ -20,6 +24,16 @@ final class Channels {
   private static final int KEEPALIVE_SECONDS = 60;
   private static final int KEEPALIVE_TIMEOUT_SECONDS = 20;
   private static final int IDLE_MINUTES = 5;
+
+  private static final DecompressorRegistry UNCOMPRESSED =
+      DecompressorRegistry.emptyInstance().with(Codec.Identity.NONE, false);
+
+  /** Held here, or its level is forgotten: it logs each reply that arrives after a cancel. */
+  private static final Logger STREAM_LOG = Logger.getLogger(AbstractClientStream.class.getName());
+
+  static {
+    STREAM_LOG.setLevel(Level.WARNING);
+  }
 
   private Channels() {}
 
@@ -47,7 +61,7 @@ final class Channels {
         .flowControlWindow(FLOW_CONTROL_BYTES)
         .maxInboundMessageSize(options.maxMessageBytes())
         .idleTimeout(IDLE_MINUTES, TimeUnit.MINUTES)
-        .decompressorRegistry(DecompressorRegistry.emptyInstance())
+        .decompressorRegistry(UNCOMPRESSED)
         .disableServiceConfigLookUp()
         // Retries are the exchange's: gRPC would hold every message to be able to send it again.
         .disableRetry()

@@ -43,9 +43,24 @@ final class IpcReader {
     try {
       RecordBatch batch = (RecordBatch) message(header).header(new RecordBatch());
       check(batch, body);
-      return MessageSerializer.deserializeRecordBatch(batch, body);
+      return slices(batch, body);
     } catch (IOException | RuntimeException e) {
       throw notArrow(e);
+    }
+  }
+
+  /** Arrow's reader gives back a reference to the body, but only when it succeeds. */
+  private static ArrowRecordBatch slices(RecordBatch batch, ArrowBuf body) throws IOException {
+    body.getReferenceManager().retain();
+    boolean done = false;
+    try {
+      ArrowRecordBatch slices = MessageSerializer.deserializeRecordBatch(batch, body);
+      done = true;
+      return slices;
+    } finally {
+      if (!done) {
+        body.getReferenceManager().release();
+      }
     }
   }
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.updraft.proto.v1.ExchangeCommand;
+import io.updraft.proto.v1.Function;
+import io.updraft.proto.v1.RegisteredFunction;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.RootAllocator;
+
+/**
+ * A task's side of an exchange. Closing it fails when the exchange left anything allocated: the
+ * allocators count, in tests each buffer.
+ */
+final class ExchangeFixture implements AutoCloseable {
+  static final ExchangeCommand COMMAND =
+      ExchangeCommand.newBuilder()
+          .setProtocolVersion(Exchange.PROTOCOL_VERSION)
+          .setFunction(
+              Function.newBuilder().setRegistered(RegisteredFunction.newBuilder().setName("echo")))
+          .build();
+
+  private final RootAllocator root = new RootAllocator();
+  private final BufferAllocator allocator = root.newChildAllocator("task", 0, Long.MAX_VALUE);
+  private final Exchange exchange;
+  private long sent;
+
+  ExchangeFixture(ClientOptions options, Replay replay) {
+    this.exchange = Exchange.open(options, COMMAND, Batches.SCHEMA, allocator, replay);
+  }
+
+  Exchange exchange() {
+    return exchange;
+  }
+
+  BufferAllocator allocator() {
+    return allocator;
+  }
+
+  /** Sends the next batch; its first value says which it is. */
+  void send(int rows) {
+    sent++;
+    exchange.send(Batches.counting(allocator, sent * 1_000_000, rows), rows);
+  }
+
+  /** Sends so many batches and returns the numbers of those that came back, in order. */
+  List<Long> run(int batches, int rows) throws InterruptedException {
+    List<Long> numbers = new ArrayList<>();
+    boolean finished = false;
+    while (true) {
+      while (sent < batches && exchange.hasRoom()) {
+        send(rows);
+      }
+      if (sent == batches && !finished) {
+        exchange.finishSending();
+        finished = true;
+      }
+      Reply reply = exchange.take();
+      if (reply.kind() == Reply.Kind.END) {
+        return numbers;
+      }
+      if (reply.kind() == Reply.Kind.BATCH) {
+        numbers.add(number(reply));
+      }
+    }
+  }
+
+  /** Which batch a reply is, by its content; its sequence must say the same. */
+  static long number(Reply reply) {
+    try (var batch = reply.batch()) {
+      long number = Batches.first(batch) / 1_000_000;
+      if (number != reply.sequence()) {
+        throw new AssertionError("reply " + reply.sequence() + " holds batch " + number);
+      }
+      return number;
+    }
+  }
+
+  @Override
+  public void close() {
+    exchange.close();
+    allocator.close();
+    root.close();
+  }
+}
