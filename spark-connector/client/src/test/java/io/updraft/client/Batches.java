@@ -7,8 +7,11 @@ import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.flatbuf.RecordBatch;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.IpcOption;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.ArrowType;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.arrow.vector.types.pojo.Schema;
@@ -40,5 +43,13 @@ final class Batches {
   static int rows(byte[] header) {
     Message message = Message.getRootAsMessage(ByteBuffer.wrap(header));
     return (int) ((RecordBatch) message.header(new RecordBatch())).length();
+  }
+
+  /** The IPC metadata of a batch of so many rows. */
+  static byte[] header(int rows) {
+    try (RootAllocator allocator = new RootAllocator();
+        ArrowRecordBatch batch = counting(allocator, 0, rows)) {
+      return RequestBatch.bytes(MessageSerializer.serializeMetadata(batch, IpcOption.DEFAULT));
+    }
   }
 }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.updraft.proto.v1.ErrorKind;
+import java.util.List;
+import java.util.stream.LongStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+@Timeout(30)
+final class ReplayTest {
+  private static final int BATCHES = 40;
+
+  private static List<Long> allNumbers() {
+    return LongStream.rangeClosed(1, BATCHES).boxed().toList();
+  }
+
+  private static ExchangeFixture task(TestPool pool) {
+    return new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), Replay.REPLAY);
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {0, 1, 7, 39})
+  void batches_of_a_killed_worker_are_answered_by_another(int answered) throws Exception {
+    try (TestPool pool = TestPool.of(Behaviours.workerDiesAfter(answered), Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      assertEquals(allNumbers(), task.run(BATCHES, 20_000));
+      assertEquals(2, pool.calls().size());
+    }
+  }
+
+  @Test
+  void a_stream_that_ends_without_a_finish_is_replayed() throws Exception {
+    TestPool.Behaviour vanishes =
+        call -> {
+          Behaviours.echoSome(call, 5);
+          call.close(Status.OK, new Metadata());
+        };
+    try (TestPool pool = TestPool.of(vanishes, Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      assertEquals(allNumbers(), task.run(BATCHES, 20_000));
+    }
+  }
+
+  @Test
+  void an_exchange_that_makes_progress_outlives_many_workers() throws Exception {
+    TestPool.Behaviour[] deaths = new TestPool.Behaviour[11];
+    for (int i = 0; i < 10; i++) {
+      deaths[i] = Behaviours.workerDiesAfter(3);
+    }
+    deaths[10] = Behaviours::echo;
+    try (TestPool pool = TestPool.of(deaths);
+        ExchangeFixture task = task(pool)) {
+      assertEquals(allNumbers(), task.run(BATCHES, 100));
+      assertEquals(11, pool.calls().size());
+    }
+  }
+
+  @Test
+  void a_batch_that_kills_two_workers_fails_the_exchange_with_that_said() throws Exception {
+    try (TestPool pool =
+            TestPool.of(
+                Behaviours.workerDiesAfter(5), Behaviours.workerDiesAfter(0), Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
+      assertEquals(ErrorKind.ERROR_KIND_WORKER, error.kind());
+      assertTrue(error.getMessage().startsWith("batch 6 killed two workers"), error.getMessage());
+      assertEquals(2, pool.calls().size());
+    }
+  }
+
+  @Test
+  void connections_that_break_without_progress_are_given_up() throws Exception {
+    TestPool.Behaviour vanishes =
+        call -> {
+          call.receive();
+          call.close(Status.OK, new Metadata());
+        };
+    try (TestPool pool = TestPool.of(vanishes);
+        ExchangeFixture task =
+            new ExchangeFixture(
+                ClientOptions.builder(pool.endpoint()).maxReplays(2).build(), Replay.REPLAY)) {
+      ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
+      assertTrue(error.getMessage().contains("2 replays in a row"), error.getMessage());
+      assertEquals(3, pool.calls().size());
+    }
+  }
+
+  @Test
+  void a_function_that_may_not_be_replayed_fails_with_its_worker() throws Exception {
+    try (TestPool pool = TestPool.of(Behaviours.workerDiesAfter(3), Behaviours::echo);
+        ExchangeFixture task =
+            new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), Replay.NEVER)) {
+      ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
+      assertEquals(ErrorKind.ERROR_KIND_WORKER, error.kind());
+      assertEquals("ABORTED", error.code());
+      assertEquals(1, pool.calls().size());
+    }
+  }
+
+  @Test
+  void a_worker_that_answers_with_other_rows_breaks_the_protocol() throws Exception {
+    TestPool.Behaviour shortens =
+        call -> {
+          Behaviours.echoSome(call, 1);
+          call.receive();
+          FlightData other = new FlightData(new byte[0], Batches.header(9), null, new byte[72]);
+          call.sendBatch(2, 2, other, 9);
+        };
+    try (TestPool pool = TestPool.of(shortens);
+        ExchangeFixture task = task(pool)) {
+      ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
+      assertEquals(ErrorKind.ERROR_KIND_PROTOCOL, error.kind());
+      assertTrue(error.getMessage().contains("batch 2 of 100 rows with 9"), error.getMessage());
+    }
+  }
+
+  @Test
+  void what_a_function_hoards_is_let_go_and_can_no_longer_be_replayed() {
+    RequestLog log = new RequestLog(4, 1_000, Replay.REPLAY);
+    for (int number = 1; number <= 10; number++) {
+      log.add(new RequestBatch(SingleBatch.unowned(60)));
+      log.consumedThrough(number);
+    }
+    assertFalse(log.replayable());
+    assertTrue(log.hasRoom());
+    log.close();
+  }
+}

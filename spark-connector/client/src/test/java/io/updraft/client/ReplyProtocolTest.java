@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.updraft.proto.v1.Error;
+import io.updraft.proto.v1.Finish;
+import io.updraft.proto.v1.ReplyMetadata;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.ipc.message.IpcOption;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+final class ReplyProtocolTest {
+  private static final long SENT = 10;
+  private static final byte[] NOTHING = {};
+  private static final byte[] SCHEMA =
+      RequestBatch.bytes(MessageSerializer.serializeMetadata(Batches.SCHEMA, IpcOption.DEFAULT));
+
+  private final RootAllocator root = new RootAllocator();
+  private final ReplyProtocol protocol = new ReplyProtocol();
+
+  /** Fails the test when anything is still allocated. */
+  @AfterEach
+  void closeAllocator() {
+    root.close();
+  }
+
+  private ReplyEvent accept(ReplyMetadata.Builder metadata, byte[] header, int bodyBytes)
+      throws MalformedReplyException {
+    ArrowBuf body = bodyBytes == 0 ? null : root.buffer(bodyBytes);
+    if (body != null) {
+      body.setZero(0, bodyBytes).writerIndex(bodyBytes);
+    }
+    byte[] appMetadata = metadata.build().toByteArray();
+    try (IncomingMessage message = new IncomingMessage(header, appMetadata, body, 0)) {
+      return protocol.accept(message, SENT);
+    }
+  }
+
+  private ReplyEvent accept(ReplyMetadata.Builder metadata) throws MalformedReplyException {
+    return accept(metadata, NOTHING, 0);
+  }
+
+  private void acceptSchema() throws MalformedReplyException {
+    assertInstanceOf(ReplyEvent.SchemaKnown.class, accept(ReplyMetadata.newBuilder(), SCHEMA, 0));
+  }
+
+  private void acceptBatch(long sequence) throws MalformedReplyException {
+    ReplyEvent event = accept(sequence(sequence), Batches.header(4), 32);
+    assertInstanceOf(ReplyEvent.Batch.class, event);
+    ((ReplyEvent.Batch) event).batch().close();
+  }
+
+  private static ReplyMetadata.Builder sequence(long number) {
+    return ReplyMetadata.newBuilder().setSequence(number).setConsumed(1);
+  }
+
+  private static ReplyMetadata.Builder finish(long batches, long rows) {
+    return ReplyMetadata.newBuilder()
+        .setFinish(Finish.newBuilder().setBatches(batches).setRows(rows));
+  }
+
+  private void refused(String part, ReplyMetadata.Builder metadata, byte[] header, int bodyBytes) {
+    MalformedReplyException error =
+        assertThrows(MalformedReplyException.class, () -> accept(metadata, header, bodyBytes));
+    assertTrue(error.getMessage().contains(part), error.getMessage());
+  }
+
+  @Test
+  void schema_batches_credits_and_a_true_finish_are_in_order() throws Exception {
+    assertInstanceOf(ReplyEvent.Credit.class, accept(ReplyMetadata.newBuilder().setConsumed(2)));
+    acceptSchema();
+    assertEquals(2, protocol.consumed());
+    accept(ReplyMetadata.newBuilder().setConsumed(3));
+    assertEquals(3, protocol.consumed());
+    ReplyEvent batch = accept(sequence(1).setConsumed(4), Batches.header(4), 32);
+    assertInstanceOf(ReplyEvent.Batch.class, batch);
+    ((ReplyEvent.Batch) batch).batch().close();
+    assertEquals(4, protocol.consumed());
+    assertEquals(ReplyProtocol.State.STREAMING, protocol.state());
+    assertInstanceOf(ReplyEvent.Finished.class, accept(finish(1, 4)));
+    assertEquals(ReplyProtocol.State.FINISHED, protocol.state());
+  }
+
+  @Test
+  void a_function_may_finish_without_a_schema() throws Exception {
+    assertInstanceOf(ReplyEvent.Finished.class, accept(finish(0, 0)));
+  }
+
+  @Test
+  void an_error_is_the_last_message() throws Exception {
+    accept(ReplyMetadata.newBuilder().setError(Error.getDefaultInstance()));
+    refused("after its last", ReplyMetadata.newBuilder(), NOTHING, 0);
+  }
+
+  @Test
+  void a_finish_that_counts_otherwise_is_refused() throws Exception {
+    acceptSchema();
+    acceptBatch(1);
+    refused("2 batches with 4 rows", finish(2, 4), NOTHING, 0);
+  }
+
+  @Test
+  void a_gap_in_the_sequence_is_refused() throws Exception {
+    acceptSchema();
+    acceptBatch(1);
+    refused("batch 3 after batch 1", sequence(3), Batches.header(4), 32);
+  }
+
+  @Test
+  void a_repeated_batch_is_refused() throws Exception {
+    acceptSchema();
+    acceptBatch(1);
+    refused("batch 1 after batch 1", sequence(1), Batches.header(4), 32);
+  }
+
+  @Test
+  void a_batch_before_the_schema_is_refused() {
+    refused("before its schema", sequence(1), Batches.header(4), 32);
+  }
+
+  @Test
+  void a_second_schema_is_refused() throws Exception {
+    acceptSchema();
+    refused("without a sequence number", ReplyMetadata.newBuilder(), SCHEMA, 0);
+  }
+
+  @Test
+  void a_sequence_without_a_batch_is_refused() throws Exception {
+    acceptSchema();
+    refused("reply 1 has no batch", sequence(1), NOTHING, 0);
+  }
+
+  @Test
+  void credit_for_what_was_not_sent_is_refused() {
+    refused("consumed batch 11", ReplyMetadata.newBuilder().setConsumed(SENT + 1), NOTHING, 0);
+  }
+
+  @Test
+  void credit_that_goes_back_is_refused() throws Exception {
+    accept(ReplyMetadata.newBuilder().setConsumed(5));
+    refused("batch 4 after 5", ReplyMetadata.newBuilder().setConsumed(4), NOTHING, 0);
+  }
+
+  @Test
+  void a_buffer_beyond_the_body_is_refused() throws Exception {
+    acceptSchema();
+    refused("32 bytes at 0 in a body of 8", sequence(1), Batches.header(4), 8);
+  }
+
+  @Test
+  void garbage_instead_of_arrow_is_refused() {
+    refused("not Arrow", ReplyMetadata.newBuilder(), new byte[] {1, 2, 3, 4, 5}, 0);
+  }
+}
