@@ -8,11 +8,11 @@ from typing import Any
 
 import grpc.aio
 import pytest
+
+from updraft.lifecycle import Event, Phase
 from updraft_server.front import Front
 from updraft_server.settings import ServeSettings
 from updraft_server.testing import FakePool
-
-from updraft.lifecycle import Event, Phase
 
 DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
 
@@ -20,26 +20,35 @@ DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
 class RunningFront:
     """A front that serves, and a channel to it."""
 
-    def __init__(self, front: Front, pool: FakePool, channel: "grpc.aio.Channel") -> None:
+    def __init__(
+        self, front: Front, pool: FakePool, settings: ServeSettings, channel: "grpc.aio.Channel", running: asyncio.Task
+    ) -> None:
         self.front = front
         self.pool = pool
+        self.settings = settings
         self.channel = channel
+        self._running = running
+
+    @property
+    def address(self) -> str:
+        return self.settings.listen
 
     def exchange(self, **options: Any) -> Any:
         """A raw DoExchange call: bytes out, bytes in."""
         return self.channel.stream_stream(DO_EXCHANGE)(**options)
 
-
-def settings(**changes: Any) -> ServeSettings:
-    values = {"listen": "127.0.0.1:0", "admin_listen": "", "metrics_listen": "", "workers": 1, **changes}
-    return ServeSettings(**values).with_free_ports()
+    async def stopped(self) -> None:
+        await asyncio.wait_for(asyncio.shield(self._running), 20)
 
 
 @asynccontextmanager
-async def _running(pool: FakePool, **changes: Any) -> AsyncIterator[RunningFront]:
-    chosen = settings(**changes)
-    front = Front(chosen, pool)
-    ready = asyncio.Event()
+async def _running(
+    pool: FakePool, wait_until: asyncio.Event | None = None, **changes: Any
+) -> AsyncIterator[RunningFront]:
+    values = {"listen": "127.0.0.1:0", "admin_listen": "", "metrics_listen": "", "workers": 1, **changes}
+    settings = ServeSettings(**values).with_free_ports()
+    front = Front(settings, pool)
+    ready = wait_until or asyncio.Event()
     front.lifecycle.subscribe(lambda phase: ready.set() if phase is Phase.READY else None)
     running = asyncio.create_task(front.run())
     waiting = asyncio.create_task(ready.wait())
@@ -47,10 +56,10 @@ async def _running(pool: FakePool, **changes: Any) -> AsyncIterator[RunningFront
     waiting.cancel()
     if running.done():
         running.result()
-    async with grpc.aio.insecure_channel(str(chosen.listen_address)) as channel:
-        yield RunningFront(front, pool, channel)
-    front.lifecycle.handle(Event.DRAIN_REQUESTED)
-    await asyncio.wait_for(running, 20)
+    async with grpc.aio.insecure_channel(settings.listen) as channel:
+        yield RunningFront(front, pool, settings, channel, running)
+        front.lifecycle.handle(Event.DRAIN_REQUESTED)
+        await asyncio.wait_for(running, 20)
 
 
 Running = Callable[..., AbstractAsyncContextManager[RunningFront]]

@@ -14,12 +14,12 @@ from flight_messages import (
     path_opening,
     reply_metadata,
 )
-from updraft_server.frames import FrameKind
-from updraft_server.pool import LeaseOutcome, WorkerDeath
-from updraft_server.testing import FakePool, FakeWorker
 
 from updraft.errors import UserError
 from updraft.v1.exchange_pb2 import ErrorKind, Function, SessionFunction
+from updraft_server.frames import FrameKind
+from updraft_server.pool import LeaseOutcome, WorkerDeath
+from updraft_server.testing import FakePool, FakeWorker
 
 SIGKILL = WorkerDeath(signal=9)
 
@@ -178,8 +178,7 @@ async def test_a_cancelled_call_frees_a_worker_that_reads_nothing(running_front)
         await wait_for_lease(front.pool)
         call.cancel()
         assert await released(front.pool) is LeaseOutcome.CANCELLED
-        await asyncio.wait({writing})
-        assert writing.exception() is not None or writing.cancelled()
+        await asyncio.gather(writing, return_exceptions=True)
 
 
 async def write_without_end(call: object) -> None:

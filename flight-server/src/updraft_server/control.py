@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool answers beside exchanges: which functions it has, how it does, and the order to drain."""
+"""The Flight service of a pool: its functions, its state and the order to drain; exchanges go to `exchange`."""
 
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Any
 
 from updraft.errors import FunctionNotFoundError, ProtocolError
+from updraft.flight_service import Call, FlightService
 from updraft.lifecycle import Event, Lifecycle, Phase
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft_server.admission import Admission
+from updraft_server.exchange import Exchanges
 from updraft_server.opening import PROTOCOL_VERSION, Offer, find_function
 from updraft_server.pool import Pool, RegisteredFunctionInfo
 
@@ -28,14 +30,26 @@ _STATES = {
 }
 
 
-class Control:
-    """The control methods of Flight for one pool."""
+class PoolService(FlightService):
+    """Flight, as a pool answers it."""
 
-    def __init__(self, pool: Pool, admission: Admission, offer: Callable[[], Offer], lifecycle: Lifecycle) -> None:
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        pool: Pool,
+        admission: Admission,
+        offer: Callable[[], Offer],
+        lifecycle: Lifecycle,
+    ) -> None:
+        self._exchanges = exchanges
         self._pool = pool
         self._admission = admission
         self._offer = offer
         self._lifecycle = lifecycle
+
+    async def do_exchange(self, call: Call) -> None:
+        """Serve one exchange."""
+        await self._exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
         """One pyarrow.flight.FlightInfo for each registered function."""

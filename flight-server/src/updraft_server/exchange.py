@@ -42,6 +42,9 @@ _LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
 # How long after a worker's socket has closed its exit status may take to arrive.
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
 
+# How long the cancellation of a call may arrive after the end of its stream.
+_CANCELLATION_NOTICE_SECONDS = 0.2
+
 _log = structlog.get_logger(__name__)
 
 
@@ -232,6 +235,8 @@ class Relay:
                 raise ProtocolError("a message came after the one that says finish")
             finished = await self._relay_batch(message)
         if not finished:
+            # To gRPC's reader a cancelled call ends like a half-closed one; the cancellation arrives in this wait.
+            await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
             raise ProtocolError("the client ended its stream without finish: batches may have been lost")
 
     async def _relay_batch(self, message: bytes) -> bool:

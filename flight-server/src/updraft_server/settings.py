@@ -34,6 +34,9 @@ class ServeSettings(Settings):
     listen_unix: Path | None = setting(
         "Path of a Unix socket for Arrow Flight, beside or instead of TCP.", default=None
     )
+    listen_unix_access: Literal["owner", "group", "everyone"] = setting(
+        "Which users of this machine may connect to the Unix socket.", default="owner"
+    )
     admin_listen: Address = setting(
         "Address for grpc.health.v1 alone, so that a flood of exchanges cannot fail a probe; empty switches it off.",
         default="127.0.0.1:8825",
@@ -149,6 +152,11 @@ class ServeSettings(Settings):
     def _strangers_are_kept_out(self) -> Self:
         address = self.listen_address
         guarded = self.token_file is not None or self.tls_client_ca_file is not None or self.insecure_no_token
+        if self.listen_unix_access == "everyone" and self.token_file is None and not self.insecure_no_token:
+            raise ValueError(
+                "--listen-unix-access everyone lets any user of this machine run functions: "
+                "give --token-file, or say --insecure-no-token"
+            )
         if address is not None and not address.is_loopback and not guarded:
             raise ValueError(
                 f"--listen {address} is reachable from other machines, and anybody there could run functions: "

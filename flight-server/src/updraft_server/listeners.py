@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a front listens: Flight with health over TCP and a Unix socket, health alone for probes, metrics over HTTP."""
+
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import structlog
+from prometheus_client import CollectorRegistry
+
+from updraft.health import HealthBoard
+from updraft.security import BearerTokens, TokenInterceptor, server_credentials
+from updraft.telemetry import serve_metrics
+from updraft_server.settings import ServeSettings
+
+# A client that probes an idle connection more often than this is cut off.
+_MIN_CLIENT_PING_MILLISECONDS = 10_000
+_KEEPALIVE_ANSWER_MILLISECONDS = 20_000
+
+_UNIX_UMASKS = {"owner": 0o177, "group": 0o117, "everyone": 0o111}
+
+_log = structlog.get_logger(__name__)
+
+
+class ListenError(Exception):
+    """Raised when an address cannot be listened on; the message names it."""
+
+
+class Listeners:
+    """The listeners of one front; `addresses` has what was really bound."""
+
+    def __init__(self, settings: ServeSettings, handler: grpc.GenericRpcHandler, health: HealthBoard) -> None:
+        self.addresses: dict[str, str] = {}
+        self._settings = settings
+        self._handler = handler
+        self._health = health
+        self._stack = AsyncExitStack()
+        self._flight: grpc.aio.Server | None = None
+
+    async def start(self, registry: CollectorRegistry) -> None:
+        """Start all listeners; raises ListenError and SecurityError. Those that started are ended by `close`."""
+        self._start_metrics(registry)
+        await self._start_admin()
+        await self._start_flight()
+        self._warn_of_open_doors()
+
+    async def stop_flight(self) -> None:
+        """End the Flight listeners and every call that is still open."""
+        if self._flight is not None:
+            await self._flight.stop(0.0)
+
+    async def close(self) -> None:
+        """End everything."""
+        await self._stack.aclose()
+
+    def _server(self, interceptors: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:
+        server = grpc.aio.server(interceptors=interceptors, options=_channel_options(self._settings))
+        self._stack.push_async_callback(server.stop, None)
+        self._health.add_to(server)
+        return server
+
+    async def _start_flight(self) -> None:
+        settings = self._settings
+        interceptors = []
+        if settings.token_file is not None:
+            interceptors.append(TokenInterceptor(BearerTokens(settings.token_file)))
+        self._flight = server = self._server(interceptors)
+        server.add_generic_rpc_handlers((self._handler,))
+        if settings.listen_address is not None:
+            self.addresses["listen"] = _bind(server, str(settings.listen_address), self._credentials())
+        if settings.listen_unix is not None:
+            self.addresses["listen_unix"] = _bind_unix(server, settings.listen_unix, settings.listen_unix_access)
+        await server.start()
+
+    def _credentials(self) -> grpc.ServerCredentials | None:
+        settings = self._settings
+        if settings.tls_certificate_file is None or settings.tls_key_file is None:
+            return None
+        return server_credentials(settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file)
+
+    async def _start_admin(self) -> None:
+        if self._settings.admin_address is None:
+            return
+        server = self._server(())
+        self.addresses["admin_listen"] = _bind(server, str(self._settings.admin_address), None)
+        await server.start()
+
+    def _start_metrics(self, registry: CollectorRegistry) -> None:
+        address = self._settings.metrics_address
+        if address is None:
+            return
+        try:
+            bound, stop = serve_metrics(address, registry)
+        except OSError as error:
+            raise ListenError(f"cannot serve metrics at {address}: {error.strerror}") from error
+        self._stack.callback(stop)
+        self.addresses["metrics_listen"] = str(bound)
+
+    def _warn_of_open_doors(self) -> None:
+        settings = self._settings
+        address = settings.listen_address
+        if address is None or address.is_loopback:
+            return
+        if settings.insecure_no_token:
+            _log.warning("anybody who reaches this address can run functions here", listen=str(address))
+        if settings.token_file is not None and settings.tls_certificate_file is None:
+            _log.warning("tokens cross the network in plain text: give --tls-certificate-file", listen=str(address))
+
+
+def _channel_options(settings: ServeSettings) -> Sequence[tuple[str, int]]:
+    return (
+        # Twice the limit, so that a message beyond it gets our error with both numbers and not gRPC's.
+        ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", settings.max_exchanges),
+        ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_seconds * 1000)),
+        ("grpc.keepalive_time_ms", int(settings.keepalive_seconds * 1000)),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_ANSWER_MILLISECONDS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_MILLISECONDS),
+        # A second pool on the same port must fail to start, not take half of the calls.
+        ("grpc.so_reuseport", 0),
+    )
+
+
+def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
+    try:
+        port = (
+            server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
+        )
+    except RuntimeError as error:
+        raise ListenError(f"cannot listen on {address}: {error}") from error
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
+    # The socket file gets its permissions as it is made: nobody can slip in before a chmod.
+    previous = os.umask(_UNIX_UMASKS[access])
+    try:
+        server.add_insecure_port(f"unix:{path.absolute()}")
+    except RuntimeError as error:
+        raise ListenError(f"cannot listen on {path}: {error}") from error
+    finally:
+        os.umask(previous)
+    return f"unix://{path.absolute()}"
