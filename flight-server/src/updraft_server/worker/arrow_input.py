@@ -14,7 +14,17 @@ from updraft_server.worker.channel import ReceivedFrame
 from updraft_server.worker.failures import LimitFailure, ProtocolFailure
 from updraft_server.worker.settings import WorkerSettings
 
-_MALFORMED = (pa.ArrowException, OSError, ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error)
+_MALFORMED = (
+    pa.ArrowException,
+    EOFError,
+    OSError,
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    struct.error,
+)
 
 # Fields of the flatbuffer tables Message, Schema and RecordBatch, by the order of Arrow's format/Message.fbs.
 _MESSAGE_PREFIX_BYTES = 8

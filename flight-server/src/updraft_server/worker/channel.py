@@ -61,7 +61,8 @@ class Channel:
         body_start = -(-(_IPC_PREFIX.size + padded) // _BODY_ALIGNMENT_BYTES) * _BODY_ALIGNMENT_BYTES
         header_start = body_start - padded
         message = pa.allocate_buffer(body_start + header.body_bytes)
-        view = memoryview(message)
+        # An Arrow buffer calls its bytes signed, and memoryviews of two formats cannot be assigned.
+        view = memoryview(message).cast("B")
         _IPC_PREFIX.pack_into(view, header_start - _IPC_PREFIX.size, _IPC_CONTINUATION, padded)
         pieces = [memoryview(metadata)] if metadata else []
         if padded == header.header_bytes:
