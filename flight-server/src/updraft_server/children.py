@@ -14,7 +14,12 @@ from updraft_server.zygote_protocol import LISTENER_VARIABLE, SETTINGS_VARIABLE,
 
 # What a zygote and its workers inherit of the environment: nothing that could be a secret.
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
-_WORKER_VARIABLES = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
+_WORKER_VARIABLES = {
+    "PYTHONHASHSEED": "0",
+    "PYTHONUNBUFFERED": "1",
+    # Or importing pyarrow starts a thread, in a process whose threads forks would lose.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
 # One exchange is one core's work; a library that starts threads when it is imported would also break the zygote.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _BACKLOG = 16

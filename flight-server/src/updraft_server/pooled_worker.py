@@ -55,12 +55,13 @@ class PooledWorker:
 
     async def ready(self) -> None:
         """Wait for the worker's READY frame; raises FrameError when it dies first or says something else."""
-        number = self.socket.fileno()
-        self._loop.add_reader(number, self._read_ready)
+        if self.state is WorkerState.STARTING:
+            self._loop.add_reader(self.socket.fileno(), self._read_ready)
         try:
             await self._ready
         finally:
-            self._loop.remove_reader(number)
+            if self.socket.fileno() >= 0:
+                self._loop.remove_reader(self.socket.fileno())
 
     def kill(self) -> None:
         """Send SIGKILL; what the worker has started is ended by whoever reaps it."""

@@ -7,6 +7,7 @@ import signal
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -25,6 +26,11 @@ def adopt_orphans() -> None:
 def hide_memory() -> None:
     """Keep other processes of the same user from reading this one's memory and environment. An exec undoes it."""
     _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def name_process(name: str) -> None:
+    """Name this process in process lists; 15 characters are kept."""
+    _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def kill_group(leader_pid: int) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from updraft_server.process_control import kill_group
+from updraft_server.process_control import kill_group, name_process
 from updraft_server.worker.image import Image
 from updraft_server.zygote_protocol import (
     EXIT_IMAGE_BROKEN,
@@ -106,6 +106,7 @@ class Zygote:
         """Leave everything of the zygote behind but its memory."""
         try:
             os.setsid()
+            name_process("updraft-worker")
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             os.dup2(output, 1)
@@ -178,6 +179,7 @@ def _socketpair() -> tuple[socket.socket, socket.socket]:
 def main() -> NoReturn:
     """Load the image and serve; exits with EXIT_IMAGE_BROKEN and the reason when it cannot be loaded."""
     settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
+    name_process("updraft-zygote")
     listener = socket.socket(fileno=int(os.environ.pop(LISTENER_VARIABLE)))
     # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

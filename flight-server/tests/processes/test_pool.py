@@ -1,6 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-from pool_driver import Zygotes, batches_of, exchange, running_pool
+"""Leases, healing, and what a pool does when its processes are killed."""
+
+import asyncio
+import os
+import select
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from pool_driver import (
+    Zygotes,
+    batches_of,
+    exchange,
+    numbers,
+    receive_reply,
+    requests,
+    running_pool,
+    send_command,
+    send_requests,
+    until,
+)
+from pyspark.sql.types import LongType
+from session_commands import scalar_arrow
+from updraft_server.frame_stream import PeerClosedError
 from updraft_server.frames import FrameKind
+from updraft_server.pool import LeaseOutcome, NoIdleWorker, Pool, PoolError, TaskKey, WorkerOutput
+from updraft_server.worker.settings import WorkerSettings
+
+TASK = TaskKey("app", 1, 2)
+
+
+async def answers(pool: Pool) -> None:
+    await until(pool, lambda: pool.idle > 0)
+    assert (await exchange(pool, batches_of([1]))).error is None
 
 
 async def test_echo_gives_back_every_batch_under_its_number(zygotes: Zygotes) -> None:
@@ -11,3 +45,241 @@ async def test_echo_gives_back_every_batch_under_its_number(zygotes: Zygotes) ->
     assert reply.schema == sent[0].schema
     assert (reply.finish.batches, reply.finish.rows) == (3, 1004)
     assert reply.ending is FrameKind.DONE
+
+
+async def test_a_started_pool_is_warm_and_knows_what_it_runs(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=3) as pool:
+        assert (pool.idle, pool.busy, pool.starting) == (3, 0, 0)
+        assert [function.name for function in pool.functions] == ["echo"]
+        assert pool.python_version.startswith("3.")
+        assert pool.pyspark_version.startswith("4.")
+
+
+async def test_a_clean_worker_is_used_again_and_a_broken_one_is_not(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        first = await pool.lease(None)
+        first.release(LeaseOutcome.CLEAN)
+        second = await pool.lease(None)
+        assert second.pid == first.pid
+        second.release(LeaseOutcome.BROKEN)
+        second.release(LeaseOutcome.CLEAN)
+        await until(pool, lambda: pool.idle == 1)
+        third = await pool.lease(None)
+        assert third.pid != second.pid
+        third.release(LeaseOutcome.CLEAN)
+
+
+async def test_without_an_idle_worker_a_lease_is_refused_at_once(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        held = await pool.lease(TASK)
+        with pytest.raises(NoIdleWorker):
+            await pool.lease(None)
+        with pytest.raises(NoIdleWorker):
+            await pool.lease(TaskKey("app", 1, 3))
+        held.release(LeaseOutcome.CLEAN)
+        assert pool.idle == 1
+
+
+async def test_a_task_gets_extra_workers_up_to_its_limit_and_they_do_not_stay(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers_per_task=3) as pool:
+        leases = [await pool.lease(TASK) for _ in range(3)]
+        assert len({lease.pid for lease in leases}) == 3
+        assert pool.busy == 3
+        with pytest.raises(NoIdleWorker):
+            await pool.lease(TASK)
+        for lease in leases:
+            lease.release(LeaseOutcome.CLEAN)
+        assert (pool.idle, pool.busy) == (1, 0)
+        await asyncio.gather(*(lease.death for lease in leases[:2]))
+        await answers(pool)
+
+
+async def test_an_idle_worker_that_is_killed_is_replaced_within_a_second(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        (victim,) = pool._workers
+        started = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        await until(pool, lambda: pool.idle == 1 and victim not in pool._workers)
+        assert time.monotonic() - started < 1.0
+        await answers(pool)
+
+
+async def test_killing_one_worker_does_not_disturb_the_exchange_of_another(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=2) as pool:
+        killed, spared = await pool.lease(None), await pool.lease(None)
+        for lease in (killed, spared):
+            await send_command(lease, numbers(0).schema, scalar_arrow(lambda x: x))
+        os.kill(killed.pid, signal.SIGKILL)
+        with pytest.raises(PeerClosedError):
+            await receive_reply(killed)
+        assert (await killed.death).signal == signal.SIGKILL
+        await send_requests(spared, requests(batches_of([5])))
+        assert (await receive_reply(spared)).finish.rows == 5
+        killed.release(LeaseOutcome.BROKEN)
+        spared.release(LeaseOutcome.CLEAN)
+        await until(pool, lambda: pool.idle == 2)
+
+
+async def test_a_cancelled_function_is_killed_with_its_children(zygotes: Zygotes, tmp_path: Path) -> None:
+    marker = tmp_path / "child"
+
+    def hangs(x, path=str(marker)):
+        import os
+        import subprocess
+        import time
+
+        child = subprocess.Popen(["sleep", "1000"])
+        with open(path + ".part", "w") as file:
+            file.write(str(child.pid))
+        os.rename(path + ".part", path)
+        time.sleep(1000)
+
+    async with running_pool(zygotes) as pool:
+        lease = await pool.lease(None)
+        await send_command(lease, numbers(0).schema, scalar_arrow(hangs))
+        await send_requests(lease, requests(batches_of([1])))
+        while not marker.exists():  # another process writes it: nothing here could wake us
+            await asyncio.sleep(0.01)
+        child = os.pidfd_open(int(marker.read_text()))
+        lease.release(LeaseOutcome.CANCELLED)
+        assert (await lease.death).signal == signal.SIGKILL
+        await asyncio.to_thread(select.select, [child], [], [], 10)
+        with pytest.raises(ProcessLookupError):
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)
+        await answers(pool)
+
+
+async def test_a_killed_zygote_leaves_running_exchanges_alone_and_the_pool_heals(tmp_path: Path) -> None:
+    own = Zygotes(tmp_path, WorkerSettings(allow_session_functions=True))
+    try:
+        async with running_pool(own, workers=2) as pool:
+            lease = await pool.lease(None)
+            await send_command(lease, numbers(0).schema, scalar_arrow(lambda x: x, LongType()))
+            own.restart()
+            await send_requests(lease, requests(batches_of([5])))
+            assert (await receive_reply(lease)).finish.rows == 5
+            lease.release(LeaseOutcome.BROKEN)
+            await until(pool, lambda: pool.idle == 2)
+            assert lease.pid not in pool._workers or (await lease.death)
+            await answers(pool)
+    finally:
+        own.stop()
+
+
+async def test_a_front_that_goes_away_takes_its_workers_with_it(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=2) as pool:
+        workers = [psutil.Process(pid) for pid in pool._workers]
+        deaths = [worker.death for worker in pool._workers.values()]
+        pool._zygote.close()
+        await asyncio.gather(*deaths)
+    assert not any(worker.is_running() for worker in workers)
+
+
+async def test_a_pool_without_a_zygote_says_so_within_its_timeout(tmp_path: Path) -> None:
+    nowhere = Zygotes.__new__(Zygotes)
+    nowhere.path = tmp_path / "nobody.sock"
+    with pytest.raises(PoolError, match=r"0 of 1 workers .*nobody\.sock"):
+        async with running_pool(nowhere, start_timeout_seconds=0.3):
+            pass
+
+
+async def test_workers_that_never_become_ready_are_reported_in_words(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "dying_functions.py").write_text("import os\nos.register_at_fork(after_in_child=lambda: os._exit(9))\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    broken = Zygotes(tmp_path, WorkerSettings(), modules=["dying_functions"])
+    try:
+        with pytest.raises(PoolError, match="exited with code 9"):
+            async with running_pool(broken):
+                pass
+    finally:
+        broken.stop()
+
+
+async def test_a_module_that_cannot_be_imported_ends_the_zygote_with_its_own_status(tmp_path: Path) -> None:
+    from updraft_server.zygote_protocol import EXIT_IMAGE_BROKEN
+
+    broken = Zygotes(tmp_path, WorkerSettings(), modules=["no_such_module"])
+    try:
+        status = await asyncio.to_thread(broken.process.wait, 20)
+        assert status == EXIT_IMAGE_BROKEN
+    finally:
+        broken.stop()
+
+
+async def test_what_a_function_prints_comes_with_its_exchange(zygotes: Zygotes) -> None:
+    lines: list[WorkerOutput] = []
+
+    def talks(x):
+        import sys
+
+        print("hello", x[0])
+        print("error", file=sys.stderr)
+        return x
+
+    async with running_pool(zygotes, on_output=lines.append) as pool:
+        lease = await pool.lease(None)
+        lease.log_context["task"] = "7"
+        await send_command(lease, numbers(0).schema, scalar_arrow(talks))
+        await send_requests(lease, requests(batches_of([1])))
+        await receive_reply(lease)
+        lease.release(LeaseOutcome.CLEAN)
+    assert [(line.line, line.context, line.pid) for line in lines] == [
+        ("hello 0", {"task": "7"}, lease.pid),
+        ("error", {"task": "7"}, lease.pid),
+    ]
+
+
+async def test_a_function_that_prints_without_end_is_not_blocked(zygotes: Zygotes) -> None:
+    characters = 0
+
+    def count(output: WorkerOutput) -> None:
+        nonlocal characters
+        characters += len(output.line)
+
+    def floods(x):
+        for _ in range(2000):
+            print("y" * 999)
+        return x
+
+    async with running_pool(zygotes, on_output=count) as pool:
+        reply = await exchange(pool, batches_of([1]), scalar_arrow(floods))
+    assert reply.error is None
+    assert characters == 2000 * 999
+
+
+async def test_a_worker_is_replaced_after_its_number_of_exchanges(tmp_path: Path) -> None:
+    limited = Zygotes(tmp_path, WorkerSettings(max_exchanges=2))
+    try:
+        async with running_pool(limited) as pool:
+            endings = []
+            for _ in range(3):
+                await until(pool, lambda: pool.idle == 1)
+                endings.append((await exchange(pool, batches_of([1]))).ending)
+    finally:
+        limited.stop()
+    assert endings == [FrameKind.DONE, FrameKind.RETIRED, FrameKind.DONE]
+
+
+@pytest.mark.parametrize("moment", range(5))
+async def test_a_worker_killed_at_any_moment_fails_only_its_own_exchange(zygotes: Zygotes, moment: int) -> None:
+    async with running_pool(zygotes) as pool:
+        lease = await pool.lease(None)
+        frames = requests(batches_of([1000] * 4))
+        killing = asyncio.create_task(_kill_during(lease, moment, frames))
+        with pytest.raises(PeerClosedError):
+            await receive_reply(lease)
+        await killing
+        lease.release(LeaseOutcome.BROKEN)
+        await answers(pool)
+
+
+async def _kill_during(lease, moment: int, frames: list) -> None:
+    """Kill before the command, after it, or after some of the batches."""
+    if moment:
+        await send_command(lease, numbers(0).schema, scalar_arrow(lambda x: x))
+        from updraft_server.frame_stream import FrameSender
+
+        for frame in frames[: moment - 1]:
+            await FrameSender(lease.socket).send(FrameKind.BATCH, *frame)
+    os.kill(lease.pid, signal.SIGKILL)

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever user code does, its exchange ends with one clear error and the pool goes on."""
+
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pool_driver import Reply, Zygotes, batches_of, exchange, numbers, running_pool
+from pyspark.sql.types import LongType, StringType
+from session_commands import BATCHED, SCALAR_ARROW_ITER, pickled_rows, scalar_arrow, session_command, udf
+from updraft_server.frame_stream import PeerClosedError
+from updraft_server.frames import FrameKind
+from updraft_server.pool import LeaseOutcome
+
+from updraft.v1 import exchange_pb2
+
+
+async def failing(
+    zygotes: Zygotes, command: exchange_pb2.ExchangeCommand, batches: list[pa.RecordBatch] | None = None
+) -> exchange_pb2.Error:
+    """The error of an exchange, after which the pool must still answer."""
+    async with running_pool(zygotes) as pool:
+        reply = await exchange(pool, batches or batches_of([2, 2]), command)
+        assert reply.ending is FrameKind.FAILED
+        await answers(pool)
+    assert reply.error is not None
+    return reply.error
+
+
+async def answers(pool: Any) -> Reply:
+    from pool_driver import until
+
+    await until(pool, lambda: pool.idle > 0)
+    reply = await exchange(pool, batches_of([1]))
+    assert reply.error is None
+    return reply
+
+
+def fail_with(error: BaseException) -> Any:
+    def function(x):
+        raise error
+
+    return function
+
+
+async def test_an_exception_keeps_its_class_its_traceback_and_its_batch(zygotes: Zygotes) -> None:
+    def second_batch_fails(x):
+        if x[0].as_py() == 2:
+            raise ValueError("no such thing: ø")
+        return x
+
+    error = await failing(zygotes, scalar_arrow(second_batch_fails))
+    assert error.kind == exchange_pb2.ERROR_KIND_USER
+    assert error.exception_class == "ValueError"
+    assert error.message == "ValueError: no such thing: ø"
+    assert error.sequence == 2
+    assert error.traceback.startswith("Traceback (most recent call last):\n")
+    assert error.traceback.endswith("ValueError: no such thing: ø\n")
+    assert "second_batch_fails" in error.traceback
+    assert "updraft_server" not in error.traceback
+
+
+async def test_a_simplified_traceback_has_only_the_users_frames(zygotes: Zygotes) -> None:
+    environment = {"SPARK_SIMPLIFIED_TRACEBACK": "1"}
+    error = await failing(zygotes, scalar_arrow(fail_with(KeyError("x")), environment=environment))
+    assert "pyspark" not in error.traceback
+    assert error.traceback.count('File "') == 1
+
+
+async def test_a_hidden_traceback_is_the_message_alone(zygotes: Zygotes) -> None:
+    error = await failing(zygotes, scalar_arrow(fail_with(KeyError("x")), environment={"SPARK_HIDE_TRACEBACK": "1"}))
+    assert error.traceback == "KeyError: 'x'\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(0), SystemExit("bye"), KeyboardInterrupt(), MemoryError(), GeneratorExit(), StopIteration(1)],
+    ids=repr,
+)
+async def test_exceptions_that_end_other_programs_are_errors_like_any(zygotes: Zygotes, error: BaseException) -> None:
+    found = await failing(zygotes, scalar_arrow(fail_with(error)))
+    assert found.kind == exchange_pb2.ERROR_KIND_USER
+    assert type(error).__name__ in found.traceback
+
+
+async def test_endless_recursion_is_an_error(zygotes: Zygotes) -> None:
+    def recurse(x):
+        return recurse(x)
+
+    error = await failing(zygotes, scalar_arrow(recurse))
+    assert (error.kind, error.exception_class) == (exchange_pb2.ERROR_KIND_USER, "RecursionError")
+
+
+async def test_a_huge_message_is_cut_at_its_beginning(zygotes: Zygotes) -> None:
+    error = await failing(zygotes, scalar_arrow(fail_with(ValueError("ø€" * 50_000 + " the end"))))
+    assert len(error.traceback.encode()) <= 64 * 1024
+    assert error.traceback_truncated
+    assert error.traceback.endswith("the end\n")
+    assert len(error.message) <= 1000
+
+
+async def test_an_exception_that_cannot_be_printed_is_still_an_error(zygotes: Zygotes) -> None:
+    def function(x):
+        class UnprintableError(Exception):
+            def __str__(self):
+                raise RuntimeError("no")
+
+        raise UnprintableError
+
+    error = await failing(zygotes, scalar_arrow(function))
+    assert error.kind == exchange_pb2.ERROR_KIND_USER
+    assert error.exception_class.endswith("UnprintableError")
+
+
+async def test_a_function_that_cannot_be_unpickled_is_an_error(zygotes: Zygotes) -> None:
+    broken = exchange_pb2.Udf(arguments=[exchange_pb2.Argument(offset=0)], commands=[b"not a pickle"])
+    error = await failing(zygotes, session_command(250, broken))
+    assert (error.kind, error.sequence) == (exchange_pb2.ERROR_KIND_USER, 0)
+    assert "UnpicklingError" in error.traceback
+
+
+@pytest.mark.parametrize("returned", [0, 1, 3], ids=["none", "fewer", "more"])
+async def test_a_wrong_number_of_rows_is_a_user_error(zygotes: Zygotes, returned: int) -> None:
+    error = await failing(zygotes, scalar_arrow(lambda x: pa.array([1] * returned, pa.int64())))
+    assert error.kind == exchange_pb2.ERROR_KIND_USER
+    assert str(returned) in error.message
+
+
+@pytest.mark.parametrize("yielded", [3, 5], ids=["fewer", "more"])
+async def test_a_wrong_number_of_rows_from_an_iterator_is_a_user_error(zygotes: Zygotes, yielded: int) -> None:
+    def function(batches):
+        for _ in batches:
+            pass
+        yield pa.array([1] * yielded, pa.int64())
+
+    error = await failing(zygotes, session_command(SCALAR_ARROW_ITER, udf(function, LongType())))
+    assert error.kind == exchange_pb2.ERROR_KIND_USER
+
+
+async def test_the_wrong_type_of_a_result_is_a_user_error(zygotes: Zygotes) -> None:
+    error = await failing(zygotes, scalar_arrow(lambda x: "text"))
+    assert error.kind == exchange_pb2.ERROR_KIND_USER
+
+
+async def test_a_pickled_udf_that_fails_is_an_error(zygotes: Zygotes) -> None:
+    command = session_command(BATCHED, udf(lambda x: 1 // x, LongType()))
+    error = await failing(zygotes, command, [pickled_rows([[(1,)], [(0,)]])])
+    assert (error.kind, error.exception_class) == (exchange_pb2.ERROR_KIND_USER, "ZeroDivisionError")
+
+
+def exits(x):
+    import os
+
+    os._exit(3)
+
+
+def crashes(x):
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+def kills_itself(x):
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (exits, "exited with code 3"),
+        (crashes, "was killed by SIGSEGV"),
+        (kills_itself, "was killed by SIGKILL"),
+    ],
+    ids=["exit", "segfault", "kill"],
+)
+async def test_a_worker_that_dies_says_how_and_is_replaced(zygotes: Zygotes, function: Any, words: str) -> None:
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    command = scalar_arrow(function)
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    async with running_pool(zygotes) as pool:
+        from pool_driver import receive_reply, requests, send_command, send_requests
+
+        lease = await pool.lease(None)
+        await send_command(lease, numbers(1).schema, command)
+        await send_requests(lease, requests(batches_of([1])))
+        with pytest.raises(PeerClosedError):
+            await receive_reply(lease)
+        assert str(await lease.death) == words
+        lease.release(LeaseOutcome.BROKEN)
+        await answers(pool)
+
+
+@pytest.mark.parametrize("version", ["3.9", "2.7", ""])
+async def test_another_python_is_refused_before_anything_is_unpickled(zygotes: Zygotes, version: str) -> None:
+    trap = exchange_pb2.Udf(commands=[b"never looked at"])
+    error = await failing(zygotes, session_command(250, trap, python_version=version))
+    assert error.kind == exchange_pb2.ERROR_KIND_VERSION
+    assert f"Python {version}" in error.message
+    assert f"Python {sys.version_info.major}.{sys.version_info.minor}" in error.message
+
+
+async def test_another_pyspark_is_refused_before_anything_is_unpickled(zygotes: Zygotes) -> None:
+    import pyspark
+
+    trap = exchange_pb2.Udf(commands=[b"never looked at"])
+    error = await failing(zygotes, session_command(250, trap, spark_version="4.1.3"))
+    assert error.kind == exchange_pb2.ERROR_KIND_VERSION
+    assert "4.1.3" in error.message
+    assert pyspark.__version__ in error.message
+
+
+async def test_an_unknown_kind_of_function_is_refused(zygotes: Zygotes) -> None:
+    error = await failing(zygotes, session_command(201, udf(lambda x: x, LongType())))
+    assert error.kind == exchange_pb2.ERROR_KIND_FUNCTION_REFUSED
+    assert "201" in error.message
+
+
+async def test_an_environment_variable_beyond_the_list_is_refused(zygotes: Zygotes) -> None:
+    command = scalar_arrow(lambda x: x, environment={"LD_PRELOAD": "x", "TZ": "UTC"})
+    error = await failing(zygotes, command)
+    assert error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
+    assert "LD_PRELOAD" in error.message
+
+
+async def test_a_reply_that_cannot_be_split_and_is_too_large_is_a_limit(zygotes: Zygotes) -> None:
+    limits = exchange_pb2.Limits(max_reply_batch_bytes=1000)
+    command = scalar_arrow(lambda x: pa.array(["y" * 1000] * len(x)), StringType(), limits=limits)
+    error = await failing(zygotes, command)
+    assert error.kind == exchange_pb2.ERROR_KIND_LIMIT
