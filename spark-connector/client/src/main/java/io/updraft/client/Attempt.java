@@ -18,6 +18,9 @@ import org.apache.arrow.memory.OutOfMemoryException;
 final class Attempt {
   /** Whom an attempt tells, on gRPC's event loop, without locks held. */
   interface Owner {
+    /** The call has reached the wire: other waits apply from now on. */
+    void onConnected();
+
     /** A message arrived in order; a batch in the event is the owner's from now on. */
     void onEvent(Attempt attempt, ReplyEvent event, int sizeBytes) throws MalformedReplyException;
 
@@ -197,12 +200,15 @@ final class Attempt {
   private final class Listener extends ClientCall.Listener<InputStream> {
     @Override
     public void onReady() {
+      boolean first = !connected;
       connected = true;
+      if (first) {
+        owner.onConnected();
+      }
     }
 
     @Override
     public void onMessage(InputStream message) {
-      connected = true;
       if (!gate.enter()) {
         return;
       }

@@ -119,7 +119,7 @@ public final class ClientOptions {
     private Duration deadline = Duration.ZERO;
     private int windowBatches = 4;
     private long windowBytes = 16L << 20;
-    private int maxMessageBytes = 256 << 20;
+    private int maxMessageBytes = 64 << 20;
     private int maxReplays = 3;
 
     private Builder(Endpoint endpoint) {

@@ -307,6 +307,16 @@ final class ExchangeState implements Attempt.Owner {
   // The event loop's half.
 
   @Override
+  public void onConnected() {
+    lock.lock();
+    try {
+      changed.signalAll();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  @Override
   public void onEvent(Attempt from, ReplyEvent event, int sizeBytes)
       throws MalformedReplyException {
     lock.lock();

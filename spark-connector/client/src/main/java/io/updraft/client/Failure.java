@@ -7,6 +7,7 @@ import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.ErrorKind;
 import java.io.IOException;
 import java.util.OptionalLong;
+import java.util.regex.Pattern;
 
 /**
  * Why an attempt or the whole exchange ended: the table of errors in proto/README.md, read from the
@@ -33,7 +34,12 @@ record Failure(
 
   private static final Metadata.Key<String> RETRY_AFTER =
       Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
-  private static final String TOO_LARGE = "gRPC message exceeds maximum size";
+
+  /**
+   * How gRPC in Java and gRPC in C say that a message is too large: with the code of a full pool.
+   */
+  private static final Pattern TOO_LARGE =
+      Pattern.compile("message exceeds maximum size|message larger than max");
 
   /** What the pool said in-band. */
   static Failure inBand(Error error) {
@@ -55,7 +61,7 @@ record Failure(
           ErrorKind.ERROR_KIND_WORKER, "ABORTED", message, null, null, Origin.CONNECTION);
     }
     String code = status.getCode().name();
-    if (text.startsWith(TOO_LARGE)) {
+    if (TOO_LARGE.matcher(text).find()) {
       return new Failure(ErrorKind.ERROR_KIND_LIMIT, code, text, null, null, Origin.CLIENT);
     }
     boolean broken = status.getCause() instanceof IOException || isConnectionLoss(status);
