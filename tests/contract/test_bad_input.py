@@ -58,6 +58,19 @@ def test_an_exchange_by_command_answers_batch_for_batch(address: str) -> None:
     assert reply.batches() == [BATCH, BATCH.slice(0, 0), BATCH]
 
 
+def test_an_exchange_of_no_batch_ends_with_counts_and_no_schema(address: str) -> None:
+    reply = exchange(address, whole_request(echo_command(), BATCH.schema, []))
+    assert reply.code == grpc.StatusCode.OK, reply.details
+    assert [bool(message.data_header) for message in reply.messages] == [False]
+    assert (reply.metadata[-1].finish.batches, reply.metadata[-1].finish.rows) == (0, 0)
+
+
+def test_a_plain_exchange_of_no_batch_ends_well(address: str) -> None:
+    descriptor = FlightDescriptor(type=PATH, path=["echo"])
+    reply = exchange(address, [FlightData(flight_descriptor=descriptor, data_header=SCHEMA)])
+    assert reply.code == grpc.StatusCode.OK, reply.details
+
+
 def test_an_unknown_function(address: str) -> None:
     reply = exchange(address, whole_request(echo_command(name="no_such"), BATCH.schema, [BATCH]))
     kind, code = exchange_pb2.ERROR_KIND_FUNCTION_NOT_FOUND, grpc.StatusCode.NOT_FOUND
@@ -92,7 +105,8 @@ def test_a_session_function_that_is_no_pickle(address: str) -> None:
 def test_a_command_that_is_no_protobuf(address: str) -> None:
     descriptor = FlightDescriptor(type=CMD, cmd=b"\xff\xff garbage")
     reply = exchange(address, [FlightData(flight_descriptor=descriptor, data_header=SCHEMA)])
-    assert_protocol_error(reply)
+    assert reply.code == grpc.StatusCode.INVALID_ARGUMENT
+    assert "ExchangeCommand" in reply.details
 
 
 def test_an_empty_command(address: str) -> None:
@@ -172,10 +186,17 @@ def test_a_dictionary_encoded_column(address: str) -> None:
 
 
 def test_a_batch_beyond_the_pools_limit(address: str) -> None:
-    large = pa.RecordBatch.from_pydict({"_0": ["x" * (2 * MAX_MESSAGE_BYTES)]})
+    large = pa.RecordBatch.from_pydict({"_0": ["x" * (MAX_MESSAGE_BYTES * 3 // 2)]})
     reply = exchange(address, whole_request(echo_command(), large.schema, [large]))
-    assert reply.code in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED}, reply.details
-    assert str(MAX_MESSAGE_BYTES) in reply.details
+    kind, code = exchange_pb2.ERROR_KIND_LIMIT, grpc.StatusCode.INVALID_ARGUMENT
+    assert_refused(reply, kind, code, str(MAX_MESSAGE_BYTES))
+
+
+def test_a_batch_far_beyond_the_pools_limit_is_not_even_received(address: str) -> None:
+    huge = pa.RecordBatch.from_pydict({"_0": ["x" * (MAX_MESSAGE_BYTES * 10)]})
+    reply = exchange(address, whole_request(echo_command(), huge.schema, [huge]))
+    assert reply.code == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "larger than max" in reply.details
 
 
 @pytest.mark.parametrize("sequence", [0, 2, 7], ids=["zero", "a gap", "far off"])

@@ -23,10 +23,9 @@ from tests.e2e.types import TypeCase
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of function; `columns_per_query` type cases can share one query without hiding each other's result."""
+    """A kind of function; several type cases can share one query, each with columns of its own."""
 
     name: str
-    columns_per_query: int
     query: Callable[[DataFrame, Sequence[TypeCase]], DataFrame]
 
 
@@ -59,20 +58,9 @@ def _same(values: Any) -> Any:
     return values
 
 
-def _same_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    yield from batches
-
-
 def _in_struct(values: pd.Series | pd.DataFrame) -> pd.DataFrame:
     column = values.to_dict("records") if isinstance(values, pd.DataFrame) else values
     return pd.DataFrame({"value": column, "rows": len(values)})
-
-
-def _each(function: Callable[[Any], Any]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def over_batches(batches: Iterator[Any]) -> Iterator[Any]:
-        return map(function, batches)
-
-    return over_batches
 
 
 Maker = Callable[[TypeCase], tuple[Callable[..., Column], Callable[..., Column]]]
@@ -105,29 +93,65 @@ def _pandas_struct(case: TypeCase) -> tuple[Any, Any]:
     return F.pandas_udf(_in_struct, result, eval_type), F.pandas_udf(_texts_of_pandas, "string", eval_type)
 
 
-def _pandas_iterator(case: TypeCase) -> tuple[Any, Any]:
-    eval_type = F.PandasUDFType.SCALAR_ITER
-    return (
-        F.pandas_udf(_same_batches, case.type, eval_type),
-        F.pandas_udf(_each(_texts_of_pandas), "string", eval_type),
-    )
-
-
 def _arrow(case: TypeCase) -> tuple[Any, Any]:
     eval_type = F.ArrowUDFType.SCALAR
     return F.arrow_udf(_same, case.type, eval_type), F.arrow_udf(_texts_of_arrow, "string", eval_type)
 
 
-def _arrow_iterator(case: TypeCase) -> tuple[Any, Any]:
-    eval_type = F.ArrowUDFType.SCALAR_ITER
-    return F.arrow_udf(_same_batches, case.type, eval_type), F.arrow_udf(_each(_texts_of_arrow), "string", eval_type)
-
-
-def _map_schema(cases: Sequence[TypeCase]) -> T.StructType:
-    fields = [T.StructField("id", T.IntegerType())]
+def _result_type(cases: Sequence[TypeCase]) -> T.StructType:
+    fields = []
     for case in cases:
         fields += [T.StructField(identity_name(case), case.type), T.StructField(seen_name(case), T.StringType())]
     return T.StructType(fields)
+
+
+def _map_schema(cases: Sequence[TypeCase]) -> T.StructType:
+    return T.StructType([T.StructField("id", T.IntegerType()), *_result_type(cases)])
+
+
+def _over_tuples(function: Callable[[Sequence[Any]], Any], arguments: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """An iterator function gets a column alone when it has one argument, and a tuple of them when it has more."""
+
+    def over_batches(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield function((batch,) if arguments == 1 else batch)
+
+    return over_batches
+
+
+def _one_struct(frame: DataFrame, cases: Sequence[TypeCase], function: Any) -> DataFrame:
+    # One function with all columns: Spark gives each iterator function an operator of its own.
+    result = function(*(case.name for case in cases)).alias("result")
+    return frame.select("id", result).select("id", "result.*")
+
+
+def _pandas_iterator(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
+    names = _result_type(cases).names
+
+    def both(columns: Sequence[pd.Series | pd.DataFrame]) -> pd.DataFrame:
+        results: list[pd.Series] = []
+        for values in columns:
+            same = pd.Series(values.to_dict("records")) if isinstance(values, pd.DataFrame) else values
+            results += [same, _texts_of_pandas(values)]
+        return pd.concat(results, axis=1, keys=names)
+
+    over_batches = _over_tuples(both, len(cases))
+    function = F.pandas_udf(over_batches, _result_type(cases), F.PandasUDFType.SCALAR_ITER)
+    return _one_struct(frame, cases, function)
+
+
+def _arrow_iterator(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
+    names = _result_type(cases).names
+
+    def both(columns: Sequence[pa.Array]) -> pa.Array:
+        results: list[pa.Array] = []
+        for values in columns:
+            results += [values, _texts_of_arrow(values)]
+        return pa.StructArray.from_arrays(results, names)
+
+    over_batches = _over_tuples(both, len(cases))
+    function = F.arrow_udf(over_batches, _result_type(cases), F.ArrowUDFType.SCALAR_ITER)
+    return _one_struct(frame, cases, function)
 
 
 def _map_in_arrow(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
@@ -157,8 +181,8 @@ def _map_in_pandas(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
     return frame.select("id", *(case.name for case in cases)).mapInPandas(both, _map_schema(cases))
 
 
-def _scalar(name: str, maker: Maker, *, columns_per_query: int = 100) -> Kind:
-    return Kind(name, columns_per_query, functools.partial(_scalar_query, maker))
+def _scalar(name: str, maker: Maker) -> Kind:
+    return Kind(name, functools.partial(_scalar_query, maker))
 
 
 KINDS = [
@@ -166,10 +190,9 @@ KINDS = [
     _scalar("udf_arrow", _arrow_optimised),
     _scalar("pandas_udf", _pandas),
     _scalar("pandas_udf_struct", _pandas_struct),
-    # Spark gives each iterator function an operator of its own, and one task may hold 8 exchanges.
-    _scalar("pandas_udf_iterator", _pandas_iterator, columns_per_query=3),
+    Kind("pandas_udf_iterator", _pandas_iterator),
     _scalar("arrow_udf", _arrow),
-    _scalar("arrow_udf_iterator", _arrow_iterator, columns_per_query=3),
-    Kind("map_in_arrow", 100, _map_in_arrow),
-    Kind("map_in_pandas", 100, _map_in_pandas),
+    Kind("arrow_udf_iterator", _arrow_iterator),
+    Kind("map_in_arrow", _map_in_arrow),
+    Kind("map_in_pandas", _map_in_pandas),
 ]

@@ -98,9 +98,7 @@ def test_the_traceback_names_the_users_line(sides: Sides) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT], ids=lambda number: number.name)
 @pytest.mark.parametrize("kind", ["pickled", "arrow"])
-def test_a_function_that_kills_its_worker_fails_in_words(
-    sides: Sides, kind: str, number: signal.Signals
-) -> None:
+def test_a_function_that_kills_its_worker_fails_in_words(sides: Sides, kind: str, number: signal.Signals) -> None:
     query = _of_one_column(lambda: WRAPPERS[kind](_killed_by(number))("id"))
     error = sides.updraft(query).error
     assert error is not None

@@ -61,14 +61,12 @@ def _columns(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
 
 
 def _shared_with(kind: Kind, case: TypeCase) -> Sequence[TypeCase]:
-    """The cases that are asked in the same query: those that neither side refuses, in chunks of the kind's size."""
+    """The cases that are asked in the same query: those that neither side refuses."""
     accepted = [other for other in TYPE_CASES if (kind.name, other.name) not in _REFUSED_BY_STOCK]
     if case not in accepted:
         return (case,)
     # Derived columns put a projection, which makes rows, between a columnar scan and the operator.
-    alike = [other for other in accepted if (other.expression is None) == (case.expression is None)]
-    start = alike.index(case) // kind.columns_per_query * kind.columns_per_query
-    return tuple(alike[start : start + kind.columns_per_query])
+    return tuple(other for other in accepted if (other.expression is None) == (case.expression is None))
 
 
 @pytest.fixture(scope="module")

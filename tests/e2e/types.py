@@ -53,9 +53,7 @@ def _type_cases() -> list[TypeCase]:
         TypeCase("double", T.DoubleType(), (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 5e-324, 0.1)),
         TypeCase("decimal_short", T.DecimalType(10, 2), (_D("0.00"), _D("-12345678.90"), _D("99999999.99"))),
         TypeCase("decimal_wide", T.DecimalType(38, 18), (_D("0"), _D("-12345678901234567890.123456789012345678"))),
-        TypeCase(
-            "date", T.DateType(), dates
-        ),
+        TypeCase("date", T.DateType(), dates),
         TypeCase("timestamp", T.TimestampType(), instants),
         TypeCase("timestamp_ntz", T.TimestampNTZType(), instants),
         TypeCase("day_time_interval", T.DayTimeIntervalType(), (datetime.timedelta(0), datetime.timedelta(-3, 7, 11))),

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Kill things: no wrong row, no hang, and the pool is whole again within about a second."""

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fresh pool for each test, because each breaks its own; one Spark for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.pool import LocalPool
+from tests.support.spark import local_spark
+
+WORKERS = 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # PySpark warns of the pandas and Python versions that it finds; that is no finding about Updraft.
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture
+def pool() -> Iterator[LocalPool]:
+    with LocalPool(workers=WORKERS) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    # Four tries for a task: what a pool cannot replay is Spark's to retry, as on a cluster.
+    session = local_spark("updraft-faults", connector=True, conf={"spark.master": "local[2,4]"})
+    session.sparkContext.setLogLevel("FATAL")
+    yield session
+    session.stop()

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark jobs while processes of the pool are killed at random moments: the answer stays right."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import psutil
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.faults.victims import VICTIMS, WHOLE_AGAIN_BOUND_SECONDS, kill, seconds_until_whole
+from tests.support.killer import Killer
+from tests.support.pool import LocalPool
+from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs
+
+_ROWS = 400_000
+_PARTITIONS = 4
+# Slow enough that a run outlasts several kills, small enough that a kill always meets a batch on its way.
+_CONFS = {ENABLED: "true", "spark.sql.execution.arrow.maxRecordsPerBatch": "2000"}
+_HANG_SECONDS = 100
+
+
+def _slow_square(values):
+    time.sleep(0.02)
+    return pc.multiply(values, values)
+
+
+def _map_squares(batches):
+    import pyarrow as pa
+
+    for batch in batches:
+        time.sleep(0.02)
+        yield pa.RecordBatch.from_arrays([pc.multiply(batch.column(0), batch.column(0))], ["square"])
+
+
+def _scalar(spark: SparkSession) -> DataFrame:
+    square = F.arrow_udf(_slow_square, "bigint", F.ArrowUDFType.SCALAR)
+    return spark.range(0, _ROWS, 1, _PARTITIONS).select(square("id").alias("square"))
+
+
+def _pickled(spark: SparkSession) -> DataFrame:
+    square = F.udf(lambda x: x * x, "bigint", useArrow=False)
+    return spark.range(0, _ROWS, 1, _PARTITIONS).select(square("id").alias("square"))
+
+
+def _mapped(spark: SparkSession) -> DataFrame:
+    return spark.range(0, _ROWS, 1, _PARTITIONS).mapInArrow(_map_squares, "square bigint")
+
+
+QUERIES: dict[str, Callable[[SparkSession], DataFrame]] = {
+    "scalar": _scalar,
+    "pickled": _pickled,
+    "mapped": _mapped,
+}
+
+
+def _assert_right(query: Callable[[SparkSession], DataFrame], spark: SparkSession, pool: LocalPool) -> None:
+    with runtime_confs(spark, {**_CONFS, ENDPOINT: pool.tcp_endpoint}):
+        frame = query(spark)
+        rows = frame.toArrow()
+    assert flight_operators(executed_plan(frame))
+    assert rows.num_rows == _ROWS
+    ids = np.arange(_ROWS)
+    assert np.array_equal(rows["square"].to_numpy(), ids * ids), "rows are wrong or out of order"
+
+
+@pytest.mark.timeout(_HANG_SECONDS)
+@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_kill_at_a_random_moment_changes_no_row(
+    spark: SparkSession, pool: LocalPool, query: str, victim: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance = random.Random(f"{query}{victim}")
+    seconds: list[float] = []
+
+    def strike() -> None:
+        time.sleep(chance.uniform(0.2, 1.0))
+        seconds.append(seconds_until_whole(pool, kill(pool, victim), workers=0))
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    try:
+        _assert_right(QUERIES[query], spark, pool)
+    finally:
+        striker.join(timeout=60)
+    with capsys.disabled():
+        print(f"\n  {query}, {victim} killed: whole again after {seconds[0]:.2f} s")
+    assert seconds[0] < WHOLE_AGAIN_BOUND_SECONDS
+
+
+@pytest.mark.timeout(_HANG_SECONDS)
+def test_a_worker_killed_every_second_changes_no_row(spark: SparkSession, pool: LocalPool) -> None:
+    with Killer(pool.workers, every_seconds=1.0) as killer:
+        for _ in range(3):
+            _assert_right(_scalar, spark, pool)
+    assert len(killer.killed) >= 3
+
+
+@pytest.mark.timeout(_HANG_SECONDS)
+def test_any_process_killed_every_two_seconds_changes_no_row(spark: SparkSession, pool: LocalPool) -> None:
+    def anyone() -> Sequence[psutil.Process]:
+        return [process for process in (pool.front(), pool.zygote(), *pool.workers()) if process is not None]
+
+    with Killer(anyone, every_seconds=2.0, seed=7):
+        for _ in range(3):
+            _assert_right(_scalar, spark, pool)
+
+
+@pytest.mark.timeout(_HANG_SECONDS)
+def test_a_function_that_always_kills_its_worker_ends_the_query(spark: SparkSession, pool: LocalPool) -> None:
+    def die(values):
+        import os
+        import signal
+
+        os.kill(os.getpid(), signal.SIGKILL)
+        return values
+
+    confs = {**_CONFS, ENDPOINT: pool.tcp_endpoint}
+    with runtime_confs(spark, confs), pytest.raises(Exception, match="SIGKILL"):
+        spark.range(100).select(F.arrow_udf(die, "bigint", F.ArrowUDFType.SCALAR)("id")).collect()
+    _assert_right(_scalar, spark, pool)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a pool that can be killed, and when it is whole again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import grpc
+import psutil
+
+from tests.support.flight import pool_status
+from tests.support.pool import LocalPool
+from tests.support.waiting import until
+
+# The promise is about a second; a shared machine of two cores gets more before a test calls it broken.
+WHOLE_AGAIN_BOUND_SECONDS = 5.0
+
+
+def _one_worker(pool: LocalPool) -> psutil.Process | None:
+    return next(iter(pool.workers()), None)
+
+
+VICTIMS: dict[str, Callable[[LocalPool], psutil.Process | None]] = {
+    "worker": _one_worker,
+    "zygote": LocalPool.zygote,
+    "front": LocalPool.front,
+}
+
+
+def kill(pool: LocalPool, victim: str) -> psutil.Process:
+    """SIGKILL one process of the pool."""
+    process = until(f"the pool has a {victim}", lambda: VICTIMS[victim](pool), timeout_seconds=10)
+    process.kill()
+    return process
+
+
+def seconds_until_whole(pool: LocalPool, killed: psutil.Process, workers: int) -> float:
+    """Time until the pool has a front, a zygote and idle workers again, without the killed process."""
+    started = time.monotonic()
+
+    def whole() -> bool:
+        if killed.is_running() and killed.status() != psutil.STATUS_ZOMBIE:
+            return False
+        zygote, front = pool.zygote(), pool.front()
+        if zygote is None or front is None or killed in (zygote, front):
+            return False
+        try:
+            return pool_status(pool.tcp_address).workers_idle >= workers
+        except grpc.RpcError:
+            return False
+
+    until("the pool is whole again", whole, timeout_seconds=30)
+    return time.monotonic() - started
