@@ -116,14 +116,16 @@ async def test_control_calls_answer_a_pyarrow_client(running_front):
 
 
 async def test_health_is_served_on_both_listeners_for_every_name(running_front):
-    async with running_front(FakePool(), admin_listen="127.0.0.1:0") as front:
-        async with grpc.aio.insecure_channel(str(front.settings.admin_address)) as admin:
-            for channel in (admin, front.channel):
-                for name in ("", "arrow.flight.protocol.FlightService", "updraft.function/echo"):
-                    assert await health(channel, name) == SERVING
-                with pytest.raises(grpc.aio.AioRpcError) as unknown:
-                    await health(channel, "updraft.function/nope")
-                assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+    async with (
+        running_front(FakePool(), admin_listen="127.0.0.1:0") as front,
+        grpc.aio.insecure_channel(front.settings.admin_listen) as admin,
+    ):
+        for channel in (admin, front.channel):
+            for name in ("", "arrow.flight.protocol.FlightService", "updraft.function/echo"):
+                assert await health(channel, name) == SERVING
+            with pytest.raises(grpc.aio.AioRpcError) as unknown:
+                await health(channel, "updraft.function/nope")
+            assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 async def test_a_pool_without_a_warm_worker_does_not_serve(running_front):

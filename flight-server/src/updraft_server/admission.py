@@ -181,11 +181,11 @@ class Admission:
                 self._fail(waiter, error)
                 self._forget(waiter)
                 continue
+            self._forget(waiter)
             if waiter.granted.done():
                 grant.release(LeaseOutcome.CLEAN)
                 continue
             waiter.granted.set_result(grant)
-            self._forget(waiter)
             self._rotate(waiter.tenant)
 
     def _next(self, refused: set[TaskKey | None]) -> _Waiter | None:

@@ -4,11 +4,10 @@
 import sys
 from importlib.metadata import version
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, CliApp, CliSubCommand, SettingsConfigDict
 
-from updraft.settings import reference_table
-from updraft_server.settings import ServeSettings
+from updraft_server.settings import ServeSettings, reference_page
 
 
 class Serve(ServeSettings):  # noqa: D101 - the help text is that of the settings
@@ -21,20 +20,12 @@ class Serve(ServeSettings):  # noqa: D101 - the help text is that of the setting
         sys.exit(supervise(self.with_free_ports()))
 
 
-class Reference(BaseSettings):
-    """Print the reference of all settings as a Markdown table."""
+class Docs(BaseSettings):
+    """Print the reference page of all settings."""
 
     def cli_cmd(self) -> None:
-        """Print the table that docs/reference/server.md holds."""
-        sys.stdout.write(reference_table(ServeSettings))
-
-
-class Version(BaseSettings):
-    """Print the version."""
-
-    def cli_cmd(self) -> None:
-        """Print the version of the distribution."""
-        sys.stdout.write(f"updraft-server {version('updraft-server')}\n")
+        """Print what docs/reference/server.md holds."""
+        sys.stdout.write(reference_page())
 
 
 class UpdraftServer(BaseSettings):
@@ -48,13 +39,16 @@ class UpdraftServer(BaseSettings):
         cli_avoid_json=True,
     )
 
+    version: bool = Field(default=False, description="Print the version and end.")
     serve: CliSubCommand[Serve]
-    reference: CliSubCommand[Reference]
-    version: CliSubCommand[Version]
+    docs: CliSubCommand[Docs]
 
     def cli_cmd(self) -> None:
         """Run the chosen command."""
-        CliApp.run_subcommand(self)
+        if self.version:
+            sys.stdout.write(f"updraft-server {version('updraft-server')}\n")
+        else:
+            CliApp.run_subcommand(self)
 
 
 def main() -> None:

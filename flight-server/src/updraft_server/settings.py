@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, model_validator
 
 from updraft.addresses import TcpAddress, parse_tcp_address, with_free_port
-from updraft.settings import Settings, setting
+from updraft.settings import Settings, reference_table, setting
 
 MIB = 1024 * 1024
 
@@ -191,3 +191,12 @@ class ServeSettings(Settings):
             if address is not None
         }
         return self.model_copy(update=free)
+
+
+def reference_page() -> str:
+    """The reference page of all settings, in Markdown."""
+    return f"""# Settings of `updraft-server serve`
+
+Written by `make docs` from the settings' own declarations. An option wins over its environment variable.
+
+{reference_table(ServeSettings)}"""

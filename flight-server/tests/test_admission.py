@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+
+import pytest
+
+from updraft.errors import PoolFullError, PoolUnavailableError
+from updraft_server.admission import Admission, AdmissionLimits, Grant
+from updraft_server.pool import Lease, LeaseOutcome, PoolError, TaskKey
+from updraft_server.testing import FakePool
+
+TASK = TaskKey("app", 1, 1)
+
+
+@pytest.fixture
+async def pool_of():
+    """`pool_of(workers)`: a pool that is closed when the test ends."""
+    pools = []
+
+    def make(workers: int) -> FakePool:
+        pools.append(FakePool(workers))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        await pool.close(0)
+
+
+def admission(pool: FakePool, queue_limit: int = 100) -> Admission:
+    return Admission(pool, AdmissionLimits(queue_limit=queue_limit, retry_after_milliseconds=500))
+
+
+class Arrivals:
+    """Exchanges that come one after the other, and the order in which they were granted a worker."""
+
+    def __init__(self, queue: Admission) -> None:
+        self.granted: list[str] = []
+        self.grants: dict[str, Grant] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self._queue = queue
+
+    async def come(self, name: str, tenant: str = "", task: TaskKey | None = None) -> None:
+        self.tasks[name] = asyncio.create_task(self._acquire(name, tenant or name, task))
+        await settled()
+
+    async def _acquire(self, name: str, tenant: str, task: TaskKey | None) -> None:
+        self.grants[name] = await self._queue.acquire(tenant, task)
+        self.granted.append(name)
+
+    async def leave(self, name: str) -> None:
+        self.grants.pop(name).release(LeaseOutcome.CLEAN)
+        await settled()
+
+    async def serve_all(self) -> None:
+        while self.grants:
+            await self.leave(next(iter(self.grants)))
+
+
+async def settled() -> None:
+    """Let everything run that can: nothing here waits for the outside."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_an_idle_worker_is_granted_at_once(pool_of):
+    queue = admission(pool_of(1))
+    grant = await queue.acquire("a", None)
+    assert grant.lease.pid
+    assert queue.waiting == 0
+
+
+async def test_who_waits_gets_the_worker_that_becomes_idle(pool_of):
+    arrivals = Arrivals(admission(pool_of(1)))
+    await arrivals.come("first")
+    await arrivals.come("second")
+    assert arrivals.granted == ["first"]
+    await arrivals.leave("first")
+    assert arrivals.granted == ["first", "second"]
+
+
+async def test_tenants_take_turns_however_many_each_has_waiting(pool_of):
+    arrivals = Arrivals(admission(pool_of(1)))
+    await arrivals.come("running", tenant="a")
+    for name in ("a1", "a2", "a3", "b1", "c1", "c2"):
+        await arrivals.come(name, tenant=name[0])
+    await arrivals.serve_all()
+    assert arrivals.granted == ["running", "a1", "b1", "c1", "a2", "c2", "a3"]
+
+
+async def test_nobody_overtakes_the_queue_when_a_worker_is_idle(pool_of):
+    pool = pool_of(1)
+    arrivals = Arrivals(admission(pool))
+    await arrivals.come("running")
+    await arrivals.come("waiting")
+    arrivals.grants.pop("running").release(LeaseOutcome.CLEAN)
+    await arrivals.come("newcomer")
+    assert arrivals.granted == ["running", "waiting"]
+
+
+async def test_a_task_that_holds_a_worker_gets_another_past_the_queue(pool_of):
+    arrivals = Arrivals(admission(pool_of(1)))
+    await arrivals.come("first", task=TASK)
+    await arrivals.come("stranger")
+    await arrivals.come("sibling", task=TASK)
+    assert arrivals.granted == ["first", "sibling"]
+
+
+async def test_siblings_that_wait_together_are_granted_together(pool_of):
+    arrivals = Arrivals(admission(pool_of(1)))
+    await arrivals.come("running")
+    await arrivals.come("first", tenant="a", task=TASK)
+    await arrivals.come("stranger", tenant="b")
+    await arrivals.come("sibling", tenant="a", task=TASK)
+    await arrivals.leave("running")
+    assert arrivals.granted == ["running", "first", "sibling"]
+
+
+async def test_a_task_whose_worker_is_back_waits_like_everybody(pool_of):
+    arrivals = Arrivals(admission(pool_of(1)))
+    await arrivals.come("first", task=TASK)
+    await arrivals.come("stranger")
+    await arrivals.leave("first")
+    await arrivals.come("again", task=TASK)
+    assert arrivals.granted == ["first", "stranger"]
+
+
+async def test_a_full_queue_refuses_with_a_hint(pool_of):
+    queue = admission(pool_of(1), queue_limit=1)
+    arrivals = Arrivals(queue)
+    await arrivals.come("running", tenant="a")
+    await arrivals.come("waiting", tenant="a")
+    with pytest.raises(PoolFullError, match="1 exchanges wait") as full:
+        await queue.acquire("a", None)
+    assert full.value.retry_after_milliseconds == 500
+
+
+async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of):
+    queue = admission(pool_of(1), queue_limit=3)
+    arrivals = Arrivals(queue)
+    await arrivals.come("running", tenant="a")
+    for name in ("a1", "a2", "a3"):
+        await arrivals.come(name, tenant="a")
+    await arrivals.come("b1", tenant="b")
+    with pytest.raises(PoolFullError):
+        await arrivals.tasks["a3"]
+    await arrivals.serve_all()
+    assert arrivals.granted == ["running", "a1", "b1", "a2"]
+
+
+async def test_a_cancelled_waiter_leaves_the_queue(pool_of):
+    queue = admission(pool_of(1))
+    arrivals = Arrivals(queue)
+    await arrivals.come("running")
+    await arrivals.come("waiting")
+    arrivals.tasks["waiting"].cancel()
+    await settled()
+    assert queue.waiting == 0
+    await arrivals.leave("running")
+    assert arrivals.granted == ["running"]
+
+
+async def test_a_waiter_cancelled_while_it_is_granted_gives_the_worker_back(pool_of):
+    pool = pool_of(1)
+    queue = admission(pool)
+    arrivals = Arrivals(queue)
+    await arrivals.come("running")
+    await arrivals.come("cancelled")
+    await arrivals.come("next")
+    pool.subscribe(lambda: arrivals.tasks["cancelled"].cancel() if len(pool.leases) == 2 else None)
+    await arrivals.leave("running")
+    assert arrivals.granted == ["running", "next"]
+    await arrivals.serve_all()
+    assert pool.idle == 1
+
+
+async def test_a_drain_refuses_who_waits_and_who_comes(pool_of):
+    queue = admission(pool_of(1))
+    arrivals = Arrivals(queue)
+    await arrivals.come("running")
+    await arrivals.come("waiting")
+    queue.drain()
+    with pytest.raises(PoolUnavailableError):
+        await arrivals.tasks["waiting"]
+    with pytest.raises(PoolUnavailableError):
+        await queue.acquire("late", None)
+    assert queue.waiting == 0
+
+
+async def test_a_pool_that_fails_is_unavailable():
+    class Broken(FakePool):
+        async def lease(self, task: TaskKey | None) -> Lease:
+            raise PoolError("the zygote is gone")
+
+    with pytest.raises(PoolUnavailableError, match="the zygote is gone"):
+        await admission(Broken()).acquire("a", TASK)
+
+
+async def test_a_grant_is_released_once(pool_of):
+    pool = pool_of(1)
+    grant = await admission(pool).acquire("a", TASK)
+    grant.release(LeaseOutcome.CLEAN)
+    grant.release(LeaseOutcome.BROKEN)
+    assert pool.leases[0].outcome is LeaseOutcome.CLEAN
+    assert pool.idle == 1

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from updraft_server.settings import ServeSettings, reference_page
+
+REFERENCE = Path(__file__).parents[2] / "docs/reference/server.md"
+
+
+def test_the_reference_page_has_exactly_the_settings_that_there_are():
+    assert REFERENCE.read_text() == reference_page(), "run `make docs`"
+
+
+def test_the_environment_sets_what_the_options_do_not(monkeypatch):
+    monkeypatch.setenv("UPDRAFT_WORKERS", "7")
+    assert ServeSettings().workers == 7
+    assert ServeSettings(workers=3).workers == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"listen": "0.0.0.0:8815"}, "--insecure-no-token"),
+        ({"listen": "[::]:8815"}, "--insecure-no-token"),
+        ({"listen": "example.org:8815"}, "--insecure-no-token"),
+        ({"listen": "8815"}, "host:port"),
+        ({"listen": "127.0.0.1:99999"}, "host:port"),
+        ({"listen": ""}, "listen nowhere"),
+        ({"listen_unix_access": "everyone"}, "--insecure-no-token"),
+        ({"tls_key_file": "k"}, "go together"),
+        ({"tls_client_ca_file": "c"}, "--tls-certificate-file"),
+        ({"workers": 0}, "greater than or equal to 1"),
+        ({"drain_timeout_seconds": -1}, "greater than or equal to 0"),
+        ({"log_format": "xml"}, "json"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_with_a_reason(values, says):
+    with pytest.raises(ValidationError, match=says):
+        ServeSettings(**values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"listen": "0.0.0.0:8815", "token_file": "t"},
+        {"listen": "0.0.0.0:8815", "insecure_no_token": True},
+        {
+            "listen": "0.0.0.0:8815",
+            "tls_certificate_file": "c",
+            "tls_key_file": "k",
+            "tls_client_ca_file": "ca",
+        },
+        {"listen": "127.0.0.1:0"},
+        {"listen": "[::1]:8815"},
+        {"listen": "localhost:8815"},
+        {"listen": "", "listen_unix": "/run/updraft.sock"},
+    ],
+)
+def test_settings_that_keep_strangers_out_are_accepted(values):
+    ServeSettings(**values)
+
+
+def test_free_ports_are_chosen_once_so_that_a_restarted_front_finds_them_again():
+    settings = ServeSettings(listen="127.0.0.1:0", admin_listen="127.0.0.1:0", metrics_listen="").with_free_ports()
+    assert settings.listen_address.port != 0
+    assert settings.admin_address.port != 0
+    assert ServeSettings.model_validate_json(settings.model_dump_json()).listen == settings.listen
