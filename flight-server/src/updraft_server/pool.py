@@ -265,6 +265,7 @@ class Pool:
         self.pyspark_version = hello.pyspark_version
         self.zygote_pid = hello.pid
         self.functions = tuple(RegisteredFunctionInfo(*function) for function in hello.functions)
+        self._changed()
 
     def _zygote_lost(self) -> None:
         self._zygote = None

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft-server serve` as users start it: every process is real."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+SCHEMA = pa.schema({"_0": pa.int64()})
+ECHO = flight.FlightDescriptor.for_path("echo")
+HEALED_WITHIN_SECONDS = 10.0
+
+
+class Server:
+    """A running pool and what its ready file says."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.ready_file = directory / "ready.json"
+        listen = [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
+        command = [sys.executable, "-c", "from updraft_server.cli import main; main()", "serve", *listen, *options]
+        self.process = subprocess.Popen([*command, f"--ready-file={self.ready_file}"])
+        self.wait_for(self.ready_file.exists)
+
+    def ready(self) -> dict[str, Any]:
+        return json.loads(self.ready_file.read_text())
+
+    def wait_for(self, condition: Callable[[], bool], within_seconds: float = 60.0) -> float:
+        started = time.monotonic()
+        while not condition():
+            assert self.process.poll() is None, f"the server ended with {self.process.returncode}"
+            assert time.monotonic() - started < within_seconds
+            time.sleep(0.01)
+        return time.monotonic() - started
+
+    def client(self) -> flight.FlightClient:
+        return flight.connect(f"grpc://{self.ready()['listen']}")
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    running = Server(tmp_path_factory.mktemp("server"), "--workers=2")
+    yield running
+    assert running.stop() == 0
+
+
+def batch(value: int, rows: int = 1000) -> pa.RecordBatch:
+    return pa.record_batch({"_0": pa.array([value] * rows, pa.int64())})
+
+
+def echo(client: flight.FlightClient, count: int = 3) -> None:
+    batches = [batch(value) for value in range(count)]
+    writer, reader = client.do_exchange(ECHO)
+    writer.begin(SCHEMA)
+    received: list[pa.RecordBatch] = []
+    reading = threading.Thread(target=lambda: received.extend(chunk.data for chunk in reader))
+    reading.start()
+    for sent in batches:
+        writer.write_batch(sent)
+    writer.done_writing()
+    reading.join()
+    writer.close()
+    assert received == batches
+
+
+def serves_again(server: Server) -> bool:
+    try:
+        with server.client() as client:
+            echo(client)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def test_a_killed_worker_fails_only_its_own_exchange_and_is_replaced(server):
+    with server.client() as client:
+        open_exchanges = []
+        for value in range(2):
+            writer, reader = client.do_exchange(ECHO)
+            writer.begin(SCHEMA)
+            writer.write_batch(batch(value))
+            reader.read_chunk()
+            open_exchanges.append((writer, reader))
+        before = server.ready()["workers"]
+        os.kill(before[0], signal.SIGKILL)
+        server.wait_for(lambda: len(set(server.ready()["workers"]) - set(before)) == 1, HEALED_WITHIN_SECONDS)
+        outcomes = [finish(writer, reader) for writer, reader in open_exchanges]
+        assert sorted(outcomes) == ["OK", "killed"]
+        echo(client)
+
+
+def finish(writer: Any, reader: Any) -> str:
+    try:
+        writer.done_writing()
+        while True:
+            reader.read_chunk()
+    except StopIteration:
+        return "OK"
+    except pa.ArrowException as failure:
+        return "killed" if "SIGKILL" in str(failure) else str(failure)
+
+
+def test_a_cancelled_exchange_frees_its_worker_at_once(server):
+    with server.client() as client:
+        for _ in range(4):
+            writer, reader = client.do_exchange(ECHO)
+            writer.begin(SCHEMA)
+            writer.write_batch(batch(1))
+            reader.read_chunk()
+            reader.cancel()
+        echo(client)
+
+
+@pytest.mark.parametrize("victim", ["front", "zygote"])
+def test_a_killed_process_is_started_again_and_the_pool_serves_on(server, victim):
+    before = server.ready()
+    os.kill(before[victim], signal.SIGKILL)
+    server.wait_for(lambda: server.ready()[victim] != before[victim], HEALED_WITHIN_SECONDS)
+    server.wait_for(lambda: serves_again(server), HEALED_WITHIN_SECONDS)
+    assert server.ready()["listen"] == before["listen"]
+
+
+def refused_exchange(client: flight.FlightClient) -> None:
+    """An exchange that waits for the only worker until the drain refuses it, or is refused at once."""
+    writer, reader = client.do_exchange(ECHO)
+    writer.begin(SCHEMA)
+    reader.read_chunk()
+
+
+def test_sigterm_finishes_what_runs_and_ends_with_status_0(tmp_path):
+    server = Server(tmp_path, "--workers=1")
+    with server.client() as client:
+        writer, reader = client.do_exchange(ECHO)
+        writer.begin(SCHEMA)
+        writer.write_batch(batch(1))
+        assert reader.read_chunk().data == batch(1)
+        server.process.terminate()
+        with pytest.raises(flight.FlightUnavailableError, match="draining"):
+            refused_exchange(client)
+        writer.write_batch(batch(2))
+        assert reader.read_chunk().data == batch(2)
+        assert finish(writer, reader) == "OK"
+    assert server.process.wait(30) == 0
