@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.columns
+
+import org.scalatest.funsuite.AnyFunSuite
+
+class BatchCutSuite extends AnyFunSuite {
+  private val limits = BatchLimits(
+    sliceRows = 100,
+    requestBytes = 10000,
+    heldBytes = 40000,
+    ceilingBytes = 100000
+  )
+
+  /** Rows of each of the first batches, when a row has this many bytes. */
+  private def batches(count: Int, rowBytes: Long, heldRowBytes: Long): Seq[Int] = {
+    val cut = new BatchCut(limits)
+    Seq.fill(count) {
+      var rows = 0
+      do rows += math.min(cut.room(rows), 10)
+      while (!cut.endsAt(rows, rows * rowBytes, rows * heldRowBytes))
+      cut.advance()
+      rows
+    }
+  }
+
+  test("batches start with one slice and double until they hold what they aim at") {
+    assert(batches(6, rowBytes = 8, heldRowBytes = 8) == Seq(100, 200, 400, 800, 1200, 1200))
+  }
+
+  test("a batch never holds more arguments than it aims at, unless one slice does") {
+    assert(batches(4, rowBytes = 30, heldRowBytes = 30) == Seq(100, 200, 300, 300))
+    assert(batches(2, rowBytes = 500, heldRowBytes = 500) == Seq(100, 100))
+  }
+
+  test("wide pass-through columns bound a batch too") {
+    assert(batches(4, rowBytes = 8, heldRowBytes = 190) == Seq(100, 200, 200, 200))
+  }
+
+  test("a slice that is too large for a batch is cut inside") {
+    assert(batches(2, rowBytes = 5000, heldRowBytes = 5000) == Seq(20, 20))
+  }
+
+  test("batches end at slices, so that slicing them on the pool gives stock's batches") {
+    assert(batches(10, rowBytes = 13, heldRowBytes = 70).forall(_ % 100 == 0))
+  }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.columns
+
+import java.math.BigInteger
+
+import scala.jdk.CollectionConverters._
+import scala.util.Random
+
+import org.apache.arrow.vector.VectorSchemaRoot
+import org.apache.arrow.vector.compare.VectorEqualsVisitor
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
+import org.apache.spark.sql.catalyst.util.{ArrayBasedMapData, GenericArrayData}
+import org.apache.spark.sql.execution.Vectors
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.updraft.{Columns, SparkInternals}
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
+import org.apache.spark.unsafe.types.UTF8String
+import org.scalatest.Assertion
+import org.scalatest.funsuite.AnyFunSuite
+
+/** Our copy of random data of each type, from each kind of source, against Spark's ArrowWriter. */
+class ColumnSetSuite extends AnyFunSuite {
+  private val allocator = SparkInternals.allocator
+  private val rowCount = 3000
+
+  private val types: Seq[DataType] = Seq(
+    BooleanType,
+    ByteType,
+    ShortType,
+    IntegerType,
+    LongType,
+    FloatType,
+    DoubleType,
+    DecimalType(7, 2),
+    DecimalType(18, 6),
+    DecimalType(38, 10),
+    StringType,
+    BinaryType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    YearMonthIntervalType(),
+    DayTimeIntervalType(),
+    ArrayType(LongType),
+    MapType(StringType, DoubleType),
+    new StructType().add("a", IntegerType).add("b", ArrayType(StringType))
+  )
+
+  for (dataType <- types; nulls <- Seq("no", "some", "only"))
+    test(s"${dataType.sql} with $nulls nulls is copied as Spark writes it, from every source") {
+      val schema = StructType(Seq(StructField("_0", dataType)))
+      val rows = randomRows(dataType, nulls, new Random(dataType.sql.hashCode))
+      val before = allocator.getAllocatedMemory
+      val expected = Columns.written(rows, schema)
+      val arrow = expected.getFieldVectors.asScala.map(new ArrowColumnVector(_))
+      val arrowBatch = new ColumnarBatch(arrow.toArray, rowCount)
+      val onHeap = Vectors.onHeap(rows, schema)
+      val offHeap = Vectors.offHeap(rows, schema)
+      try {
+        check(expected, schema)(rows.foreach(_))
+        check(expected, schema)(unsafe(rows, schema).foreach(_))
+        Seq(onHeap, offHeap, arrowBatch).foreach(check(expected, schema, _))
+      } finally {
+        onHeap.close()
+        offHeap.close()
+        expected.close()
+      }
+      assert(allocator.getAllocatedMemory == before)
+    }
+
+  private def check(expected: VectorSchemaRoot, schema: StructType)(
+      each: (InternalRow => Unit) => Unit
+  ): Assertion =
+    compare(expected, schema)(set => each(set.append))
+
+  private def check(
+      expected: VectorSchemaRoot,
+      schema: StructType,
+      source: ColumnarBatch
+  ): Assertion =
+    compare(expected, schema) { set =>
+      var from = 0
+      while (from < rowCount) {
+        val count = math.min(777, rowCount - from)
+        set.append(source, from, count)
+        from += count
+      }
+    }
+
+  private def compare(expected: VectorSchemaRoot, schema: StructType)(
+      fill: ColumnSet => Unit
+  ): Assertion = {
+    val set = new ColumnSet(schema.map(_.dataType), expected.getSchema, allocator, false)
+    fill(set)
+    val columns = set.finish()
+    val copied = ColumnSet
+      .load(rowCount, columns, schema.map(_.dataType), expected.getSchema, allocator)
+      .map(_.asInstanceOf[ArrowColumnVector])
+    try {
+      assert(readBack(copied, schema) == readBack(
+        expected.getFieldVectors.asScala.map(new ArrowColumnVector(_)).toArray,
+        schema
+      ))
+      assert(
+        VectorEqualsVisitor.vectorEquals(copied.head.getValueVector, expected.getVector(0))
+      )
+    } finally {
+      copied.foreach(_.close())
+      columns.foreach(_.close())
+      set.close()
+    }
+  }
+
+  /** As Spark's operators see it, through the columns' own accessors. */
+  private def readBack(columns: Array[ArrowColumnVector], schema: StructType): Seq[InternalRow] = {
+    val batch = new ColumnarBatch(columns.toArray, rowCount)
+    val project = UnsafeProjection.create(schema)
+    (0 until rowCount).map(i => project(batch.getRow(i)).copy())
+  }
+
+  private def unsafe(rows: Seq[InternalRow], schema: StructType): Seq[InternalRow] = {
+    val project = UnsafeProjection.create(schema)
+    rows.map(project(_).copy())
+  }
+
+  private def randomRows(dataType: DataType, nulls: String, random: Random): Seq[InternalRow] =
+    Seq.fill(rowCount) {
+      val isNull = nulls == "only" || (nulls == "some" && random.nextInt(5) == 0)
+      InternalRow(if (isNull) null else value(dataType, random))
+    }
+
+  private def value(dataType: DataType, random: Random): Any = dataType match {
+    case BooleanType => random.nextBoolean()
+    case ByteType => random.nextInt().toByte
+    case ShortType => random.nextInt().toShort
+    case IntegerType => random.nextInt()
+    case DateType => random.nextInt(200000) - 100000
+    case _: YearMonthIntervalType => random.nextInt()
+    case FloatType => random.nextFloat()
+    case DoubleType => random.nextGaussian()
+    case decimal: DecimalType => randomDecimal(decimal, random)
+    case StringType => UTF8String.fromString(random.nextString(random.nextInt(20)))
+    case BinaryType => random.nextBytes(random.nextInt(30))
+    case ArrayType(element, _) =>
+      new GenericArrayData(Array.fill[Any](random.nextInt(4))(value(element, random)))
+    case MapType(key, item, _) =>
+      val size = random.nextInt(3)
+      new ArrayBasedMapData(
+        new GenericArrayData(Array.fill[Any](size)(value(key, random))),
+        new GenericArrayData(Array.fill[Any](size)(value(item, random)))
+      )
+    case StructType(fields) =>
+      InternalRow.fromSeq(fields.toSeq.map(field => value(field.dataType, random)))
+    case _ => random.nextLong()
+  }
+
+  private def randomDecimal(decimal: DecimalType, random: Random): Decimal = {
+    val unscaled = new BigInteger(120, random.self).mod(BigInteger.TEN.pow(decimal.precision))
+    val signed = if (random.nextBoolean()) unscaled.negate() else unscaled
+    Decimal(
+      BigDecimal(BigInt(signed), decimal.scale),
+      decimal.precision,
+      decimal.scale
+    )
+  }
+}

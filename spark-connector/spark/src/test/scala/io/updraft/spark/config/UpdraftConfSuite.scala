@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.config
+
+import java.nio.file.Files
+
+import org.apache.spark.sql.internal.SQLConf
+import org.scalatest.funsuite.AnyFunSuite
+
+class UpdraftConfSuite extends AnyFunSuite {
+
+  private def settings(pairs: (String, String)*): Option[UdfSettings] = {
+    val conf = new SQLConf
+    pairs.foreach { case (key, value) => conf.setConfString(key, value) }
+    UpdraftConf.settings(conf)
+  }
+
+  private val endpoint = UpdraftConf.endpoint.key -> "grpc://pool:8815"
+
+  test("without an endpoint there are no settings") {
+    assert(settings().isEmpty)
+    assert(settings(UpdraftConf.windowBatches.key -> "2").isEmpty)
+  }
+
+  test("a query can switch the pool off") {
+    assert(settings(endpoint, UpdraftConf.enabled.key -> "false").isEmpty)
+  }
+
+  test("every setting but the endpoint has a default or may be absent") {
+    val read = settings(endpoint).get
+    assert(read.windowBatches == 4)
+    assert(read.windowBytes == (16L << 20))
+    assert(read.batchBytes == (1L << 20))
+    assert(read.fallback == "fail")
+    assert(read.unsupported == "local")
+    assert(read.token.isEmpty)
+  }
+
+  test("a value that does not fit is refused with the setting, the value and what was expected") {
+    val wrong = Seq(
+      UpdraftConf.endpoint.key -> "http://pool:8815",
+      UpdraftConf.fallback.key -> "maybe",
+      UpdraftConf.windowBatches.key -> "0",
+      UpdraftConf.batchBytes.key -> "1",
+      UpdraftConf.connectTimeout.key -> "soon",
+      UpdraftConf.enabled.key -> "yes please"
+    )
+    wrong.foreach { case (key, value) =>
+      val error = intercept[IllegalArgumentException](settings(endpoint, key -> value))
+      assert(error.getMessage.contains(key), error.getMessage)
+      assert(error.getMessage.contains(value), error.getMessage)
+    }
+  }
+
+  test("keys are unique, prefixed and written in camel case") {
+    val keys = UpdraftConf.entries.map(_.key)
+    assert(keys.distinct == keys)
+    assert(keys.forall(_.matches("""spark\.updraft\.udf(\.[a-z][A-Za-z]*)+""")))
+  }
+
+  test("every default passes its own check") {
+    UpdraftConf.entries.filter(_.default.isDefined).foreach(entry => entry.read(_ => None))
+  }
+
+  test("the token file is read when a task opens its exchange, and wins over the token") {
+    val file = Files.createTempFile("token", ".txt")
+    try {
+      val read = settings(
+        endpoint,
+        UpdraftConf.token.key -> "old",
+        UpdraftConf.tokenFile.key -> file.toString
+      ).get
+      Files.writeString(file, "new\n")
+      assert(read.clientOptions().token().get() == "new")
+    } finally Files.delete(file)
+  }
+
+  test("settings never print the token") {
+    val read = settings(endpoint, UpdraftConf.token.key -> "hush").get
+    assert(!read.toString.contains("hush"))
+  }
+}

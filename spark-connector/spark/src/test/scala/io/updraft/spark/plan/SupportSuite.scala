@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.sql.catalyst.expressions.{AttributeReference, PythonUDF}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.updraft.PythonFunctions
+import org.apache.spark.sql.updraft.SparkInternals.EvalType
+import org.scalatest.funsuite.AnyFunSuite
+
+class SupportSuite extends AnyFunSuite {
+  private val id = AttributeReference("id", LongType)()
+
+  private def udf(includes: String*): PythonUDF =
+    PythonFunctions.udf("f", LongType, Seq(id), EvalType.Pickled, includes)
+
+  private def pickled(function: PythonUDF, columns: AttributeReference*): LogicalPlan =
+    BatchEvalPython(
+      Seq(function),
+      Seq(AttributeReference("r", function.dataType)()),
+      LocalRelation(id +: columns)
+    )
+
+  test("a plain function over plain columns runs on the pool") {
+    assert(Support.obstacle(pickled(udf())).isEmpty)
+  }
+
+  test("a barrier stage stays with Spark") {
+    val rows = udf().copy(dataType = new StructType().add("id", LongType))
+    val plan = MapInArrow(rows, Seq(id), LocalRelation(id), true, None)
+    assert(Support.obstacle(plan).exists(_.contains("barrier")))
+    assert(Support.obstacle(plan.copy(isBarrier = false)).isEmpty)
+  }
+
+  test("Python files that the application ships keep a function with Spark") {
+    assert(Support.obstacle(pickled(udf("helpers.zip"))).exists(_.contains("addPyFile")))
+  }
+
+  test("a type that Arrow cannot carry unchanged is named") {
+    val interval = AttributeReference("i", CalendarIntervalType)()
+    assert(Support.obstacle(pickled(udf(), interval)).exists(_.contains("INTERVAL")))
+  }
+
+  test("worker logging keeps functions with Spark, as the logs would be missed") {
+    val conf = new SQLConf
+    conf.setConf(SQLConf.PYTHON_WORKER_LOGGING_ENABLED, true)
+    SQLConf.withExistingConf(conf) {
+      assert(Support.obstacle(pickled(udf())).exists(_.contains("logs")))
+    }
+  }
+
+  test("operators that a pool does not run yet are named") {
+    val table = ArrowEvalPythonUDTF(
+      PythonFunctions.tableFunction(LongType),
+      Nil,
+      Seq(id),
+      LocalRelation(id),
+      0
+    )
+    assert(Support.holdsPython(table))
+    assert(Support.obstacle(table).exists(_.contains("ArrowEvalPythonUDTF")))
+  }
+
+  test("plans without Python are none of our business") {
+    assert(!Support.holdsPython(Project(Seq(id), LocalRelation(id))))
+  }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import java.util.Collections
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.api.python.SimplePythonFunction
+import org.apache.spark.sql.catalyst.expressions.{Expression, PythonUDF, PythonUDTF}
+import org.apache.spark.sql.types.{DataType, StructType}
+
+/** Python functions without any Python, for tests of plans. */
+object PythonFunctions {
+
+  def udf(
+      name: String,
+      dataType: DataType,
+      arguments: Seq[Expression],
+      evalType: Int,
+      includes: Seq[String] = Nil
+  ): PythonUDF =
+    PythonUDF(
+      name,
+      function(name, includes),
+      dataType,
+      arguments,
+      evalType,
+      udfDeterministic = true
+    )
+
+  def tableFunction(dataType: DataType): PythonUDTF = PythonUDTF(
+    "t",
+    function("t", Nil),
+    new StructType().add("c", dataType),
+    None,
+    Nil,
+    0,
+    udfDeterministic = true
+  )
+
+  private def function(name: String, includes: Seq[String]): SimplePythonFunction =
+    SimplePythonFunction(
+      name.getBytes.toSeq,
+      Collections.emptyMap[String, String](),
+      includes.asJava,
+      "python3",
+      "3.11",
+      Collections.emptyList(),
+      null
+    )
+}
