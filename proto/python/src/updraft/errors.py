@@ -23,6 +23,7 @@ from typing import ClassVar
 from updraft.v1.exchange_pb2 import Error, ErrorKind
 
 MAX_STATUS_MESSAGE_BYTES = 1024
+MAX_MESSAGE_BYTES = 64 * 1024
 MAX_TRACEBACK_BYTES = 64 * 1024
 
 
@@ -44,12 +45,12 @@ class UpdraftError(Exception):
         self.sequence = sequence
 
     def to_message(self) -> Error:
-        """The in-band form, with the traceback cut to its last 64 KiB."""
+        """The in-band form: the traceback cut to its last 64 KiB, the message to its first."""
         traceback, truncated = _keep_end(self.traceback, MAX_TRACEBACK_BYTES)
         return Error(
             kind=self.kind,
-            message=self.message,
-            exception_class=self.exception_class,
+            message=_keep_start(self.message, MAX_MESSAGE_BYTES),
+            exception_class=_keep_start(self.exception_class, MAX_STATUS_MESSAGE_BYTES),
             traceback=traceback,
             traceback_truncated=truncated,
             sequence=self.sequence,
@@ -167,14 +168,15 @@ def error_from_message(error: Error) -> UpdraftError:
 
 
 def _keep_start(text: str, limit_bytes: int) -> str:
+    # What users raise may hold lone surrogates, which neither protobuf nor gRPC can carry.
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= limit_bytes:
-        return text
+        return encoded.decode()
     return encoded[: limit_bytes - 3].decode("utf-8", "ignore") + "..."
 
 
 def _keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= limit_bytes:
-        return text, False
+        return encoded.decode(), False
     return encoded[-limit_bytes:].decode("utf-8", "ignore"), True

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+
+from updraft.errors import PoolFullError, UpdraftError, UserError, error_from_message
+from updraft.v1.exchange_pb2 import Error, ErrorKind
+
+SPECIFICATION = Path(__file__).parents[2] / "README.md"
+
+KINDS = [kind for kind in ErrorKind.values() if kind != ErrorKind.ERROR_KIND_UNSPECIFIED]
+
+
+def make(subclass: type[UpdraftError], message: str = "what happened") -> UpdraftError:
+    if subclass is PoolFullError:
+        return PoolFullError(message, retry_after_milliseconds=5)
+    return subclass(message)
+
+
+def test_every_kind_has_exactly_one_error():
+    assert sorted(subclass.kind for subclass in UpdraftError.__subclasses__()) == sorted(KINDS)
+
+
+def test_the_mapping_is_that_of_the_specification():
+    rows = re.findall(r"^\| `([A-Z_]+)` \| ([A-Z_]+) \|", SPECIFICATION.read_text(), re.MULTILINE)
+    ours = {
+        (ErrorKind.Name(error.kind).removeprefix("ERROR_KIND_"), error.code) for error in UpdraftError.__subclasses__()
+    }
+    assert set(rows) == ours
+
+
+@pytest.mark.parametrize("subclass", UpdraftError.__subclasses__())
+def test_codes_are_grpcs_and_errors_survive_the_wire(subclass):
+    assert grpc.StatusCode[subclass.code]
+    read = error_from_message(make(subclass).to_message())
+    assert type(read) is subclass
+    assert read.message == "what happened"
+
+
+def test_a_kind_from_the_future_is_an_internal_error():
+    assert error_from_message(Error(kind=99, message="m")).code == "INTERNAL"
+
+
+def test_the_status_message_is_one_line_of_at_most_a_kibibyte():
+    status = UserError("first\nsecond\t" + "ö" * 2000).status_message()
+    assert status.startswith("first second ö")
+    assert status.endswith("...")
+    assert len(status.encode()) <= 1024
+
+
+def test_a_long_traceback_keeps_its_end_and_says_that_it_was_cut():
+    error = UserError("m", traceback="x" * 100_000 + "KeyError: 'ü'").to_message()
+    assert error.traceback_truncated
+    assert error.traceback.endswith("KeyError: 'ü'")
+    assert len(error.traceback.encode()) <= 64 * 1024
+
+
+def test_text_that_is_no_unicode_does_not_break_an_error():
+    error = UserError("bad \udcff surrogate", traceback="\udcff")
+    assert error.status_message()
+    assert error.to_message().SerializeToString()
+
+
+def test_errors_can_be_used_without_grpc():
+    code = "import sys, updraft.errors; sys.exit('grpc' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
