@@ -120,7 +120,7 @@ class FakePool(Pool):
         if self.idle == 0 and not is_extra:
             raise NoIdleWorker("all workers are busy")
         from_idle = self.idle > 0
-        lease = FakeLease(len(self.leases) + 1, self.script, lambda *_: self._ended(task, from_idle=from_idle))
+        lease = FakeLease(len(self.leases) + 1, self.script, lambda *_: self._taken_back(task, from_idle=from_idle))
         self.leases.append(lease)
         if task is not None:
             self._tasks[task] += 1
@@ -144,7 +144,7 @@ class FakePool(Pool):
         for subscriber in list(self._subscribers):
             subscriber()
 
-    def _ended(self, task: TaskKey | None, *, from_idle: bool) -> None:
+    def _taken_back(self, task: TaskKey | None, *, from_idle: bool) -> None:
         if task is not None:
             self._tasks[task] -= 1
         self.idle += from_idle
