@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
+from updraft.v1 import exchange_pb2
 from updraft_server.assignment import Assignment
 from updraft_server.children import start_zygote, zygote_listener
 from updraft_server.frame_stream import FrameReceiver, FrameSender, PeerClosedError
@@ -17,8 +19,6 @@ from updraft_server.frames import FrameKind
 from updraft_server.pool import Lease, LeaseOutcome, Pool, PoolSettings, TaskKey, WorkerOutput
 from updraft_server.worker.settings import WorkerSettings
 from updraft_server.zygote_protocol import ZygoteSettings
-
-from updraft.v1 import exchange_pb2
 
 _OUTCOMES = {
     FrameKind.DONE: LeaseOutcome.CLEAN,
@@ -95,7 +95,7 @@ def requests(batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes, Any, Any]]:
     frames = []
     rows = 0
     count = 0
-    for count, batch in enumerate(batches, 1):  # noqa: B007
+    for count, batch in enumerate(batches, 1):
         rows += batch.num_rows
         metadata = exchange_pb2.RequestMetadata(sequence=count).SerializeToString()
         frames.append((metadata, *split(batch.serialize())))

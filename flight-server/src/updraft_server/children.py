@@ -53,12 +53,12 @@ def start_child(
     module: str, environment: Mapping[str, str], inherited_descriptors: Iterable[int] = ()
 ) -> subprocess.Popen[bytes]:
     """Start `python -m module`, which the kernel ends with this process."""
-    return subprocess.Popen(
+    return subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
         [sys.executable, "-m", module],
         env=dict(environment),
         stdin=subprocess.DEVNULL,
         pass_fds=tuple(inherited_descriptors),
-        preexec_fn=_prepare_child,  # noqa: PLW1509 - this process has one thread
+        preexec_fn=_prepare_child,
     )
 
 

@@ -166,7 +166,8 @@ class Pool:
         except TimeoutError:
             raise PoolError(
                 f"{self.idle} of {self._settings.workers} workers were ready within"
-                f" {self._settings.start_timeout_seconds:g} seconds; {self._last_failure or 'the rest is still starting'}"
+                f" {self._settings.start_timeout_seconds:g} seconds:"
+                f" {self._last_failure or 'the rest is still starting'}"
             ) from None
         finally:
             unsubscribe()

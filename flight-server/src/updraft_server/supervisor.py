@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that `updraft-server serve` is: starts the zygote and the front, heals them, and ends them.
 
-It imports neither gRPC nor pyarrow and does nothing with the network, so that nothing but a signal makes it fail. When it
-dies, its children die with it; workers whose zygote died become its children and are reaped here.
+It imports neither gRPC nor pyarrow and does nothing with the network, so that nothing but a signal makes it fail.
+When it dies, its children die with it; workers whose zygote died become its children and are reaped here.
 """
 
 import collections

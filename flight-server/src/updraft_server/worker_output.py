@@ -17,7 +17,7 @@ class OutputReader:
         self._on_line = on_line
         self._loop = asyncio.get_running_loop()
         self._unfinished = b""
-        os.set_blocking(descriptor, False)  # noqa: FBT003
+        os.set_blocking(descriptor, False)
         self._loop.add_reader(descriptor, self._read_some)
 
     def drain(self) -> None:

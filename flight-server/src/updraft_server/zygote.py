@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that workers are forked from: it has loaded what they need, and runs neither threads nor gRPC.
 
-Started by `updraft_server.supervisor` as `python -m updraft_server.zygote`. It serves any number of fronts, one after the
-other in practice, and ends the workers of a front that goes away.
+Started by `updraft_server.supervisor` as `python -m updraft_server.zygote`. It serves any number of fronts, one after
+the other in practice, and ends the workers of a front that goes away.
 """
 
 import gc

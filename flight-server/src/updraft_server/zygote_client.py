@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from updraft_server.zygote_protocol import (
     FORKED_DESCRIPTORS,
@@ -94,7 +94,8 @@ class ZygoteClient:
         self._closed = True
         self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
-        for waiting in (self._hello, *self._forks.values()):
+        waiters: list[asyncio.Future[Any]] = [self._hello, *self._forks.values()]
+        for waiting in waiters:
             if not waiting.done():
                 waiting.set_exception(ZygoteError("the zygote has gone away"))
                 waiting.exception()  # whoever waits still gets it; that nobody waits is no mistake

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the front and the zygote say to each other over a Unix socket of whole packets.
 
-The front asks for forks; the zygote answers with a pid and two descriptors (the front's end of the worker's socketpair, and
-the end to read of its output), and reports exits. A connection that closes takes its workers with it.
+The front asks for forks; the zygote answers with a pid and two descriptors (the front's end of the worker's
+socketpair, and the end to read of its output), and reports exits. A connection that closes takes its workers with it.
 """
 
 import dataclasses

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from pool_driver import Zygotes
+
 from updraft_server.worker.settings import WorkerSettings
 
 

@@ -20,12 +20,12 @@ from pool_driver import (
     split,
     until,
 )
+
+from updraft.v1 import exchange_pb2
 from updraft_server.frame_stream import PeerClosedError
 from updraft_server.frames import FrameKind
 from updraft_server.pool import Pool
 from updraft_server.worker.settings import WorkerSettings
-
-from updraft.v1 import exchange_pb2
 
 SCHEMA = numbers(0).schema
 PROTOCOL = exchange_pb2.ERROR_KIND_PROTOCOL
@@ -111,7 +111,9 @@ async def test_a_first_message_without_a_fit_schema_is_refused(
 async def test_offsets_that_point_outside_are_found_before_the_function_runs(zygotes: Zygotes) -> None:
     strings = pa.array(["aa", "bb", "cc"])
     offsets = pa.array([0, -4, 100, 6], pa.int32()).buffers()[1]
-    broken = pa.RecordBatch.from_arrays([pa.Array.from_buffers(pa.string(), 3, [None, offsets, strings.buffers()[2]])], ["_0"])
+    broken = pa.RecordBatch.from_arrays(
+        [pa.Array.from_buffers(pa.string(), 3, [None, offsets, strings.buffers()[2]])], ["_0"]
+    )
     reply = await outcome(zygotes, [(sequence(1), *data(broken))], broken.schema)
     assert reply.error.kind == PROTOCOL
 
@@ -147,7 +149,9 @@ async def test_limits_hold_before_anything_is_allocated(tmp_path: Any) -> None:
     limited = Zygotes(tmp_path, WorkerSettings(max_batch_bytes=4096, max_batch_rows=100, max_command_bytes=8192))
     try:
         large = await outcome(limited, requests([numbers(1000)]))
-        many = await outcome(limited, requests([pa.record_batch([pa.nulls(101)], ["n"])]), pa.schema([("n", pa.null())]))
+        many = await outcome(
+            limited, requests([pa.record_batch([pa.nulls(101)], ["n"])]), pa.schema([("n", pa.null())])
+        )
         command = echo_command()
         command.output_schema = bytes(10_000)
         long = await outcome(limited, [finish(0, 0)], command=command)

@@ -7,6 +7,7 @@ import pytest
 from pool_driver import Zygotes, batches_of, exchange, running_pool, until
 from pyspark.sql.types import StringType
 from session_commands import scalar_arrow
+
 from updraft_server.frames import FrameKind
 
 
@@ -28,7 +29,7 @@ def look_around(x):
         "pid": os.getpid(),
         "environment": sorted(os.environ.items()),
         "path": sys.path,
-        "directory": os.getcwd(),
+        "directory": os.getcwd(),  # noqa: PTH109
         "umask": os.umask(0o22),
         "signal": str(signal.getsignal(signal.SIGALRM)),
         "handlers": len(logging.getLogger().handlers),
@@ -37,7 +38,7 @@ def look_around(x):
         "broadcasts": len(_broadcastRegistry),
         "recursion": sys.getrecursionlimit(),
         "random": random.random(),
-        "descriptors": len(os.listdir("/proc/self/fd")),
+        "descriptors": len(os.listdir("/proc/self/fd")),  # noqa: PTH208
     }
     return pa.array([json.dumps(seen)] * len(x))
 

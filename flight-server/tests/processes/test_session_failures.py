@@ -9,11 +9,11 @@ import pytest
 from pool_driver import Reply, Zygotes, batches_of, exchange, numbers, running_pool
 from pyspark.sql.types import LongType, StringType
 from session_commands import BATCHED, SCALAR_ARROW_ITER, pickled_rows, scalar_arrow, session_command, udf
+
+from updraft.v1 import exchange_pb2
 from updraft_server.frame_stream import PeerClosedError
 from updraft_server.frames import FrameKind
 from updraft_server.pool import LeaseOutcome
-
-from updraft.v1 import exchange_pb2
 
 
 async def failing(

@@ -23,9 +23,9 @@ from session_commands import (
     session_command,
     udf,
 )
-from updraft_server.frames import FrameKind
 
 from updraft.v1 import exchange_pb2
+from updraft_server.frames import FrameKind
 
 ARROW_UDF_INPUT = '{"type":"struct","fields":[{"name":"_0","type":"long","nullable":true,"metadata":{}}]}'
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns what a client sent into Arrow, or into a failure that is the client's.
 
-Every check that could be skipped by a hostile client stands before the decoding or in `validate(full=True)`: after it, user
-code may use a batch without being able to read outside of it.
+Every check that could be skipped by a hostile client stands before the decoding or in `validate(full=True)`: after
+it, user code may use a batch without being able to read outside of it.
 """
 
 import struct
@@ -109,7 +109,7 @@ class _Table:
     def root(cls, metadata: pa.Buffer) -> "_Table":
         data = memoryview(metadata)
         # Message.metadata may or may not include the prefix of an encapsulated message.
-        start = _MESSAGE_PREFIX_BYTES if data[:4] == b"\xff\xff\xff\xff" else 0
+        start = _MESSAGE_PREFIX_BYTES if bytes(data[:4]) == b"\xff\xff\xff\xff" else 0
         return cls(data[start:], struct.unpack_from("<I", data, start)[0])
 
     def _offset(self, field: int) -> int:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker's end of its socketpair: whole frames in and out, with blocking calls and no thread.
 
-A body is received straight into one buffer, laid out as an encapsulated IPC message with the body on a 64-byte boundary, so
-that Arrow reads it without a copy.
+A body is received straight into one buffer, laid out as an encapsulated IPC message with the body on a 64-byte
+boundary, so that Arrow reads it without a copy.
 """
 
 import os

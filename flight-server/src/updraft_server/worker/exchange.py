@@ -50,7 +50,7 @@ class Exchange:
         self._rows_replied = 0
 
     def open(self, limits: exchange_pb2.Limits, *, plain: bool) -> None:
-        """Take over what the command says: the client's limits where they are tighter, and whether it is plain Flight."""
+        """Take over what the command says: the client's limits where they are tighter, and the kind of Flight."""
         self.plain = plain
         self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
         self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
@@ -95,7 +95,9 @@ class Exchange:
         self._send(metadata, view[_IPC_PREFIX_BYTES:header_end], view[header_end:])
 
     def finish(self, report: exchange_pb2.Report) -> None:
-        """Say that everything was sent."""
+        """Say that everything was sent; raises what was wrong with the input, should a function have hidden it."""
+        if self.failure is not None:
+            raise self.failure
         counts = exchange_pb2.Finish(batches=self._replies, rows=self._rows_replied, report=report)
         if not self.plain:
             self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, finish=counts))

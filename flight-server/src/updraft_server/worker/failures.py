@@ -21,7 +21,7 @@ from updraft.v1 import exchange_pb2
 MAX_MESSAGE_CHARACTERS = 1000
 
 
-class WorkerFailure(Exception):
+class WorkerFailure(Exception):  # noqa: N818 - an outcome of an exchange, beside what is an error in this process
     """Raised to end an exchange with an error; the kind says whose fault it is."""
 
     kind: ClassVar[exchange_pb2.ErrorKind] = exchange_pb2.ERROR_KIND_INTERNAL
@@ -120,4 +120,4 @@ def keep_end(text: str, max_bytes: int) -> tuple[str, bool]:
     data = text.encode("utf-8", "backslashreplace")
     if len(data) <= max_bytes:
         return data.decode(), False
-    return data[-max_bytes:].decode("utf-8", "ignore"), True
+    return data[len(data) - max_bytes :].decode("utf-8", "ignore"), True

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every worker of a pool starts with: loaded once, in the zygote, and inherited by fork."""
 
+import faulthandler
 import importlib
 import socket
 import sys
@@ -16,7 +17,7 @@ from updraft_server.worker.sessions.runner import SessionRunner
 from updraft_server.worker.settings import WorkerSettings
 
 # Imported lazily by pyarrow and PySpark on first use: once here is cheaper than once in every worker.
-_PRELOADED = ("pyarrow.compute", "pandas", "numpy", "pyspark.sql.pandas.conversion", "pyspark.cloudpickle")
+_PRELOADED = ("pyarrow.compute", "pandas", "numpy", "pyarrow.pandas_compat", "pyspark.sql.pandas.conversion")
 
 
 class Image:
@@ -51,6 +52,8 @@ class Image:
     def run_worker(self, sock: socket.socket) -> NoReturn:
         """Be a worker in this process, which was forked for it; never returns."""
         reseed()
+        # What crashes in C says in the log where; the death itself is the pool's to report.
+        faulthandler.enable()
         Worker(Channel(sock), self._settings, self._registry, self._sessions).run()
 
     def _preload(self) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an exchange may change in its process, taken back before the next one.
 
-Modules that user code imported stay. What cannot be taken back (threads, child processes) means that the worker is replaced.
+Modules that user code imported stay. What cannot be taken back (threads, child processes) means that the worker is
+replaced.
 """
 
 import dataclasses

@@ -79,7 +79,7 @@ class Worker:
             return self._failed(error, exchange)
         self._exchanges += 1
         worn_out = self._exchanges == self._settings.max_exchanges
-        reusable = before.restore() and not worn_out and exchange.state is InputState.ENDED
+        reusable = not worn_out and exchange.state is InputState.ENDED and _restored(before)
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
     def _run(
@@ -116,6 +116,14 @@ class Worker:
             failure = InternalFailure(f"the worker failed: {describe(error)}")
         message = failure.to_message(sequence=exchange.consumed, max_traceback_bytes=self._settings.max_traceback_bytes)
         return Ending(FrameKind.FAILED, message.SerializeToString())
+
+
+def _restored(before: ProcessState) -> bool:
+    try:
+        return before.restore()
+    except Exception:
+        # Whatever a function did to make this fail, the next one shall not find it.
+        return False
 
 
 def _parse(frame: ReceivedFrame) -> tuple[Assignment, exchange_pb2.ExchangeCommand]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session functions: what a Spark session ships, run by PySpark's own worker code so that it means exactly what it means there.
+"""Session functions: what a Spark session ships, run by PySpark's own worker code to mean exactly what it means there.
 
-`runner` checks and drives; `init_message` writes what PySpark's worker reads first; `arrow_stream` and `pickled_stream` stand
-where its data streams would be; `trailer` reads what it writes last; `tracebacks` catches what it reports. `pyspark_4_2` and
-`pyspark_4_3` know how a version's worker is called.
+`runner` checks and drives; `init_message` writes what PySpark's worker reads first; `arrow_stream` and
+`pickled_stream` stand where its data streams would be; `trailer` reads what it writes last; `tracebacks` catches what
+it reports. `pyspark_4_2` and `pyspark_4_3` know how a version's worker is called.
 """

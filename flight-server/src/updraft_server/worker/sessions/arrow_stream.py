@@ -2,9 +2,9 @@
 """Stands where PySpark's worker has its socket, for functions over Arrow batches.
 
 The seam is one: every Arrow serializer of PySpark reads and writes through `ArrowStreamSerializer.load_stream` and
-`.dump_stream`. `install` replaces these two methods by ones that recognise an `ArrowStream` and pass record batches through,
-validated and not copied; for any other stream they are PySpark's own. What is not batches (the init message, the trailer)
-still travels as bytes through `read` and `write`.
+`.dump_stream`. `install` replaces these two methods by ones that recognise an `ArrowStream` and pass record batches
+through, validated and not copied; for any other stream they are PySpark's own. What is not batches (the init message,
+the trailer) still travels as bytes through `read` and `write`.
 """
 
 import functools

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What PySpark's worker reads before its data: the task, the settings and the functions.
 
-The layout is the same in 4.2 and 4.3 (`PythonRunner.writeInitMessage`); 4.3 announces it with a length, which its adapter adds.
-Secrets, local properties, broadcasts and files stay in Spark: they mean nothing on another host.
+The layout is the same in 4.2 and 4.3 (`PythonRunner.writeInitMessage`); 4.3 announces it with a length, which its
+adapter adds. Secrets, local properties, broadcasts and files stay in Spark: they mean nothing on another host.
 """
 
 import json

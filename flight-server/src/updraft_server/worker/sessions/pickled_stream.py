@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stands where PySpark's worker has its socket, for pickled UDFs (`SQL_BATCHED_UDF`).
 
-Each value of the request's one binary column is a pickled list of rows. PySpark's worker reads them as lengths and bytes, and
-writes a pickled list of results for each; these become the values of one reply per request.
+Each value of the request's one binary column is a pickled list of rows. PySpark's worker reads them as lengths and
+bytes, and writes a pickled list of results for each; these become the values of one reply per request.
 """
 
 from collections import deque

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the worker of PySpark 4.3 is called: `invoke_udf`, with a receiver that hands over init message and data apart."""
+"""How the worker of PySpark 4.3 is called: `invoke_udf`, whose receiver hands over init message and data apart."""
 
 from typing import Any
 

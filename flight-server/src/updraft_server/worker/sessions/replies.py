@@ -48,8 +48,8 @@ class FreeRunningReplies:
 class OneToOneReplies:
     """One reply of as many rows for each request, whatever batches the function makes of them.
 
-    The worker slices requests to what a function may see at once, and an iterator function may yield batches of any size and
-    read ahead: requests wait in order until their rows are complete.
+    The worker slices requests to what a function may see at once, and an iterator function may yield batches of any
+    size and read ahead: requests wait in order until their rows are complete.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -57,6 +57,7 @@ class OneToOneReplies:
         self._owed: deque[tuple[int, int]] = deque()
         self._ready: deque[pa.RecordBatch] = deque()
         self._ready_rows = 0
+        self._schema: pa.Schema | None = None
 
     def requested(self, sequence: int, rows: int) -> None:
         """A reply of `rows` is owed from now on."""
@@ -64,18 +65,17 @@ class OneToOneReplies:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Send every reply that is complete with these rows."""
-        if not self._ready_rows:
-            self._ready.clear()
-        self._ready.append(batch)
-        self._ready_rows += batch.num_rows
-        while self._owed and self._ready and self._ready_rows >= self._owed[0][1]:
-            sequence, rows = self._owed.popleft()
-            self._exchange.reply(self._cut(rows), sequence=sequence)
+        self._schema = batch.schema
+        if batch.num_rows:
+            self._ready.append(batch)
+            self._ready_rows += batch.num_rows
+        self._send_complete()
         if not self._owed and self._ready_rows:
             raise UserFailure(f"the function yielded {self._ready_rows} more rows than it was given")
 
     def close(self) -> None:
         """Raises UserFailure when rows are missing."""
+        self._send_complete()
         if self._owed:
             sequence, rows = self._owed[0]
             raise UserFailure(
@@ -83,11 +83,17 @@ class OneToOneReplies:
                 " it must yield one row for each that it was given"
             )
 
+    def _send_complete(self) -> None:
+        while self._owed and self._schema is not None and self._ready_rows >= self._owed[0][1]:
+            sequence, rows = self._owed.popleft()
+            batch = self._cut(rows) if rows else pa.RecordBatch.from_pylist([], schema=self._schema)
+            self._exchange.reply(batch, sequence=sequence)
+
     def _cut(self, rows: int) -> pa.RecordBatch:
         """Take `rows` off the front of what is ready."""
         parts: list[pa.RecordBatch] = []
         missing = rows
-        while missing or not parts:
+        while missing:
             batch = self._ready.popleft()
             if batch.num_rows > missing:
                 self._ready.appendleft(batch.slice(missing))

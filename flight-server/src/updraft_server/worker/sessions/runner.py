@@ -79,6 +79,8 @@ class SessionRunner:
         self._worker: Any = pyspark.worker
         self._worker.handle_worker_exception = self._reported.wrap(self._worker.handle_worker_exception)
         self._files_directory = files_directory
+        # PySpark puts it there for each task that lacks it, and then drops every cache of the import system.
+        sys.path.insert(1, files_directory)
         arrow_stream.install(ArrowStreamSerializer)
 
     def run(
@@ -132,7 +134,7 @@ class SessionRunner:
         ) from None
 
     def _check_versions(self, function: exchange_pb2.SessionFunction) -> None:
-        own_python = "%d.%d" % sys.version_info[:2]
+        own_python = f"{sys.version_info.major}.{sys.version_info.minor}"
         if function.python_version != own_python:
             raise VersionFailure(
                 f"the function was pickled by Python {function.python_version}, this pool runs Python {own_python}:"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Catches the exception that PySpark's worker reports, and keeps this package out of its traceback.
 
-PySpark formats the traceback itself (its settings to hide or simplify hold), as if its own serializers had been running: the
-frames of the seam are taken out before, because "simplified" stops at the first frame that is not PySpark's.
+PySpark formats the traceback itself (its settings to hide or simplify hold), as if its own serializers had been
+running: the frames of the seam are taken out before, because "simplified" stops at the first frame that is not
+PySpark's.
 """
 
 import functools

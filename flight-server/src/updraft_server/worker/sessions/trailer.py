@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PySpark's worker writes beside its results: timings, spills, accumulator updates, or an exception's traceback."""
+"""What PySpark's worker writes beside its results: timings, spills, accumulator updates, or a traceback."""
 
 import dataclasses
 import struct

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole `updraft-server serve`, whose processes are killed one by one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from updraft_server import front, supervisor
+
+COMMAND = str(Path(sys.executable).with_name("updraft-server"))
+DEADLINE_SECONDS = 20.0
+
+
+def test_supervisor_and_front_agree_on_how_settings_are_handed_over() -> None:
+    assert supervisor.FRONT_SETTINGS_VARIABLE == front.SETTINGS_VARIABLE
+    assert supervisor.FRONT_ZYGOTE_VARIABLE == front.ZYGOTE_SOCKET_VARIABLE
+
+
+class Server:
+    """A served pool and its processes."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self._ready_file = directory / "ready.json"
+        arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "", "--metrics-listen", "", "--workers", "2"]
+        self.process = subprocess.Popen(
+            [COMMAND, *arguments, "--ready-file", str(self._ready_file), *options],
+            stderr=subprocess.PIPE,
+        )
+
+    def wait_until_ready(self) -> None:
+        eventually(self._ready_file.exists)
+        self._address = json.loads(self._ready_file.read_text())["listen"]
+
+    def child(self, module: str) -> psutil.Process:
+        """The front or the zygote; workers look like the zygote but lead their own session."""
+        return next(
+            child
+            for child in psutil.Process(self.process.pid).children()
+            if f"updraft_server.{module}" in child.cmdline() and os.getsid(child.pid) != child.pid
+        )
+
+    def workers(self) -> list[psutil.Process]:
+        """All of them: one whose zygote died is the supervisor's child and works on."""
+        return [member for member in self.family() if os.getsid(member.pid) == member.pid]
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def answers(self) -> bool:
+        batch = pa.record_batch({"x": [1, 2]})
+        try:
+            with flight.connect(f"grpc://{self._address}") as client:
+                options = flight.FlightCallOptions(timeout=5)
+                writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("echo"), options=options)
+                with writer:
+                    writer.begin(batch.schema)
+                    writer.write_batch(batch)
+                    writer.done_writing()
+                    return reader.read_all().num_rows == 2
+        except flight.FlightError:
+            return False
+        except pa.ArrowInvalid:
+            return False
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def eventually(condition) -> float:
+    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < DEADLINE_SECONDS
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    started = Server(tmp_path)
+    started.wait_until_ready()
+    yield started
+    started.stop()
+
+
+@pytest.mark.parametrize("victim", ["zygote", "front"])
+def test_a_killed_process_is_started_again_and_the_pool_answers(server: Server, victim: str) -> None:
+    killed = server.child(victim)
+    killed.kill()
+    eventually(lambda: not killed.is_running() and server.answers())
+    assert server.child(victim).pid != killed.pid
+    eventually(lambda: len(server.workers()) == 2)
+
+
+def test_all_workers_killed_at_once_are_replaced(server: Server) -> None:
+    victims = server.workers()
+    for worker in victims:
+        worker.kill()
+    eventually(server.answers)
+    eventually(lambda: len(server.workers()) == 2)
+
+
+def test_a_killed_supervisor_leaves_nobody_behind(server: Server) -> None:
+    family = server.family()
+    assert len(family) == 4
+    server.process.kill()
+    server.process.wait()
+    eventually(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
+
+
+def test_a_signal_drains_and_ends_everything_with_success(server: Server) -> None:
+    family = server.family()
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(DEADLINE_SECONDS) == 0
+    assert not any(member.is_running() and member.status() != "zombie" for member in family)
+
+
+def test_a_front_that_cannot_start_ends_the_pool_with_its_reason(server: Server, tmp_path: Path) -> None:
+    second = subprocess.run(
+        [COMMAND, "serve", "--listen", server._address, "--admin-listen", "", "--metrics-listen", "", "--workers", "1"],
+        stderr=subprocess.PIPE,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert server._address.encode() in second.stderr
+
+
+def test_secrets_in_the_environment_do_not_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
+    server = Server(tmp_path)
+    try:
+        server.wait_until_ready()
+        for process in (server.child("zygote"), *server.workers()):
+            assert "DATABASE_PASSWORD" not in process.environ()
+    finally:
+        server.stop()

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""However a function cuts its results, one-to-one replies have the rows of their requests, in order."""
+
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from updraft_server.worker.failures import UserFailure
+from updraft_server.worker.sessions.replies import FreeRunningReplies, OneToOneReplies, slice_by_rows, split_by_bytes
+
+
+class Recorder:
+    """Stands for the exchange: remembers replies."""
+
+    def __init__(self, max_reply_batch_bytes: int = 1 << 20) -> None:
+        self.max_reply_batch_bytes = max_reply_batch_bytes
+        self.replies: list[tuple[int, list[int]]] = []
+
+    def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
+        self.replies.append((sequence, batch.column(0).to_pylist()))
+
+
+def rows(start: int, count: int) -> pa.RecordBatch:
+    return pa.record_batch({"x": pa.array(range(start, start + count), pa.int64())})
+
+
+def cut(total: int, points: list[int]) -> list[pa.RecordBatch]:
+    edges = [0, *sorted(point % (total + 1) for point in points), total]
+    return [rows(start, end - start) for start, end in pairwise(edges)]
+
+
+sizes = st.lists(st.integers(0, 20), min_size=1, max_size=8)
+
+
+@given(sizes, st.lists(st.integers(0, 200), max_size=10), st.integers(0, 8))
+def test_any_cut_and_any_read_ahead_give_the_same_replies(requests: list[int], points: list[int], ahead: int) -> None:
+    recorder = Recorder()
+    replies = OneToOneReplies(recorder)
+    owed = list(enumerate(requests, 1))
+    given_rows = yielded_rows = 0
+    for batch in cut(sum(requests), points):
+        yielded_rows += batch.num_rows
+        while owed and (given_rows < yielded_rows or ahead > 0):
+            sequence, count = owed.pop(0)
+            replies.requested(sequence, count)
+            given_rows += count
+            ahead -= 1
+        replies.add(batch)
+    for sequence, count in owed:
+        replies.requested(sequence, count)
+        replies.add(rows(0, 0))
+    replies.close()
+    assert [len(values) for _, values in recorder.replies] == requests
+    assert [sequence for sequence, _ in recorder.replies] == list(range(1, len(requests) + 1))
+    assert [value for _, values in recorder.replies for value in values] == list(range(sum(requests)))
+
+
+def test_rows_that_nobody_asked_for_are_a_user_failure() -> None:
+    replies = OneToOneReplies(Recorder())
+    replies.requested(1, 2)
+    with pytest.raises(UserFailure, match="1 more rows"):
+        replies.add(rows(0, 3))
+
+
+def test_rows_that_are_missing_are_a_user_failure() -> None:
+    replies = OneToOneReplies(Recorder())
+    replies.requested(1, 2)
+    replies.add(rows(0, 1))
+    with pytest.raises(UserFailure, match="1 of the 2 rows of batch 1"):
+        replies.close()
+
+
+@given(st.integers(1, 3000), st.integers(500, 5000))
+def test_free_running_replies_are_split_below_the_limit_without_losing_a_row(count: int, limit: int) -> None:
+    recorder = Recorder(limit)
+    FreeRunningReplies(recorder).add(rows(0, count))
+    assert [value for _, values in recorder.replies for value in values] == list(range(count))
+    assert [sequence for sequence, _ in recorder.replies] == list(range(1, len(recorder.replies) + 1))
+
+
+@given(st.integers(1, 2000), st.integers(400, 5000))
+def test_parts_are_below_the_limit_where_a_row_is(count: int, limit: int) -> None:
+    parts = list(split_by_bytes(rows(0, count), limit))
+    assert all(pa.ipc.get_record_batch_size(part) <= limit or part.num_rows == 1 for part in parts)
+
+
+@given(st.integers(0, 100), st.integers(0, 30))
+def test_slices_have_at_most_as_many_rows_as_allowed(count: int, limit: int) -> None:
+    slices = list(slice_by_rows(rows(0, count), limit))
+    assert sum(part.num_rows for part in slices) == count
+    assert all(part.num_rows <= (limit or count) for part in slices)
