@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""UDFs on a pool against every configuration of stock PySpark."""

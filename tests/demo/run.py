@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.demo import terminal
 from tests.demo.data import prepare
 from tests.support.killer import Killer
-from tests.support.paths import BUILD, REPOSITORY, connector_jar
+from tests.support.paths import BUILD, REPOSITORY, connector_jar, use_connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, local_spark, runtime_confs
 
@@ -61,7 +61,7 @@ def main() -> int:
     """Run the demo; 1 when the two answers differ."""
     options = _options()
     signal.signal(signal.SIGTERM, _end)
-    warnings.filterwarnings("ignore", category=FutureWarning)
+    warnings.filterwarnings("ignore", module="pyspark")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         return _demo(kills=options.kill_workers, repeat=options.repeat)
@@ -76,6 +76,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kill-workers", action="store_true", help="SIGKILL a worker every second")
     parser.add_argument("--repeat", type=int, help="measured runs on each side (default: 5, with kills 10)")
     options = parser.parse_args()
+    use_connector_jar(options.jar)
     options.repeat = options.repeat or (10 if options.kill_workers else 5)
     return options
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,11 +12,19 @@ BUILD = REPOSITORY / "build"
 CONNECTOR_JAR = REPOSITORY / "spark-connector/bundle/target/updraft-spark-4.2_2.13-0.1.0.jar"
 # The pool and Spark's own workers must be the Python that runs the tests: one environment has one pyspark.
 PYTHON = Path(sys.executable)
+_JAR_VARIABLE = "UPDRAFT_CONNECTOR_JAR"
 SERVER = PYTHON.with_name("updraft-server")
+
+
+def use_connector_jar(jar: Path | None) -> None:
+    """Use another jar in this process and in those that it starts."""
+    if jar is not None:
+        os.environ[_JAR_VARIABLE] = str(jar.resolve())
 
 
 def connector_jar() -> Path:
     """Path of the built connector; FileNotFoundError says how to build it."""
-    if not CONNECTOR_JAR.exists():
-        raise FileNotFoundError(f"{CONNECTOR_JAR.relative_to(REPOSITORY)} is missing: run `make connector`")
-    return CONNECTOR_JAR
+    jar = Path(os.environ.get(_JAR_VARIABLE, CONNECTOR_JAR))
+    if not jar.exists():
+        raise FileNotFoundError(f"{jar} is missing: run `make connector`")
+    return jar

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark's chart: speed and CPU time on a pool against the best of stock's configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+# Of the Okabe-Ito palette, which stays distinct for the colour-blind; hatching tells them apart in grey as well.
+_TCP, _UNIX = "#0072B2", "#E69F00"
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Of one case: how many times as fast as the best stock, and the share of its CPU time."""
+
+    title: str
+    speed: float
+    cpu: float
+    unix_speed: float | None = None
+    unix_cpu: float | None = None
+
+
+def draw(ratios: Sequence[Ratios], caption: str, target: Path) -> list[Path]:
+    """Write `target` as SVG and PNG."""
+    figure, (speed, cpu) = plt.subplots(1, 2, sharey=True, figsize=(11, 0.55 * len(ratios) + 1.8))
+    both = any(case.unix_speed is not None for case in ratios)
+    _bars(speed, [c.speed for c in ratios], [c.unix_speed for c in ratios], both=both)
+    _bars(cpu, [c.cpu for c in ratios], [c.unix_cpu for c in ratios], both=both)
+    speed.set_yticks(range(len(ratios)), [case.title for case in ratios])
+    speed.invert_yaxis()
+    speed.set_title("speed, times the best stock (more is better)", fontsize=10, loc="left")
+    cpu.set_title("CPU time, share of that stock's (less is better)", fontsize=10, loc="left")
+    if both:
+        cpu.legend(loc="lower right", fontsize=8, frameon=False)
+    figure.suptitle("Python UDFs on Updraft against the best of stock PySpark's configurations", fontsize=12)
+    figure.text(0.01, 0.01, caption, fontsize=7, color="#555555")
+    figure.tight_layout(rect=(0, 0.03, 1, 1))
+    paths = [target.with_suffix(suffix) for suffix in (".svg", ".png")]
+    for path in paths:
+        figure.savefig(path, dpi=160)
+    plt.close(figure)
+    return paths
+
+
+def _bars(axes: plt.Axes, tcp: Sequence[float], unix: Sequence[float | None], *, both: bool) -> None:
+    height = 0.38 if both else 0.6
+    offset = height / 2 if both else 0.0
+    _series(axes, [index - offset for index in range(len(tcp))], tcp, height, _TCP, "TCP", "")
+    if both:
+        values = [value if value is not None else 0.0 for value in unix]
+        _series(axes, [index + offset for index in range(len(values))], values, height, _UNIX, "Unix socket", "//")
+    axes.axvline(1.0, color="#333333", linewidth=1, linestyle="--")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.15)
+
+
+def _series(
+    axes: plt.Axes, places: Sequence[float], values: Sequence[float], height: float, color: str, label: str, hatch: str
+) -> None:
+    bars = axes.barh(places, values, height, color=color, label=label, hatch=hatch, edgecolor="white", linewidth=0)
+    axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=3, fontsize=8)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways in which a case is run: stock PySpark in each of its configurations, no UDF at all, and a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_PIPELINED = "spark.python.udf.pipelined.enabled"
+_COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One Spark of its own: `pipelined` is read when Spark's environment starts, so variants cannot share a JVM."""
+
+    name: str
+    connector: bool = False
+    runs_udf: bool = True
+    confs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_stock(self) -> bool:
+        """True for the configurations that there are to beat."""
+        return not self.connector and self.runs_udf
+
+
+def _stock(name: str, *, pipelined: str, columnar: str) -> Variant:
+    return Variant(name, confs={_PIPELINED: pipelined, _COLUMNAR_INPUT: columnar})
+
+
+VARIANTS = [
+    Variant("no-udf", runs_udf=False),
+    _stock("stock-sync-columnar", pipelined="false", columnar="true"),
+    _stock("stock-sync-rows", pipelined="false", columnar="false"),
+    _stock("stock-pipelined-columnar", pipelined="true", columnar="true"),
+    _stock("stock-pipelined-rows", pipelined="true", columnar="false"),
+    Variant("updraft", connector=True),
+    Variant("updraft-unix", connector=True),
+]
