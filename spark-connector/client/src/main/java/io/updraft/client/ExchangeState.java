@@ -433,7 +433,7 @@ final class ExchangeState implements Attempt.Owner {
     boolean lostOnTheWire = reason.origin() == Failure.Origin.CONNECTION && attempt.connected();
     Recovery.Progress progress =
         new Recovery.Progress(
-            workDone || lostOnTheWire, attempt.base(), log.answered() + 1, log.replayable());
+            workDone || lostOnTheWire, attempt.base(), startedBatch(), log.replayable());
     long now = System.nanoTime();
     Recovery.Decision decision = recovery.decide(reason, progress, hint, now);
     if (decision instanceof Recovery.Decision.Again again) {
@@ -445,6 +445,12 @@ final class ExchangeState implements Attempt.Owner {
     } else if (decision instanceof Recovery.Decision.GiveUp last) {
       fail(last.failure());
     }
+  }
+
+  /** A worker that gave no sign since its first batch was sent may have died before it saw that. */
+  private long startedBatch() {
+    boolean sign = attempt.consumed() > 0 || log.answered() > attempt.base();
+    return sign && log.answered() < log.sent() ? log.answered() + 1 : 0;
   }
 
   private void fail(Failure reason) {

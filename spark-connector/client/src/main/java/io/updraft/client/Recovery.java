@@ -14,6 +14,7 @@ final class Recovery {
   private static final long FIRST_BACKOFF_MILLISECONDS = 50;
   private static final long LONGEST_BACKOFF_MILLISECONDS = 2_000;
   private static final int BACKOFF_DOUBLINGS = 6;
+  private static final long NO_BATCH = 0;
 
   /** What is to be done. */
   sealed interface Decision {
@@ -29,10 +30,11 @@ final class Recovery {
    *
    * @param workDone whether the function may have seen a batch
    * @param base number of the exchange's last batch before the call's first
-   * @param firstUnanswered number of the exchange's first batch that has no answer
+   * @param startedBatch number of the batch that the function is known to have worked on; zero when
+   *     it may not have come so far
    * @param replayable whether all unanswered batches are still there
    */
-  record Progress(boolean workDone, long base, long firstUnanswered, boolean replayable) {}
+  record Progress(boolean workDone, long base, long startedBatch, boolean replayable) {}
 
   private final ClientOptions options;
   private long acquiringSinceNanos;
@@ -110,11 +112,11 @@ final class Recovery {
   private Decision replay(Failure failure, Progress progress, long nowNanos) {
     if (isWorkerDeath(failure)) {
       long blamed = blamedBatch(failure, progress);
-      if (blamed == suspectBatch) {
+      if (blamed != NO_BATCH && blamed == suspectBatch) {
         return new Decision.GiveUp(
             failure.withMessage("batch " + blamed + " killed two workers: " + failure.message()));
       }
-      suspectBatch = blamed;
+      suspectBatch = blamed == NO_BATCH ? suspectBatch : blamed;
     }
     if (replays >= options.maxReplays()) {
       return new Decision.GiveUp(
@@ -134,6 +136,6 @@ final class Recovery {
 
   private static long blamedBatch(Failure failure, Progress progress) {
     long sequence = failure.details() == null ? 0 : failure.details().getSequence();
-    return sequence > 0 ? progress.base() + sequence : progress.firstUnanswered();
+    return sequence > 0 ? progress.base() + sequence : progress.startedBatch();
   }
 }

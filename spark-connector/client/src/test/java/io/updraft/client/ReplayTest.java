@@ -79,6 +79,35 @@ final class ReplayTest {
   }
 
   @Test
+  void a_batch_is_not_blamed_for_workers_that_may_never_have_seen_it() throws Exception {
+    TestPool.Behaviour diesEarly =
+        call -> {
+          call.receive();
+          call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGKILL", 0);
+        };
+    try (TestPool pool = TestPool.of(diesEarly, diesEarly, diesEarly, Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      assertEquals(allNumbers(), task.run(BATCHES, 100));
+    }
+  }
+
+  @Test
+  void a_batch_whose_credit_came_is_blamed_for_the_death_that_follows() throws Exception {
+    TestPool.Behaviour diesAtWork =
+        call -> {
+          call.receive();
+          call.receive();
+          call.sendCredit(1);
+          call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGSEGV", 0);
+        };
+    try (TestPool pool = TestPool.of(diesAtWork, diesAtWork, Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
+      assertTrue(error.getMessage().startsWith("batch 1 killed two workers"), error.getMessage());
+    }
+  }
+
+  @Test
   void connections_that_break_without_progress_are_given_up() throws Exception {
     TestPool.Behaviour vanishes =
         call -> {
