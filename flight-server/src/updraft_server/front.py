@@ -27,6 +27,7 @@ from updraft_server.listeners import ListenError, Listeners
 from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer
 from updraft_server.pool import Pool, PoolError, PoolSettings, WorkerOutput
+from updraft_server.process_control import hide_memory
 from updraft_server.ready_file import ReadyFile
 from updraft_server.settings import ServeSettings
 
@@ -174,6 +175,7 @@ def main() -> None:
     """Run the front in this process; exits with 1 and one line when it cannot start."""
     import uvloop
 
+    hide_memory()
     retain_freed_memory()
     settings = ServeSettings.model_validate_json(os.environ[SETTINGS_VARIABLE])
     configure_logging(log_format=settings.log_format, level=settings.log_level, process="front")

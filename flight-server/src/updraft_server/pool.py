@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import dataclasses
 import enum
-import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import structlog
 
 from updraft_server.frames import FrameError
 from updraft_server.pooled_worker import PooledWorker, WorkerState
@@ -34,7 +35,7 @@ __all__ = [
     "WorkerOutput",
 ]
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 _RETRY_SECONDS = 0.05
 _MAX_RETRY_SECONDS = 2.0
@@ -251,7 +252,7 @@ class Pool:
         if len(self._recent_starts) == self._recent_starts.maxlen:
             delay = max(delay, self._recent_starts[0] + 1.0 - now)
         if delay > 0:
-            _log.warning("workers die or fail to start; the next start waits", extra={"delay_seconds": delay})
+            _log.warning("workers die or fail to start: the next start waits", seconds=round(delay, 2))
             await asyncio.sleep(delay)
         self._recent_starts.append(now + max(delay, 0.0))
 
@@ -295,7 +296,7 @@ class Pool:
         else:
             self._failed_starts += 1
             self._last_failure = str(error)
-            _log.warning("a worker did not start", extra={"reason": str(error)})
+            _log.warning("a worker did not start", reason=str(error))
         self._wake.set()
         self._changed()
 
