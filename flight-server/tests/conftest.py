@@ -1,71 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the front's tests share: a front over a FakePool, on ports that the system chooses."""
+"""What the front's tests share."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
-
-import grpc.aio
 import pytest
-
-from updraft.lifecycle import Event, Phase
-from updraft_server.front import Front
-from updraft_server.settings import ServeSettings
-from updraft_server.testing import FakePool
-
-DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
-
-
-class RunningFront:
-    """A front that serves, and a channel to it."""
-
-    def __init__(
-        self, front: Front, pool: FakePool, settings: ServeSettings, channel: "grpc.aio.Channel", running: asyncio.Task
-    ) -> None:
-        self.front = front
-        self.pool = pool
-        self.settings = settings
-        self.channel = channel
-        self._running = running
-
-    @property
-    def address(self) -> str:
-        return self.settings.listen
-
-    def exchange(self, **options: Any) -> Any:
-        """A raw DoExchange call: bytes out, bytes in."""
-        return self.channel.stream_stream(DO_EXCHANGE)(**options)
-
-    async def stopped(self) -> None:
-        await asyncio.wait_for(asyncio.shield(self._running), 20)
-
-
-@asynccontextmanager
-async def _running(
-    pool: FakePool, wait_until: asyncio.Event | None = None, **changes: Any
-) -> AsyncIterator[RunningFront]:
-    values = {"listen": "127.0.0.1:0", "admin_listen": "", "metrics_listen": "", "workers": 1, **changes}
-    settings = ServeSettings(**values).with_free_ports()
-    front = Front(settings, pool)
-    ready = wait_until or asyncio.Event()
-    front.lifecycle.subscribe(lambda phase: ready.set() if phase is Phase.READY else None)
-    running = asyncio.create_task(front.run())
-    waiting = asyncio.create_task(ready.wait())
-    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if running.done():
-        running.result()
-    async with grpc.aio.insecure_channel(settings.listen) as channel:
-        yield RunningFront(front, pool, settings, channel, running)
-        front.lifecycle.handle(Event.DRAIN_REQUESTED)
-        await asyncio.wait_for(running, 20)
-
-
-Running = Callable[..., AbstractAsyncContextManager[RunningFront]]
+from front_harness import Running, running_front_over
 
 
 @pytest.fixture
 def running_front() -> Running:
     """`async with running_front(pool, **settings)`: a front that serves until the block ends."""
-    return _running
+    return running_front_over

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Raw Flight messages for tests, made by libraries and not by the code under test."""
 
+from typing import Any
+
 import grpc.aio
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -18,7 +20,7 @@ from updraft.v1.exchange_pb2 import (
 SCHEMA = pa.schema({"_0": pa.int64()})
 
 
-def _flight_data_type() -> type:
+def _flight_data_type() -> Any:
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="flight_for_tests.proto", package="tests", syntax="proto3")
     descriptor = file.message_type.add(name="FlightDescriptor")
@@ -43,21 +45,23 @@ def _flight_data_type() -> type:
 FlightData = _flight_data_type()
 
 
+def _encoded(**fields: Any) -> bytes:
+    return bytes(FlightData(**fields).SerializeToString())
+
+
 def path_opening(*path: str) -> bytes:
-    return FlightData(
-        flight_descriptor={"type": 1, "path": path}, data_header=SCHEMA.serialize().to_pybytes()
-    ).SerializeToString()
+    return _encoded(flight_descriptor={"type": 1, "path": path}, data_header=SCHEMA.serialize().to_pybytes())
 
 
 def command_opening(command: ExchangeCommand) -> bytes:
-    return FlightData(
+    return _encoded(
         flight_descriptor={"type": 2, "cmd": command.SerializeToString()},
         data_header=SCHEMA.serialize().to_pybytes(),
-    ).SerializeToString()
+    )
 
 
-def echo_command(**changes: object) -> ExchangeCommand:
-    values = {
+def echo_command(**changes: Any) -> ExchangeCommand:
+    values: dict[str, Any] = {
         "protocol_version": 1,
         "function": Function(registered=RegisteredFunction(name="echo")),
         "task": TaskIdentity(application_id="app-1", stage_id=2, partition_id=3, task_attempt_id=4),
@@ -68,19 +72,19 @@ def echo_command(**changes: object) -> ExchangeCommand:
 
 def batch(sequence: int, body: bytes = b"body") -> bytes:
     metadata = RequestMetadata(sequence=sequence).SerializeToString()
-    return FlightData(data_header=b"header", app_metadata=metadata, data_body=body).SerializeToString()
+    return _encoded(data_header=b"header", app_metadata=metadata, data_body=body)
 
 
 def finish(batches: int) -> bytes:
     metadata = RequestMetadata(finish=Finish(batches=batches)).SerializeToString()
-    return FlightData(app_metadata=metadata).SerializeToString()
+    return _encoded(app_metadata=metadata)
 
 
 def reply_metadata(message: bytes) -> ReplyMetadata:
     return ReplyMetadata.FromString(FlightData.FromString(message).app_metadata)
 
 
-async def all_replies(call: object) -> tuple[list[bytes], grpc.aio.AioRpcError | None]:
+async def all_replies(call: Any) -> tuple[list[bytes], grpc.aio.AioRpcError | None]:
     """Every message until the end of the call, and its error unless it ended with OK."""
     replies = []
     try:

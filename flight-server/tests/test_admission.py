@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -8,13 +9,15 @@ from updraft_server.admission import Admission, AdmissionLimits, Grant
 from updraft_server.pool import Lease, LeaseOutcome, PoolError, TaskKey
 from updraft_server.testing import FakePool
 
+PoolOf = Callable[[int], FakePool]
+
 TASK = TaskKey("app", 1, 1)
 
 
 @pytest.fixture
-async def pool_of():
+async def pool_of() -> AsyncIterator[PoolOf]:
     """`pool_of(workers)`: a pool that is closed when the test ends."""
-    pools = []
+    pools: list[FakePool] = []
 
     def make(workers: int) -> FakePool:
         pools.append(FakePool(workers))
@@ -61,14 +64,14 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_an_idle_worker_is_granted_at_once(pool_of):
+async def test_an_idle_worker_is_granted_at_once(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
     grant = await queue.acquire("a", None)
     assert grant.lease.pid
     assert queue.waiting == 0
 
 
-async def test_who_waits_gets_the_worker_that_becomes_idle(pool_of):
+async def test_who_waits_gets_the_worker_that_becomes_idle(pool_of: PoolOf) -> None:
     arrivals = Arrivals(admission(pool_of(1)))
     await arrivals.come("first")
     await arrivals.come("second")
@@ -77,7 +80,7 @@ async def test_who_waits_gets_the_worker_that_becomes_idle(pool_of):
     assert arrivals.granted == ["first", "second"]
 
 
-async def test_tenants_take_turns_however_many_each_has_waiting(pool_of):
+async def test_tenants_take_turns_however_many_each_has_waiting(pool_of: PoolOf) -> None:
     arrivals = Arrivals(admission(pool_of(1)))
     await arrivals.come("running", tenant="a")
     for name in ("a1", "a2", "a3", "b1", "c1", "c2"):
@@ -86,7 +89,7 @@ async def test_tenants_take_turns_however_many_each_has_waiting(pool_of):
     assert arrivals.granted == ["running", "a1", "b1", "c1", "a2", "c2", "a3"]
 
 
-async def test_nobody_overtakes_the_queue_when_a_worker_is_idle(pool_of):
+async def test_nobody_overtakes_the_queue_when_a_worker_is_idle(pool_of: PoolOf) -> None:
     pool = pool_of(1)
     arrivals = Arrivals(admission(pool))
     await arrivals.come("running")
@@ -96,7 +99,7 @@ async def test_nobody_overtakes_the_queue_when_a_worker_is_idle(pool_of):
     assert arrivals.granted == ["running", "waiting"]
 
 
-async def test_a_task_that_holds_a_worker_gets_another_past_the_queue(pool_of):
+async def test_a_task_that_holds_a_worker_gets_another_past_the_queue(pool_of: PoolOf) -> None:
     arrivals = Arrivals(admission(pool_of(1)))
     await arrivals.come("first", task=TASK)
     await arrivals.come("stranger")
@@ -104,7 +107,7 @@ async def test_a_task_that_holds_a_worker_gets_another_past_the_queue(pool_of):
     assert arrivals.granted == ["first", "sibling"]
 
 
-async def test_siblings_that_wait_together_are_granted_together(pool_of):
+async def test_siblings_that_wait_together_are_granted_together(pool_of: PoolOf) -> None:
     arrivals = Arrivals(admission(pool_of(1)))
     await arrivals.come("running")
     await arrivals.come("first", tenant="a", task=TASK)
@@ -114,7 +117,7 @@ async def test_siblings_that_wait_together_are_granted_together(pool_of):
     assert arrivals.granted == ["running", "first", "sibling"]
 
 
-async def test_a_task_whose_worker_is_back_waits_like_everybody(pool_of):
+async def test_a_task_whose_worker_is_back_waits_like_everybody(pool_of: PoolOf) -> None:
     arrivals = Arrivals(admission(pool_of(1)))
     await arrivals.come("first", task=TASK)
     await arrivals.come("stranger")
@@ -123,7 +126,7 @@ async def test_a_task_whose_worker_is_back_waits_like_everybody(pool_of):
     assert arrivals.granted == ["first", "stranger"]
 
 
-async def test_a_full_queue_refuses_with_a_hint(pool_of):
+async def test_a_full_queue_refuses_with_a_hint(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1), queue_limit=1)
     arrivals = Arrivals(queue)
     await arrivals.come("running", tenant="a")
@@ -133,7 +136,7 @@ async def test_a_full_queue_refuses_with_a_hint(pool_of):
     assert full.value.retry_after_milliseconds == 500
 
 
-async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of):
+async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1), queue_limit=3)
     arrivals = Arrivals(queue)
     await arrivals.come("running", tenant="a")
@@ -146,7 +149,7 @@ async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of):
     assert arrivals.granted == ["running", "a1", "b1", "a2"]
 
 
-async def test_a_cancelled_waiter_leaves_the_queue(pool_of):
+async def test_a_cancelled_waiter_leaves_the_queue(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
     arrivals = Arrivals(queue)
     await arrivals.come("running")
@@ -158,21 +161,26 @@ async def test_a_cancelled_waiter_leaves_the_queue(pool_of):
     assert arrivals.granted == ["running"]
 
 
-async def test_a_waiter_cancelled_while_it_is_granted_gives_the_worker_back(pool_of):
+async def test_a_waiter_cancelled_while_it_is_granted_gives_the_worker_back(pool_of: PoolOf) -> None:
     pool = pool_of(1)
     queue = admission(pool)
     arrivals = Arrivals(queue)
     await arrivals.come("running")
     await arrivals.come("cancelled")
     await arrivals.come("next")
-    pool.subscribe(lambda: arrivals.tasks["cancelled"].cancel() if len(pool.leases) == 2 else None)
+
+    def cancel_while_granted() -> None:
+        if len(pool.leases) == 2:
+            arrivals.tasks["cancelled"].cancel()
+
+    pool.subscribe(cancel_while_granted)
     await arrivals.leave("running")
     assert arrivals.granted == ["running", "next"]
     await arrivals.serve_all()
     assert pool.idle == 1
 
 
-async def test_a_drain_refuses_who_waits_and_who_comes(pool_of):
+async def test_a_drain_refuses_who_waits_and_who_comes(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
     arrivals = Arrivals(queue)
     await arrivals.come("running")
@@ -185,7 +193,7 @@ async def test_a_drain_refuses_who_waits_and_who_comes(pool_of):
     assert queue.waiting == 0
 
 
-async def test_a_pool_that_fails_is_unavailable():
+async def test_a_pool_that_fails_is_unavailable() -> None:
     class Broken(FakePool):
         async def lease(self, task: TaskKey | None) -> Lease:
             raise PoolError("the zygote is gone")
@@ -194,7 +202,7 @@ async def test_a_pool_that_fails_is_unavailable():
         await admission(Broken()).acquire("a", TASK)
 
 
-async def test_a_grant_is_released_once(pool_of):
+async def test_a_grant_is_released_once(pool_of: PoolOf) -> None:
     pool = pool_of(1)
     grant = await admission(pool).acquire("a", TASK)
     grant.release(LeaseOutcome.CLEAN)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ from flight_messages import (
     path_opening,
     reply_metadata,
 )
+from front_harness import Running
 
 from updraft.errors import UserError
 from updraft.v1.exchange_pb2 import ErrorKind, Function, SessionFunction
@@ -62,16 +64,18 @@ async def released(pool: FakePool, lease: int = 0) -> LeaseOutcome:
     while len(pool.leases) <= lease or pool.leases[lease].outcome is None:
         changed.clear()
         await asyncio.wait_for(changed.wait(), 10)
-    return pool.leases[lease].outcome
+    outcome = pool.leases[lease].outcome
+    assert outcome is not None
+    return outcome
 
 
-async def failure(call: object) -> tuple[list[bytes], grpc.aio.AioRpcError]:
+async def failure(call: Any) -> tuple[list[bytes], grpc.aio.AioRpcError]:
     replies, error = await asyncio.wait_for(all_replies(call), 20)
     assert error is not None
     return replies, error
 
 
-async def test_an_exchange_by_path_gets_every_batch_back_without_metadata(running_front):
+async def test_an_exchange_by_path_gets_every_batch_back_without_metadata(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
         call = front.exchange()
         await call.write(path_opening("echo"))
@@ -87,7 +91,7 @@ async def test_an_exchange_by_path_gets_every_batch_back_without_metadata(runnin
         assert await released(front.pool) is LeaseOutcome.CLEAN
 
 
-async def test_an_exchange_by_command_passes_metadata_through(running_front):
+async def test_an_exchange_by_command_passes_metadata_through(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
         call = front.exchange()
         for message in (command_opening(echo_command()), batch(1), batch(2), finish(2)):
@@ -98,7 +102,7 @@ async def test_an_exchange_by_command_passes_metadata_through(running_front):
         assert replies[1:] == [batch(1), batch(2), finish(2)]
 
 
-async def test_a_descriptor_may_come_before_the_schema_as_flight_libraries_send_it(running_front):
+async def test_a_descriptor_may_come_before_the_schema_as_flight_libraries_send_it(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
         call = front.exchange()
         opening = FlightData.FromString(path_opening("echo"))
@@ -110,7 +114,7 @@ async def test_a_descriptor_may_come_before_the_schema_as_flight_libraries_send_
         assert len(replies) == 1
 
 
-async def test_what_a_function_raises_reaches_the_client_in_band_and_as_unknown(running_front):
+async def test_what_a_function_raises_reaches_the_client_in_band_and_as_unknown(running_front: Running) -> None:
     async with running_front(FakePool(script=fails)) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -121,7 +125,7 @@ async def test_what_a_function_raises_reaches_the_client_in_band_and_as_unknown(
         assert await released(front.pool) is LeaseOutcome.BROKEN
 
 
-async def test_a_plain_client_gets_a_failure_as_status_alone(running_front):
+async def test_a_plain_client_gets_a_failure_as_status_alone(running_front: Running) -> None:
     async with running_front(FakePool(script=fails)) as front:
         call = front.exchange()
         await call.write(path_opening("echo"))
@@ -130,7 +134,7 @@ async def test_a_plain_client_gets_a_failure_as_status_alone(running_front):
         assert error.code() is grpc.StatusCode.UNKNOWN
 
 
-async def test_a_killed_worker_ends_its_exchange_as_aborted_and_says_how_it_died(running_front):
+async def test_a_killed_worker_ends_its_exchange_as_aborted_and_says_how_it_died(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command)) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -142,7 +146,7 @@ async def test_a_killed_worker_ends_its_exchange_as_aborted_and_says_how_it_died
         assert str(SIGKILL) in error.details()
 
 
-async def test_a_worker_that_hangs_up_and_lives_on_ends_its_exchange(running_front):
+async def test_a_worker_that_hangs_up_and_lives_on_ends_its_exchange(running_front: Running) -> None:
     async with running_front(FakePool(script=hangs_up)) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -151,7 +155,7 @@ async def test_a_worker_that_hangs_up_and_lives_on_ends_its_exchange(running_fro
         assert await released(front.pool) is LeaseOutcome.BROKEN
 
 
-async def test_a_death_is_noticed_when_a_child_of_the_worker_keeps_the_socket_open(running_front):
+async def test_a_death_is_noticed_when_a_child_of_the_worker_keeps_the_socket_open(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command)) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -161,7 +165,7 @@ async def test_a_death_is_noticed_when_a_child_of_the_worker_keeps_the_socket_op
         assert error.code() is grpc.StatusCode.ABORTED
 
 
-async def test_a_cancelled_call_frees_its_worker(running_front):
+async def test_a_cancelled_call_frees_its_worker(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command)) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -170,7 +174,7 @@ async def test_a_cancelled_call_frees_its_worker(running_front):
         assert await released(front.pool) is LeaseOutcome.CANCELLED
 
 
-async def test_a_cancelled_call_frees_a_worker_that_reads_nothing(running_front):
+async def test_a_cancelled_call_frees_a_worker_that_reads_nothing(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_nothing)) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -181,7 +185,7 @@ async def test_a_cancelled_call_frees_a_worker_that_reads_nothing(running_front)
         await asyncio.gather(writing, return_exceptions=True)
 
 
-async def write_without_end(call: object) -> None:
+async def write_without_end(call: Any) -> None:
     sequence = 0
     while True:
         sequence += 1
@@ -195,7 +199,7 @@ async def wait_for_lease(pool: FakePool) -> None:
         await asyncio.wait_for(leased.wait(), 10)
 
 
-async def test_a_worker_that_reads_nothing_holds_the_client_back(running_front):
+async def test_a_worker_that_reads_nothing_holds_the_client_back(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_nothing)) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -205,7 +209,7 @@ async def test_a_worker_that_reads_nothing_holds_the_client_back(running_front):
         assert front.front.metrics.transfer.received_bytes < 64 * 1024 * 1024
 
 
-async def test_the_pools_own_deadline_ends_an_exchange_in_band(running_front):
+async def test_the_pools_own_deadline_ends_an_exchange_in_band(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command), max_deadline_seconds=0.3) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -215,7 +219,7 @@ async def test_the_pools_own_deadline_ends_an_exchange_in_band(running_front):
         assert await released(front.pool) is LeaseOutcome.CANCELLED
 
 
-async def test_the_clients_deadline_frees_the_worker(running_front):
+async def test_the_clients_deadline_frees_the_worker(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command)) as front:
         call = front.exchange(timeout=0.5)
         await call.write(command_opening(echo_command()))
@@ -224,7 +228,7 @@ async def test_the_clients_deadline_frees_the_worker(running_front):
         assert await released(front.pool) is LeaseOutcome.CANCELLED
 
 
-async def test_a_silent_call_ends_after_the_first_message_timeout(running_front):
+async def test_a_silent_call_ends_after_the_first_message_timeout(running_front: Running) -> None:
     async with running_front(FakePool(), first_message_timeout_seconds=0.2) as front:
         _, error = await failure(front.exchange())
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -261,7 +265,9 @@ async def test_a_silent_call_ends_after_the_first_message_timeout(running_front)
         ),
     ],
 )
-async def test_a_bad_exchange_gets_a_clear_error_and_the_pool_lives(running_front, messages, code, says):
+async def test_a_bad_exchange_gets_a_clear_error_and_the_pool_lives(
+    running_front: Running, messages: list[bytes], code: grpc.StatusCode, says: str
+) -> None:
     async with running_front(FakePool(), max_message_bytes=1024 * 1024) as front:
         call = front.exchange()
         for message in messages:
@@ -276,7 +282,7 @@ async def test_a_bad_exchange_gets_a_clear_error_and_the_pool_lives(running_fron
         assert (await all_replies(again))[1] is None
 
 
-async def test_a_session_function_for_another_python_is_refused_naming_both(running_front):
+async def test_a_session_function_for_another_python_is_refused_naming_both(running_front: Running) -> None:
     function = Function(session=SessionFunction(python_version="3.13", spark_version="4.3.0"))
     async with running_front(FakePool(), allow_session_functions=True) as front:
         call = front.exchange()
@@ -287,7 +293,7 @@ async def test_a_session_function_for_another_python_is_refused_naming_both(runn
         assert "3.11" in error.details()
 
 
-async def test_a_session_function_may_set_listed_environment_variables_only(running_front):
+async def test_a_session_function_may_set_listed_environment_variables_only(running_front: Running) -> None:
     function = Function(
         session=SessionFunction(python_version="3.11", spark_version="4.3.1", environment={"LD_PRELOAD": "x"})
     )
@@ -299,7 +305,7 @@ async def test_a_session_function_may_set_listed_environment_variables_only(runn
         assert "LD_PRELOAD" in error.details()
 
 
-async def test_a_worker_that_breaks_the_frames_is_replaced_and_the_client_told(running_front):
+async def test_a_worker_that_breaks_the_frames_is_replaced_and_the_client_told(running_front: Running) -> None:
     async with running_front(FakePool(script=sends_garbage)) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -308,7 +314,7 @@ async def test_a_worker_that_breaks_the_frames_is_replaced_and_the_client_told(r
         assert await released(front.pool) is LeaseOutcome.BROKEN
 
 
-async def test_a_worker_that_is_done_before_the_client_is_not_reused(running_front):
+async def test_a_worker_that_is_done_before_the_client_is_not_reused(running_front: Running) -> None:
     async with running_front(FakePool(script=ends_early)) as front:
         call = front.exchange()
         await call.write(command_opening(echo_command()))
@@ -316,7 +322,7 @@ async def test_a_worker_that_is_done_before_the_client_is_not_reused(running_fro
         assert await released(front.pool) is LeaseOutcome.BROKEN
 
 
-async def test_a_full_queue_refuses_with_a_hint_when_to_come_again(running_front):
+async def test_a_full_queue_refuses_with_a_hint_when_to_come_again(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command), queue_limit=0, retry_after_milliseconds=77) as front:
         holder = front.exchange()
         await holder.write(command_opening(echo_command()))

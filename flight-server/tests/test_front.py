@@ -4,7 +4,9 @@ import json
 import stat
 import threading
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -13,6 +15,7 @@ import pyarrow.flight as flight
 import pytest
 import trustme
 from flight_messages import all_replies, command_opening, echo_command, path_opening
+from front_harness import Running, RunningFront
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from updraft.lifecycle import Event
@@ -21,6 +24,8 @@ from updraft_server.frames import FrameKind
 from updraft_server.front import FrontError
 from updraft_server.pool import Lease, LeaseOutcome, NoIdleWorker, TaskKey
 from updraft_server.testing import FakePool, FakeWorker
+
+Answer = TypeVar("Answer")
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -43,33 +48,37 @@ class Gate:
 
 async def health(channel: grpc.aio.Channel, name: str = "") -> int:
     reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
-    return reply.status
+    return int(reply.status)
 
 
-async def next_health(watch: object) -> int:
-    return (await asyncio.wait_for(watch.read(), 10)).status
+async def next_health(watch: Any) -> int:
+    return int((await asyncio.wait_for(watch.read(), 10)).status)
 
 
-async def echoes(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...] = ()) -> grpc.StatusCode:
-    call = channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")(metadata=metadata, timeout=10)
-    _, error = await _exchange(call)
-    return error.code() if error is not None else grpc.StatusCode.OK
+async def admitted(channel: grpc.aio.Channel, authorization: str = "") -> grpc.StatusCode:
+    """The status of a call that every client may make, if it may make any."""
+    method = channel.unary_stream("/arrow.flight.protocol.FlightService/ListActions")
+    call = method(b"", metadata=(("authorization", authorization),) if authorization else (), timeout=10)
+    return (await _status(call)) or grpc.StatusCode.OK
 
 
-async def _exchange(call: object) -> tuple[list[bytes], grpc.aio.AioRpcError | None]:
-    try:
-        await call.write(path_opening("echo"))
-        await call.done_writing()
-    except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        pass
-    return await all_replies(call)
+async def refused(channel: grpc.aio.Channel) -> grpc.StatusCode | None:
+    """The status of an exchange that is refused at its first message."""
+    call = channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")(timeout=10)
+    await call.write(path_opening("echo"))
+    return await _status(call)
 
 
-def in_a_thread(function: object, *arguments: object) -> asyncio.Future:
+async def _status(call: Any) -> grpc.StatusCode | None:
+    _, error = await all_replies(call)
+    return error.code() if error is not None else None
+
+
+def in_a_thread(function: Callable[..., Answer], *arguments: Any) -> asyncio.Future[Answer]:
     return asyncio.get_running_loop().run_in_executor(None, function, *arguments)
 
 
-def pyarrow_echo(location: str, **options: object) -> list[pa.RecordBatch]:
+def pyarrow_echo(location: str, **options: Any) -> list[pa.RecordBatch]:
     batches = [pa.record_batch({"_0": pa.array([number, None], pa.int64())}) for number in range(20)]
     with flight.connect(location, **options) as client:
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("echo"))
@@ -86,7 +95,9 @@ def pyarrow_echo(location: str, **options: object) -> list[pa.RecordBatch]:
     return reading
 
 
-async def test_a_pyarrow_client_gets_its_batches_back_over_tcp_and_unix_socket(running_front, tmp_path):
+async def test_a_pyarrow_client_gets_its_batches_back_over_tcp_and_unix_socket(
+    running_front: Running, tmp_path: Path
+) -> None:
     path = tmp_path / "flight.sock"
     async with running_front(FakePool(workers=2), listen_unix=path) as front:
         await in_a_thread(pyarrow_echo, f"grpc://{front.address}")
@@ -94,7 +105,7 @@ async def test_a_pyarrow_client_gets_its_batches_back_over_tcp_and_unix_socket(r
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
 
-async def test_control_calls_answer_a_pyarrow_client(running_front):
+async def test_control_calls_answer_a_pyarrow_client(running_front: Running) -> None:
     def ask(location: str) -> None:
         with flight.connect(location) as client:
             [info] = client.list_flights()
@@ -115,7 +126,7 @@ async def test_control_calls_answer_a_pyarrow_client(running_front):
         await in_a_thread(ask, f"grpc://{front.address}")
 
 
-async def test_health_is_served_on_both_listeners_for_every_name(running_front):
+async def test_health_is_served_on_both_listeners_for_every_name(running_front: Running) -> None:
     async with (
         running_front(FakePool(), admin_listen="127.0.0.1:0") as front,
         grpc.aio.insecure_channel(front.settings.admin_listen) as admin,
@@ -128,7 +139,7 @@ async def test_health_is_served_on_both_listeners_for_every_name(running_front):
             assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_pool_without_a_warm_worker_does_not_serve(running_front):
+async def test_a_pool_without_a_warm_worker_does_not_serve(running_front: Running) -> None:
     pool = FakePool()
     async with running_front(pool) as front:
         watch = health_pb2_grpc.HealthStub(front.channel).Watch(health_pb2.HealthCheckRequest())
@@ -142,7 +153,7 @@ async def test_a_pool_without_a_warm_worker_does_not_serve(running_front):
         watch.cancel()
 
 
-async def test_a_drain_finishes_what_runs_and_refuses_what_comes(running_front):
+async def test_a_drain_finishes_what_runs_and_refuses_what_comes(running_front: Running) -> None:
     gate = Gate()
     async with running_front(FakePool(workers=2, script=gate.script)) as front:
         running = front.exchange()
@@ -152,7 +163,7 @@ async def test_a_drain_finishes_what_runs_and_refuses_what_comes(running_front):
         assert await next_health(watch) == SERVING
         front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
         assert await next_health(watch) == NOT_SERVING
-        assert await echoes(front.channel) is grpc.StatusCode.UNAVAILABLE
+        assert await refused(front.channel) is grpc.StatusCode.UNAVAILABLE
         gate.opened.set()
         await running.done_writing()
         assert (await all_replies(running))[1] is None
@@ -160,7 +171,9 @@ async def test_a_drain_finishes_what_runs_and_refuses_what_comes(running_front):
     assert front.pool.leases[0].outcome is LeaseOutcome.CLEAN
 
 
-async def test_a_drain_refuses_who_waits_at_once(running_front):
+async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None:
+    gate, refused = Gate(), asyncio.Event()
+
     class WatchedPool(FakePool):
         async def lease(self, task: TaskKey | None) -> Lease:
             try:
@@ -169,12 +182,11 @@ async def test_a_drain_refuses_who_waits_at_once(running_front):
                 refused.set()
                 raise
 
-    gate, refused = Gate(), asyncio.Event()
     async with running_front(WatchedPool(script=gate.script)) as front:
         running = front.exchange()
         await running.write(path_opening("echo"))
         await running.read()
-        waiting = asyncio.create_task(echoes(front.channel))
+        waiting = asyncio.create_task(refused(front.channel))
         await asyncio.wait_for(refused.wait(), 10)
         front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
         assert await waiting is grpc.StatusCode.UNAVAILABLE
@@ -183,7 +195,7 @@ async def test_a_drain_refuses_who_waits_at_once(running_front):
         await all_replies(running)
 
 
-async def test_a_drain_ends_what_outlives_its_timeout(running_front):
+async def test_a_drain_ends_what_outlives_its_timeout(running_front: Running) -> None:
     async with running_front(FakePool(script=Gate().script), drain_timeout_seconds=0.2) as front:
         running = front.exchange()
         await running.write(path_opening("echo"))
@@ -194,7 +206,7 @@ async def test_a_drain_ends_what_outlives_its_timeout(running_front):
     assert front.pool.leases[0].outcome is not LeaseOutcome.CLEAN
 
 
-async def test_the_drain_action_drains(running_front):
+async def test_the_drain_action_drains(running_front: Running) -> None:
     def drain(location: str) -> None:
         with flight.connect(location) as client:
             assert len(list(client.do_action("updraft.drain"))) == 1
@@ -204,18 +216,18 @@ async def test_the_drain_action_drains(running_front):
         await front.stopped()
 
 
-async def test_calls_need_a_known_token_and_health_needs_none(running_front, tmp_path):
+async def test_calls_need_a_known_token_and_health_needs_none(running_front: Running, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("# of the team\nfirst\nsecond\n")
     async with running_front(FakePool(), token_file=tokens) as front:
         assert await health(front.channel) == SERVING
-        assert await echoes(front.channel) is grpc.StatusCode.UNAUTHENTICATED
+        assert await admitted(front.channel) is grpc.StatusCode.UNAUTHENTICATED
         for bad in ("Bearer third", "Bearer # of the team", "first", "Bearer "):
-            assert await echoes(front.channel, (("authorization", bad),)) is grpc.StatusCode.UNAUTHENTICATED
-        assert await echoes(front.channel, (("authorization", "Bearer second"),)) is grpc.StatusCode.OK
+            assert await admitted(front.channel, bad) is grpc.StatusCode.UNAUTHENTICATED
+        assert await admitted(front.channel, "Bearer second") is grpc.StatusCode.OK
         tokens.write_text("third\n")
-        assert await echoes(front.channel, (("authorization", "Bearer third"),)) is grpc.StatusCode.OK
-        assert await echoes(front.channel, (("authorization", "Bearer second"),)) is grpc.StatusCode.UNAUTHENTICATED
+        assert await admitted(front.channel, "Bearer third") is grpc.StatusCode.OK
+        assert await admitted(front.channel, "Bearer second") is grpc.StatusCode.UNAUTHENTICATED
 
 
 def write_certificate(authority: trustme.CA, directory: Path) -> None:
@@ -228,38 +240,38 @@ def tls_settings(directory: Path) -> dict[str, Path]:
     return {"tls_certificate_file": directory / "tls.crt", "tls_key_file": directory / "tls.key"}
 
 
-def secure_channel(front: object, credentials: grpc.ChannelCredentials) -> grpc.aio.Channel:
+def secure_channel(front: RunningFront, credentials: grpc.ChannelCredentials) -> grpc.aio.Channel:
     # A subchannel of its own, so that every channel makes its own handshake.
     options = (("grpc.use_local_subchannel_pool", 1),)
-    port = front.settings.listen_address.port
+    port = front.address.rpartition(":")[2]
     return grpc.aio.secure_channel(f"localhost:{port}", credentials, options=options)
 
 
-async def test_a_renewed_certificate_is_served_without_a_restart(running_front, tmp_path):
+async def test_a_renewed_certificate_is_served_without_a_restart(running_front: Running, tmp_path: Path) -> None:
     old, new = trustme.CA(), trustme.CA()
     write_certificate(old, tmp_path)
     async with running_front(FakePool(), **tls_settings(tmp_path)) as front:
         trusts_old = grpc.ssl_channel_credentials(old.cert_pem.bytes())
         trusts_new = grpc.ssl_channel_credentials(new.cert_pem.bytes())
         async with secure_channel(front, trusts_old) as channel:
-            assert await echoes(channel) is grpc.StatusCode.OK
+            assert await admitted(channel) is grpc.StatusCode.OK
         write_certificate(new, tmp_path)
         async with secure_channel(front, trusts_new) as channel:
-            assert await echoes(channel) is grpc.StatusCode.OK
+            assert await admitted(channel) is grpc.StatusCode.OK
         async with secure_channel(front, trusts_old) as channel:
-            assert await echoes(channel) is grpc.StatusCode.UNAVAILABLE
+            assert await admitted(channel) is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_broken_renewal_leaves_the_old_certificate_in_force(running_front, tmp_path):
+async def test_a_broken_renewal_leaves_the_old_certificate_in_force(running_front: Running, tmp_path: Path) -> None:
     authority = trustme.CA()
     write_certificate(authority, tmp_path)
     async with running_front(FakePool(), **tls_settings(tmp_path)) as front:
         (tmp_path / "tls.crt").write_text("not a certificate")
         async with secure_channel(front, grpc.ssl_channel_credentials(authority.cert_pem.bytes())) as channel:
-            assert await echoes(channel) is grpc.StatusCode.OK
+            assert await admitted(channel) is grpc.StatusCode.OK
 
 
-async def test_mutual_tls_turns_away_a_client_without_a_certificate(running_front, tmp_path):
+async def test_mutual_tls_turns_away_a_client_without_a_certificate(running_front: Running, tmp_path: Path) -> None:
     authority = trustme.CA()
     write_certificate(authority, tmp_path)
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
@@ -270,14 +282,14 @@ async def test_mutual_tls_turns_away_a_client_without_a_certificate(running_fron
     settings = {**tls_settings(tmp_path), "tls_client_ca_file": tmp_path / "ca.crt"}
     async with running_front(FakePool(), **settings) as front:
         async with secure_channel(front, known) as channel:
-            assert await echoes(channel) is grpc.StatusCode.OK
+            assert await admitted(channel) is grpc.StatusCode.OK
         async with secure_channel(front, grpc.ssl_channel_credentials(authority.cert_pem.bytes())) as channel:
-            assert await echoes(channel) is grpc.StatusCode.UNAVAILABLE
+            assert await admitted(channel) is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_metrics_count_exchanges_and_bytes(running_front):
+async def test_metrics_count_exchanges_and_bytes(running_front: Running) -> None:
     async with running_front(FakePool(), metrics_listen="127.0.0.1:0") as front:
-        assert await echoes(front.channel) is grpc.StatusCode.OK
+        await in_a_thread(pyarrow_echo, f"grpc://{front.address}")
         url = f"http://{front.settings.metrics_address}/metrics"
         text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
         assert 'updraft_exchanges_total{function="echo",outcome="ok"} 1.0' in text
@@ -285,7 +297,7 @@ async def test_metrics_count_exchanges_and_bytes(running_front):
         assert "updraft_exchanges_waiting 0.0" in text
 
 
-async def test_a_name_that_does_not_exist_becomes_no_series(running_front):
+async def test_a_name_that_does_not_exist_becomes_no_series(running_front: Running) -> None:
     async with running_front(FakePool(), metrics_listen="127.0.0.1:0") as front:
         call = front.exchange()
         await call.write(path_opening("invented-by-a-client"))
@@ -295,21 +307,21 @@ async def test_a_name_that_does_not_exist_becomes_no_series(running_front):
         assert "invented-by-a-client" not in text
 
 
-async def test_the_ready_file_names_addresses_and_processes(running_front, tmp_path):
+async def test_the_ready_file_names_addresses_and_processes(running_front: Running, tmp_path: Path) -> None:
     async with running_front(FakePool(), ready_file=tmp_path / "ready.json") as front:
         ready = json.loads((tmp_path / "ready.json").read_text())
         assert ready["listen"] == front.address
         assert {"front", "supervisor", "zygote", "workers"} <= set(ready)
 
 
-async def test_an_address_in_use_is_named(running_front):
+async def test_an_address_in_use_is_named(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
         with pytest.raises(FrontError, match=front.address):
             async with running_front(FakePool(), listen=front.address):
                 pass
 
 
-async def test_a_pool_that_is_still_starting_is_unavailable_and_not_without_functions(running_front):
+async def test_a_pool_that_is_still_starting_is_unavailable_and_not_without_functions(running_front: Running) -> None:
     class SlowPool(FakePool):
         def __init__(self) -> None:
             super().__init__()
@@ -326,6 +338,7 @@ async def test_a_pool_that_is_still_starting_is_unavailable_and_not_without_func
         call = front.exchange()
         await call.write(command_opening(echo_command()))
         _, error = await all_replies(call)
+        assert error is not None
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert await health(front.channel) == NOT_SERVING
         pool.may_start.set()

@@ -32,7 +32,7 @@ class Server:
         self.wait_for(self.ready_file.exists)
 
     def ready(self) -> dict[str, Any]:
-        return json.loads(self.ready_file.read_text())
+        return dict(json.loads(self.ready_file.read_text()))
 
     def wait_for(self, condition: Callable[[], bool], within_seconds: float = 60.0) -> float:
         started = time.monotonic()
@@ -85,7 +85,7 @@ def serves_again(server: Server) -> bool:
     return True
 
 
-def test_a_killed_worker_fails_only_its_own_exchange_and_is_replaced(server):
+def test_a_killed_worker_fails_only_its_own_exchange_and_is_replaced(server: Server) -> None:
     with server.client() as client:
         open_exchanges = []
         for value in range(2):
@@ -113,7 +113,7 @@ def finish(writer: Any, reader: Any) -> str:
         return "killed" if "SIGKILL" in str(failure) else str(failure)
 
 
-def test_a_cancelled_exchange_frees_its_worker_at_once(server):
+def test_a_cancelled_exchange_frees_its_worker_at_once(server: Server) -> None:
     with server.client() as client:
         for _ in range(4):
             writer, reader = client.do_exchange(ECHO)
@@ -125,7 +125,7 @@ def test_a_cancelled_exchange_frees_its_worker_at_once(server):
 
 
 @pytest.mark.parametrize("victim", ["front", "zygote"])
-def test_a_killed_process_is_started_again_and_the_pool_serves_on(server, victim):
+def test_a_killed_process_is_started_again_and_the_pool_serves_on(server: Server, victim: str) -> None:
     before = server.ready()
     os.kill(before[victim], signal.SIGKILL)
     server.wait_for(lambda: server.ready()[victim] != before[victim], HEALED_WITHIN_SECONDS)
@@ -140,7 +140,7 @@ def refused_exchange(client: flight.FlightClient) -> None:
     reader.read_chunk()
 
 
-def test_sigterm_finishes_what_runs_and_ends_with_status_0(tmp_path):
+def test_sigterm_finishes_what_runs_and_ends_with_status_0(tmp_path: Path) -> None:
     server = Server(tmp_path, "--workers=1")
     with server.client() as client:
         writer, reader = client.do_exchange(ECHO)

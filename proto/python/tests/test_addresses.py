@@ -7,12 +7,12 @@ from updraft.addresses import TcpAddress, parse_tcp_address, with_free_port
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:8815", "[::1]:0", "pool.example.org:65535"])
-def test_an_address_is_written_as_it_is_read(text):
+def test_an_address_is_written_as_it_is_read(text: str) -> None:
     assert str(parse_tcp_address(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "8815", ":8815", "host:", "host:x", "host:-1", "host:65536", "host:²"])
-def test_what_is_no_address_is_refused_with_an_example(text):
+def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"127\.0\.0\.1:8815"):
         parse_tcp_address(text)
 
@@ -30,11 +30,11 @@ def test_what_is_no_address_is_refused_with_an_example(text):
         ("example.org", False),
     ],
 )
-def test_only_loopback_is_loopback(host, loopback):
+def test_only_loopback_is_loopback(host: str, loopback: bool) -> None:
     assert TcpAddress(host, 1).is_loopback is loopback
 
 
-def test_a_free_port_replaces_0_only():
+def test_a_free_port_replaces_0_only() -> None:
     assert with_free_port(TcpAddress("127.0.0.1", 7)).port == 7
     address = with_free_port(TcpAddress("127.0.0.1", 0))
     with socket.socket() as listener:

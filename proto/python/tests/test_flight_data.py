@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
@@ -14,7 +16,7 @@ from updraft.flight_data import (
 )
 
 
-def _message_type(name: str, *fields: tuple[str, int, int, int]) -> type:
+def _message_type(name: str, *fields: tuple[str, int, int, int]) -> Any:
     file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="tests", syntax="proto3")
     message = file.message_type.add(name=name)
     for field_name, number, kind, label in fields:
@@ -42,13 +44,15 @@ Descriptor = _message_type(
 
 
 @given(st.binary(), st.binary(), st.binary(), st.binary(max_size=70_000))
-def test_what_protobuf_writes_is_split_into_its_fields(descriptor: bytes, header: bytes, metadata: bytes, body: bytes):
+def test_what_protobuf_writes_is_split_into_its_fields(
+    descriptor: bytes, header: bytes, metadata: bytes, body: bytes
+) -> None:
     message = FlightData(flight_descriptor=descriptor, data_header=header, app_metadata=metadata, data_body=body)
     assert tuple(map(bytes, split_flight_data(message.SerializeToString()))) == (descriptor, header, metadata, body)
 
 
 @given(st.binary(), st.binary(), st.binary(max_size=70_000))
-def test_what_is_joined_reads_as_protobuf(header: bytes, metadata: bytes, body: bytes):
+def test_what_is_joined_reads_as_protobuf(header: bytes, metadata: bytes, body: bytes) -> None:
     joined = join_flight_data(memoryview(header), memoryview(metadata), memoryview(body))
     assert FlightData.FromString(joined) == FlightData(data_header=header, app_metadata=metadata, data_body=body)
 
@@ -60,7 +64,7 @@ def test_what_is_joined_reads_as_protobuf(header: bytes, metadata: bytes, body: 
 @example(b"\x00\x00")
 @example(b"\x13\x14")
 @example(b"\x12\x80")
-def test_any_bytes_are_fields_or_a_protocol_error(data: bytes):
+def test_any_bytes_are_fields_or_a_protocol_error(data: bytes) -> None:
     try:
         fields = split_flight_data(data)
     except ProtocolError:
@@ -69,7 +73,7 @@ def test_any_bytes_are_fields_or_a_protocol_error(data: bytes):
 
 
 @given(st.binary(max_size=100))
-def test_bytes_that_are_accepted_are_read_as_protobuf_reads_them(data: bytes):
+def test_bytes_that_are_accepted_are_read_as_protobuf_reads_them(data: bytes) -> None:
     try:
         fields = split_flight_data(data)
     except ProtocolError:
@@ -82,24 +86,24 @@ def test_bytes_that_are_accepted_are_read_as_protobuf_reads_them(data: bytes):
     assert tuple(map(bytes, fields)) == expected
 
 
-def test_a_body_is_a_view_and_not_a_copy():
+def test_a_body_is_a_view_and_not_a_copy() -> None:
     message = FlightData(data_header=b"h", data_body=bytes(1000)).SerializeToString()
     assert split_flight_data(message).data_body.obj is message
 
 
-def test_unknown_fields_are_skipped():
+def test_unknown_fields_are_skipped() -> None:
     unknown = b"\x20\x96\x01" + b"\x2d\x00\x00\x00\x00" + b"\x31" + bytes(8) + b"\x3a\x02hi"
     message = unknown + FlightData(data_header=b"h").SerializeToString() + unknown
     assert bytes(split_flight_data(message).data_header) == b"h"
 
 
 @given(st.lists(st.text(max_size=20), max_size=4), st.binary())
-def test_descriptors_are_parsed(path: list[str], command: bytes):
+def test_descriptors_are_parsed(path: list[str], command: bytes) -> None:
     parsed = parse_descriptor(memoryview(Descriptor(type=1, cmd=command, path=path).SerializeToString()))
     assert (parsed.kind, parsed.path, bytes(parsed.command)) == (DescriptorKind.PATH, tuple(path), command)
 
 
 @pytest.mark.parametrize("data", [b"\x08\x09", b"\x0a\x01x", b"\x1a\x01\xff", b"\x10\x01", b"\x08"])
-def test_a_bad_descriptor_is_a_protocol_error(data: bytes):
+def test_a_bad_descriptor_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         parse_descriptor(memoryview(data))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from pydantic import ValidationError
@@ -16,13 +16,13 @@ class Example(Settings):
     path: str | None = setting("Where it lies.", default=None)
 
 
-def test_a_setting_is_declared_once_and_shown_everywhere(monkeypatch):
+def test_a_setting_is_declared_once_and_shown_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPDRAFT_SIZE_BYTES", "20")
     assert Example().size_bytes == 20
     assert Example.model_fields["size_bytes"].description == "How large it may be. [bytes]"
 
 
-def test_the_reference_table_says_option_variable_default_check_and_meaning():
+def test_the_reference_table_says_option_variable_default_check_and_meaning() -> None:
     lines = reference_table(Example).splitlines()
     assert (
         lines[2]
@@ -34,6 +34,6 @@ def test_the_reference_table_says_option_variable_default_check_and_meaning():
 
 
 @pytest.mark.parametrize("values", [{"size_bytes": 0}, {"colour": "blue"}, {"size": 3}])
-def test_a_bad_value_and_an_unknown_name_are_refused(values):
+def test_a_bad_value_and_an_unknown_name_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Example(**values)
