@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.grpc.netty.GrpcSslContexts;
+import io.grpc.netty.NettyServerBuilder;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.epoll.EpollIoHandler;
+import io.netty.channel.epoll.EpollServerDomainSocketChannel;
+import io.netty.handler.ssl.ClientAuth;
+import io.netty.handler.ssl.SslContextBuilder;
+import io.netty.handler.ssl.SslProvider;
+import io.netty.pkitesting.CertificateBuilder;
+import io.netty.pkitesting.X509Bundle;
+import io.updraft.proto.v1.ErrorKind;
+import java.net.InetSocketAddress;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
+import org.junit.jupiter.api.io.TempDir;
+
+@Timeout(30)
+final class TransportTest {
+  private final X509Bundle authority = authority("Updraft's test authority");
+  private final X509Bundle server = signed(authority, "CN=pool");
+  private final X509Bundle client = signed(authority, "CN=executor");
+
+  private static X509Bundle authority(String name) {
+    return build(certificate("CN=" + name).setIsCertificateAuthority(true), null);
+  }
+
+  private static X509Bundle signed(X509Bundle issuer, String subject) {
+    return build(certificate(subject).addSanIpAddress("127.0.0.1"), issuer);
+  }
+
+  private static CertificateBuilder certificate(String subject) {
+    return new CertificateBuilder().algorithm(CertificateBuilder.Algorithm.ecp256).subject(subject);
+  }
+
+  private static X509Bundle build(CertificateBuilder builder, X509Bundle issuer) {
+    try {
+      return issuer == null ? builder.buildSelfSigned() : builder.buildIssuedBy(issuer);
+    } catch (Exception e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private TestPool tlsPool(ClientAuth clientAuth) throws Exception {
+    SslContextBuilder context =
+        SslContextBuilder.forServer(server.toKeyManagerFactory())
+            .trustManager(authority.toTrustManagerFactory())
+            .clientAuth(clientAuth);
+    return TestPool.of(
+        NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0))
+            .sslContext(GrpcSslContexts.configure(context, SslProvider.JDK).build()),
+        Behaviours::echo);
+  }
+
+  private static ClientOptions.Builder tls(TestPool pool, X509Bundle trusted) throws Exception {
+    return ClientOptions.builder(Endpoint.parse("grpc+tls://127.0.0.1:" + pool.port()))
+        .connectTimeout(Duration.ofSeconds(1))
+        .tlsCaFile(trusted.toTempRootCertPem().toPath());
+  }
+
+  private static List<Long> exchanged(ClientOptions options) throws InterruptedException {
+    try (ExchangeFixture task = new ExchangeFixture(options, Replay.REPLAY)) {
+      return task.run(3, 100_000);
+    }
+  }
+
+  @Test
+  void batches_travel_over_tls() throws Exception {
+    try (TestPool pool = tlsPool(ClientAuth.NONE)) {
+      assertEquals(List.of(1L, 2L, 3L), exchanged(tls(pool, authority).build()));
+    }
+  }
+
+  @Test
+  void a_client_shows_its_certificate_where_the_pool_wants_one() throws Exception {
+    try (TestPool pool = tlsPool(ClientAuth.REQUIRE)) {
+      ClientOptions options =
+          tls(pool, authority)
+              .tlsCertificateFile(client.toTempCertChainPem().toPath())
+              .tlsKeyFile(client.toTempPrivateKeyPem().toPath())
+              .build();
+      assertEquals(List.of(1L, 2L, 3L), exchanged(options));
+    }
+  }
+
+  @Test
+  void a_pool_that_another_authority_signed_is_not_talked_to() throws Exception {
+    try (TestPool pool = tlsPool(ClientAuth.NONE)) {
+      ClientOptions options = tls(pool, authority("a stranger")).build();
+      ExchangeException error = assertThrows(ExchangeException.class, () -> exchanged(options));
+      assertEquals(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, error.kind());
+      assertTrue(error.getMessage().contains(options.endpoint().toString()), error.getMessage());
+      assertTrue(pool.calls().isEmpty());
+    }
+  }
+
+  @Test
+  void tls_files_that_are_not_there_are_named(@TempDir Path directory) {
+    ClientOptions options =
+        ClientOptions.builder(Endpoint.parse("grpc+tls://127.0.0.1:1"))
+            .tlsCaFile(directory.resolve("ca.pem"))
+            .build();
+    String message =
+        assertThrows(IllegalArgumentException.class, () -> exchanged(options)).getMessage();
+    assertTrue(message.contains("ca.pem"), message);
+  }
+
+  @Test
+  @EnabledOnOs(OS.LINUX)
+  void batches_travel_over_a_unix_socket(@TempDir Path directory) throws Exception {
+    String path = directory.resolve("pool.sock").toString();
+    EventLoopGroup loops = new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory());
+    NettyServerBuilder builder =
+        NettyServerBuilder.forAddress(new io.netty.channel.unix.DomainSocketAddress(path))
+            .channelType(EpollServerDomainSocketChannel.class)
+            .bossEventLoopGroup(loops)
+            .workerEventLoopGroup(loops);
+    try (TestPool pool = TestPool.of(builder, Behaviours::echo)) {
+      ClientOptions options = ClientOptions.builder(Endpoint.parse("grpc+unix://" + path)).build();
+      assertEquals(List.of(1L, 2L, 3L), exchanged(options));
+      assertEquals(1, pool.calls().size());
+    } finally {
+      loops.shutdownGracefully(0, 0, java.util.concurrent.TimeUnit.SECONDS);
+    }
+  }
+
+  @Test
+  void exchanges_share_a_connection_and_leave_no_threads_but_grpcs() throws Exception {
+    try (TestPool pool = TestPool.of(Behaviours::echo)) {
+      ClientOptions options = ClientOptions.builder(pool.endpoint()).build();
+      exchanged(options);
+      Set<String> before = threads();
+      for (int i = 0; i < 20; i++) {
+        exchanged(options.toBuilder().token("token " + i).build());
+      }
+      Set<String> after = threads();
+      after.removeAll(before);
+      after.removeIf(name -> name.startsWith("pool-"));
+      after.removeIf(name -> name.startsWith("grpc-"));
+      assertEquals(Set.of(), after);
+    }
+  }
+
+  private static Set<String> threads() {
+    return Thread.getAllStackTraces().keySet().stream()
+        .map(Thread::getName)
+        .collect(Collectors.toSet());
+  }
+}
