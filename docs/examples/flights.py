@@ -43,7 +43,7 @@ def expected_delay(model: Pipeline) -> Callable[..., Column]:
         minutes = pd.Series(model.predict(features.fillna(0.0).to_numpy()))
         return minutes.where(dep_delay.notna())
 
-    return score
+    return score  # type: ignore[no-any-return]
 
 
 @F.udf("string", useArrow=False)

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 # Of the Okabe-Ito palette, which stays distinct for the colour-blind; hatching tells them apart in grey as well.
 _TCP, _UNIX = "#0072B2", "#E69F00"
@@ -29,7 +27,8 @@ class Ratios:
 
 def draw(ratios: Sequence[Ratios], caption: str, target: Path) -> list[Path]:
     """Write `target` as SVG and PNG."""
-    figure, (speed, cpu) = plt.subplots(1, 2, sharey=True, figsize=(11, 0.55 * len(ratios) + 1.8))
+    figure = Figure(figsize=(11, 0.55 * len(ratios) + 1.8))
+    speed, cpu = figure.subplots(1, 2, sharey=True)
     both = any(case.unix_speed is not None for case in ratios)
     _bars(speed, [c.speed for c in ratios], [c.unix_speed for c in ratios], both=both)
     _bars(cpu, [c.cpu for c in ratios], [c.unix_cpu for c in ratios], both=both)
@@ -45,11 +44,10 @@ def draw(ratios: Sequence[Ratios], caption: str, target: Path) -> list[Path]:
     paths = [target.with_suffix(suffix) for suffix in (".svg", ".png")]
     for path in paths:
         figure.savefig(path, dpi=160)
-    plt.close(figure)
     return paths
 
 
-def _bars(axes: plt.Axes, tcp: Sequence[float], unix: Sequence[float | None], *, both: bool) -> None:
+def _bars(axes: Axes, tcp: Sequence[float], unix: Sequence[float | None], *, both: bool) -> None:
     height = 0.38 if both else 0.6
     offset = height / 2 if both else 0.0
     _series(axes, [index - offset for index in range(len(tcp))], tcp, height, _TCP, "TCP", "")
@@ -62,7 +60,7 @@ def _bars(axes: plt.Axes, tcp: Sequence[float], unix: Sequence[float | None], *,
 
 
 def _series(
-    axes: plt.Axes, places: Sequence[float], values: Sequence[float], height: float, color: str, label: str, hatch: str
+    axes: Axes, places: Sequence[float], values: Sequence[float], height: float, color: str, label: str, hatch: str
 ) -> None:
     bars = axes.barh(places, values, height, color=color, label=label, hatch=hatch, edgecolor="white", linewidth=0)
     axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=3, fontsize=8)

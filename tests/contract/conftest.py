@@ -18,6 +18,8 @@ MAX_MESSAGE_BYTES = 2 << 20
 def pool() -> Iterator[LocalPool]:
     with LocalPool(workers=2, arguments=["--max-message-bytes", str(MAX_MESSAGE_BYTES)]) as pool:
         yield pool
+        # pytest shows it when the test failed.
+        print(pool.log())
 
 
 @pytest.fixture

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from typing import Any
+
 import grpc
 import pyarrow as pa
 import pyspark
@@ -84,7 +88,7 @@ def test_a_protocol_version_that_is_not_spoken(address: str, version: int) -> No
     assert_refused(reply, kind, code, str(version), "1")
 
 
-def test_another_python_is_named_beside_the_pools(address: str, pool) -> None:
+def test_another_python_is_named_beside_the_pools(address: str) -> None:
     reply = exchange(address, whole_request(session_command(python_version="2.7"), BATCH.schema, [BATCH]))
     ours = session_command().function.session.python_version
     assert_refused(reply, exchange_pb2.ERROR_KIND_VERSION, grpc.StatusCode.FAILED_PRECONDITION, "2.7", ours)
@@ -247,13 +251,12 @@ def test_an_environment_variable_that_is_not_allowed(address: str) -> None:
 
 
 def test_a_client_that_says_nothing_is_cut_at_its_deadline(address: str) -> None:
-    def silent():
+    never = threading.Event()
+
+    def silent() -> Iterator[Any]:
         yield OPENING
         never.wait(timeout=10)
 
-    import threading
-
-    never = threading.Event()
     reply = exchange(address, silent(), timeout_seconds=1)
     never.set()
     assert reply.code == grpc.StatusCode.DEADLINE_EXCEEDED

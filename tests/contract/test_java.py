@@ -7,7 +7,7 @@ import base64
 import functools
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ _BYTES = [b"", b"bytes", bytes(range(256))]
 
 def _edges(field: FieldDescriptor) -> list[Any]:
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
+        assert field.enum_type is not None
         return [value.number for value in field.enum_type.values]
     if field.type == FieldDescriptor.TYPE_BYTES:
         return _BYTES
@@ -55,7 +56,8 @@ def _is_map(field: FieldDescriptor) -> bool:
 def _fill(message: Message, variant: int) -> None:
     """Set every field that a message can have at once; `variant` chooses among values and members of a oneof."""
     chosen = {oneof.name: oneof.fields[variant % len(oneof.fields)].name for oneof in message.DESCRIPTOR.oneofs}
-    for field in message.DESCRIPTOR.fields:
+    fields: Sequence[Any] = message.DESCRIPTOR.fields
+    for field in fields:
         oneof = field.containing_oneof
         if oneof is not None and chosen[oneof.name] != field.name:
             continue
@@ -64,6 +66,7 @@ def _fill(message: Message, variant: int) -> None:
 
 def _set(message: Message, field: FieldDescriptor, variant: int) -> None:
     if _is_map(field):
+        assert field.message_type is not None
         value = field.message_type.fields_by_name["value"]
         for number in range(2):
             if value.message_type is None:
@@ -132,7 +135,7 @@ def flight_class_path() -> str:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
-        command = [_MAVEN, "-q", "-f", _SOURCES / "pom.xml", goal, f"-Dmdep.outputFile={target}"]
+        command = [str(_MAVEN), "-q", "-f", str(_SOURCES / "pom.xml"), goal, f"-Dmdep.outputFile={target}"]
         subprocess.run(command, cwd=_MAVEN.parent, check=True, timeout=_MAVEN_TIMEOUT_SECONDS)
     return target.read_text()
 
@@ -152,7 +155,7 @@ def test_arrows_java_client_hears_of_an_unknown_function(flight_class_path: str,
 
 def _java(class_path: str, source: str, *arguments: str, text: str = "") -> str:
     opened = "--add-opens=java.base/java.nio=ALL-UNNAMED"
-    command = ["java", opened, "-Xmx256m", "-cp", class_path, _SOURCES / source, *arguments]
+    command = ["java", opened, "-Xmx256m", "-cp", class_path, str(_SOURCES / source), *arguments]
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_JAVA_TIMEOUT_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -7,7 +7,7 @@ import contextlib
 import datetime
 import decimal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -137,7 +137,7 @@ def _do_put(client: flight.FlightClient) -> None:
         reader.read()
 
 
-UNIMPLEMENTED = {
+UNIMPLEMENTED: dict[str, Callable[[flight.FlightClient], object]] = {
     "do_get": lambda client: client.do_get(flight.Ticket(b"x")).read_all(),
     "do_put": _do_put,
     "get_schema": lambda client: client.get_schema(ECHO),

@@ -45,6 +45,8 @@ def pool(stock_only: bool) -> Iterator[LocalPool | None]:
         return
     with LocalPool(workers=2) as pool:
         yield pool
+        # pytest shows it when the test failed.
+        print(pool.log())
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.sides import Sides
@@ -31,7 +31,7 @@ def _idle(pool: LocalPool) -> bool:
     return status.workers_busy == 0 and status.workers_idle >= 2
 
 
-def _sleeping(marker: Path) -> F.Column:  # type: ignore[name-defined]
+def _sleeping(marker: Path) -> Column:
     text = str(marker)
 
     def sleep(x: int) -> int:

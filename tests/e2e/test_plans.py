@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.sides import Sides
+from tests.e2e.sides import Query, Sides
 
 _ROWS = 25_000
 
@@ -71,7 +71,7 @@ def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(params=["columnar", "range"])
-def source(request: pytest.FixtureRequest, numbers: Path) -> Iterator[object]:
+def source(request: pytest.FixtureRequest, numbers: Path) -> Query:
     """Reads id, gaps, text from a columnar or a row child."""
 
     def columnar(spark: SparkSession) -> DataFrame:
@@ -90,14 +90,14 @@ def source(request: pytest.FixtureRequest, numbers: Path) -> Iterator[object]:
 
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
 @pytest.mark.parametrize("kind", ONE_ARGUMENT)
-def test_rows_keep_their_order_and_their_other_columns(sides: Sides, source, kind: str, transport: str) -> None:
+def test_rows_keep_their_order_and_their_other_columns(sides: Sides, source: Query, kind: str, transport: str) -> None:
     function = ONE_ARGUMENT[kind]
     answer = sides.assert_same(lambda spark: source(spark).select("*", function("id").alias("next")), transport)
     assert len(answer.rows) == _ROWS
     assert all(row[-1] == row[0] + 1 for row in answer.rows)
 
 
-def test_several_functions_share_one_exchange(sides: Sides, source) -> None:
+def test_several_functions_share_one_exchange(sides: Sides, source: Query) -> None:
     answer = sides.assert_same(
         lambda spark: source(spark).select(
             plus_one("id").alias("a"), plus_one("gaps").alias("b"), minus("gaps", "id").alias("c"), "text"
@@ -106,26 +106,26 @@ def test_several_functions_share_one_exchange(sides: Sides, source) -> None:
     assert sides.compares_stock_with_itself or answer.plan.count("Flight") == 1
 
 
-def test_chained_functions_run_in_one_call(sides: Sides, source) -> None:
+def test_chained_functions_run_in_one_call(sides: Sides, source: Query) -> None:
     sides.assert_same(lambda spark: source(spark).select(plus_one(plus_one(plus_one("id"))).alias("x")))
 
 
-def test_a_pickled_chain_runs_in_one_call(sides: Sides, source) -> None:
+def test_a_pickled_chain_runs_in_one_call(sides: Sides, source: Query) -> None:
     sides.assert_same(lambda spark: source(spark).select(pickled_plus_one(pickled_plus_one("id")).alias("x")))
 
 
-def test_arguments_can_be_named(sides: Sides, source) -> None:
+def test_arguments_can_be_named(sides: Sides, source: Query) -> None:
     sides.assert_same(
         lambda spark: source(spark).select(minus(right=F.col("id"), left=F.col("gaps")).alias("x")),
     )
 
 
-def test_the_same_column_can_be_an_argument_twice(sides: Sides, source) -> None:
+def test_the_same_column_can_be_an_argument_twice(sides: Sides, source: Query) -> None:
     answer = sides.assert_same(lambda spark: source(spark).select(minus("id", "id").alias("x")))
     assert {row[0] for row in answer.rows} == {0}
 
 
-def test_expressions_and_literals_can_be_arguments(sides: Sides, source) -> None:
+def test_expressions_and_literals_can_be_arguments(sides: Sides, source: Query) -> None:
     sides.assert_same(
         lambda spark: source(spark).select(
             minus(F.col("id") * 2 + F.length("text"), F.lit(5).cast("bigint")).alias("x"),
@@ -134,23 +134,23 @@ def test_expressions_and_literals_can_be_arguments(sides: Sides, source) -> None
     )
 
 
-def test_a_function_without_arguments_gives_a_value_for_each_row(sides: Sides, source) -> None:
+def test_a_function_without_arguments_gives_a_value_for_each_row(sides: Sides, source: Query) -> None:
     constant = F.udf(lambda: 42, "int", useArrow=False)
     answer = sides.assert_same(lambda spark: source(spark).select("id", constant().alias("x")))
     assert len(answer.rows) == _ROWS
 
 
-def test_a_function_can_filter(sides: Sides, source) -> None:
+def test_a_function_can_filter(sides: Sides, source: Query) -> None:
     odd = F.udf(lambda x: x % 2 == 1, "boolean", useArrow=False)
     answer = sides.assert_same(lambda spark: source(spark).where(odd("id")).select("id", "text"))
     assert len(answer.rows) == _ROWS // 2
 
 
-def test_nested_columns_pass_by_untouched(sides: Sides, source) -> None:
+def test_nested_columns_pass_by_untouched(sides: Sides, source: Query) -> None:
     sides.assert_same(lambda spark: source(spark).select("items", "text", plus_one("id").alias("x"), "gaps"))
 
 
-def test_an_aggregate_follows(sides: Sides, source) -> None:
+def test_an_aggregate_follows(sides: Sides, source: Query) -> None:
     sides.assert_same(
         lambda spark: (
             source(spark).groupBy((plus_one("id") % 5).alias("k")).agg(F.sum("gaps"), F.count("*")).orderBy("k")
@@ -160,7 +160,7 @@ def test_an_aggregate_follows(sides: Sides, source) -> None:
 
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
 def test_functions_of_several_kinds_in_one_stage_do_not_wait_for_each_other(
-    sides: Sides, source, transport: str
+    sides: Sides, source: Query, transport: str
 ) -> None:
     # Each task holds one exchange and asks for the next; the pool has as many workers as there are tasks.
     answer = sides.assert_same(
@@ -172,7 +172,7 @@ def test_functions_of_several_kinds_in_one_stage_do_not_wait_for_each_other(
     assert [row[0] for row in answer.rows] == [i + 4 for i in range(_ROWS)]
 
 
-def test_map_in_arrow_and_map_in_pandas_follow_each_other(sides: Sides, source) -> None:
+def test_map_in_arrow_and_map_in_pandas_follow_each_other(sides: Sides, source: Query) -> None:
     def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield batch
@@ -193,7 +193,7 @@ def test_map_in_arrow_and_map_in_pandas_follow_each_other(sides: Sides, source) 
     assert len(answer.rows) == 2 * _ROWS // 10
 
 
-def test_map_in_arrow_may_yield_nothing(sides: Sides, source) -> None:
+def test_map_in_arrow_may_yield_nothing(sides: Sides, source: Query) -> None:
     def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
@@ -203,7 +203,7 @@ def test_map_in_arrow_may_yield_nothing(sides: Sides, source) -> None:
     assert not answer.rows
 
 
-def test_map_in_arrow_may_read_all_before_it_yields(sides: Sides, source) -> None:
+def test_map_in_arrow_may_read_all_before_it_yields(sides: Sides, source: Query) -> None:
     def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
 
@@ -211,7 +211,7 @@ def test_map_in_arrow_may_read_all_before_it_yields(sides: Sides, source) -> Non
     assert sum(row[0] for row in answer.rows) == _ROWS
 
 
-def test_map_in_pandas_may_stop_reading_early(sides: Sides, source) -> None:
+def test_map_in_pandas_may_stop_reading_early(sides: Sides, source: Query) -> None:
     def first_batch(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         yield next(batches).head(1)
 
@@ -219,7 +219,7 @@ def test_map_in_pandas_may_stop_reading_early(sides: Sides, source) -> None:
     assert len(answer.rows) == 3
 
 
-def test_a_limit_gives_the_same_rows(sides: Sides, source) -> None:
+def test_a_limit_gives_the_same_rows(sides: Sides, source: Query) -> None:
     answer = sides.assert_same(lambda spark: source(spark).select(plus_one("id").alias("x")).limit(17))
     assert len(answer.rows) == 17
 
@@ -231,7 +231,7 @@ def test_the_input_file_is_known_beside_a_function(sides: Sides, numbers: Path) 
     )
 
 
-def test_a_nondeterministic_function_runs_on_the_pool(sides: Sides, source) -> None:
+def test_a_nondeterministic_function_runs_on_the_pool(sides: Sides, source: Query) -> None:
     stateful = F.udf(lambda x: x * 2, "bigint", useArrow=False).asNondeterministic()
     sides.assert_same(lambda spark: source(spark).select(stateful("id").alias("x")))
 
@@ -245,7 +245,7 @@ def test_a_join_of_two_sides_with_functions(sides: Sides, numbers: Path) -> None
     sides.assert_same(query)
 
 
-def test_a_function_registered_for_sql_runs_on_the_pool(sides: Sides, source) -> None:
+def test_a_function_registered_for_sql_runs_on_the_pool(sides: Sides, source: Query) -> None:
     def query(spark: SparkSession) -> DataFrame:
         spark.udf.register("plus_one_in_sql", pandas_plus_one)
         source(spark).createOrReplaceTempView("numbers")
@@ -254,7 +254,7 @@ def test_a_function_registered_for_sql_runs_on_the_pool(sides: Sides, source) ->
     sides.assert_same(query)
 
 
-def test_a_grouped_map_stays_on_stock_execution_and_says_so(sides: Sides, source) -> None:
+def test_a_grouped_map_stays_on_stock_execution_and_says_so(sides: Sides, source: Query) -> None:
     def tallest(group: pd.DataFrame) -> pd.DataFrame:
         return group.nlargest(1, "id")
 

@@ -26,6 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pool() -> Iterator[LocalPool]:
     with LocalPool(workers=WORKERS) as pool:
         yield pool
+        # pytest shows it when the test failed.
+        print(pool.log())
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,9 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 import psutil
@@ -15,13 +17,14 @@ import pytest
 
 from tests.faults.conftest import WORKERS
 from tests.faults.victims import VICTIMS, WHOLE_AGAIN_BOUND_SECONDS, kill, seconds_until_whole
-from tests.support.flight import echo_command, exchange, numbered, opening, pool_status, whole_request
+from tests.support.flight import Reply, echo_command, exchange, numbered, opening, pool_status, whole_request
 from tests.support.flight import ipc_parts as ipc
 from tests.support.pool import LocalPool
 from tests.support.waiting import until
 
 _CALLERS = 2
 _ROUNDS = 4
+_RETRY_SECONDS = 0.05
 # What a killed process may look like to a caller; anything else is a defect.
 _ALLOWED = {grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE}
 
@@ -35,6 +38,11 @@ class Traffic:
     failed: list[tuple[grpc.StatusCode, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
+    def wait_for_progress(self) -> None:
+        """Until a few more exchanges have succeeded."""
+        seen = self.right
+        until("the callers make progress", lambda: self.right > seen + 2, timeout_seconds=30)
+
     def call_until_done(self, address: str, seed: int) -> None:
         """Echo random batches and compare."""
         chance = random.Random(seed)
@@ -44,6 +52,7 @@ class Traffic:
             reply = exchange(address, whole_request(echo_command(), batches[0].schema, batches))
             if reply.code != grpc.StatusCode.OK:
                 self.failed.append((reply.code, reply.details))
+                self.done.wait(_RETRY_SECONDS)
                 continue
             if reply.batches() != batches:
                 self.wrong.append(f"{[b.num_rows for b in reply.batches()]} for {[b.num_rows for b in batches]}")
@@ -63,13 +72,11 @@ def test_a_killed_process_gives_no_wrong_row_and_is_replaced(
     seconds = []
     try:
         for _ in range(_ROUNDS):
-            seen = traffic.right
-            until("the callers make progress", lambda seen=seen: traffic.right > seen + 2, timeout_seconds=30)
+            traffic.wait_for_progress()
             killed = kill(pool, victim)
             # The callers keep workers busy: whole means one of each process, not that all are idle.
             seconds.append(seconds_until_whole(pool, killed, workers=0))
-        seen = traffic.right
-        until("the callers go on", lambda: traffic.right > seen + 2, timeout_seconds=30)
+        traffic.wait_for_progress()
     finally:
         traffic.done.set()
         for caller in callers:
@@ -102,11 +109,11 @@ class OpenExchange:
         self._go_on = threading.Event()
         self._answered = threading.Event()
         self._batch = pa.RecordBatch.from_pydict({"_0": [1, 2, 3]})
-        self.reply = None
+        self._reply: Reply | None = None
         self._thread = threading.Thread(target=self._run, args=(address,), daemon=True)
         self._thread.start()
 
-    def _messages(self):
+    def _messages(self) -> Iterator[Any]:
         schema, *_ = ipc(self._batch.schema, [])
         (_, (header, body)) = ipc(self._batch.schema, [self._batch])
         yield opening(echo_command(), schema[0])
@@ -116,16 +123,16 @@ class OpenExchange:
         yield from whole_request(echo_command(), self._batch.schema, [self._batch])[2:]
 
     def _run(self, address: str) -> None:
-        self.reply = exchange(address, self._messages())
+        self._reply = exchange(address, self._messages())
 
     def wait_until_it_holds_a_worker(self, pool: LocalPool) -> None:
         until("the exchange runs", lambda: pool_status(pool.tcp_address).workers_busy == 1, timeout_seconds=10)
 
-    def finish(self):
+    def finish(self) -> Reply:
         self._go_on.set()
         self._thread.join(timeout=30)
-        assert not self._thread.is_alive(), "the exchange hangs"
-        return self.reply
+        assert self._reply is not None, "the exchange hangs"
+        return self._reply
 
 
 def test_a_killed_worker_fails_only_its_own_exchange(pool: LocalPool) -> None:
@@ -156,7 +163,7 @@ def test_a_draining_pool_finishes_what_runs_and_takes_nothing_new(pool: LocalPoo
 
     def refused() -> bool:
         reply = exchange(pool.tcp_address, whole_request(echo_command(), batch.schema, [batch]))
-        return reply.code == grpc.StatusCode.UNAVAILABLE
+        return bool(reply.code == grpc.StatusCode.UNAVAILABLE)
 
     until("new exchanges are refused", refused, timeout_seconds=10)
     assert open_exchange.finish().code == grpc.StatusCode.OK

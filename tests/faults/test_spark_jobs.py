@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import psutil
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -27,14 +30,12 @@ _CONFS = {ENABLED: "true", "spark.sql.execution.arrow.maxRecordsPerBatch": "2000
 _HANG_SECONDS = 100
 
 
-def _slow_square(values):
+def _slow_square(values: pa.Array) -> pa.Array:
     time.sleep(0.02)
     return pc.multiply(values, values)
 
 
-def _map_squares(batches):
-    import pyarrow as pa
-
+def _map_squares(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         time.sleep(0.02)
         yield pa.RecordBatch.from_arrays([pc.multiply(batch.column(0), batch.column(0))], ["square"])
@@ -115,10 +116,7 @@ def test_any_process_killed_every_two_seconds_changes_no_row(spark: SparkSession
 
 @pytest.mark.timeout(_HANG_SECONDS)
 def test_a_function_that_always_kills_its_worker_ends_the_query(spark: SparkSession, pool: LocalPool) -> None:
-    def die(values):
-        import os
-        import signal
-
+    def die(values: pa.Array) -> pa.Array:
         os.kill(os.getpid(), signal.SIGKILL)
         return values
 

@@ -148,16 +148,14 @@ class LocalPool:
 
     def zygote(self) -> psutil.Process | None:
         """The process that forks workers; None while it is being replaced."""
-        return max(self._zygote_and_orphans(), key=lambda process: process.create_time(), default=None)
+        return next(iter(self._named("updraft-zygote")), None)
 
     def workers(self) -> list[psutil.Process]:
-        """The workers: forked from the zygote, and known by its command line."""
-        zygote = self.zygote()
-        return [process for process in self._running("updraft_server.zygote") if process != zygote]
+        """The workers, busy or idle."""
+        return self._named("updraft-worker")
 
-    def _zygote_and_orphans(self) -> list[psutil.Process]:
-        # A worker whose zygote died is adopted by the supervisor; the zygote that follows is younger than it.
-        return [process for process in self._running("updraft_server.zygote") if _parent_pid(process) == self.pid]
+    def _named(self, name: str) -> list[psutil.Process]:
+        return [process for process in self.members() if _name(process) == name]
 
     def _running(self, module: str) -> list[psutil.Process]:
         return [process for process in self.members() if module in _command_line(process)]
@@ -194,8 +192,8 @@ def _command_line(process: psutil.Process) -> list[str]:
         return []
 
 
-def _parent_pid(process: psutil.Process) -> int:
+def _name(process: psutil.Process) -> str:
     try:
-        return process.ppid()
+        return process.name()
     except psutil.NoSuchProcess:
-        return 0
+        return ""
