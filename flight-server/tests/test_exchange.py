@@ -333,3 +333,24 @@ async def test_a_full_queue_refuses_with_a_hint_when_to_come_again(running_front
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert ("retry-after-ms", "77") in tuple(error.trailing_metadata())
         holder.cancel()
+
+
+async def test_a_message_far_beyond_the_limit_ends_its_call_and_not_the_pool(running_front: Running) -> None:
+    async with running_front(FakePool(), max_message_bytes=1024 * 1024) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        await call.write(batch(1, bytes(3 * 1024 * 1024)))
+        _, error = await failure(call)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "larger than max" in str(error.details())
+        assert await released(front.pool) is not LeaseOutcome.CLEAN
+
+
+async def test_siblings_of_one_task_run_at_once_on_a_pool_of_one_worker(running_front: Running) -> None:
+    async with running_front(FakePool(script=reads_the_command)) as front:
+        calls = [front.exchange() for _ in range(3)]
+        for call in calls:
+            await call.write(command_opening(echo_command()))
+            await asyncio.wait_for(call.read(), 10)
+        for call in calls:
+            call.cancel()

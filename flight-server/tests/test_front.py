@@ -172,14 +172,14 @@ async def test_a_drain_finishes_what_runs_and_refuses_what_comes(running_front: 
 
 
 async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None:
-    gate, refused = Gate(), asyncio.Event()
+    gate, all_busy = Gate(), asyncio.Event()
 
     class WatchedPool(FakePool):
         async def lease(self, task: TaskKey | None) -> Lease:
             try:
                 return await super().lease(task)
             except NoIdleWorker:
-                refused.set()
+                all_busy.set()
                 raise
 
     async with running_front(WatchedPool(script=gate.script)) as front:
@@ -187,7 +187,7 @@ async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None
         await running.write(path_opening("echo"))
         await running.read()
         waiting = asyncio.create_task(refused(front.channel))
-        await asyncio.wait_for(refused.wait(), 10)
+        await asyncio.wait_for(all_busy.wait(), 10)
         front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
         assert await waiting is grpc.StatusCode.UNAVAILABLE
         gate.opened.set()
