@@ -52,9 +52,9 @@ def zygote_environment(inherited: Mapping[str, str]) -> dict[str, str]:
 def start_child(
     module: str, environment: Mapping[str, str], inherited_descriptors: Iterable[int] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start `python -m module`, which the kernel ends with this process."""
+    """Start `python -m module`, which the kernel ends with this process; it does not import from where it runs."""
     return subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
-        [sys.executable, "-m", module],
+        [sys.executable, "-P", "-m", module],
         env=dict(environment),
         stdin=subprocess.DEVNULL,
         pass_fds=tuple(inherited_descriptors),

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 BatchFunction: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+SchemaFunction: TypeAlias = Callable[[pa.Schema], pa.Schema]
 
 
 class FunctionShape(enum.Enum):
@@ -30,6 +31,8 @@ class RegisteredFunction:
     doc: str
     call: BatchFunction
     shape: FunctionShape = FunctionShape.ONE_TO_ONE
+    result_schema: SchemaFunction | None = None
+    """The schema of the results for that of the arguments; None where only a result tells."""
 
 
 class FunctionRegistry:
@@ -63,11 +66,13 @@ class FunctionRegistry:
         return (function for versions in self._functions.values() for function in versions.values())
 
 
-def _echo(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch
-
-
-ECHO = RegisteredFunction("echo", "1", "Returns each batch unchanged: proves the path to a worker and back.", _echo)
+ECHO = RegisteredFunction(
+    name="echo",
+    version="1",
+    doc="Returns each batch unchanged: proves the path to a worker and back.",
+    call=lambda batch: batch,
+    result_schema=lambda schema: schema,
+)
 
 registry = FunctionRegistry([ECHO])
 

@@ -21,9 +21,9 @@ class OutputReader:
         self._loop.add_reader(descriptor, self._read_some)
 
     def drain(self) -> None:
-        """Pass on what has been written until now; at most what a pipe holds."""
-        while self._read_some():
-            pass
+        """Pass on what has been written until now: it fits into two reads, however fast the worker writes on."""
+        if self._read_some():
+            self._read_some()
 
     def close(self) -> None:
         """Pass on the rest and close. Idempotent."""

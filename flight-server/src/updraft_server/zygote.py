@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from updraft_server.process_control import kill_group, name_process
+from updraft_server.process_control import die_first, kill_group, name_process, no_core_dumps
 from updraft_server.worker.image import Image
 from updraft_server.zygote_protocol import (
     EXIT_IMAGE_BROKEN,
@@ -107,6 +107,8 @@ class Zygote:
         try:
             os.setsid()
             name_process("updraft-worker")
+            die_first()
+            no_core_dumps()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             os.dup2(output, 1)

@@ -145,6 +145,12 @@ async def test_plain_flight_has_no_metadata_in_either_direction(zygotes: Zygotes
     assert (reply.finish, reply.ending) == (None, FrameKind.DONE)
 
 
+async def test_plain_flight_learns_the_schema_even_of_no_batch(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        reply = await raw_exchange(pool, SCHEMA, [], None, plain_function="echo")
+    assert (reply.schema, reply.batches, reply.ending) == (SCHEMA, [], FrameKind.DONE)
+
+
 async def test_limits_hold_before_anything_is_allocated(tmp_path: Any) -> None:
     limited = Zygotes(tmp_path, WorkerSettings(max_batch_bytes=4096, max_batch_rows=100, max_command_bytes=8192))
     try:

@@ -149,6 +149,44 @@ async def test_a_pickled_udf_that_fails_is_an_error(zygotes: Zygotes) -> None:
     assert (error.kind, error.exception_class) == (exchange_pb2.ERROR_KIND_USER, "ZeroDivisionError")
 
 
+async def test_pickled_values_that_are_not_cut_as_pyspark_cuts_are_a_protocol_error(zygotes: Zygotes) -> None:
+    command = session_command(BATCHED, udf(lambda x: x, LongType()), environment={"PYTHON_UDF_BATCH_SIZE": "2"})
+    error = await failing(zygotes, command, [pickled_rows([[(1,)], [(2,)]])])
+    assert error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
+    assert "PYTHON_UDF_BATCH_SIZE" in error.message
+
+
+async def test_a_function_that_hides_a_protocol_error_does_not_get_away_with_it(zygotes: Zygotes) -> None:
+    def hides(batches):
+        try:
+            yield from batches
+        except Exception:
+            return
+
+    from pool_driver import raw_exchange
+
+    command = session_command(SCALAR_ARROW_ITER, udf(hides, LongType()))
+    async with running_pool(zygotes) as pool:
+        reply = await raw_exchange(pool, numbers(0).schema, [(b"", b"garbage", b"")], command)
+    assert reply.error is not None
+    assert reply.error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
+
+
+async def test_a_crash_in_c_says_where_in_the_log(zygotes: Zygotes) -> None:
+    lines: list[str] = []
+
+    def crashing(x):
+        import ctypes
+
+        ctypes.string_at(0)
+
+    async with running_pool(zygotes, on_output=lambda output: lines.append(output.line)) as pool:
+        with pytest.raises(PeerClosedError):
+            await exchange(pool, batches_of([1]), scalar_arrow(crashing))
+    assert any("Segmentation fault" in line for line in lines)
+    assert any("crashing" in line for line in lines)
+
+
 def exits(x):
     import os
 

@@ -74,10 +74,20 @@ class Exchange:
             self.failure = failure
             raise
 
+    def announce(self, schema: pa.Schema) -> None:
+        """Send the schema of the replies, once and before any of them."""
+        if any(pa.types.is_dictionary(field.type) for field in schema):
+            raise UserFailure(
+                "the function returned a dictionary-encoded column, which cannot be sent: decode it first"
+            )
+        self._reply_schema = schema
+        header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
+        self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
+
     def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
         """Send one batch of results; the first one sends its schema before."""
         if self._reply_schema is None:
-            self._send_schema(batch.schema)
+            self.announce(batch.schema)
         elif not batch.schema.equals(self._reply_schema):
             # The words of pyarrow's stream writer, through which PySpark would have sent it.
             raise pa.ArrowInvalid("Tried to write record batch with different schema")
@@ -165,15 +175,6 @@ class Exchange:
         if self.state is InputState.OPEN and not self.plain:
             raise ProtocolFailure(f"the client half-closed after {self.consumed} batches without finish")
         self.state = InputState.ENDED
-
-    def _send_schema(self, schema: pa.Schema) -> None:
-        if any(pa.types.is_dictionary(field.type) for field in schema):
-            raise UserFailure(
-                "the function returned a dictionary-encoded column, which cannot be sent: decode it first"
-            )
-        self._reply_schema = schema
-        header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
-        self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
 
     def _send_credit(self) -> None:
         if not self.plain:

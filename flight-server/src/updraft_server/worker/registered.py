@@ -22,6 +22,9 @@ def find_function(registry: FunctionRegistry, name: str, version: str) -> Regist
 def run_registered(function: RegisteredFunction, exchange: Exchange) -> exchange_pb2.Report:
     """One reply for each request; raises WorkerFailure."""
     started = time.monotonic()
+    if exchange.plain and function.result_schema is not None:
+        # A plain client asks for the schema before it looks for a batch, of which there may be none.
+        exchange.announce(function.result_schema(exchange.schema))
     processing_seconds = 0.0
     while (batch := exchange.take()) is not None:
         called = time.monotonic()
