@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The frames that a pool's front and its workers exchange over a socketpair.
 
-One frame is a fixed header and the three fields of a FlightData. The front (`updraft_server.exchange`) relays them
+One frame is a fixed header and the three fields of a FlightData. The front (`updraft_server.relay`) relays them
 without looking inside; a worker (`updraft_server.worker`) reads and writes them with blocking calls. This module is
 sans-IO: it knows neither sockets nor Arrow. It is no public contract: both ends come from the same installation.
 """

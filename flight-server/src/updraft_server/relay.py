@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two directions of a running exchange: the client's messages to the worker, the worker's replies to the client.
+
+Bytes pass through unread; the worker (`updraft_server.worker`) knows what they mean. Each direction is held back by its
+own receiver. `updraft_server.exchange` decides what the end of a relay means for the worker and the client.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from google.protobuf.message import DecodeError
+
+from updraft.errors import InternalError, LimitError, ProtocolError, WorkerError, error_from_message
+from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.v1.exchange_pb2 import Error, RequestMetadata
+from updraft_server.assignment import Assignment
+from updraft_server.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
+from updraft_server.frames import FrameError, FrameKind
+from updraft_server.metrics import Transfer
+from updraft_server.opening import Opening
+from updraft_server.pool import Lease, LeaseOutcome, WorkerDeath
+
+# How long a client that reads nothing can hold back its own error message.
+LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
+# How long after a worker's socket has closed its exit status may take to arrive.
+_EXIT_STATUS_TIMEOUT_SECONDS = 2.0
+# How long the cancellation of a call may arrive after the end of its stream.
+_CANCELLATION_NOTICE_SECONDS = 0.2
+
+
+class Call(Protocol):
+    """The client's side of an exchange (`updraft.flight_service.Call`)."""
+
+    async def read(self) -> bytes | None:
+        """The next message, or None once the client has half-closed."""
+
+    async def write(self, message: bytes) -> None:
+        """Send a message, held back by flow control."""
+
+    def header(self, name: str) -> str:
+        """A request header, empty when absent."""
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Time until the client's deadline."""
+
+
+class Relay:
+    """Carries messages between one call and one worker until the worker ends the exchange."""
+
+    def __init__(self, call: Call, lease: Lease, max_message_bytes: int, transfer: Transfer) -> None:
+        self._call = call
+        self._lease = lease
+        self._max_message_bytes = max_message_bytes
+        self._transfer = transfer
+        self._sender = FrameSender(lease.socket)
+        self._receiver = FrameReceiver(lease.socket, max_payload_bytes=max_message_bytes)
+        self._input_ended = False
+        self._replies: asyncio.Task[LeaseOutcome] | None = None
+        self._writing = False
+        self._settling = False
+
+    async def run(self, opening: Opening, assignment: Assignment) -> LeaseOutcome:
+        """Relay until the worker says that it is done; raises UpdraftError."""
+        on_death = _death_notice(self._receiver)
+        self._lease.death.add_done_callback(on_death)
+        requests = asyncio.create_task(self._relay_requests(opening, assignment))
+        self._replies = replies = asyncio.create_task(self._relay_replies())
+        try:
+            await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
+            if not replies.done():
+                # The client's side is finished or has failed; a failure must not wait for the worker.
+                requests.result()
+            return await asyncio.shield(replies)
+        finally:
+            self._settling = True
+            self._lease.death.remove_done_callback(on_death)
+            requests.cancel()
+            if not self._writing:
+                replies.cancel()
+            # Nobody may watch the worker's socket any more once the worker is given back.
+            await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
+
+    async def settle(self) -> None:
+        """Return once nothing is being sent to the client any more, so that an error can be.
+
+        gRPC does not take back a message whose sending has begun; a client that does not read gets some time.
+        """
+        if self._replies is None or self._replies.done():
+            return
+        await asyncio.wait({self._replies}, timeout=LAST_MESSAGE_TIMEOUT_SECONDS)
+        self._replies.cancel()
+        await asyncio.gather(self._replies, return_exceptions=True)
+
+    async def _relay_requests(self, opening: Opening, assignment: Assignment) -> None:
+        try:
+            await self._sender.send(FrameKind.COMMAND, assignment.encode(), opening.schema, opening.command)
+            if opening.plain:
+                await self._relay_plain_batches()
+            else:
+                await self._relay_numbered_batches()
+            await self._sender.send(FrameKind.END)
+            self._input_ended = True
+        except PeerClosedError:
+            # Why the worker is gone shows on the other direction, together with what it still said.
+            return
+
+    async def _relay_plain_batches(self) -> None:
+        while (message := await self._call.read()) is not None:
+            await self._relay_batch(message)
+
+    async def _relay_numbered_batches(self) -> None:
+        finished = False
+        while (message := await self._call.read()) is not None:
+            if finished:
+                raise ProtocolError("a message came after the one that says finish")
+            finished = await self._relay_batch(message)
+        if not finished:
+            # To gRPC's reader a cancelled call ends like a half-closed one; the cancellation arrives in this wait.
+            await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
+            raise ProtocolError("the client ended its stream without finish: batches may have been lost")
+
+    async def _relay_batch(self, message: bytes) -> bool:
+        """Pass one message on; true when it says that it is the client's last."""
+        check_size(message, self._max_message_bytes)
+        fields = split_flight_data(message)
+        if fields.descriptor:
+            raise ProtocolError("a flight descriptor came again: only the first message has one")
+        self._transfer.received_messages += 1
+        self._transfer.received_bytes += len(message)
+        await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
+        return not fields.data_header and _says_finish(fields.app_metadata)
+
+    async def _relay_replies(self) -> LeaseOutcome:
+        try:
+            while True:
+                frame = await self._receiver.receive()
+                match frame.kind:
+                    case FrameKind.MESSAGE:
+                        await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
+                        if self._settling:
+                            return LeaseOutcome.BROKEN
+                    case FrameKind.DONE:
+                        return LeaseOutcome.CLEAN if self._input_ended else LeaseOutcome.BROKEN
+                    case FrameKind.RETIRED:
+                        return LeaseOutcome.RETIRED
+                    case FrameKind.FAILED:
+                        raise error_from_message(Error.FromString(bytes(frame.app_metadata)))
+                    case _:
+                        raise FrameError(f"a worker may not send {frame.kind.name}")
+        except PeerClosedError:
+            raise await self._worker_error() from None
+        except FrameTooLargeError as error:
+            raise LimitError(
+                f"the function's result of {error.payload_bytes} bytes is more than a message may hold, "
+                f"{self._max_message_bytes} bytes: send smaller batches"
+            ) from None
+        except (FrameError, DecodeError) as error:
+            raise InternalError(f"the worker sent what is not a frame: {error}") from error
+
+    async def _write(self, message: bytes) -> None:
+        self._transfer.sent_messages += 1
+        self._transfer.sent_bytes += len(message)
+        self._writing = True
+        try:
+            await self._call.write(message)
+        finally:
+            self._writing = False
+
+    async def _worker_error(self) -> WorkerError:
+        death: WorkerDeath | None = None
+        try:
+            async with asyncio.timeout(_EXIT_STATUS_TIMEOUT_SECONDS):
+                death = await asyncio.shield(self._lease.death)
+        except TimeoutError:
+            return WorkerError("the worker closed its socket while it held the exchange")
+        return WorkerError(f"the worker {death} while it held the exchange")
+
+
+def _death_notice(receiver: FrameReceiver) -> Callable[[asyncio.Future[WorkerDeath]], None]:
+    return lambda _death: receiver.peer_is_gone()
+
+
+def check_size(message: bytes, max_message_bytes: int) -> None:
+    """Raise LimitError for a message beyond the limit."""
+    if len(message) > max_message_bytes:
+        raise LimitError(
+            f"a message of {len(message)} bytes is more than this pool takes, {max_message_bytes} bytes: "
+            "send smaller batches or raise --max-message-bytes"
+        )
+
+
+def _says_finish(app_metadata: memoryview) -> bool:
+    try:
+        return RequestMetadata.FromString(bytes(app_metadata)).HasField("finish")
+    except DecodeError as error:
+        raise ProtocolError(f"the app_metadata of a message is not RequestMetadata: {error}") from None
