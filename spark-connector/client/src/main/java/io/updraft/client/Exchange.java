@@ -33,6 +33,7 @@ public final class Exchange implements AutoCloseable {
   private final BufferAllocator allocator;
   private final WireAllocator wire;
   private final ExchangeState state;
+  private final long openedNanos = System.nanoTime();
   private Attempt attempt;
   private long bytesSent;
   private boolean closed;
@@ -173,11 +174,19 @@ public final class Exchange implements AutoCloseable {
     }
   }
 
+  /** Until the exchange's deadline; zero when it has none. */
+  private long remainingNanos() {
+    if (options.deadline().isZero()) {
+      return 0;
+    }
+    return Math.max(1, options.deadline().toNanos() - (System.nanoTime() - openedNanos));
+  }
+
   private void startAttempt() {
     if (attempt != null) {
       attempt.close("the exchange moves to another worker");
     }
-    attempt = new Attempt(options, allocator, wire, state, state.base(), state.remainingNanos());
+    attempt = new Attempt(options, allocator, wire, state, state.base(), remainingNanos());
     Collection<RequestBatch> unanswered = state.begin(attempt);
     if (unanswered == null) {
       return;

@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -68,8 +69,28 @@ final class AcquireTest {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(3, 100));
       assertEquals(ErrorKind.ERROR_KIND_POOL_FULL, error.kind());
       assertTrue(error.getMessage().contains("gave no worker within 1.0 s"), error.getMessage());
-      assertTrue(pool.calls().size() > 1);
     }
+  }
+
+  @Test
+  void a_full_pool_is_asked_until_the_acquire_timeout_is_over() {
+    ClientOptions options =
+        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
+            .acquireTimeout(Duration.ofSeconds(10))
+            .build();
+    Recovery recovery = new Recovery(options, 0);
+    Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options.endpoint());
+    var nothingDone = new Recovery.Progress(false, 0, 0, false);
+    for (int second = 0; second < 10; second++) {
+      var decision =
+          recovery.decide(
+              full, nothingDone, OptionalLong.empty(), Duration.ofSeconds(second).toNanos());
+      var again = assertInstanceOf(Recovery.Decision.Again.class, decision);
+      assertTrue(again.pause().compareTo(Duration.ofSeconds(2)) <= 0);
+    }
+    assertInstanceOf(
+        Recovery.Decision.GiveUp.class,
+        recovery.decide(full, nothingDone, OptionalLong.of(5), Duration.ofSeconds(10).toNanos()));
   }
 
   @Test

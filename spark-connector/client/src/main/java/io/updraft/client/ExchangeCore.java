@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.Report;
+import java.util.Collection;
+import java.util.OptionalLong;
+import java.util.concurrent.TimeUnit;
+import org.apache.arrow.vector.types.pojo.Schema;
+
+/**
+ * An exchange as a state machine: what the task asks of it, what its calls report, what follows. It
+ * calls nothing of gRPC, waits for nothing and locks nothing; {@link ExchangeState} does.
+ */
+final class ExchangeCore {
+  /** How far the exchange is. */
+  private enum Phase {
+    /** A call is open. */
+    RUNNING,
+    /** There is no call, or it was lost; the next begins at a set time. */
+    BACKING_OFF,
+    /** The pool finished and the numbers agree. */
+    FINISHED,
+    /** Nothing can be done. */
+    FAILED,
+    /** The task has closed it. */
+    CLOSED
+  }
+
+  /** A wait without a set end looks up at least so often. */
+  private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
+
+  private final ClientOptions options;
+  private final RequestLog log;
+  private final ReplyQueue replies = new ReplyQueue();
+  private final Recovery recovery;
+
+  private Phase phase = Phase.BACKING_OFF;
+  private Attempt attempt;
+  private Failure failure;
+  private Failure inBand;
+  private long againNanos;
+  private long progressNanos;
+  private boolean workDone;
+  private boolean sendingFinished;
+  private boolean roomWanted;
+  private Schema resultSchema;
+  private Report report;
+  private long bytesReceived;
+
+  ExchangeCore(ClientOptions options, Replay replay, long nowNanos) {
+    this.options = options;
+    this.log = new RequestLog(options.windowBatches(), options.windowBytes(), replay);
+    this.recovery = new Recovery(options, nowNanos);
+    this.againNanos = nowNanos;
+    this.progressNanos = nowNanos;
+  }
+
+  Schema resultSchema() {
+    return resultSchema;
+  }
+
+  Report report() {
+    if (report == null) {
+      throw new IllegalStateException("the exchange has not ended");
+    }
+    return report;
+  }
+
+  long bytesReceived() {
+    return bytesReceived;
+  }
+
+  boolean isSendingFinished() {
+    return sendingFinished;
+  }
+
+  /** Number of the batch before the first that a new call would send. */
+  long base() {
+    return log.oneToOne() ? log.answered() : 0;
+  }
+
+  boolean isRecoveryDue(long nowNanos) {
+    return phase == Phase.BACKING_OFF && againNanos - nowNanos <= 0;
+  }
+
+  /** A new call takes over; null when the exchange is over, else the batches to send first. */
+  Collection<RequestBatch> begin(Attempt next) {
+    if (phase != Phase.BACKING_OFF) {
+      return null;
+    }
+    attempt = next;
+    phase = Phase.RUNNING;
+    return log.restart();
+  }
+
+  boolean hasRoom() {
+    boolean room = phase == Phase.FINISHED || phase == Phase.FAILED || log.hasRoom();
+    roomWanted = !room;
+    return room;
+  }
+
+  /** Takes a batch into the log; true when a call is open and wants it now. */
+  boolean admit(RequestBatch batch) {
+    switch (phase) {
+      case FAILED -> throw failure.toException();
+      case CLOSED -> throw new IllegalStateException("the exchange is closed");
+      case FINISHED -> batch.close();
+      case RUNNING, BACKING_OFF -> add(batch);
+    }
+    return phase == Phase.RUNNING;
+  }
+
+  private void add(RequestBatch batch) {
+    if (sendingFinished || !log.hasRoom()) {
+      throw new IllegalStateException(
+          sendingFinished ? "the sending was finished" : "the window has no room");
+    }
+    log.add(batch);
+    roomWanted = !log.hasRoom();
+  }
+
+  /** True when a call is open and has not been told. */
+  boolean finishSending() {
+    boolean tell = !sendingFinished && phase == Phase.RUNNING;
+    sendingFinished = true;
+    return tell;
+  }
+
+  /** The next reply or the end; null when there is none yet. */
+  ReplyQueue.Entry next() {
+    if (phase == Phase.CLOSED) {
+      throw new IllegalStateException("the exchange is closed");
+    }
+    ReplyQueue.Entry entry = replies.poll();
+    if (entry == null && phase == Phase.FAILED) {
+      throw failure.toException();
+    }
+    if (entry == null && phase == Phase.FINISHED) {
+      return new ReplyQueue.Entry(Reply.END, null);
+    }
+    return entry;
+  }
+
+  /** Whether a window that was full has opened; says so once. */
+  boolean roomOpened() {
+    boolean opened = roomWanted && !sendingFinished && log.hasRoom();
+    roomWanted &= !opened;
+    return opened;
+  }
+
+  /** How long may be waited until something is to be done or is too late. */
+  long restNanos(long waitingSinceNanos, long nowNanos) {
+    if (phase == Phase.BACKING_OFF) {
+      return againNanos - nowNanos;
+    }
+    if (!attempt.connected()) {
+      return options.connectTimeout().toNanos() - (nowNanos - attempt.startedNanos());
+    }
+    if (options.replyTimeout().isZero()) {
+      return LONGEST_WAIT_NANOS;
+    }
+    long idleNanos = nowNanos - Math.max(waitingSinceNanos, progressNanos);
+    return options.replyTimeout().toNanos() - idleNanos;
+  }
+
+  /** A wait came to its end with nothing to show. */
+  void expire(long nowNanos) {
+    if (phase == Phase.RUNNING && !attempt.connected()) {
+      lose(Failure.unconnected(options.endpoint()), OptionalLong.empty(), nowNanos);
+    } else if (phase == Phase.RUNNING) {
+      double seconds = options.replyTimeout().toMillis() / 1000.0;
+      fail(
+          Failure.deadline(
+              "the pool at %s showed no progress for %s s".formatted(options.endpoint(), seconds)));
+    }
+  }
+
+  /** Fails the exchange; returns the call to cancel, or null. */
+  Attempt cancel(String reason) {
+    if (phase != Phase.RUNNING && phase != Phase.BACKING_OFF) {
+      return null;
+    }
+    replies.close();
+    fail(Failure.cancelled(reason));
+    return attempt;
+  }
+
+  /** Releases what is held; nothing is taken in any more. */
+  void close() {
+    phase = Phase.CLOSED;
+    replies.close();
+    log.close();
+  }
+
+  /** A message of a call, in order. */
+  void onEvent(Attempt from, ReplyEvent event, int sizeBytes, long nowNanos)
+      throws MalformedReplyException {
+    bytesReceived += sizeBytes;
+    progressNanos = nowNanos;
+    if (!isCurrent(from)) {
+      drop(event);
+      return;
+    }
+    workDone |= !(event instanceof ReplyEvent.Failed);
+    if (from.consumed() > 0) {
+      log.consumedThrough(from.base() + from.consumed());
+    }
+    if (event instanceof ReplyEvent.Batch batch) {
+      takeBatch(from, batch);
+    } else if (event instanceof ReplyEvent.SchemaKnown known) {
+      takeSchema(known.schema());
+    } else if (event instanceof ReplyEvent.Finished finished) {
+      takeFinish(finished.report());
+    } else if (event instanceof ReplyEvent.Failed failed) {
+      takeError(Failure.inBand(failed.error()), nowNanos);
+    }
+  }
+
+  private boolean isCurrent(Attempt from) {
+    return from == attempt && phase == Phase.RUNNING;
+  }
+
+  private static void drop(ReplyEvent event) {
+    if (event instanceof ReplyEvent.Batch dropped) {
+      dropped.batch().close();
+    }
+  }
+
+  private void takeBatch(Attempt from, ReplyEvent.Batch batch) throws MalformedReplyException {
+    long number = batch.sequence();
+    if (log.oneToOne()) {
+      number += from.base();
+      try {
+        log.answeredNext(batch.batch().getLength());
+      } catch (MalformedReplyException e) {
+        drop(batch);
+        throw e;
+      }
+      recovery.progressed();
+    }
+    replies.add(Reply.batch(number, batch.batch()), from);
+  }
+
+  private void takeSchema(Schema schema) throws MalformedReplyException {
+    if (resultSchema != null && !resultSchema.equals(schema)) {
+      throw new MalformedReplyException(
+          "another worker gives results with another schema: " + schema + ", not " + resultSchema);
+    }
+    resultSchema = schema;
+  }
+
+  private void takeFinish(Report finished) throws MalformedReplyException {
+    boolean answered = sendingFinished && log.answered() == log.sent();
+    if (log.oneToOne() && !answered) {
+      throw new MalformedReplyException(
+          "the pool finished after %d of %d batches".formatted(log.answered(), log.sent()));
+    }
+    report = finished;
+  }
+
+  /** A full pool's status, which comes next, says when to come again; the others are final. */
+  private void takeError(Failure error, long nowNanos) {
+    inBand = error;
+    if (error.kind() != ErrorKind.ERROR_KIND_POOL_FULL) {
+      lose(error, OptionalLong.empty(), nowNanos);
+    }
+  }
+
+  /** A call broke the protocol, or cannot be read. */
+  void onBroken(Attempt from, Failure broken, long nowNanos) {
+    if (isCurrent(from)) {
+      lose(broken, OptionalLong.empty(), nowNanos);
+    }
+  }
+
+  /** A call ended with a status. */
+  void onClosed(Attempt from, Status status, Metadata trailers, long nowNanos) {
+    if (!isCurrent(from)) {
+      return;
+    }
+    Failure reason = inBand != null ? inBand : Failure.ofStatus(status, options.endpoint());
+    boolean lost = reason.origin() == Failure.Origin.CONNECTION;
+    // All results are here and counted: a connection that breaks now has nothing to take away.
+    if (from.state() == ReplyProtocol.State.FINISHED && lost) {
+      phase = Phase.FINISHED;
+    } else {
+      lose(reason, Failure.retryAfterMilliseconds(trailers), nowNanos);
+    }
+  }
+
+  /** The call is lost: recover or fail. */
+  private void lose(Failure reason, OptionalLong hint, long nowNanos) {
+    boolean lostOnTheWire = reason.origin() == Failure.Origin.CONNECTION && attempt.connected();
+    Recovery.Progress progress =
+        new Recovery.Progress(
+            workDone || lostOnTheWire, attempt.base(), startedBatch(), log.replayable());
+    Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
+    if (decision instanceof Recovery.Decision.Again again) {
+      phase = Phase.BACKING_OFF;
+      againNanos = nowNanos + again.pause().toNanos();
+      workDone = false;
+      inBand = null;
+    } else if (decision instanceof Recovery.Decision.GiveUp last) {
+      fail(last.failure());
+    }
+  }
+
+  /** A worker that gave no sign since its first batch was sent may have died before it saw that. */
+  private long startedBatch() {
+    boolean sign = attempt.consumed() > 0 || log.answered() > attempt.base();
+    return sign && log.answered() < log.sent() ? log.answered() + 1 : 0;
+  }
+
+  private void fail(Failure reason) {
+    phase = Phase.FAILED;
+    failure = reason;
+  }
+}
