@@ -29,7 +29,7 @@ async def pool_of() -> AsyncIterator[PoolOf]:
 
 
 def admission(pool: FakePool, queue_limit: int = 100) -> Admission:
-    return Admission(pool, AdmissionLimits(queue_limit=queue_limit, retry_after_milliseconds=500))
+    return Admission(pool, AdmissionLimits(queue_limit=queue_limit, queue_bytes=100, retry_after_milliseconds=500))
 
 
 class Arrivals:
@@ -134,6 +134,18 @@ async def test_a_full_queue_refuses_with_a_hint(pool_of: PoolOf) -> None:
     with pytest.raises(PoolFullError, match="1 exchanges wait") as full:
         await queue.acquire("a", None)
     assert full.value.retry_after_milliseconds == 500
+
+
+async def test_commands_that_wait_take_no_more_memory_than_they_may(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    running = await queue.acquire("a", None, held_bytes=1000)
+    waiting = [asyncio.create_task(queue.acquire("a", None, held_bytes=size)) for size in (90, 10)]
+    await settled()
+    with pytest.raises(PoolFullError):
+        await queue.acquire("a", None, held_bytes=1)
+    running.release(LeaseOutcome.CLEAN)
+    for grant in waiting:
+        (await grant).release(LeaseOutcome.CLEAN)
 
 
 async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of: PoolOf) -> None:

@@ -35,6 +35,7 @@ class AdmissionLimits:
     """How many may wait, and when a refused client is told to come again."""
 
     queue_limit: int
+    queue_bytes: int
     retry_after_milliseconds: int
 
 
@@ -58,6 +59,7 @@ class Grant:
 class _Waiter:
     tenant: str
     task: TaskKey | None
+    held_bytes: int
     granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -83,9 +85,10 @@ class Admission:
         """Exchanges that may be in the queue."""
         return self._limits.queue_limit
 
-    async def acquire(self, tenant: str, task: TaskKey | None) -> Grant:
+    async def acquire(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Grant:
         """A worker for an exchange, at once or after its turn in the queue; a cancelled caller leaves the queue.
 
+        `held_bytes` is the memory that the exchange holds while it waits: its command and schema.
         Raises PoolFullError when the queue is full and PoolUnavailableError in a drain or when the pool fails.
         """
         if self._draining:
@@ -96,7 +99,7 @@ class Admission:
                 return await self._lease(task)
             except NoIdleWorker:
                 pass
-        return await self._wait(_Waiter(tenant, task))
+        return await self._wait(_Waiter(tenant, task, held_bytes))
 
     def drain(self) -> None:
         """Refuse everybody who waits or comes: no work of theirs was done, another pool can take them."""
@@ -125,6 +128,7 @@ class Admission:
                 del self._holding[task]
 
     async def _wait(self, waiter: _Waiter) -> Grant:
+        self._check_memory(waiter)
         self._make_room(waiter.tenant)
         self._queues.setdefault(waiter.tenant, deque()).append(waiter)
         self._workers_changed()
@@ -137,14 +141,23 @@ class Admission:
         finally:
             self._forget(waiter)
 
+    def _check_memory(self, newcomer: _Waiter) -> None:
+        """Refuse an exchange whose command would not fit beside those that wait; alone it always fits."""
+        held_bytes = sum(waiter.held_bytes for queue in self._queues.values() for waiter in queue)
+        if held_bytes and held_bytes + newcomer.held_bytes > self._limits.queue_bytes:
+            raise self._refusal()
+
+    def _refusal(self) -> PoolFullError:
+        return PoolFullError(
+            f"all workers are busy and {self.waiting} exchanges wait: come again later, or give the pool more workers",
+            retry_after_milliseconds=self._limits.retry_after_milliseconds,
+        )
+
     def _make_room(self, tenant: str) -> None:
         """Refuse one exchange of the tenant that fills a full queue most, which may be this one."""
         if self.waiting < self._limits.queue_limit:
             return
-        refusal = PoolFullError(
-            f"all workers are busy and {self.waiting} exchanges wait: come again later, or give the pool more workers",
-            retry_after_milliseconds=self._limits.retry_after_milliseconds,
-        )
+        refusal = self._refusal()
         largest = max(self._queues, key=lambda name: len(self._queues[name]), default=tenant)
         if len(self._queues.get(largest, ())) <= len(self._queues.get(tenant, ())) + 1:
             raise refusal

@@ -101,7 +101,7 @@ class Exchanges:
     async def _admit(self, call: Call, opening: Opening) -> Grant:
         tenant = call.header(TENANT_HEADER) or opening.task.application_id
         with self._metrics.wait_seconds.time():
-            return await self._admission.acquire(tenant, opening.task_key)
+            return await self._admission.acquire(tenant, opening.task_key, len(opening.command) + len(opening.schema))
 
     async def _with_worker(self, call: Call, opening: Opening, grant: Grant) -> None:
         grant.lease.log_context.update(opening.log_context)

@@ -47,7 +47,14 @@ class Front:
     def __init__(self, settings: ServeSettings, pool: Pool) -> None:
         self.lifecycle = Lifecycle()
         self.metrics = FrontMetrics()
-        self.admission = Admission(pool, AdmissionLimits(settings.queue_limit, settings.retry_after_milliseconds))
+        self.admission = Admission(
+            pool,
+            AdmissionLimits(
+                queue_limit=settings.queue_limit,
+                queue_bytes=settings.queue_bytes,
+                retry_after_milliseconds=settings.retry_after_milliseconds,
+            ),
+        )
         self._settings = settings
         self._pool = pool
         self._health = HealthBoard()

@@ -87,6 +87,9 @@ class ServeSettings(Settings):
         unit="exchanges",
         ge=0,
     )
+    queue_bytes: int = setting(
+        "Memory that the commands of waiting exchanges may take together.", default=512 * MIB, unit="bytes", ge=MIB
+    )
     retry_after_milliseconds: int = setting(
         "The hint given to a refused client.", default=500, unit="milliseconds", ge=1
     )
