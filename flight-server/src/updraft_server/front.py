@@ -96,6 +96,8 @@ class Front:
                 await self._idle()
         except TimeoutError:
             _log.warning("exchanges did not finish within the drain timeout", running=self._pool.busy)
+            # Through their workers, so that each client hears in-band what happened and that another pool may do.
+            await self._pool.close(0.0)
         await self._listeners.stop_flight()
         self.lifecycle.handle(Event.DRAINED)
         _log.info("drained")

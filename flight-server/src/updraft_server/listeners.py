@@ -20,6 +20,8 @@ from updraft_server.settings import ServeSettings
 _MIN_CLIENT_PING_MILLISECONDS = 10_000
 _KEEPALIVE_ANSWER_MILLISECONDS = 20_000
 
+_LAST_WORDS_SECONDS = 2.0
+
 _UNIX_UMASKS = {"owner": 0o177, "group": 0o117, "everyone": 0o111}
 
 _log = structlog.get_logger(__name__)
@@ -48,9 +50,9 @@ class Listeners:
         self._warn_of_open_doors()
 
     async def stop_flight(self) -> None:
-        """End the Flight listeners and every call that is still open."""
+        """End the Flight listeners; calls that are still open get a moment to hear how they ended."""
         if self._flight is not None:
-            await self._flight.stop(0.0)
+            await self._flight.stop(_LAST_WORDS_SECONDS)
 
     async def close(self) -> None:
         """End everything."""
