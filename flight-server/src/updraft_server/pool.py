@@ -7,16 +7,21 @@ worker. Nothing here knows gRPC or Arrow.
 
 import asyncio
 import contextlib
-import dataclasses
-import enum
-import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import structlog
 
 from updraft_server.frames import FrameError
+from updraft_server.leases import (
+    Lease,
+    LeaseOutcome,
+    NoIdleWorker,
+    PoolError,
+    PoolSettings,
+    RegisteredFunctionInfo,
+    TaskKey,
+)
 from updraft_server.pooled_worker import PooledWorker, WorkerState
 from updraft_server.worker_events import WorkerDeath, WorkerOutput
 from updraft_server.zygote_client import ZygoteClient, ZygoteError
@@ -40,66 +45,6 @@ _log = structlog.get_logger(__name__)
 _RETRY_SECONDS = 0.05
 _MAX_RETRY_SECONDS = 2.0
 _MAX_FAILED_STARTS = 5
-
-
-class PoolError(Exception):
-    """Raised when the pool cannot start or cannot get a worker; the message says why."""
-
-
-class NoIdleWorker(PoolError):  # noqa: N818 - a state of the pool that callers wait out
-    """Raised by `Pool.lease` when the caller has to wait for a worker."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TaskKey:
-    """The Spark task on whose behalf an exchange runs."""
-
-    application_id: str
-    stage_id: int
-    task_attempt_id: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RegisteredFunctionInfo:
-    """A function that is deployed with the pool."""
-
-    name: str
-    version: str
-    doc: str
-
-
-class LeaseOutcome(enum.Enum):
-    """How an exchange left its worker."""
-
-    CLEAN = "clean"  # after DONE: the worker is reused
-    RETIRED = "retired"  # after RETIRED
-    BROKEN = "broken"  # after FAILED, a protocol error, or anything unexpected
-    CANCELLED = "cancelled"  # client gone, deadline or time limit passed
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PoolSettings:
-    """What the front decides about its pool; what the workers obey travels with the zygote (`ZygoteSettings`)."""
-
-    workers: int
-    zygote_socket: Path
-    start_timeout_seconds: float = 60.0
-    fork_timeout_seconds: float = 10.0
-    """How long a new worker may take until it is ready."""
-    workers_per_task: int = 8
-
-
-class Lease:
-    """A worker held by one exchange. Every lease ends with exactly one effective `release`."""
-
-    pid: int
-    socket: socket.socket
-    death: asyncio.Future[WorkerDeath]
-    log_context: dict[str, str]
-
-    def release(self, outcome: LeaseOutcome) -> None:
-        """Give the worker back: CLEAN for reuse, anything else kills and replaces it. Idempotent, never blocks."""
-        raise NotImplementedError
 
 
 class _WorkerLease(Lease):

@@ -123,8 +123,6 @@ class SessionRunner:
         error = self._reported.error or ended_by
         if exchange.failure is not None:
             raise exchange.failure
-        if isinstance(error, WorkerFailure) and trailer.traceback is None:
-            raise error
         if error is None:
             raise InternalFailure("pyspark's worker reported a traceback without an exception")
         if isinstance(error, WorkerFailure):
