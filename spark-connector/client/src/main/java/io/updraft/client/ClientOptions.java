@@ -99,7 +99,9 @@ public final class ClientOptions {
     return values.maxMessageBytes;
   }
 
-  /** How often one exchange may move to another worker. */
+  /**
+   * How often in a row an exchange may move to another worker with no batch answered in between.
+   */
   public int maxReplays() {
     return values.maxReplays;
   }
