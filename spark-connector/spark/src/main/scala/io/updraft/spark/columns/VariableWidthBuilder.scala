@@ -64,8 +64,9 @@ abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int
     }
     rows += count
     if (length > 0) {
-      val bytes = source.arrayData().getBytes(start, length)
-      putData(bytes, Platform.BYTE_ARRAY_OFFSET.toLong, length)
+      val bytes = source.arrayData().getByteBuffer(start, length)
+      val offset = Platform.BYTE_ARRAY_OFFSET.toLong + bytes.arrayOffset() + bytes.position()
+      putData(bytes.array(), offset, length)
     }
   }
 
