@@ -17,6 +17,7 @@ from collections.abc import Callable
 import pandas as pd
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import SplineTransformer
@@ -46,7 +47,7 @@ def expected_delay(model: Pipeline) -> Callable[..., Column]:
     return score  # type: ignore[no-any-return]
 
 
-@F.udf("string", useArrow=False)
+@F.udf(StringType(), useArrow=False)
 def maker(text: str | None) -> str:
     """The maker's name as people know it: 'AIRBUS INDUSTRIE' and 'AIRBUS' are one."""
     if text is None:

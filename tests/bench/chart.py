@@ -37,7 +37,7 @@ def draw(ratios: Sequence[Ratios], caption: str, target: Path) -> list[Path]:
     speed.set_title("speed, times the best stock (more is better)", fontsize=10, loc="left")
     cpu.set_title("CPU time, share of that stock's (less is better)", fontsize=10, loc="left")
     if both:
-        cpu.legend(loc="lower right", fontsize=8, frameon=False)
+        figure.legend(*speed.get_legend_handles_labels(), loc="upper right", ncols=2, fontsize=8, frameon=False)
     figure.suptitle("Python UDFs on Updraft against the best of stock PySpark's configurations", fontsize=12)
     figure.text(0.01, 0.01, caption, fontsize=7, color="#555555")
     figure.tight_layout(rect=(0, 0.03, 1, 1))

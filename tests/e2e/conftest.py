@@ -26,13 +26,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stock-only", action="store_true", help="compare stock PySpark with itself; needs no pool")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # PySpark warns of the pandas and Python versions that it finds; that is no finding about Updraft.
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.filterwarnings("default"))
-
-
 @pytest.fixture(scope="session")
 def stock_only(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--stock-only"))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -89,7 +90,7 @@ class Sides:
             try:
                 frame = query(self.spark)
                 rows = [tuple(row) for row in frame.collect()]
-            except (PySparkException, NotImplementedError) as error:
+            except (PySparkException, Py4JJavaError) as error:
                 return Answer(plan=executed_plan(frame) if frame is not None else "", error=error)
             return Answer(frame.columns, rows, executed_plan(frame))
 

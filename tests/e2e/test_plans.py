@@ -12,38 +12,39 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from tests.e2e.sides import Query, Sides
 
 _ROWS = 25_000
 
 
-@F.udf("bigint", useArrow=False)
+@F.udf(T.LongType(), useArrow=False)
 def pickled_plus_one(x: int) -> int:
     return x + 1
 
 
-@F.udf("bigint", useArrow=True)
+@F.udf(T.LongType(), useArrow=True)
 def arrow_plus_one(x: int) -> int:
     return x + 1
 
 
-@F.pandas_udf("bigint", F.PandasUDFType.SCALAR)
+@F.pandas_udf(T.LongType(), F.PandasUDFType.SCALAR)
 def pandas_plus_one(x: pd.Series) -> pd.Series:
     return x + 1
 
 
-@F.arrow_udf("bigint", F.ArrowUDFType.SCALAR)
+@F.arrow_udf(T.LongType(), F.ArrowUDFType.SCALAR)
 def plus_one(x: pa.Array) -> pa.Array:
     return pc.add(x, 1)
 
 
-@F.arrow_udf("bigint", F.ArrowUDFType.SCALAR)
+@F.arrow_udf(T.LongType(), F.ArrowUDFType.SCALAR)
 def minus(left: pa.Array, right: pa.Array) -> pa.Array:
     return pc.subtract(left, right)
 
 
-@F.pandas_udf("string", F.PandasUDFType.SCALAR)
+@F.pandas_udf(T.StringType(), F.PandasUDFType.SCALAR)
 def shouted(text: pd.Series) -> pd.Series:
     return text.str.upper()
 
@@ -169,7 +170,7 @@ def test_functions_of_several_kinds_in_one_stage_do_not_wait_for_each_other(
         ),
         transport,
     )
-    assert [row[0] for row in answer.rows] == [i + 4 for i in range(_ROWS)]
+    assert sorted(row[0] for row in answer.rows) == [number + 4 for number in range(_ROWS)]
 
 
 def test_map_in_arrow_and_map_in_pandas_follow_each_other(sides: Sides, source: Query) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,13 +12,6 @@ from tests.support.pool import LocalPool
 from tests.support.spark import local_spark
 
 WORKERS = 2
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # PySpark warns of the pandas and Python versions that it finds; that is no finding about Updraft.
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.filterwarnings("default"))
 
 
 @pytest.fixture

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What PySpark itself warns of is no finding about Updraft; every other warning stays an error."""
+
+from __future__ import annotations
+
+import pytest
+
+_PYSPARKS_OWN = (
+    "ignore:PySpark does not yet fully support:FutureWarning",
+    "ignore:.*type hints for (pandas|arrow) UDF:UserWarning",
+    # py4j leaves its sockets to the garbage collector.
+    "ignore:unclosed <socket:ResourceWarning",
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in _PYSPARKS_OWN:
+        config.addinivalue_line("filterwarnings", line)
