@@ -51,4 +51,4 @@ def test_a_field_beyond_any_limit_is_refused_on_both_sides(kind: FrameKind, size
 def test_large_fields_are_not_copied() -> None:
     body = bytearray(1000)
     pieces = encode(FrameKind.BATCH, b"m", b"h", body)
-    assert pieces[-1].obj is body
+    assert memoryview(pieces[-1]).obj is body

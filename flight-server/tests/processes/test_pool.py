@@ -175,6 +175,7 @@ async def test_a_front_that_goes_away_takes_its_workers_with_it(zygotes: Zygotes
     async with running_pool(zygotes, workers=2) as pool:
         workers = [psutil.Process(pid) for pid in pool._workers]
         deaths = [worker.death for worker in pool._workers.values()]
+        assert pool._zygote is not None
         pool._zygote.close()
         await asyncio.gather(*deaths)
     assert not any(worker.is_running() for worker in workers)

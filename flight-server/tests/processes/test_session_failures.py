@@ -24,7 +24,7 @@ async def failing(
         reply = await exchange(pool, batches or batches_of([2, 2]), command)
         assert reply.ending is FrameKind.FAILED
         await answers(pool)
-    assert reply.error is not None
+    assert isinstance(reply.error, exchange_pb2.Error)
     return reply.error
 
 

@@ -2,6 +2,7 @@
 """Every kind of session function gives what PySpark gives, through real workers."""
 
 import pickle
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,8 +38,8 @@ async def run(zygotes: Zygotes, command: exchange_pb2.ExchangeCommand, batches: 
     return reply
 
 
-def values(reply: Reply, column: int = 0) -> list[object]:
-    return reply.table.column(column).to_pylist()
+def values(reply: Reply, column: int = 0) -> list[Any]:
+    return list(reply.table.column(column).to_pylist())
 
 
 async def test_an_arrow_udf_answers_each_batch(zygotes: Zygotes) -> None:

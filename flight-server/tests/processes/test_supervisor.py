@@ -71,7 +71,7 @@ class Server:
                     writer.begin(batch.schema)
                     writer.write_batch(batch)
                     writer.done_writing()
-                    return reader.read_all().num_rows == 2
+                    return bool(reader.read_all().num_rows == 2)
         except flight.FlightError:
             return False
         except pa.ArrowInvalid:

@@ -8,8 +8,18 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.failures import UserFailure
+
+
+class ReplyChannel(Protocol):
+    """Where replies go: `updraft_server.worker.exchange.Exchange`."""
+
+    @property
+    def max_reply_batch_bytes(self) -> int:
+        """Bytes of one batch in a reply."""
+
+    def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
+        """Send a batch."""
 
 
 class Replies(Protocol):
@@ -28,7 +38,7 @@ class Replies(Protocol):
 class FreeRunningReplies:
     """Each batch is a reply of its own, split where it is larger than a reply may be."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: ReplyChannel) -> None:
         self._exchange = exchange
         self._sequence = 0
 
@@ -52,7 +62,7 @@ class OneToOneReplies:
     size and read ahead: requests wait in order until their rows are complete.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: ReplyChannel) -> None:
         self._exchange = exchange
         self._owed: deque[tuple[int, int]] = deque()
         self._ready: deque[pa.RecordBatch] = deque()
