@@ -80,7 +80,8 @@ object Support {
     case FloatType | DoubleType | _: DecimalType => true
     case _: CharType | _: VarcharType => false
     case _: StringType | BinaryType | DateType | TimestampType | TimestampNTZType => true
-    case NullType | _: YearMonthIntervalType | _: DayTimeIntervalType | VariantType => true
+    case NullType | _: YearMonthIntervalType | _: DayTimeIntervalType | _: TimeType => true
+    case VariantType => true
     case ArrayType(element, _) => travels(element)
     case MapType(key, value, _) => travels(key) && travels(value)
     case StructType(fields) =>
