@@ -24,7 +24,7 @@ from typing import Any
 
 import pyspark
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.demo import terminal
 from tests.demo.data import prepare
@@ -46,7 +46,8 @@ class Side:
     confs: Mapping[str, str]
     seconds: list[float] = field(default_factory=list)
     answer: list[Any] = field(default_factory=list)
-    frame: DataFrame | None = None
+    columns: list[str] = field(default_factory=list)
+    plan: str = ""
 
     @property
     def rows_per_second(self) -> float:
@@ -123,20 +124,20 @@ def _compare(stock: Side, updraft: Side, run: Any, *, pool: LocalPool, kills: bo
 def _run(spark: SparkSession, side: Side, label: str, query: Any) -> None:
     with runtime_confs(spark, side.confs), terminal.working(label, lambda: _tasks(spark)):
         started = time.monotonic()
-        side.frame = query()
-        answer = [tuple(row) for row in side.frame.collect()]
+        frame = query()
+        answer = [tuple(row) for row in frame.collect()]
         side.seconds.append(time.monotonic() - started)
+        side.columns, side.plan = frame.columns, executed_plan(frame)
     if side.answer and answer != side.answer:
         raise SystemExit(f"{side.name} gave another answer than before:\n{answer}\n{side.answer}")
     side.answer = answer
 
 
 def _report(stock: Side, updraft: Side, killed: list[int]) -> int:
-    assert updraft.frame is not None
     terminal.heading("The answer (minutes of delay; against what the model expected)")
-    terminal.rows(updraft.frame.columns, updraft.answer)
+    terminal.rows(updraft.columns, updraft.answer)
     terminal.heading("Where the UDFs ran (explain)")
-    for text in _udf_lines(executed_plan(updraft.frame)):
+    for text in _udf_lines(updraft.plan):
         terminal.line(text)
     terminal.heading("Flights a second, median of the runs")
     largest = max(stock.rows_per_second, updraft.rows_per_second)

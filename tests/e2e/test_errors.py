@@ -62,7 +62,6 @@ ERRORS: dict[str, BaseException] = {
     "key_error": KeyError("missing"),
     "non_ascii": RuntimeError("žluťoučký kůň 🐎"),
     "empty": Exception(),
-    "long": RuntimeError("long " * 20_000),
     "exit": SystemExit(3),
     "stop": StopIteration("early"),
 }
@@ -91,6 +90,16 @@ def test_an_exception_reads_as_on_stock(sides: Sides, kind: str, error: str) -> 
     sides.assert_ran_on_the_pool(ours)
     if isinstance(stock.error, PythonException):
         assert _user_lines(ours.error) == _user_lines(stock.error)
+
+
+def test_a_long_message_keeps_its_end(sides: Sides) -> None:
+    # The contract cuts a traceback to 64 KiB from its end, so that no reply is larger than a pool allows.
+    message = "long " * 20_000 + "and over"
+    query = _of_one_column(lambda: WRAPPERS["pickled"](_raising(RuntimeError(message)))("id"))
+    error = sides.updraft(query).error
+    assert isinstance(error, PythonException)
+    assert "long and over" in str(error)
+    assert str(error).count("long ") > 10_000
 
 
 def test_the_traceback_names_the_users_line(sides: Sides) -> None:

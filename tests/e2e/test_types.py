@@ -84,7 +84,7 @@ def _grid() -> Iterator[Any]:
         yield pytest.param(kind, case, child, transport, id=f"{kind.name}-{case.name}-{child}-{transport}")
 
 
-@pytest.mark.parametrize(("kind", "case", "child", "transport"), _grid())
+@pytest.mark.parametrize(("kind", "case", "child", "transport"), list(_grid()))
 def test_a_function_sees_and_returns_what_stock_does(
     observations: Observations, sides: Sides, kind: Kind, case: TypeCase, child: str, transport: str
 ) -> None:
