@@ -19,7 +19,8 @@ case class FlightEvalPythonExec(
     udfs: Seq[PythonUDF],
     resultAttrs: Seq[Attribute],
     child: SparkPlan,
-    evalType: Int
+    evalType: Int,
+    settings: UdfSettings
 ) extends FlightPythonExec {
 
   override def output: Seq[Attribute] = child.output ++ resultAttrs
@@ -29,15 +30,12 @@ case class FlightEvalPythonExec(
   override def vectorTypes: Option[Seq[String]] =
     Some(output.map(column => ResultColumns.className(column.dataType)))
 
-  override protected def taskRunner(
-      settings: UdfSettings,
-      metrics: ExchangeMetrics
-  ): TaskRunner = {
+  override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
     val call = PythonCall.of(udfs)
     val spec = RequestSpec(
       child.output,
       call.inputs,
-      limits(settings),
+      limits,
       conf.sessionLocalTimeZone,
       conf.arrowUseLargeVarTypes
     )

@@ -17,7 +17,8 @@ case class FlightMapInBatchExec(
     function: PythonUDF,
     output: Seq[Attribute],
     child: SparkPlan,
-    evalType: Int
+    evalType: Int,
+    settings: UdfSettings
 ) extends FlightPythonExec {
 
   override def udfs: Seq[PythonUDF] = Seq(function)
@@ -31,14 +32,11 @@ case class FlightMapInBatchExec(
       output.map(column => ResultColumns.className(column.dataType))
     )
 
-  override protected def taskRunner(
-      settings: UdfSettings,
-      metrics: ExchangeMetrics
-  ): TaskRunner = {
+  override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
     val spec = RequestSpec(
       child.output,
       child.output,
-      limits(settings),
+      limits,
       conf.sessionLocalTimeZone,
       conf.arrowUseLargeVarTypes
     )

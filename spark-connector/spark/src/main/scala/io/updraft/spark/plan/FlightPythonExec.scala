@@ -12,7 +12,7 @@ import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.spark.columns.BatchLimits
-import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.exchange.{ExchangeMetrics, TaskRunner}
 
 /** What the operators that run Python on a pool share: they read rows or batches, whichever the
@@ -23,11 +23,16 @@ trait FlightPythonExec extends UnaryExecNode {
   /** The functions that run on the pool. */
   def udfs: Seq[PythonUDF]
 
+  /** The connector's settings when the query was planned: those of the session may have changed
+    * since.
+    */
+  def settings: UdfSettings
+
   /** How the functions exchange data with PySpark's worker, a value of Spark's PythonEvalType. */
   def evalType: Int
 
   /** The work of one task. */
-  protected def taskRunner(settings: UdfSettings, metrics: ExchangeMetrics): TaskRunner
+  protected def taskRunner(metrics: ExchangeMetrics): TaskRunner
 
   private[this] lazy val exchangeMetrics = ExchangeMetrics.create(sparkContext)
 
@@ -39,9 +44,8 @@ trait FlightPythonExec extends UnaryExecNode {
     throw new UnsupportedOperationException(s"$nodeName gives batches")
 
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
-    val settings = requiredSettings
     PoolProbe.require(settings)
-    val runner = taskRunner(settings, exchangeMetrics)
+    val runner = taskRunner(exchangeMetrics)
     if (child.supportsColumnar) {
       SparkInternals.mapPartitions(child.executeColumnar()) { (partition, batches) =>
         runner.runBatches(partition, batches, TaskContext.get())
@@ -53,18 +57,9 @@ trait FlightPythonExec extends UnaryExecNode {
     }
   }
 
-  /** The endpoint may have been unset since the query was planned. */
-  private def requiredSettings: UdfSettings = UpdraftConf
-    .settings(conf)
-    .getOrElse(
-      throw new IllegalStateException(
-        s"${UpdraftConf.endpoint.key} was unset after the query was planned: plan it again"
-      )
-    )
-
   protected def functionNames: String = udfs.map(udf => s"${udf.name}()").mkString(", ")
 
-  protected def limits(settings: UdfSettings): BatchLimits = BatchLimits(
+  protected def limits: BatchLimits = BatchLimits(
     sliceRows = sliceRows,
     requestBytes = settings.batchBytes,
     heldBytes = settings.batchBytes * FlightPythonExec.HeldPerRequest,
@@ -89,10 +84,8 @@ trait FlightPythonExec extends UnaryExecNode {
       Option.when(conf.pysparkHideTraceback)("SPARK_HIDE_TRACEBACK" -> "1") ++
       Option.when(conf.pysparkSimplifiedTraceback)("SPARK_SIMPLIFIED_TRACEBACK" -> "1")
 
-  override def simpleString(maxFields: Int): String = {
-    val endpoint = UpdraftConf.settings(conf).fold("none")(_.endpoint)
-    s"$nodeName [$functionNames], endpoint=$endpoint, kind=${EvalType.name(evalType)}"
-  }
+  override def simpleString(maxFields: Int): String =
+    s"$nodeName [$functionNames], endpoint=${settings.endpoint}, kind=${EvalType.name(evalType)}"
 }
 
 object FlightPythonExec {

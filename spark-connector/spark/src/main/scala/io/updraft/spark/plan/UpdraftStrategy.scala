@@ -32,27 +32,29 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
         )
       case Some(reason) => stock(plan, reason)
       case None =>
-        PoolProbe.problem(settings).fold(Seq(onPool(plan)))(stock(plan, _))
+        PoolProbe.problem(settings).fold(Seq(onPool(plan, settings)))(stock(plan, _))
     }
 
-  private def onPool(plan: LogicalPlan): SparkPlan = plan match {
+  private def onPool(plan: LogicalPlan, settings: UdfSettings): SparkPlan = plan match {
     case ArrowEvalPython(udfs, results, child, evalType) =>
-      FlightEvalPythonExec(udfs, results, planLater(child), evalType)
+      FlightEvalPythonExec(udfs, results, planLater(child), evalType, settings)
     case BatchEvalPython(udfs, results, child) =>
-      FlightEvalPythonExec(udfs, results, planLater(child), EvalType.Pickled)
+      FlightEvalPythonExec(udfs, results, planLater(child), EvalType.Pickled, settings)
     case MapInArrow(function: PythonUDF, output, child, _, _) =>
       FlightMapInBatchExec(
         function,
         output,
         planLater(child),
-        EvalType.MapInArrow
+        EvalType.MapInArrow,
+        settings
       )
     case MapInPandas(function: PythonUDF, output, child, _, _) =>
       FlightMapInBatchExec(
         function,
         output,
         planLater(child),
-        EvalType.MapInPandas
+        EvalType.MapInPandas,
+        settings
       )
     case other => throw new IllegalStateException(s"no operator for ${other.nodeName}")
   }
