@@ -145,10 +145,11 @@ def _report(stock: Side, updraft: Side, killed: list[int]) -> int:
         speed = side.rows_per_second
         terminal.line(f"{side.name:13}  {speed:10,.0f}  {terminal.bar(speed, largest)}")
     same = updraft.answer == stock.answer
-    ratio = updraft.rows_per_second / stock.rows_per_second
-    terminal.heading(f"Updraft gave {'the same' if same else 'ANOTHER'} answer at {ratio:.2f} times the speed")
+    outcome = f"Updraft gave {'the same' if same else 'ANOTHER'} answer"
     if killed:
-        terminal.line(f"while {len(killed)} workers were killed")
+        terminal.heading(f"{outcome} while {len(killed)} workers were killed")
+    else:
+        terminal.heading(f"{outcome} at {updraft.rows_per_second / stock.rows_per_second:.2f} times the speed")
     return 0 if same else 1
 
 
