@@ -354,3 +354,19 @@ async def test_siblings_of_one_task_run_at_once_on_a_pool_of_one_worker(running_
             await asyncio.wait_for(call.read(), 10)
         for call in calls:
             call.cancel()
+
+
+async def test_a_worker_that_ran_out_of_time_for_a_batch_is_a_deadline_that_names_its_limit(
+    running_front: Running,
+) -> None:
+    pool = FakePool(script=reads_the_command)
+    async with running_front(pool, batch_timeout_seconds=2.5) as front:
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        await call.read()
+        pool.leases[0].die(WorkerDeath(signal=14))
+        replies, error = await failure(call)
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "2.5 seconds" in error.details()
+        assert "--batch-timeout-seconds" in error.details()
+        assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_DEADLINE

@@ -18,10 +18,11 @@ from updraft.flight_data import join_flight_data
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.admission import Admission, Grant
 from updraft_server.assignment import Assignment
+from updraft_server.batch_timeout import BatchTimeout
 from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer, Opening, parse_opening, resolve, with_schema
 from updraft_server.pool import LeaseOutcome
-from updraft_server.relay import LAST_MESSAGE_TIMEOUT_SECONDS, Call, Relay, check_size
+from updraft_server.relay import LAST_MESSAGE_TIMEOUT_SECONDS, Call, Relay, RelayLimits, check_size
 
 TENANT_HEADER = "x-updraft-tenant"
 TRACE_HEADER = "traceparent"
@@ -37,6 +38,7 @@ class ExchangeLimits:
     first_message_timeout_seconds: float
     default_deadline_seconds: float
     max_deadline_seconds: float
+    batch_timeout_seconds: float
 
 
 class Exchanges:
@@ -105,7 +107,9 @@ class Exchanges:
 
     async def _with_worker(self, call: Call, opening: Opening, grant: Grant) -> None:
         grant.lease.log_context.update(opening.log_context)
-        relay = Relay(call, grant.lease, self._limits.max_message_bytes, self._metrics.transfer)
+        batch_timeout = BatchTimeout.effective(self._limits.batch_timeout_seconds, opening.batch_timeout_milliseconds)
+        limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
+        relay = Relay(call, grant.lease, limits, self._metrics.transfer)
         outcome = LeaseOutcome.BROKEN
         self._metrics.running.inc()
         try:

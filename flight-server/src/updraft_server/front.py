@@ -164,6 +164,7 @@ def _exchange_limits(settings: ServeSettings) -> ExchangeLimits:
         first_message_timeout_seconds=settings.first_message_timeout_seconds,
         default_deadline_seconds=settings.default_deadline_seconds,
         max_deadline_seconds=settings.max_deadline_seconds,
+        batch_timeout_seconds=settings.batch_timeout_seconds,
     )
 
 

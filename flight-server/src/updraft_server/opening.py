@@ -55,6 +55,7 @@ class Opening:
     function: str
     version: str
     task: TaskIdentity
+    batch_timeout_milliseconds: int = 0
     resolved: bool = False
 
     @property
@@ -152,6 +153,7 @@ def _command_opening(encoded: bytes, fields: FlightFields) -> Opening:
         function=SESSION_LABEL if is_session else function.registered.name,
         version=function.registered.version,
         task=command.task,
+        batch_timeout_milliseconds=command.limits.batch_timeout_milliseconds,
     )
 
 

@@ -7,14 +7,15 @@ own receiver. `updraft_server.exchange` decides what the end of a relay means fo
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
 
-from updraft.errors import InternalError, LimitError, ProtocolError, WorkerError, error_from_message
+from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError, error_from_message
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.v1.exchange_pb2 import Error, RequestMetadata
 from updraft_server.assignment import Assignment
+from updraft_server.batch_timeout import BatchTimeout
 from updraft_server.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
 from updraft_server.frames import FrameError, FrameKind
 from updraft_server.metrics import Transfer
@@ -46,16 +47,23 @@ class Call(Protocol):
         """Time until the client's deadline."""
 
 
+class RelayLimits(NamedTuple):
+    """What holds for one exchange."""
+
+    max_message_bytes: int
+    batch_timeout: BatchTimeout
+
+
 class Relay:
     """Carries messages between one call and one worker until the worker ends the exchange."""
 
-    def __init__(self, call: Call, lease: Lease, max_message_bytes: int, transfer: Transfer) -> None:
+    def __init__(self, call: Call, lease: Lease, limits: RelayLimits, transfer: Transfer) -> None:
         self._call = call
         self._lease = lease
-        self._max_message_bytes = max_message_bytes
+        self._limits = limits
         self._transfer = transfer
         self._sender = FrameSender(lease.socket)
-        self._receiver = FrameReceiver(lease.socket, max_payload_bytes=max_message_bytes)
+        self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
         self._input_ended = False
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
@@ -123,7 +131,7 @@ class Relay:
 
     async def _relay_batch(self, message: bytes) -> bool:
         """Pass one message on; true when it says that it is the client's last."""
-        check_size(message, self._max_message_bytes)
+        check_size(message, self._limits.max_message_bytes)
         fields = split_flight_data(message)
         if fields.descriptor:
             raise ProtocolError("a flight descriptor came again: only the first message has one")
@@ -154,7 +162,7 @@ class Relay:
         except FrameTooLargeError as error:
             raise LimitError(
                 f"the function's result of {error.payload_bytes} bytes is more than a message may hold, "
-                f"{self._max_message_bytes} bytes: send smaller batches"
+                f"{self._limits.max_message_bytes} bytes: send smaller batches"
             ) from None
         except (FrameError, DecodeError) as error:
             raise InternalError(f"the worker sent what is not a frame: {error}") from error
@@ -168,13 +176,14 @@ class Relay:
         finally:
             self._writing = False
 
-    async def _worker_error(self) -> WorkerError:
-        death: WorkerDeath | None = None
+    async def _worker_error(self) -> UpdraftError:
         try:
             async with asyncio.timeout(_EXIT_STATUS_TIMEOUT_SECONDS):
                 death = await asyncio.shield(self._lease.death)
         except TimeoutError:
             return WorkerError("the worker closed its socket while it held the exchange")
+        if self._limits.batch_timeout.explains(death):
+            return self._limits.batch_timeout.error()
         return WorkerError(f"the worker {death} while it held the exchange")
 
 

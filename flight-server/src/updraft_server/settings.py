@@ -111,7 +111,8 @@ class ServeSettings(Settings):
         "Time within which an exchange must say what it wants.", default=10.0, unit="seconds", gt=0
     )
     batch_timeout_seconds: float = setting(
-        "Time for which a function may work on one batch before its worker is killed; 0 sets no limit.",
+        "Time that a function may work on one batch before its worker is ended; waiting for the client does not count. "
+        "A client may ask for less. 0 sets no limit.",
         default=0.0,
         unit="seconds",
         ge=0,

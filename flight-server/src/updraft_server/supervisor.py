@@ -55,6 +55,7 @@ class Supervisor:
                 allow_session_functions=settings.allow_session_functions,
                 max_batch_bytes=settings.max_message_bytes,
                 max_command_bytes=settings.max_message_bytes,
+                batch_timeout_seconds=settings.batch_timeout_seconds,
             ),
         )
         self._listener = zygote_listener(self._socket_path)

@@ -5,6 +5,7 @@ Functions pull with `take` and push with `reply`; numbering, counting, credits a
 """
 
 import enum
+import math
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -12,6 +13,7 @@ from google.protobuf.message import DecodeError
 from updraft.v1 import exchange_pb2
 from updraft_server.frames import FrameHeader, FrameKind
 from updraft_server.worker.arrow_input import ArrowInput
+from updraft_server.worker.batch_clock import BatchClock
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.failures import InternalFailure, LimitFailure, ProtocolFailure, UserFailure, WorkerFailure
 from updraft_server.worker.settings import WorkerSettings
@@ -43,6 +45,7 @@ class Exchange:
         """The number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
         self.max_records_per_batch = settings.max_records_per_batch
+        self.clock = BatchClock()
         self._rows_taken = 0
         self._consumed_sent = 0
         self._reply_schema: pa.Schema | None = None
@@ -54,6 +57,8 @@ class Exchange:
         self.plain = plain
         self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
         self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
+        own_milliseconds = math.ceil(self._settings.batch_timeout_seconds * 1000)
+        self.clock.limit(_smaller(own_milliseconds, limits.batch_timeout_milliseconds) / 1000)
 
     @property
     def schema(self) -> pa.Schema:
@@ -62,6 +67,13 @@ class Exchange:
 
     def take(self) -> pa.RecordBatch | None:
         """The next batch, checked and valid; None once the client has finished. Raises WorkerFailure."""
+        self.clock.pause()
+        batch = self._next()
+        # What a function does after its last batch counts like one more.
+        self.clock.start()
+        return batch
+
+    def _next(self) -> pa.RecordBatch | None:
         if self.failure is not None:
             raise self.failure
         if self.state is InputState.ENDED:
@@ -82,7 +94,7 @@ class Exchange:
             )
         self._reply_schema = schema
         header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
-        self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
+        self._send_result(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
         """Send one batch of results; the first one sends its schema before."""
@@ -102,10 +114,11 @@ class Exchange:
         view = memoryview(message)
         header_end = _IPC_PREFIX_BYTES + int.from_bytes(view[4:_IPC_PREFIX_BYTES], "little")
         metadata = exchange_pb2.ReplyMetadata(consumed=self.consumed, sequence=sequence)
-        self._send(metadata, view[_IPC_PREFIX_BYTES:header_end], view[header_end:])
+        self._send_result(metadata, view[_IPC_PREFIX_BYTES:header_end], view[header_end:])
 
     def finish(self, report: exchange_pb2.Report) -> None:
         """Say that everything was sent; raises what was wrong with the input, should a function have hidden it."""
+        self.clock.stop()
         if self.failure is not None:
             raise self.failure
         counts = exchange_pb2.Finish(batches=self._replies, rows=self._rows_replied, report=report)
@@ -180,6 +193,16 @@ class Exchange:
         if not self.plain:
             self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed))
         self._consumed_sent = self.consumed
+
+    def _send_result(
+        self,
+        metadata: exchange_pb2.ReplyMetadata,
+        data_header: memoryview,
+        data_body: memoryview = memoryview(b""),  # noqa: B008
+    ) -> None:
+        self.clock.pause()
+        self._send(metadata, data_header, data_body)
+        self.clock.resume()
 
     def _send(
         self,

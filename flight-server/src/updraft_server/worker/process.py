@@ -76,6 +76,7 @@ class Worker:
             arrow.decode_schema(frame)
             exchange.finish(self._run(assignment, command, exchange, received_seconds))
         except BaseException as error:
+            exchange.clock.stop()
             return self._failed(error, exchange)
         self._exchanges += 1
         worn_out = self._exchanges == self._settings.max_exchanges

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A function that works for too long on one batch ends with its worker; a slow client ends nothing."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pool_driver import (
+    Zygotes,
+    batches_of,
+    exchange,
+    numbers,
+    receive_reply,
+    requests,
+    running_pool,
+    send_command,
+    send_requests,
+    until,
+)
+from session_commands import MAP_ARROW_ITER, rows_struct, scalar_arrow, session_command, udf
+
+from updraft.v1 import exchange_pb2
+from updraft_server.frame_stream import FrameSender, PeerClosedError
+from updraft_server.frames import FrameKind
+from updraft_server.pool import LeaseOutcome, Pool
+from updraft_server.worker.settings import WorkerSettings
+
+LIMIT_SECONDS = 0.5
+LARGE_ROWS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
+    settings = WorkerSettings(allow_session_functions=True, batch_timeout_seconds=LIMIT_SECONDS)
+    started = Zygotes(tmp_path_factory.mktemp("zygote"), settings)
+    yield started
+    started.stop()
+
+
+def sleeper() -> Any:
+    """A function that never comes back from its second batch; nested, so that it travels by value."""
+
+    def sleeps_in_the_second_batch(x):
+        if x[0].as_py() > 0:
+            time.sleep(60)
+        return x
+
+    return sleeps_in_the_second_batch
+
+
+def struct_command(function) -> exchange_pb2.ExchangeCommand:
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    return session_command(MAP_ARROW_ITER, udf(function, StructType([StructField("_0", LongType())])))
+
+
+async def death_of(pool: Pool, command: exchange_pb2.ExchangeCommand, batches: list[pa.RecordBatch]) -> int | None:
+    lease = await pool.lease(None)
+    await send_command(lease, batches[0].schema, command)
+    await send_requests(lease, requests(batches))
+    with pytest.raises(PeerClosedError):
+        await receive_reply(lease)
+    death = await lease.death
+    lease.release(LeaseOutcome.BROKEN)
+    return death.signal
+
+
+async def test_a_function_that_sleeps_for_ever_is_ended_and_the_pool_heals(impatient: Zygotes) -> None:
+    async with running_pool(impatient) as pool:
+        assert await death_of(pool, scalar_arrow(sleeper()), batches_of([2, 2])) == signal.SIGALRM
+        await until(pool, lambda: pool.idle == 1)
+        assert (await exchange(pool, batches_of([1]))).error is None
+
+
+async def test_work_after_the_last_batch_has_the_limit_too(impatient: Zygotes) -> None:
+    def sleeps_after_the_last(batches):
+        yield from batches
+        time.sleep(60)
+
+    async with running_pool(impatient) as pool:
+        command = struct_command(sleeps_after_the_last)
+        assert await death_of(pool, command, [rows_struct(numbers(2))]) == signal.SIGALRM
+
+
+async def test_a_client_may_ask_for_less_than_the_pool_allows(zygotes: Zygotes) -> None:
+    limits = exchange_pb2.Limits(batch_timeout_milliseconds=200)
+    async with running_pool(zygotes) as pool:
+        command = scalar_arrow(sleeper(), limits=limits)
+        assert await death_of(pool, command, batches_of([2, 2])) == signal.SIGALRM
+
+
+async def test_a_slow_client_does_not_use_up_the_time_of_its_function(impatient: Zygotes) -> None:
+    async with running_pool(impatient) as pool:
+        lease = await pool.lease(None)
+        # Replies larger than the socket's buffers: the worker waits in the middle of sending one.
+        batches = batches_of([LARGE_ROWS, LARGE_ROWS])
+        await send_command(lease, batches[0].schema, scalar_arrow(lambda x: x))
+        frames = requests(batches)
+        await FrameSender(lease.socket).send(FrameKind.BATCH, *frames[0])
+        await asyncio.sleep(2 * LIMIT_SECONDS)
+        receiving = asyncio.create_task(receive_reply(lease))
+        await send_requests(lease, frames[1:])
+        reply = await receiving
+        assert reply.error is None
+        assert reply.finish.rows == 2 * LARGE_ROWS
+        lease.release(LeaseOutcome.CLEAN)
+
+
+async def test_a_worker_whose_function_was_in_time_has_no_alarm_left(tmp_path: Path) -> None:
+    def remaining(x):
+        return pa.array([int(signal.getitimer(signal.ITIMER_REAL)[0] * 1000)] * len(x), pa.int64())
+
+    own = Zygotes(tmp_path, WorkerSettings(allow_session_functions=True))
+    try:
+        async with running_pool(own) as pool:
+            limits = exchange_pb2.Limits(batch_timeout_milliseconds=60_000)
+            limited = await exchange(pool, batches_of([1]), scalar_arrow(remaining, limits=limits))
+            free = await exchange(pool, batches_of([1]), scalar_arrow(remaining))
+    finally:
+        own.stop()
+    assert 0 < limited.table.column(0)[0].as_py() <= 60_000
+    assert free.table.column(0)[0].as_py() == 0
