@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The front process: wires the listeners to the pool and lives through start, drain and stop.
 
-Started by `updraft_server.supervisor` as `python -m updraft_server.front`; its settings are JSON in the environment.
+Started by `updraft_server.supervisor` as `python -m updraft_server.front`; its settings are in the environment.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -29,10 +30,10 @@ from updraft_server.opening import Offer
 from updraft_server.pool import Pool, PoolError, PoolSettings, WorkerOutput
 from updraft_server.process_control import hide_memory
 from updraft_server.ready_file import ReadyFile
-from updraft_server.settings import ServeSettings
+from updraft_server.settings_handover import SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
 
-SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
-ZYGOTE_SOCKET_VARIABLE = "UPDRAFT_FRONT_ZYGOTE_SOCKET"
+if TYPE_CHECKING:
+    from updraft_server.settings import ServeSettings
 
 _log = structlog.get_logger(__name__)
 
@@ -44,7 +45,7 @@ class FrontError(Exception):
 class Front:
     """One front: a pool, its queue, its listeners."""
 
-    def __init__(self, settings: ServeSettings, pool: Pool) -> None:
+    def __init__(self, settings: "ServeSettings", pool: Pool) -> None:
         self.lifecycle = Lifecycle()
         self.metrics = FrontMetrics()
         self.admission = Admission(
@@ -158,7 +159,7 @@ class Front:
             self._pool.subscribe(ready_file.update)
 
 
-def _exchange_limits(settings: ServeSettings) -> ExchangeLimits:
+def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:
     return ExchangeLimits(
         max_message_bytes=settings.max_message_bytes,
         first_message_timeout_seconds=settings.first_message_timeout_seconds,
@@ -172,7 +173,7 @@ def _log_worker_output(output: WorkerOutput) -> None:
     _log.info("worker output", worker=output.pid, line=output.line, **output.context)
 
 
-async def _serve(settings: ServeSettings, zygote_socket: Path) -> None:
+async def _serve(settings: "ServeSettings", zygote_socket: Path) -> None:
     pool = Pool(PoolSettings(workers=settings.workers, zygote_socket=zygote_socket), _log_worker_output)
     front = Front(settings, pool)
     loop = asyncio.get_running_loop()
@@ -187,7 +188,7 @@ def main() -> None:
 
     hide_memory()
     retain_freed_memory()
-    settings = ServeSettings.model_validate_json(os.environ[SETTINGS_VARIABLE])
+    settings = take_over(os.environ[SETTINGS_VARIABLE])
     configure_logging(log_format=settings.log_format, level=settings.log_level, process="front")
     try:
         uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE])))

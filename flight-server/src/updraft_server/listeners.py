@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -14,7 +15,9 @@ from prometheus_client import CollectorRegistry
 from updraft.health import HealthBoard
 from updraft.security import BearerTokens, TokenInterceptor, server_credentials
 from updraft.telemetry import serve_metrics
-from updraft_server.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from updraft_server.settings import ServeSettings
 
 # A client that probes an idle connection more often than this is cut off.
 _MIN_CLIENT_PING_MILLISECONDS = 10_000
@@ -34,7 +37,7 @@ class ListenError(Exception):
 class Listeners:
     """The listeners of one front; `addresses` has what was really bound."""
 
-    def __init__(self, settings: ServeSettings, handler: grpc.GenericRpcHandler, health: HealthBoard) -> None:
+    def __init__(self, settings: "ServeSettings", handler: grpc.GenericRpcHandler, health: HealthBoard) -> None:
         self.addresses: dict[str, str] = {}
         self._settings = settings
         self._handler = handler
@@ -112,7 +115,7 @@ class Listeners:
             _log.warning("tokens cross the network in plain text: give --tls-certificate-file", listen=str(address))
 
 
-def _channel_options(settings: ServeSettings) -> Sequence[tuple[str, int]]:
+def _channel_options(settings: "ServeSettings") -> Sequence[tuple[str, int]]:
     return (
         # Twice the limit, so that a message beyond it gets our error with both numbers and not gRPC's.
         ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),

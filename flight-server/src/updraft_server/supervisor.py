@@ -19,11 +19,9 @@ from pathlib import Path
 from updraft_server.children import start_child, start_zygote, zygote_listener
 from updraft_server.process_control import adopt_orphans, hide_memory, kill_group
 from updraft_server.settings import ServeSettings
+from updraft_server.settings_handover import SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, hand_down
 from updraft_server.worker.settings import WorkerSettings
 from updraft_server.zygote_protocol import EXIT_IMAGE_BROKEN, ZygoteSettings
-
-FRONT_SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
-FRONT_ZYGOTE_VARIABLE = "UPDRAFT_FRONT_ZYGOTE_SOCKET"
 
 EXIT_FAILURE = 1
 
@@ -159,8 +157,8 @@ class Supervisor:
 
     def _start_front(self) -> None:
         environment = dict(os.environ)
-        environment[FRONT_SETTINGS_VARIABLE] = self._settings.model_dump_json()
-        environment[FRONT_ZYGOTE_VARIABLE] = str(self._socket_path)
+        environment[SETTINGS_VARIABLE] = hand_down(self._settings)
+        environment[ZYGOTE_SOCKET_VARIABLE] = str(self._socket_path)
         self._front_started_seconds = time.monotonic()
         self._front = start_child("updraft_server.front", environment)
 

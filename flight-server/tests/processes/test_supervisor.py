@@ -15,15 +15,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from updraft_server import front, supervisor
-
 COMMAND = str(Path(sys.executable).with_name("updraft-server"))
 DEADLINE_SECONDS = 20.0
-
-
-def test_supervisor_and_front_agree_on_how_settings_are_handed_over() -> None:
-    assert supervisor.FRONT_SETTINGS_VARIABLE == front.SETTINGS_VARIABLE
-    assert supervisor.FRONT_ZYGOTE_VARIABLE == front.ZYGOTE_SOCKET_VARIABLE
 
 
 class Server:
