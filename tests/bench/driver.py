@@ -9,6 +9,8 @@ import time
 import warnings
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.bench.cases import CASES, with_udf, without_udf
@@ -21,7 +23,7 @@ def main() -> None:
     name, endpoint, directory = sys.argv[1:]
     warnings.filterwarnings("ignore", module="pyspark")
     variant = next(variant for variant in VARIANTS if variant.name == name)
-    confs = {"spark.log.level": "ERROR", **variant.confs, **({ENDPOINT: endpoint} if endpoint else {})}
+    confs = {"spark.log.level": "FATAL", **variant.confs, **({ENDPOINT: endpoint} if endpoint else {})}
     spark = local_spark(f"bench-{name}", connector=variant.connector, conf=confs)
     use = with_udf if variant.runs_udf else without_udf
     cases = {case.name: case for case in CASES}
@@ -30,7 +32,10 @@ def main() -> None:
         order = json.loads(line)
         frame = cases[order["case"]].build(spark, Path(directory), order["rows"], use)
         _check_plan(frame, connector=variant.connector, runs_udf=variant.runs_udf)
-        _answer({"wall_s": _seconds(frame)})
+        try:
+            _answer({"wall_s": _seconds(frame)})
+        except (PySparkException, Py4JJavaError) as error:
+            _answer({"failed": str(error).strip().splitlines()[-1]})
         # What this query left behind is not the next one's to clean.
         _collect_garbage(spark)
     spark.stop()

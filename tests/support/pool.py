@@ -179,8 +179,6 @@ class LocalPool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and self.log_file.exists():
-            print(f"--- log of the pool ---\n{self.log()}")
         self.stop()
 
 
