@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from pydantic_settings import CliApp
 
 from updraft_server.settings import ServeSettings, reference_page
 
@@ -68,3 +69,15 @@ def test_free_ports_are_chosen_once_so_that_a_restarted_front_finds_them_again()
     assert not settings.listen.endswith(":0")
     assert not settings.admin_listen.endswith(":0")
     assert ServeSettings.model_validate_json(settings.model_dump_json()).listen == settings.listen
+
+
+def test_function_modules_are_given_again_or_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CliApp.run(ServeSettings, cli_args=["--functions", "a.b", "--functions", "c"]).functions == ("a.b", "c")
+    assert CliApp.run(ServeSettings, cli_args=["--functions=a.b,c"]).functions == ("a.b", "c")
+    monkeypatch.setenv("UPDRAFT_FUNCTIONS", "a.b, c")
+    assert ServeSettings().functions == ("a.b", "c")
+
+
+def test_what_is_not_a_module_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'\.\./x' is not the name of a Python module"):
+        ServeSettings(functions=("../x",))

@@ -7,6 +7,7 @@ The zygote imports the modules that the settings name; whatever they register is
 import dataclasses
 import enum
 import importlib
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
@@ -77,7 +78,21 @@ ECHO = RegisteredFunction(
 registry = FunctionRegistry([ECHO])
 
 
+class FunctionModuleError(Exception):
+    """Raised when a module of functions cannot be imported; the message names it and where it failed."""
+
+
 def load_modules(modules: Iterable[str]) -> None:
-    """Import what registers further functions; raises what the modules raise."""
+    """Import what registers further functions; raises FunctionModuleError."""
     for module in modules:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}{_place(error)}"
+            raise FunctionModuleError(f"the module {module!r} of --functions cannot be imported: {reason}") from error
+
+
+def _place(error: Exception) -> str:
+    """Where in a module an import failed; empty when Python's import system itself did."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""

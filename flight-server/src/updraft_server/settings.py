@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic_settings import NoDecode
 
 from updraft.addresses import TcpAddress, parse_tcp_address, with_free_port
 from updraft.settings import Settings, reference_table, setting
@@ -17,6 +18,19 @@ def _checked_address(text: str) -> str:
     return str(parse_tcp_address(text)) if text else text
 
 
+def _module_names(value: object) -> object:
+    """One text from the environment; from the command line a list, in which commas may stand too."""
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        return value
+    names = tuple(name.strip() for text in texts for name in str(text).split(",") if name.strip())
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"{name!r} is not the name of a Python module: expected the form package.module")
+    return names
+
+
+ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_module_names)]
 Address = Annotated[str, AfterValidator(_checked_address)]
 
 
@@ -70,6 +84,18 @@ class ServeSettings(Settings):
         unit="workers",
         ge=1,
         le=4096,
+    )
+    functions: ModuleNames = setting(
+        "Python module whose functions the pool runs by name: importing it registers them. Give it again for another "
+        "module, or several with commas between them. Modules are found where they are installed or on PYTHONPATH.",
+        default=(),
+        unit="modules",
+    )
+    max_exchanges_per_worker: int = setting(
+        "Exchanges after which a worker is replaced by a fresh one, against functions that leak; 0 never does.",
+        default=0,
+        unit="exchanges",
+        ge=0,
     )
     allow_session_functions: bool = setting(
         "Run functions that a Spark session ships as pickles. Whoever may connect may then run any code here.",

@@ -8,7 +8,7 @@ its start: what arrives has the attributes of `ServeSettings` and none of its ma
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from updraft.addresses import parse_tcp_address
 
@@ -30,7 +30,8 @@ def hand_down(settings: "ServeSettings") -> str:
 def take_over(text: str) -> "ServeSettings":
     """The inverse of `hand_down`."""
     handed = json.loads(text)
-    values = handed["values"]
+    # JSON has no tuples.
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in handed["values"].items()}
     values.update({name: Path(values[name]) for name in handed["paths"]})
     for name, source in _ADDRESSES.items():
         values[name] = parse_tcp_address(values[source]) if values[source] else None

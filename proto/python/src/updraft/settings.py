@@ -59,7 +59,7 @@ def _default(field: FieldInfo) -> str:
         return "required"
     if field.default_factory is not None:
         return "computed"
-    if field.default is None or field.default == "":
+    if field.default in (None, "", ()):
         return "none"
     if isinstance(field.default, bool):
         return "on" if field.default else "off"
