@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a pool's processes are started: which environment each gets, and that none outlives its parent."""
 
+import functools
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from updraft_server.process_control import end_with_parent
-from updraft_server.zygote_protocol import LISTENER_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
+from updraft_server.zygote_protocol import LIFELINE_VARIABLE, LISTENER_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
 
 # What a zygote and its workers inherit of the environment: nothing that could be a secret.
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
@@ -39,7 +40,18 @@ def start_zygote(settings: ZygoteSettings, listener: socket.socket) -> subproces
     environment = zygote_environment(os.environ)
     environment[SETTINGS_VARIABLE] = settings.encode()
     environment[LISTENER_VARIABLE] = str(listener.fileno())
-    return start_child("updraft_server.zygote", environment, [listener.fileno()])
+    environment[LIFELINE_VARIABLE] = str(_lifeline())
+    return start_child("updraft_server.zygote", environment, [listener.fileno(), _lifeline()])
+
+
+@functools.cache
+def _lifeline() -> int:
+    """A pipe that nobody writes to: it ends with this process, and workers with it.
+
+    Their parent's death cannot tell them: a worker outlives its zygote.
+    """
+    reading, _held_open = os.pipe()
+    return reading
 
 
 def zygote_environment(inherited: Mapping[str, str]) -> dict[str, str]:

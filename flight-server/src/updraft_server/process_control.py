@@ -3,6 +3,7 @@
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import resource
 import signal
@@ -13,12 +14,27 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
+_F_SETSIG = 10
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def end_with_parent() -> None:
     """Let the kernel kill this process when its parent dies."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def end_group_with(pipe: int) -> int:
+    """Let the kernel kill this process's group when the last writer of `pipe` is gone; the descriptor to keep open.
+
+    Needs no thread and no turn of the interpreter, so that it also ends a process that is busy in a function. The pipe
+    is opened anew: who gets the signal belongs to the open file, which forked processes share.
+    """
+    own = os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
+    return own
 
 
 def adopt_orphans() -> None:

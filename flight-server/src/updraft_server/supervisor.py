@@ -24,6 +24,8 @@ from updraft_server.worker.settings import WorkerSettings
 from updraft_server.zygote_protocol import EXIT_IMAGE_BROKEN, ZygoteSettings
 
 EXIT_FAILURE = 1
+EXIT_REFUSED = 2
+"""What was asked for cannot be done as asked; the line before says what to change."""
 
 _SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _CRASHES = 5
@@ -48,11 +50,13 @@ class Supervisor:
         files = directory / "files"
         files.mkdir(mode=0o500, exist_ok=True)
         self._zygote_settings = ZygoteSettings(
+            function_modules=settings.functions,
             files_directory=str(files),
             worker=WorkerSettings(
                 allow_session_functions=settings.allow_session_functions,
                 max_batch_bytes=settings.max_message_bytes,
                 max_command_bytes=settings.max_message_bytes,
+                max_exchanges=settings.max_exchanges_per_worker,
                 batch_timeout_seconds=settings.batch_timeout_seconds,
             ),
         )
@@ -128,7 +132,7 @@ class Supervisor:
             return EXIT_FAILURE
         young = time.monotonic() - self._front_started_seconds < _START_UP_SECONDS
         if code > 0 and young:
-            return code
+            return EXIT_REFUSED
         if self._crashed(f"the front {_describe(code)}"):
             return EXIT_FAILURE
         self._start_front()
@@ -136,7 +140,7 @@ class Supervisor:
 
     def _zygote_ended(self, code: int) -> int | None:
         if code == EXIT_IMAGE_BROKEN:
-            return code
+            return EXIT_REFUSED
         if self._crashed(f"the zygote {_describe(code)}"):
             return EXIT_FAILURE
         self._start_zygote()

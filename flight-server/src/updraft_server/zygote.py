@@ -5,6 +5,7 @@ Started by `updraft_server.supervisor` as `python -m updraft_server.zygote`. It 
 the other in practice, and ends the workers of a front that goes away.
 """
 
+import fcntl
 import gc
 import os
 import selectors
@@ -16,10 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from updraft_server.process_control import die_first, kill_group, name_process, no_core_dumps
+from updraft_server.functions import FunctionModuleError
+from updraft_server.process_control import die_first, end_group_with, kill_group, name_process, no_core_dumps
 from updraft_server.worker.image import Image
 from updraft_server.zygote_protocol import (
     EXIT_IMAGE_BROKEN,
+    LIFELINE_VARIABLE,
     LISTENER_VARIABLE,
     MAX_PACKET_BYTES,
     SETTINGS_VARIABLE,
@@ -38,15 +41,18 @@ from updraft_server.zygote_protocol import (
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 _SEND_TIMEOUT_SECONDS = 5.0
 _WORKER_SOCKET = 3
+_WORKER_LIFELINE = 4
+_OUT_OF_THE_WAY = 64
 _SO_SNDBUFFORCE = 32
 
 
 class Zygote:
     """A single-threaded loop over the listener, the fronts and the workers' pidfds."""
 
-    def __init__(self, image: Image, listener: socket.socket) -> None:
+    def __init__(self, image: Image, listener: socket.socket, lifeline: int) -> None:
         self._image = image
         self._listener = listener
+        self._lifeline = lifeline
         self._selector = selectors.DefaultSelector()
         self._workers: dict[socket.socket, dict[int, int]] = {}
         """The workers of each front: pid to pidfd."""
@@ -114,8 +120,10 @@ class Zygote:
             os.dup2(output, 1)
             os.dup2(output, 2)
             self._close_all(sock)
+            lifeline = fcntl.fcntl(end_group_with(self._lifeline), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
             os.dup2(sock.detach(), _WORKER_SOCKET, inheritable=False)
-            os.closerange(_WORKER_SOCKET + 1, os.sysconf("SC_OPEN_MAX"))
+            os.dup2(lifeline, _WORKER_LIFELINE, inheritable=False)
+            os.closerange(_WORKER_LIFELINE + 1, os.sysconf("SC_OPEN_MAX"))
             self._image.run_worker(socket.socket(fileno=_WORKER_SOCKET))
         except BaseException:
             traceback.print_exc()
@@ -183,10 +191,14 @@ def main() -> NoReturn:
     settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
     name_process("updraft-zygote")
     listener = socket.socket(fileno=int(os.environ.pop(LISTENER_VARIABLE)))
+    lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
     # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         image = Image(settings.worker, settings.function_modules, settings.files_directory)
+    except FunctionModuleError as error:
+        sys.stderr.write(f"updraft-server: {error}\n")
+        sys.exit(EXIT_IMAGE_BROKEN)
     except Exception:
         sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
         sys.exit(EXIT_IMAGE_BROKEN)
@@ -194,7 +206,7 @@ def main() -> NoReturn:
     gc.collect()
     # Workers share these objects' pages for as long as nobody's collector writes to them.
     gc.freeze()
-    Zygote(image, listener).run()
+    Zygote(image, listener, lifeline).run()
 
 
 def _check_threads() -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -117,6 +118,81 @@ def test_a_killed_supervisor_leaves_nobody_behind(server: Server) -> None:
     eventually(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
 
 
+SLOW_FUNCTIONS = """
+import time
+from updraft_server.functions import RegisteredFunction, registry
+
+def sleep(batch):
+    time.sleep(60)
+
+registry.add(RegisteredFunction("sleep", "1", "Sleeps.", sleep))
+"""
+
+
+def serving_slow_functions(directory: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> Server:
+    (directory / "slow_functions.py").write_text(SLOW_FUNCTIONS)
+    monkeypatch.setenv("PYTHONPATH", str(directory))
+    server = Server(directory, "--functions=slow_functions", *options)
+    server.wait_until_ready()
+    return server
+
+
+def call_sleep(client: flight.FlightClient) -> tuple[Any, Any]:
+    batch = pa.record_batch({"x": [1]})
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("sleep"))
+    writer.begin(batch.schema)
+    writer.write_batch(batch)
+    return writer, reader
+
+
+def test_a_killed_supervisor_takes_workers_that_are_busy_in_a_function_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serving_slow_functions(tmp_path, monkeypatch)
+    family = server.family()
+    with flight.connect(f"grpc://{server._address}") as client:
+        call = call_sleep(client)
+        eventually(lambda: any(worker.status() == psutil.STATUS_SLEEPING for worker in server.workers()))
+        server.process.kill()
+        server.process.communicate()
+        eventually(lambda: not any(member.is_running() and member.status() != "zombie" for member in family))
+        with pytest.raises(pa.ArrowException):
+            call[0].close()
+
+
+def test_the_batch_timeout_ends_a_function_of_a_module_and_says_which_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serving_slow_functions(tmp_path, monkeypatch, "--batch-timeout-seconds=0.3")
+    try:
+        with flight.connect(f"grpc://{server._address}") as client:
+            writer, reader = call_sleep(client)
+            with pytest.raises(flight.FlightTimedOutError, match=r"0\.3 seconds.*--batch-timeout-seconds"):
+                reader.read_chunk()
+            with pytest.raises(pa.ArrowException):
+                writer.close()
+        eventually(server.answers)
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [(None, b"No module named 'broken_functions'"), ("1 / 0\n", b"ZeroDivisionError: division by zero (")],
+)
+def test_a_module_that_cannot_be_imported_ends_the_start_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | None, reason: bytes
+) -> None:
+    if source is not None:
+        (tmp_path / "broken_functions.py").write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    server = Server(tmp_path, "--functions=broken_functions")
+    _, errors = server.process.communicate(timeout=DEADLINE_SECONDS)
+    assert server.process.returncode == 2
+    assert reason in errors
+    assert errors.count(b"\n") == 1
+
+
 def test_a_signal_drains_and_ends_everything_with_success(server: Server) -> None:
     family = server.family()
     server.process.send_signal(signal.SIGTERM)
@@ -131,7 +207,7 @@ def test_a_front_that_cannot_start_ends_the_pool_with_its_reason(server: Server,
         timeout=DEADLINE_SECONDS,
         check=False,
     )
-    assert second.returncode == 1
+    assert second.returncode == 2
     assert server._address.encode() in second.stderr
 
 
