@@ -3,10 +3,12 @@
 
 import sys
 from importlib.metadata import version
+from typing import Any
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, CliApp, CliSubCommand, SettingsConfigDict
+from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, CliSubCommand, SettingsConfigDict
 
+from updraft_server.help_text import explain_serve
 from updraft_server.settings import ServeSettings, reference_page
 
 
@@ -17,7 +19,13 @@ class Serve(ServeSettings):  # noqa: D101 - the help text is that of the setting
         """Run the pool until it is told to stop."""
         from updraft_server.supervisor import supervise
 
-        sys.exit(supervise(self.with_free_ports()))
+        try:
+            status = supervise(self.with_free_ports())
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            sys.stderr.write(f"updraft-server: cannot start: {where}{error.strerror}\n")
+            status = 2
+        sys.exit(status)
 
 
 class Docs(BaseSettings):
@@ -54,7 +62,9 @@ class UpdraftServer(BaseSettings):
 def main() -> None:
     """Entry point of `updraft-server`; bad settings end with status 2 and one line for each."""
     try:
-        CliApp.run(UpdraftServer)
+        source: CliSettingsSource[Any] = CliSettingsSource(UpdraftServer, cli_parse_args=False)
+        explain_serve(source.root_parser)
+        CliApp.run(UpdraftServer, cli_settings_source=source)
     except ValidationError as refused:
         for error in refused.errors():
             sys.stderr.write(f"updraft-server: {_explained(error['loc'], error['msg'])}\n")

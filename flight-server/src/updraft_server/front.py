@@ -75,7 +75,10 @@ class Front:
             stack.push_async_callback(self._pool.close, 0.0)
             await self._start()
             self.lifecycle.handle(Event.STARTED)
-            self._announce()
+            try:
+                self._announce()
+            except OSError as error:
+                raise FrontError(f"cannot write --ready-file {self._settings.ready_file}: {error.strerror}") from error
             await self.lifecycle.drain_requested()
             await self._drain()
 

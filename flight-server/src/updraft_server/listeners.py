@@ -2,6 +2,7 @@
 """Where a front listens: Flight with health over TCP and a Unix socket, health alone for probes, metrics over HTTP."""
 
 import os
+import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ import grpc.aio
 import structlog
 from prometheus_client import CollectorRegistry
 
+from updraft.addresses import TcpAddress, parse_tcp_address
 from updraft.health import HealthBoard
 from updraft.security import BearerTokens, TokenInterceptor, server_credentials
 from updraft.telemetry import serve_metrics
@@ -137,8 +139,20 @@ def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredent
             server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
         )
     except RuntimeError as error:
-        raise ListenError(f"cannot listen on {address}: {error}") from error
+        raise ListenError(f"cannot listen on {address}: {_bind_failure(parse_tcp_address(address))}") from error
     return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _bind_failure(address: TcpAddress) -> str:
+    """Why gRPC could not bind: it says so only in a log line of its own."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        return f"{error.strerror}: choose another address or port"
+    return "gRPC refused it"
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
@@ -147,7 +161,9 @@ def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
     try:
         server.add_insecure_port(f"unix:{path.absolute()}")
     except RuntimeError as error:
-        raise ListenError(f"cannot listen on {path}: {error}") from error
+        raise ListenError(
+            f"cannot listen on {path}: does its directory exist, may this user write there, is the path short enough?"
+        ) from error
     finally:
         os.umask(previous)
     return f"unix://{path.absolute()}"

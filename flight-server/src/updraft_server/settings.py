@@ -79,7 +79,7 @@ class ServeSettings(Settings):
     )
 
     workers: int = setting(
-        "Worker processes, and so exchanges that run at once.",
+        "Worker processes, and so exchanges that run at once; by default one for each CPU.",
         default_factory=lambda: os.cpu_count() or 1,
         unit="workers",
         ge=1,

@@ -42,8 +42,10 @@ class WatchedFiles(Generic[Content]):
         try:
             self._fingerprint = self._current_fingerprint()
             self._content = self._read()
-        except (OSError, ValueError) as error:
-            raise SecurityError(str(error)) from error
+        except OSError as error:
+            raise SecurityError(f"cannot read {error.filename}: {error.strerror}") from error
+        except ValueError as error:
+            raise SecurityError(f"{error}: {', '.join(map(str, paths))}") from error
 
     @property
     def content(self) -> Content:
