@@ -79,7 +79,7 @@ types: setup ## Strict types over services, tests and scripts
 
 test-unit: setup-all | $(REPORTS) ## Unit tests of the Python distributions, session functions on both pysparks
 	$(call PYTEST,.venv,unit-4.3) proto/python/tests flight-server/tests
-	$(call PYTEST,.venv-spark42,unit-sessions-4.2) flight-server/tests -m session
+	$(call PYTEST,.venv-spark42,unit-sessions-4.2) flight-server/tests/processes flight-server/tests/worker
 
 test-connector: setup | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
 	cd spark-connector && $(MVN) verify
