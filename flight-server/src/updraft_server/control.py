@@ -11,8 +11,9 @@ from updraft.lifecycle import Event, Lifecycle, Phase
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft_server.admission import Admission
 from updraft_server.exchange import Exchanges
-from updraft_server.opening import PROTOCOL_VERSION, Offer, find_function
+from updraft_server.opening import Offer, find_function
 from updraft_server.pool import Pool, RegisteredFunctionInfo
+from updraft_server.protocol import PROTOCOL_VERSION
 
 POOL_STATUS_ACTION = "updraft.pool_status"
 DRAIN_ACTION = "updraft.drain"

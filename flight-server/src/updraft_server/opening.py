@@ -13,20 +13,7 @@ from updraft.errors import FunctionNotFoundError, FunctionRefusedError, Protocol
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
 from updraft.v1.exchange_pb2 import ExchangeCommand, SessionFunction, TaskIdentity
 from updraft_server.pool import RegisteredFunctionInfo, TaskKey
-
-PROTOCOL_VERSION = 1
-
-# Environment variables that a client may set for its exchange: those that PySpark's worker reads.
-CLIENT_ENVIRONMENT = frozenset(
-    {
-        "SPARK_HIDE_TRACEBACK",
-        "SPARK_SIMPLIFIED_TRACEBACK",
-        "PYTHON_UDF_BATCH_SIZE",
-        "TZ",
-        "PYSPARK_SPARK_SESSION_UUID",
-        "SPARK_JOB_ARTIFACT_UUID",
-    }
-)
+from updraft_server.protocol import PROTOCOL_VERSION, SESSION_ENVIRONMENT
 
 # How session functions are called in metrics: their own names are not ours to know, and would not be bounded.
 SESSION_LABEL = "session"
@@ -175,7 +162,7 @@ def _check_session_function(function: SessionFunction, offer: Offer) -> None:
         raise FunctionRefusedError("this pool has no pyspark, so it cannot run what a Spark session ships")
     _check_minor("Python", function.python_version, offer.python_version)
     _check_minor("pyspark", function.spark_version, offer.pyspark_version)
-    unknown = sorted(set(function.environment) - CLIENT_ENVIRONMENT)
+    unknown = sorted(set(function.environment) - SESSION_ENVIRONMENT)
     if unknown:
         raise FunctionRefusedError(f"environment variables that an exchange may not set: {', '.join(unknown)}")
 

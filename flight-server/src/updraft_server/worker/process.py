@@ -10,6 +10,7 @@ from updraft.v1 import exchange_pb2
 from updraft_server.assignment import Assignment
 from updraft_server.frames import FrameKind
 from updraft_server.functions import FunctionRegistry
+from updraft_server.protocol import PROTOCOL_VERSION
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
@@ -26,8 +27,6 @@ from updraft_server.worker.isolation import ProcessState
 from updraft_server.worker.registered import find_function, run_registered
 from updraft_server.worker.sessions.runner import SessionRunner
 from updraft_server.worker.settings import WorkerSettings
-
-PROTOCOL_VERSION = 1
 
 
 class Ending(NamedTuple):

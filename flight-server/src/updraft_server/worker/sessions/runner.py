@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 from updraft.v1 import exchange_pb2
+from updraft_server.protocol import SESSION_ENVIRONMENT
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.failures import (
     InternalFailure,
@@ -29,17 +30,6 @@ from updraft_server.worker.sessions.tracebacks import ReportedException
 from updraft_server.worker.sessions.trailer import Trailer, TrailerError, parse_trailer
 
 SUPPORTED_PYSPARK = ("4.2", "4.3")
-
-ALLOWED_ENVIRONMENT = frozenset(
-    {
-        "SPARK_HIDE_TRACEBACK",
-        "SPARK_SIMPLIFIED_TRACEBACK",
-        "PYTHON_UDF_BATCH_SIZE",
-        "TZ",
-        "PYSPARK_SPARK_SESSION_UUID",
-        "SPARK_JOB_ARTIFACT_UUID",
-    }
-)
 
 SessionStream: TypeAlias = ArrowStream | PickledStream
 
@@ -174,7 +164,7 @@ def _check_eval_type(value: int) -> EvalType:
 
 
 def _checked_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    refused = sorted(environment.keys() - ALLOWED_ENVIRONMENT)
+    refused = sorted(environment.keys() - SESSION_ENVIRONMENT)
     if refused:
         raise ProtocolFailure(f"the command may not set {', '.join(refused)} in the environment")
     return dict(environment)
