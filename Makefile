@@ -115,7 +115,7 @@ format: setup ## Format everything
 
 docs: setup $(JAR) ## Write the reference pages from the settings' own declarations
 	.venv/bin/updraft-server docs > docs/reference/server.md
-	cd spark-connector && $(MVN) -q -pl spark -am test -Dupdraft.docs=write -DskipTests=false -Dsuites=io.updraft.spark.GenerateDocsSuite -Dsurefire.failIfNoSpecifiedTests=false
+	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference/connector.md
 
 clean: ## Remove everything that was built here
 	rm -rf build .venv .venv-spark42 proto/python/src/updraft/v1
