@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-import psutil
 import pyarrow as pa
 import pytest
 
 from tests.faults.conftest import WORKERS
-from tests.faults.victims import VICTIMS, WHOLE_AGAIN_BOUND_SECONDS, kill, seconds_until_whole
+from tests.faults.victims import VICTIMS, WHOLE_AGAIN_BOUND_SECONDS, has_ended, kill, seconds_until_whole
 from tests.support.flight import Reply, echo_command, exchange, numbered, opening, pool_status, whole_request
 from tests.support.flight import ipc_parts as ipc
 from tests.support.pool import LocalPool
@@ -174,7 +173,7 @@ def test_a_drained_pool_leaves_no_process_behind(pool: LocalPool) -> None:
     family = pool.members()
     pool.request_drain()
     assert pool.wait(timeout_seconds=10) == 0
-    until("all have ended", lambda: not any(process.is_running() for process in family), timeout_seconds=5)
+    until("all have ended", lambda: all(map(has_ended, family)), timeout_seconds=5)
 
 
 def test_a_killed_supervisor_takes_the_pool_with_it(pool: LocalPool) -> None:
@@ -183,7 +182,7 @@ def test_a_killed_supervisor_takes_the_pool_with_it(pool: LocalPool) -> None:
     started = time.monotonic()
     until(
         "all have ended",
-        lambda: all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in family),
+        lambda: all(map(has_ended, family)),
         timeout_seconds=10,
     )
     assert time.monotonic() - started < 10

@@ -35,12 +35,20 @@ def kill(pool: LocalPool, victim: str) -> psutil.Process:
     return process
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """True once a process runs no more, whether or not somebody has waited for it."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def seconds_until_whole(pool: LocalPool, killed: psutil.Process, workers: int) -> float:
     """Time until the pool has a front, a zygote and idle workers again, without the killed process."""
     started = time.monotonic()
 
     def whole() -> bool:
-        if killed.is_running() and killed.status() != psutil.STATUS_ZOMBIE:
+        if not has_ended(killed):
             return False
         zygote, front = pool.zygote(), pool.front()
         if zygote is None or front is None or killed in (zygote, front):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
@@ -89,8 +90,9 @@ class LocalPool:
             self._process.kill()
             self._process.wait()
         for member in family:
-            if member.is_running() and member.pid != self._process.pid:
-                member.kill()
+            if member.pid != self._process.pid:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    member.kill()
         return self._process.returncode
 
     def request_drain(self) -> None:
