@@ -48,7 +48,7 @@ pool: setup $(JAR) ## Run a pool in the foreground and print the Spark confs tha
 	@printf '  spark.jars                  %s\n' '$(abspath $(JAR))'
 	@printf '  spark.sql.extensions        io.updraft.spark.UpdraftExtensions\n'
 	@printf '  spark.updraft.udf.endpoint  grpc://127.0.0.1:%s\n\n' '$(PORT)'
-	exec $(VENV)/bin/updraft-server serve --listen 127.0.0.1:$(PORT) --workers $(WORKERS) --allow-session-functions
+	exec $(VENV)/bin/updraft-server serve --listen 127.0.0.1:$(PORT) --admin-listen 127.0.0.1:$$(($(PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(PORT) + 1010)) --workers $(WORKERS) --allow-session-functions
 
 connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
@@ -66,7 +66,7 @@ check: ## Everything that CI runs: lint, types, unit, contract, fault and end-to
 	@$(MAKE) --no-print-directory test-e2e SPARK=4.2
 	@$(MAKE) --no-print-directory summary
 
-lint: setup ## Lint, format and import contracts (Python, protobuf); Java and Scala are checked by test-connector
+lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Java and Scala are checked by test-connector
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports --no-cache
@@ -74,15 +74,15 @@ lint: setup ## Lint, format and import contracts (Python, protobuf); Java and Sc
 	.venv/bin/buf format --diff --exit-code proto
 	.ci/spdx
 
-types: setup ## Strict types over services, tests and scripts
+types: .venv/.synced ## Strict types over services, tests and scripts
 	.venv/bin/mypy
 
 test-unit: setup-all | $(REPORTS) ## Unit tests of the Python distributions, session functions on both pysparks
 	$(call PYTEST,.venv,unit-4.3) proto/python/tests flight-server/tests
 	$(call PYTEST,.venv-spark42,unit-sessions-4.2) flight-server/tests/processes flight-server/tests/worker
 
-test-connector: setup | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
-	cd spark-connector && $(MVN) verify
+test-connector: | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
+	cd spark-connector && $(MVN) verify spotless:check
 	@touch $(JAR)
 
 test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call
@@ -107,13 +107,13 @@ bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark: bu
 setup: $(VENV)/.synced ## Install the Python environment of SPARK
 setup-all: .venv/.synced .venv-spark42/.synced ## Install both Python environments
 
-format: setup ## Format everything
+format: .venv/.synced ## Format everything
 	.venv/bin/ruff check --fix-only -q .
 	.venv/bin/ruff format .
 	.venv/bin/buf format -w proto
 	cd spark-connector && $(MVN) -q spotless:apply
 
-docs: setup $(JAR) ## Write the reference pages from the settings' own declarations
+docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own declarations
 	.venv/bin/updraft-server docs > docs/reference/server.md
 	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference/connector.md
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -177,7 +176,6 @@ def test_hidden_tracebacks_stay_hidden(sides: Sides) -> None:
     assert _user_lines(ours.error) == _user_lines(stock.error)
 
 
-@pytest.mark.parametrize("raised", [sys.exit], ids=["sys.exit"])
-def test_a_quiet_exit_of_the_worker_is_an_error(sides: Sides, raised: Callable[[int], None]) -> None:
+def test_a_quiet_exit_of_the_worker_is_an_error(sides: Sides) -> None:
     query = _of_one_column(lambda: WRAPPERS["pickled"](lambda _: os._exit(0))("id"))
     assert sides.updraft(query).error is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,12 @@ def test_what_a_pool_cannot_take_stays_local_with_the_reason_in_explain(
     assert len(rows) == 4
 
 
+def test_what_a_pool_cannot_take_can_mean_an_error(sides: Sides, spark: SparkSession) -> None:
+    confs = {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"], "spark.updraft.udf.unsupported": "fail"}
+    with runtime_confs(spark, confs), pytest.raises(Exception, match="broadcast"):
+        _with_broadcast(spark).collect()
+
+
 def test_accumulators_count_once(sides: Sides, spark: SparkSession) -> None:
     counter: Accumulator[int] = spark.sparkContext.accumulator(0)
 
@@ -162,9 +169,11 @@ def test_an_endpoint_where_nobody_listens_fails_within_its_timeout(spark: SparkS
         "spark.updraft.udf.connectTimeout": "1s",
         "spark.updraft.udf.acquireTimeout": "1s",
     }
+    started = time.monotonic()
     with runtime_confs(spark, confs), pytest.raises(Exception, match=r"127\.0\.0\.1:9") as caught:
         _plus_one(spark).collect()
     assert ENDPOINT in str(caught.value)
+    assert time.monotonic() - started < 10
 
 
 def test_an_endpoint_where_nobody_listens_can_mean_local(spark: SparkSession) -> None:

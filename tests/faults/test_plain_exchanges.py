@@ -74,7 +74,7 @@ def test_a_killed_process_gives_no_wrong_row_and_is_replaced(
             traffic.wait_for_progress()
             killed = kill(pool, victim)
             # The callers keep workers busy: whole means one of each process, not that all are idle.
-            seconds.append(seconds_until_whole(pool, killed, workers=0))
+            seconds.append(seconds_until_whole(pool, killed, WORKERS))
         traffic.wait_for_progress()
     finally:
         traffic.done.set()
@@ -135,22 +135,21 @@ class OpenExchange:
 
 
 def test_a_killed_worker_fails_only_its_own_exchange(pool: LocalPool) -> None:
-    open_exchange = OpenExchange(pool.tcp_address)
-    open_exchange.wait_until_it_holds_a_worker(pool)
-    before = {worker.pid for worker in pool.workers()}
-    for worker in pool.workers():
-        worker.kill()
-    reply = open_exchange.finish()
-    assert reply.code == grpc.StatusCode.ABORTED
-    assert "SIGKILL" in reply.error.message
+    both = [OpenExchange(pool.tcp_address) for _ in range(2)]
+    until("both hold a worker", lambda: pool_status(pool.tcp_address).workers_busy == len(both), timeout_seconds=10)
+    before = pool.workers()[0]
+    before.kill()
+    replies = sorted((one.finish() for one in both), key=lambda reply: reply.code.name)
+    assert [reply.code for reply in replies] == [grpc.StatusCode.ABORTED, grpc.StatusCode.OK]
+    assert "SIGKILL" in replies[0].error.message
     until("the workers are replaced", lambda: pool_status(pool.tcp_address).workers_idle == WORKERS, timeout_seconds=5)
-    assert not before & {worker.pid for worker in pool.workers()}
+    assert before.pid not in {worker.pid for worker in pool.workers()}
 
 
 def test_a_killed_zygote_fails_no_running_exchange(pool: LocalPool) -> None:
     open_exchange = OpenExchange(pool.tcp_address)
     open_exchange.wait_until_it_holds_a_worker(pool)
-    seconds_until_whole(pool, kill(pool, "zygote"), workers=1)
+    seconds_until_whole(pool, kill(pool, "zygote"), WORKERS)
     assert open_exchange.finish().code == grpc.StatusCode.OK
 
 

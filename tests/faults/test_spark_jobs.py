@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.faults.conftest import WORKERS
 from tests.faults.victims import VICTIMS, WHOLE_AGAIN_BOUND_SECONDS, kill, seconds_until_whole
 from tests.support.killer import Killer
 from tests.support.pool import LocalPool
@@ -83,7 +84,7 @@ def test_a_kill_at_a_random_moment_changes_no_row(
 
     def strike() -> None:
         time.sleep(chance.uniform(0.2, 1.0))
-        seconds.append(seconds_until_whole(pool, kill(pool, victim), workers=0))
+        seconds.append(seconds_until_whole(pool, kill(pool, victim), WORKERS))
 
     striker = threading.Thread(target=strike)
     striker.start()

@@ -179,11 +179,6 @@ def pool_status(address: str) -> control_pb2.PoolStatus:
     return control_pb2.PoolStatus.FromString(_action(address, "updraft.pool_status"))
 
 
-def request_drain(address: str) -> None:
-    """Ask the pool to drain by its action."""
-    _action(address, "updraft.drain")
-
-
 def _action(address: str, kind: str) -> bytes:
     with grpc.insecure_channel(address) as channel:
         call: Iterator[Any] = channel.unary_stream(

@@ -56,6 +56,8 @@ class Supervisor:
                 allow_session_functions=settings.allow_session_functions,
                 max_batch_bytes=settings.max_message_bytes,
                 max_command_bytes=settings.max_message_bytes,
+                # The rest of a message is for the reply's metadata and Arrow's own header.
+                max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
                 max_exchanges=settings.max_exchanges_per_worker,
                 batch_timeout_seconds=settings.batch_timeout_seconds,
             ),

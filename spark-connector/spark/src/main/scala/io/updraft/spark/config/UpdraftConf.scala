@@ -162,8 +162,9 @@ object UpdraftConf {
 
   val maxReplays: ConfigEntry[Int] = ConfigEntry(
     Prefix + "maxReplays",
-    "How often one task may continue on another worker when its worker or connection is lost; only for " +
-      "deterministic functions that answer row for row. A batch that ends two workers fails the task.",
+    "How often in a row, with no batch answered in between, one task may continue on another worker when its " +
+      "worker or connection is lost; only for deterministic functions that answer row for row. A batch that " +
+      "ends two workers fails the task.",
     "count",
     Some("3"),
     Values.count(least = 0)

@@ -19,6 +19,9 @@ import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 object PoolProbe {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
 
+  /** How long a refused connection waits for the next try: a front that was killed is back soon. */
+  private val RetryMilliseconds = 100L
+
   private final case class Answer(problem: Option[String], time: Long)
 
   private val answers = new ConcurrentHashMap[String, Answer]()
@@ -29,6 +32,7 @@ object PoolProbe {
 
   /** Raises an error that names the endpoint and the setting when nobody listens. */
   def require(settings: UdfSettings): Unit = ask(settings).foreach { problem =>
+    answers.remove(settings.endpoint)
     throw new SparkException(
       s"$problem. ${UpdraftConf.endpoint.key} says where the pool is; ${UpdraftConf.fallback.key} = local " +
         "would run the functions in Spark's own Python workers instead"
@@ -46,9 +50,21 @@ object PoolProbe {
     }
   }
 
-  private def connect(settings: UdfSettings): Option[String] =
+  /** Tries until the connect timeout has passed. */
+  private def connect(settings: UdfSettings): Option[String] = {
+    val endpoint = Endpoint.parse(settings.endpoint)
+    val deadline =
+      System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(settings.connectTimeoutMilliseconds)
+    var problem = tryOnce(endpoint, settings)
+    while (problem.isDefined && System.nanoTime() < deadline) {
+      Thread.sleep(RetryMilliseconds)
+      problem = tryOnce(endpoint, settings)
+    }
+    problem
+  }
+
+  private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[String] =
     try {
-      val endpoint = Endpoint.parse(settings.endpoint)
       if (endpoint.transport() == Endpoint.Transport.UNIX) connectUnix(endpoint)
       else connectNetwork(endpoint, settings.connectTimeoutMilliseconds.toInt)
       None
