@@ -7,7 +7,9 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import flight
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -91,6 +93,21 @@ def test_a_failed_task_frees_its_workers(sides: Sides, pool: LocalPool) -> None:
     answer = sides.updraft(lambda spark: spark.range(0, 10, 1, 2).select(F.udf(fail, "bigint", useArrow=False)("id")))
     assert answer.error is not None
     until("the workers are idle", lambda: _idle(pool), timeout_seconds=_FREE_AGAIN_SECONDS)
+
+
+def test_a_task_with_a_full_window_waits_longer_for_a_worker_than_for_a_connection(sides: Sides) -> None:
+    plus_one = F.pandas_udf(lambda x: x + 1, "bigint")
+    with LocalPool(workers=1) as small, flight.connect(f"grpc://{small.tcp_address}") as client:
+        writer, _ = client.do_exchange(flight.FlightDescriptor.for_path("echo"))
+        writer.begin(pa.schema([("x", pa.int64())]))
+        until("the worker is taken", lambda: pool_status(small.tcp_address).workers_busy == 1, timeout_seconds=5)
+        threading.Timer(3, writer.close).start()
+        answer = sides.updraft(
+            lambda spark: spark.range(0, 400_000, 1, 1).select(plus_one("id").alias("x")).agg(F.sum("x")),
+            confs={ENDPOINT: small.tcp_endpoint, "spark.updraft.udf.connectTimeout": "1s"},
+        )
+    assert answer.error is None, answer.error
+    assert answer.rows == [(sum(range(1, 400_001)),)]
 
 
 def test_more_tasks_than_workers_wait_for_their_turn(sides: Sides) -> None:

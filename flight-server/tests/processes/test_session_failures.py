@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pool_driver import Reply, Zygotes, batches_of, exchange, numbers, running_pool
 from pyspark.sql.types import LongType, StringType
-from session_commands import BATCHED, SCALAR_ARROW_ITER, pickled_rows, scalar_arrow, session_command, udf
+from session_commands import BATCHED, SCALAR_ARROW, SCALAR_ARROW_ITER, pickled_rows, scalar_arrow, session_command, udf
 
 from updraft.v1 import exchange_pb2
 from updraft_server.frame_stream import PeerClosedError
@@ -42,6 +42,16 @@ def fail_with(error: BaseException) -> Any:
         raise error
 
     return function
+
+
+async def test_a_column_with_wild_offsets_never_leaves_the_worker(zygotes: Zygotes) -> None:
+    def wild(column):
+        offsets = pa.array([0, 1 << 20, 4], pa.int32()).buffers()[1]
+        return pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abcd")])
+
+    error = await failing(zygotes, session_command(SCALAR_ARROW, udf(wild, StringType())))
+    assert error.kind == exchange_pb2.ERROR_KIND_USER
+    assert "not valid Arrow" in error.message
 
 
 async def test_an_exception_keeps_its_class_its_traceback_and_its_batch(zygotes: Zygotes) -> None:

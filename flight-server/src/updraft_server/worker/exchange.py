@@ -103,6 +103,11 @@ class Exchange:
         elif not batch.schema.equals(self._reply_schema):
             # The words of pyarrow's stream writer, through which PySpark would have sent it.
             raise pa.ArrowInvalid("Tried to write record batch with different schema")
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid as error:
+            # A JVM reads the buffers by their addresses: what lies outside of them would end it.
+            raise UserFailure(f"the function returned a column that is not valid Arrow: {error}") from error
         message = batch.serialize()
         if message.size > self.max_reply_batch_bytes:
             raise LimitFailure(

@@ -4,6 +4,7 @@ package io.updraft.client;
 import com.google.protobuf.ByteString;
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
+import io.grpc.ConnectivityState;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import java.io.InputStream;
@@ -92,6 +93,11 @@ final class Attempt {
 
   /** Whether the call has reached the wire. */
   boolean connected() {
+    // onReady stays away while more is queued than gRPC wants, as for a call that waits for a
+    // worker.
+    if (!connected && channel.channel().getState(false) == ConnectivityState.READY) {
+      connected = true;
+    }
     return connected;
   }
 
@@ -209,6 +215,7 @@ final class Attempt {
 
     @Override
     public void onMessage(InputStream message) {
+      connected = true;
       if (!gate.enter()) {
         return;
       }

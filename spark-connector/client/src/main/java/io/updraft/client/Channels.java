@@ -48,14 +48,13 @@ final class Channels {
       builder.usePlaintext();
     }
     if (!unix) {
-      builder
-          .withOption(
-              ChannelOption.CONNECT_TIMEOUT_MILLIS,
-              (int) Math.min(Integer.MAX_VALUE, options.connectTimeout().toMillis()))
-          .keepAliveTime(KEEPALIVE_SECONDS, TimeUnit.SECONDS)
-          .keepAliveTimeout(KEEPALIVE_TIMEOUT_SECONDS, TimeUnit.SECONDS);
+      builder.withOption(
+          ChannelOption.CONNECT_TIMEOUT_MILLIS,
+          (int) Math.min(Integer.MAX_VALUE, options.connectTimeout().toMillis()));
     }
     return builder
+        .keepAliveTime(KEEPALIVE_SECONDS, TimeUnit.SECONDS)
+        .keepAliveTimeout(KEEPALIVE_TIMEOUT_SECONDS, TimeUnit.SECONDS)
         .eventLoopGroup(EventLoops.GROUP)
         .directExecutor()
         .flowControlWindow(FLOW_CONTROL_BYTES)

@@ -170,7 +170,7 @@ final class ExchangeCore {
   void expire(long nowNanos) {
     if (phase == Phase.RUNNING && !attempt.connected()) {
       lose(Failure.unconnected(options.endpoint()), OptionalLong.empty(), nowNanos);
-    } else if (phase == Phase.RUNNING) {
+    } else if (phase == Phase.RUNNING && !options.replyTimeout().isZero()) {
       double seconds = options.replyTimeout().toMillis() / 1000.0;
       fail(
           Failure.deadline(

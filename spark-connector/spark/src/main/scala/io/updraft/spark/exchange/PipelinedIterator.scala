@@ -38,6 +38,8 @@ final class PipelinedIterator(
 
   override def hasNext: Boolean = {
     if (ready == null && phase != Phase.Ended) ready = failures.translate(advance())
+    // A coalesced task has one of us for each partition: none keeps its last batch until the task ends.
+    if (ready == null) releaseEmitted()
     ready != null
   }
 
@@ -70,8 +72,16 @@ final class PipelinedIterator(
   private def send(request: Request): Unit = {
     kept.add(request.kept)
     if (exchange == null) {
-      exchange = open()
+      exchange =
+        try open()
+        catch {
+          case e: Throwable =>
+            request.batch.close()
+            throw e
+        }
       metrics.opened()
+      // A kill while there was no exchange found nothing to cancel.
+      if (context.isInterrupted()) exchange.cancel("the task was killed")
     }
     exchange.send(request.batch, request.kept.values)
     metrics.sent()

@@ -89,9 +89,15 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     val columns = childColumns ++ computed.finish()
     count = 0
     cut.advance()
-    try
-      Request(request(columns, rows), Kept(rows, rows, passThrough(childColumns, rows), inputFile))
-    finally columns.foreach(_.close())
+    try {
+      val kept = Kept(rows, rows, passThrough(childColumns, rows), inputFile)
+      try Request(request(columns, rows), kept)
+      catch {
+        case e: Throwable =>
+          kept.close()
+          throw e
+      }
+    } finally columns.foreach(_.close())
   }
 
   override def close(): Unit = {
