@@ -55,6 +55,8 @@ class PoolSettings:
     fork_timeout_seconds: float = 10.0
     """How long a new worker may take until it is ready."""
     workers_per_task: int = 8
+    spare_seconds: float = 60.0
+    """How long an extra worker of a task that has ended is kept for the next one."""
 
 
 class Lease:

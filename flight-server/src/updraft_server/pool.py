@@ -23,6 +23,7 @@ from updraft_server.leases import (
     TaskKey,
 )
 from updraft_server.pooled_worker import PooledWorker, WorkerState
+from updraft_server.spares import SpareWorkers
 from updraft_server.worker_events import WorkerDeath, WorkerOutput
 from updraft_server.zygote_client import ZygoteClient, ZygoteError
 from updraft_server.zygote_protocol import Exited
@@ -86,6 +87,7 @@ class Pool:
         self._subscribers: list[Callable[[], None]] = []
         self._workers: dict[int, PooledWorker] = {}
         self._leases: set[_WorkerLease] = set()
+        self._spares = SpareWorkers(settings.workers, settings.spare_seconds, self._discard)
         self._zygote: ZygoteClient | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._starts: set[asyncio.Task[PooledWorker]] = set()
@@ -127,10 +129,13 @@ class Pool:
         """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError."""
         if self._closing:
             raise PoolError("the pool is closing")
+        held = sum(lease.task == task for lease in self._leases) if task is not None else 0
+        spare = self._spares.take() if 0 < held < self._settings.workers_per_task else None
+        if spare is not None:
+            return self._lease(spare, task)
         idle = [worker for worker in self._workers.values() if worker.state is WorkerState.IDLE]
         if idle:
             return self._lease(idle[-1], task)
-        held = sum(lease.task == task for lease in self._leases) if task is not None else 0
         if not held:
             raise NoIdleWorker("all workers are busy")
         if held >= self._settings.workers_per_task:
@@ -160,6 +165,7 @@ class Pool:
                     await changed.wait()
         unsubscribe()
         await self._stop_keeping()
+        self._spares.clear()
         for worker in list(self._workers.values()):
             worker.kill()
             worker.close_socket()
@@ -186,6 +192,8 @@ class Pool:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             for _ in range(self._missing()):
+                if self._promote_spare():
+                    continue
                 await self._pace()
                 self._begin_start()
             await self._wake.wait()
@@ -221,6 +229,15 @@ class Pool:
     def _missing(self) -> int:
         living = sum(worker.state in (WorkerState.IDLE, WorkerState.LEASED) for worker in self._workers.values())
         return max(0, self._settings.workers - living - len(self._starts))
+
+    def _promote_spare(self) -> bool:
+        """Let a spare take the place of a worker that died, if there is one."""
+        spare = self._spares.take()
+        if spare is None:
+            return False
+        spare.state = WorkerState.IDLE
+        self._changed()
+        return True
 
     def _begin_start(self) -> None:
         start = asyncio.create_task(self._start_worker())
@@ -288,10 +305,12 @@ class Pool:
         worker.output.drain()
         worker.context = {}
         is_reusable = outcome is LeaseOutcome.CLEAN and worker.state is WorkerState.LEASED
-        if is_reusable and not self._closing and not self._is_surplus():
-            worker.state = WorkerState.IDLE
-        else:
+        if not is_reusable or self._closing:
             self._discard(worker)
+        elif self._is_surplus():
+            self._spares.keep(worker)
+        else:
+            worker.state = WorkerState.IDLE
         self._wake.set()
         self._changed()
 
@@ -307,6 +326,7 @@ class Pool:
 
     def _ended(self, worker: PooledWorker) -> None:
         """A worker is gone; how will be known in a moment, but its replacement need not wait."""
+        self._spares.forget(worker)
         if not any(lease.worker is worker for lease in self._leases):
             worker.close_socket()
         self._wake.set()

@@ -19,11 +19,12 @@ _STATUS_TIMEOUT_SECONDS = 1.0
 
 
 class WorkerState(enum.Enum):
-    """STARTING -> IDLE <-> LEASED; DEAD from anywhere, and for ever."""
+    """STARTING -> IDLE <-> LEASED <-> SPARE -> IDLE; DEAD from anywhere, and for ever."""
 
     STARTING = "starting"
     IDLE = "idle"
     LEASED = "leased"
+    SPARE = "spare"
     DEAD = "dead"
 
 

@@ -28,9 +28,11 @@ from session_commands import scalar_arrow
 from updraft_server.frame_stream import PeerClosedError
 from updraft_server.frames import FrameKind
 from updraft_server.pool import LeaseOutcome, NoIdleWorker, Pool, PoolError, TaskKey, WorkerOutput
+from updraft_server.pooled_worker import WorkerState
 from updraft_server.worker.settings import WorkerSettings
 
 TASK = TaskKey("app", 1, 2)
+OTHER_TASK = TaskKey("another application", 1, 2)
 
 
 def wait_for_file(path: Path) -> None:
@@ -88,7 +90,7 @@ async def test_without_an_idle_worker_a_lease_is_refused_at_once(zygotes: Zygote
 
 
 async def test_a_task_gets_extra_workers_up_to_its_limit_and_they_do_not_stay(zygotes: Zygotes) -> None:
-    async with running_pool(zygotes, workers_per_task=3) as pool:
+    async with running_pool(zygotes, workers_per_task=3, spare_seconds=0.0) as pool:
         leases = [await pool.lease(TASK) for _ in range(3)]
         assert len({lease.pid for lease in leases}) == 3
         assert pool.busy == 3
@@ -98,6 +100,32 @@ async def test_a_task_gets_extra_workers_up_to_its_limit_and_they_do_not_stay(zy
             lease.release(LeaseOutcome.CLEAN)
         assert (pool.idle, pool.busy) == (1, 0)
         await asyncio.gather(*(lease.death for lease in leases[:2]))
+        await answers(pool)
+
+
+async def test_an_extra_worker_is_kept_for_the_next_task_that_needs_several(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        before = [await pool.lease(TASK) for _ in range(2)]
+        for lease in before:
+            lease.release(LeaseOutcome.CLEAN)
+        first = await pool.lease(OTHER_TASK)
+        with pytest.raises(NoIdleWorker):
+            await pool.lease(TASK)
+        second = await pool.lease(OTHER_TASK)
+        assert {first.pid, second.pid} == {lease.pid for lease in before}
+        first.release(LeaseOutcome.BROKEN)
+        second.release(LeaseOutcome.CLEAN)
+        await answers(pool)
+
+
+async def test_a_spare_takes_the_place_of_a_worker_that_died(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        leases = [await pool.lease(TASK) for _ in range(2)]
+        for lease in leases:
+            lease.release(LeaseOutcome.CLEAN)
+        spare, idle = leases
+        os.kill(idle.pid, signal.SIGKILL)
+        await until(pool, lambda: pool._workers[spare.pid].state is WorkerState.IDLE)
         await answers(pool)
 
 
