@@ -48,7 +48,7 @@ pool: setup $(JAR) ## Run a pool in the foreground and print the Spark confs tha
 	@printf '  spark.jars                  %s\n' '$(abspath $(JAR))'
 	@printf '  spark.sql.extensions        io.updraft.spark.UpdraftExtensions\n'
 	@printf '  spark.updraft.udf.endpoint  grpc://127.0.0.1:%s\n\n' '$(PORT)'
-	exec $(VENV)/bin/updraft-server serve --listen 127.0.0.1:$(PORT) --admin-listen 127.0.0.1:$$(($(PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(PORT) + 1010)) --workers $(WORKERS) --allow-session-functions
+	@exec $(VENV)/bin/updraft-server serve --listen 127.0.0.1:$(PORT) --admin-listen 127.0.0.1:$$(($(PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(PORT) + 1010)) --workers $(WORKERS) --allow-session-functions
 
 connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))

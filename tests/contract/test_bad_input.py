@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +29,8 @@ from tests.support.flight import (
     session_command,
     whole_request,
 )
+from tests.support.pool import LocalPool
+from tests.support.waiting import until
 from updraft.v1 import exchange_pb2
 
 pytestmark = pytest.mark.usefixtures("pool_lives")
@@ -60,6 +63,18 @@ def test_an_exchange_by_command_answers_batch_for_batch(address: str) -> None:
     finish = reply.metadata[-1].finish
     assert (finish.batches, finish.rows) == (3, 6)
     assert reply.batches() == [BATCH, BATCH.slice(0, 0), BATCH]
+
+
+def test_the_log_says_whose_exchange_it_was(pool: LocalPool) -> None:
+    exchange(pool.tcp_address, whole_request(echo_command(), BATCH.schema, [BATCH]))
+
+    def logged() -> bool:
+        entries = [json.loads(line) for line in pool.log().splitlines() if line.endswith("}") and line.startswith("{")]
+        ended = [entry for entry in entries if entry["event"] == "exchange ended" and entry["outcome"] == "ok"]
+        named = {"application", "query", "stage", "partition", "attempt"}
+        return any(named <= entry.keys() and entry["application"] == "tests" for entry in ended)
+
+    until("the exchange is in the log", logged, timeout_seconds=5)
 
 
 def test_an_exchange_of_no_batch_ends_with_counts_and_no_schema(address: str) -> None:
