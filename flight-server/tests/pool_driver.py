@@ -39,13 +39,11 @@ class Zygotes:
         self.process = start_zygote(self._settings, self._listener)
 
     def restart(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        self.process.end()
         self.process = start_zygote(self._settings, self._listener)
 
     def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        self.process.end()
         self._listener.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,14 +14,14 @@ import pyarrow as pa
 import pytest
 
 from tests.faults.conftest import WORKERS
-from tests.faults.victims import VICTIMS, WHOLE_AGAIN_BOUND_SECONDS, has_ended, kill, seconds_until_whole
+from tests.faults.victims import VICTIMS, assert_whole_in_time, has_ended, kill, seconds_until_whole
 from tests.support.flight import Reply, echo_command, exchange, numbered, opening, pool_status, whole_request
 from tests.support.flight import ipc_parts as ipc
 from tests.support.pool import LocalPool
 from tests.support.waiting import until
 
 _CALLERS = 2
-_ROUNDS = 4
+_ROUNDS = 3
 _RETRY_SECONDS = 0.05
 # What a killed process may look like to a caller; anything else is a defect.
 _ALLOWED = {grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE}
@@ -85,18 +84,17 @@ def test_a_killed_process_gives_no_wrong_row_and_is_replaced(
     with capsys.disabled():
         figures = ", ".join(f"{value:.2f}" for value in seconds)
         print(f"\n  {victim} killed {_ROUNDS} times: {traffic.right} right, {len(traffic.failed)} failed; s: {figures}")
-    assert max(seconds) < WHOLE_AGAIN_BOUND_SECONDS
+    assert_whole_in_time(seconds)
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_an_idle_pool_is_whole_again_after_a_kill(
+def test_an_idle_pool_is_whole_again_within_a_second_of_a_kill(
     pool: LocalPool, victim: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    killed = kill(pool, victim)
-    seconds = seconds_until_whole(pool, killed, WORKERS)
+    seconds = [seconds_until_whole(pool, kill(pool, victim), WORKERS) for _ in range(_ROUNDS)]
     with capsys.disabled():
-        print(f"\n  {victim} killed: whole again after {seconds:.2f} s")
-    assert seconds < WHOLE_AGAIN_BOUND_SECONDS
+        print(f"\n  {victim} killed: whole again after {', '.join(f'{value:.2f}' for value in seconds)} s")
+    assert_whole_in_time(seconds)
     batch = pa.RecordBatch.from_pydict({"_0": [1]})
     assert exchange(pool.tcp_address, whole_request(echo_command(), batch.schema, [batch])).batches() == [batch]
 
@@ -173,15 +171,3 @@ def test_a_drained_pool_leaves_no_process_behind(pool: LocalPool) -> None:
     pool.request_drain()
     assert pool.wait(timeout_seconds=10) == 0
     until("all have ended", lambda: all(map(has_ended, family)), timeout_seconds=5)
-
-
-def test_a_killed_supervisor_takes_the_pool_with_it(pool: LocalPool) -> None:
-    family = pool.members()
-    family[0].kill()
-    started = time.monotonic()
-    until(
-        "all have ended",
-        lambda: all(map(has_ended, family)),
-        timeout_seconds=10,
-    )
-    assert time.monotonic() - started < 10

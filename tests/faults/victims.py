@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import grpc
 import psutil
@@ -13,7 +14,8 @@ from tests.support.flight import pool_status
 from tests.support.pool import LocalPool
 from tests.support.waiting import until
 
-# The promise is about a second; a shared machine of two cores gets more before a test calls it broken.
+# What is promised, and what one kill among several may take on a machine that others load at that moment.
+WHOLE_AGAIN_SECONDS = 1.0
 WHOLE_AGAIN_BOUND_SECONDS = 3.0
 
 
@@ -33,6 +35,12 @@ def kill(pool: LocalPool, victim: str) -> psutil.Process:
     process = until(f"the pool has a {victim}", lambda: VICTIMS[victim](pool), timeout_seconds=10)
     process.kill()
     return process
+
+
+def assert_whole_in_time(seconds: Sequence[float]) -> None:
+    """Each kill within the bound, and the usual one within what is promised."""
+    assert max(seconds) <= WHOLE_AGAIN_BOUND_SECONDS
+    assert statistics.median(seconds) <= WHOLE_AGAIN_SECONDS
 
 
 def has_ended(process: psutil.Process) -> bool:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from updraft_server.heartbeat import HeartbeatMonitor
 from updraft_server.process_control import end_with_parent
 from updraft_server.zygote_protocol import LIFELINE_VARIABLE, LISTENER_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
 
@@ -35,13 +36,49 @@ def zygote_listener(path: Path) -> socket.socket:
     return listener
 
 
-def start_zygote(settings: ZygoteSettings, listener: socket.socket) -> subprocess.Popen[bytes]:
+class Child:
+    """A process of the pool, and the pipe on which it shows that it is not stuck."""
+
+    def __init__(self, module: str, environment: Mapping[str, str], inherited_descriptors: Iterable[int] = ()) -> None:
+        """Start `python -m module`, which the kernel ends with this process; it does not import from where it runs."""
+        self._heartbeat = HeartbeatMonitor()
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
+            [sys.executable, "-P", "-m", module],
+            env={**environment, **self._heartbeat.environment},
+            stdin=subprocess.DEVNULL,
+            pass_fds=(*inherited_descriptors, self._heartbeat.writing),
+            preexec_fn=_prepare_child,
+        )
+        self._heartbeat.started()
+        self.pid = self._process.pid
+
+    def is_stuck(self) -> bool:
+        """True when it has not shown itself for too long; to be asked once every `heartbeat.INTERVAL_SECONDS`."""
+        return self._heartbeat.is_stuck()
+
+    def kill(self) -> None:
+        """Send SIGKILL; who reaps children hears of its end."""
+        self._process.kill()
+
+    def reaped(self, code: int) -> None:
+        """Note that it has ended, to whom it may concern."""
+        self._process.returncode = code
+        self._heartbeat.close()
+
+    def end(self) -> None:
+        """Kill and reap it, if that has not happened."""
+        if self._process.returncode is None:
+            self._process.kill()
+            self.reaped(self._process.wait())
+
+
+def start_zygote(settings: ZygoteSettings, listener: socket.socket) -> Child:
     """Start a zygote that serves `listener`."""
     environment = zygote_environment(os.environ)
     environment[SETTINGS_VARIABLE] = settings.encode()
     environment[LISTENER_VARIABLE] = str(listener.fileno())
     environment[LIFELINE_VARIABLE] = str(_lifeline())
-    return start_child("updraft_server.zygote", environment, [listener.fileno(), _lifeline()])
+    return Child("updraft_server.zygote", environment, [listener.fileno(), _lifeline()])
 
 
 @functools.cache
@@ -59,19 +96,6 @@ def zygote_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     kept = {name: inherited[name] for name in _KEPT_VARIABLES if name in inherited}
     threads = {name: inherited.get(name, "1") for name in _THREAD_VARIABLES}
     return kept | threads | _WORKER_VARIABLES
-
-
-def start_child(
-    module: str, environment: Mapping[str, str], inherited_descriptors: Iterable[int] = ()
-) -> subprocess.Popen[bytes]:
-    """Start `python -m module`, which the kernel ends with this process; it does not import from where it runs."""
-    return subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
-        [sys.executable, "-P", "-m", module],
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        pass_fds=tuple(inherited_descriptors),
-        preexec_fn=_prepare_child,
-    )
 
 
 def _prepare_child() -> None:

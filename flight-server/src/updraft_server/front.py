@@ -24,6 +24,7 @@ from updraft_server.admission import Admission, AdmissionLimits
 from updraft_server.allocator import retain_freed_memory
 from updraft_server.control import PoolService
 from updraft_server.exchange import ExchangeLimits, Exchanges
+from updraft_server.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.listeners import ListenError, Listeners
 from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer
@@ -182,7 +183,18 @@ async def _serve(settings: "ServeSettings", zygote_socket: Path) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, front.lifecycle.handle, Event.DRAIN_REQUESTED)
-    await front.run()
+    beating = asyncio.create_task(_beat(Heartbeat.inherited()))
+    try:
+        await front.run()
+    finally:
+        beating.cancel()
+
+
+async def _beat(heartbeat: Heartbeat) -> None:
+    """Show the supervisor that the loop turns."""
+    while True:
+        heartbeat.beat()
+        await asyncio.sleep(INTERVAL_SECONDS)
 
 
 def main() -> None:

@@ -10,13 +10,13 @@ import contextlib
 import enum
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from updraft_server.children import start_child, start_zygote, zygote_listener
+from updraft_server.children import Child, start_zygote, zygote_listener
+from updraft_server.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
 from updraft_server.process_control import adopt_orphans, hide_memory, kill_group
 from updraft_server.settings import ServeSettings
 from updraft_server.settings_handover import SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, hand_down
@@ -65,8 +65,9 @@ class Supervisor:
         self._listener = zygote_listener(self._socket_path)
         self._phase = Phase.RUNNING
         self._drain_deadline_seconds = 0.0
-        self._front: subprocess.Popen[bytes]
-        self._zygote: subprocess.Popen[bytes]
+        self._next_look_seconds = 0.0
+        self._front: Child
+        self._zygote: Child
         self._front_started_seconds = 0.0
         self._crashes: collections.deque[float] = collections.deque(maxlen=_CRASHES)
 
@@ -83,15 +84,27 @@ class Supervisor:
             self._end_children()
 
     def _step(self) -> int | None:
-        timeout_seconds = 3600.0
+        self._end_stuck_children()
+        wake_seconds = self._next_look_seconds
         if self._phase is Phase.DRAINING:
-            timeout_seconds = max(0.0, self._drain_deadline_seconds - time.monotonic())
-        received = signal.sigtimedwait(_SIGNALS, timeout_seconds)
+            wake_seconds = min(wake_seconds, self._drain_deadline_seconds)
+        received = signal.sigtimedwait(_SIGNALS, max(0.0, wake_seconds - time.monotonic()))
         if received is None:
-            return self._overdue() if self._phase is Phase.DRAINING else None
+            return self._overdue()
         if received.si_signo != signal.SIGCHLD:
             return self._stop()
         return self._reap()
+
+    def _end_stuck_children(self) -> None:
+        """Kill a child whose loop does not turn: the end that follows is one like any other."""
+        now = time.monotonic()
+        if now < self._next_look_seconds:
+            return
+        self._next_look_seconds = now + INTERVAL_SECONDS
+        for child, name in ((self._front, "front"), (self._zygote, "zygote")):
+            if child.is_stuck():
+                _say(f"the {name} has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
+                child.kill()
 
     def _stop(self) -> int | None:
         """Ask the front to drain; a second request does not wait for it."""
@@ -104,7 +117,9 @@ class Supervisor:
             os.kill(self._front.pid, signal.SIGTERM)
         return None
 
-    def _overdue(self) -> int:
+    def _overdue(self) -> int | None:
+        if self._phase is not Phase.DRAINING or time.monotonic() < self._drain_deadline_seconds:
+            return None
         _say("the front did not drain in time and is killed")
         return EXIT_FAILURE
 
@@ -116,10 +131,10 @@ class Supervisor:
             _, wait_status = os.waitpid(ended, 0)
             code = os.waitstatus_to_exitcode(wait_status)
             if ended == self._front.pid:
-                self._front.returncode = code
+                self._front.reaped(code)
                 status = self._front_ended(code)
             elif ended == self._zygote.pid:
-                self._zygote.returncode = code
+                self._zygote.reaped(code)
                 status = self._zygote_ended(code)
             if status is not None:
                 break
@@ -166,7 +181,7 @@ class Supervisor:
         environment[SETTINGS_VARIABLE] = hand_down(self._settings)
         environment[ZYGOTE_SOCKET_VARIABLE] = str(self._socket_path)
         self._front_started_seconds = time.monotonic()
-        self._front = start_child("updraft_server.front", environment)
+        self._front = Child("updraft_server.front", environment)
 
     def _kill_orphans(self) -> None:
         """End workers that outlived their zygote and now their front: nobody is left to want their results."""
@@ -176,9 +191,7 @@ class Supervisor:
 
     def _end_children(self) -> None:
         for child in (self._front, self._zygote):
-            if child.returncode is None:
-                child.kill()
-                child.wait()
+            child.end()
         for pid in _children():
             kill_group(pid)
         self._listener.close()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from updraft_server.functions import FunctionModuleError
+from updraft_server.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.process_control import die_first, end_group_with, kill_group, name_process, no_core_dumps
 from updraft_server.worker.image import Image
 from updraft_server.zygote_protocol import (
@@ -49,8 +50,9 @@ _SO_SNDBUFFORCE = 32
 class Zygote:
     """A single-threaded loop over the listener, the fronts and the workers' pidfds."""
 
-    def __init__(self, image: Image, listener: socket.socket, lifeline: int) -> None:
+    def __init__(self, image: Image, listener: socket.socket, lifeline: int, heartbeat: Heartbeat) -> None:
         self._image = image
+        self._heartbeat = heartbeat
         self._listener = listener
         self._lifeline = lifeline
         self._selector = selectors.DefaultSelector()
@@ -61,7 +63,8 @@ class Zygote:
         """Serve until killed."""
         self._watch(self._listener, self._accept)
         while True:
-            for key, _ in self._selector.select():
+            self._heartbeat.beat()
+            for key, _ in self._selector.select(INTERVAL_SECONDS):
                 handle: Callable[[], None] = key.data
                 handle()
 
@@ -192,6 +195,7 @@ def main() -> NoReturn:
     name_process("updraft-zygote")
     listener = socket.socket(fileno=int(os.environ.pop(LISTENER_VARIABLE)))
     lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
+    heartbeat = Heartbeat.inherited()
     # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -206,7 +210,7 @@ def main() -> NoReturn:
     gc.collect()
     # Workers share these objects' pages for as long as nobody's collector writes to them.
     gc.freeze()
-    Zygote(image, listener, lifeline).run()
+    Zygote(image, listener, lifeline, heartbeat).run()
 
 
 def _check_threads() -> None:

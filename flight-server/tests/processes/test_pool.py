@@ -234,7 +234,7 @@ async def test_a_module_that_cannot_be_imported_ends_the_zygote_with_its_own_sta
 
     broken = Zygotes(tmp_path, WorkerSettings(), modules=["no_such_module"])
     try:
-        status = await asyncio.to_thread(broken.process.wait, 20)
+        status = os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, broken.process.pid, 0))[1])
         assert status == EXIT_IMAGE_BROKEN
     finally:
         broken.stop()
