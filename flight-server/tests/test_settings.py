@@ -6,13 +6,13 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from updraft_server.settings import ServeSettings, reference_page
+from updraft_server.settings import ServeSettings, reference
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/server.md"
 
 
 def test_the_reference_page_has_exactly_the_settings_that_there_are() -> None:
-    assert REFERENCE.read_text() == reference_page(), "run `make docs`"
+    assert REFERENCE.read_text() == reference(), "run `make docs`"
 
 
 def test_the_environment_sets_what_the_options_do_not(monkeypatch: pytest.MonkeyPatch) -> None:

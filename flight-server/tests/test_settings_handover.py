@@ -3,10 +3,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from updraft.service_settings import ServiceSettings
 from updraft_server.settings import ServeSettings
 from updraft_server.settings_handover import hand_down, take_over
 
-PROPERTIES = [name for name, member in vars(ServeSettings).items() if isinstance(member, property)]
+PROPERTIES = [name for name, member in vars(ServiceSettings).items() if isinstance(member, property)]
 
 
 def test_the_front_finds_every_setting_and_address_as_it_was_checked() -> None:

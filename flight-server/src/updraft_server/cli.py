@@ -3,13 +3,19 @@
 
 import sys
 from importlib.metadata import version
-from typing import Any
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, CliSubCommand, SettingsConfigDict
+from pydantic import Field
+from pydantic_settings import BaseSettings, CliApp, CliSubCommand, SettingsConfigDict
 
-from updraft_server.help_text import explain_serve
-from updraft_server.settings import ServeSettings, reference_page
+from updraft.command_line import run_command_line
+from updraft_server.settings import ServeSettings, reference
+
+_EXAMPLES = """examples:
+  updraft-server serve --workers 4
+  updraft-server serve --functions my_package.functions --listen-unix /run/updraft/pool.sock
+  updraft-server serve --allow-session-functions --listen 0.0.0.0:8815 --token-file tokens \\
+      --tls-certificate-file tls.crt --tls-key-file tls.key
+"""
 
 
 class Serve(ServeSettings):  # noqa: D101 - the help text is that of the settings
@@ -33,7 +39,7 @@ class Docs(BaseSettings):
 
     def cli_cmd(self) -> None:
         """Print what docs/reference/server.md holds."""
-        sys.stdout.write(reference_page())
+        sys.stdout.write(reference())
 
 
 class UpdraftServer(BaseSettings):
@@ -60,20 +66,5 @@ class UpdraftServer(BaseSettings):
 
 
 def main() -> None:
-    """Entry point of `updraft-server`; bad settings end with status 2 and one line for each."""
-    try:
-        source: CliSettingsSource[Any] = CliSettingsSource(UpdraftServer, cli_parse_args=False)
-        explain_serve(source.root_parser)
-        CliApp.run(UpdraftServer, cli_settings_source=source)
-    except ValidationError as refused:
-        for error in refused.errors():
-            sys.stderr.write(f"updraft-server: {_explained(error['loc'], error['msg'])}\n")
-        sys.exit(2)
-
-
-def _explained(location: tuple[int | str, ...], reason: str) -> str:
-    reason = reason.removeprefix("Value error, ")
-    names = [part for part in location if isinstance(part, str)]
-    if len(names) < 2:
-        return reason
-    return f"--{names[-1].replace('_', '-')}: {reason[0].lower()}{reason[1:]}"
+    """Entry point of `updraft-server`."""
+    run_command_line(UpdraftServer, ServeSettings, examples=_EXAMPLES)

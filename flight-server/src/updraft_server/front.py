@@ -18,6 +18,8 @@ from updraft.errors import PoolUnavailableError
 from updraft.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.health import WHOLE_SERVICE, HealthBoard
 from updraft.lifecycle import Event, Lifecycle, Phase
+from updraft.listeners import ListenError, Listeners
+from updraft.ready_file import ReadyFile
 from updraft.security import SecurityError
 from updraft.telemetry import configure_logging
 from updraft_server.admission import Admission, AdmissionLimits
@@ -25,12 +27,10 @@ from updraft_server.allocator import retain_freed_memory
 from updraft_server.control import PoolService
 from updraft_server.exchange import ExchangeLimits, Exchanges
 from updraft_server.heartbeat import INTERVAL_SECONDS, Heartbeat
-from updraft_server.listeners import ListenError, Listeners
 from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer
 from updraft_server.pool import Pool, PoolError, PoolSettings, WorkerOutput
 from updraft_server.process_control import hide_memory
-from updraft_server.ready_file import ReadyFile
 from updraft_server.settings_handover import SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
 
 if TYPE_CHECKING:
@@ -158,9 +158,18 @@ class Front:
         functions = [function.name for function in self._pool.functions]
         _log.info("pool is ready", **self._listeners.addresses, front=os.getpid(), functions=functions)
         if self._settings.ready_file is not None:
-            ready_file = ReadyFile(self._settings.ready_file, self._listeners.addresses, self._pool)
+            ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
             ready_file.update()
             self._pool.subscribe(ready_file.update)
+
+    def _ready_content(self) -> dict[str, object]:
+        return {
+            **self._listeners.addresses,
+            "supervisor": os.getppid(),
+            "front": os.getpid(),
+            "zygote": self._pool.zygote_pid,
+            "workers": sorted(self._pool.worker_pids),
+        }
 
 
 def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:

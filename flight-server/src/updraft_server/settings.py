@@ -3,19 +3,13 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
-from updraft.addresses import TcpAddress, parse_tcp_address, with_free_port
-from updraft.settings import Settings, reference_table, setting
-
-MIB = 1024 * 1024
-
-
-def _checked_address(text: str) -> str:
-    return str(parse_tcp_address(text)) if text else text
+from updraft.service_settings import MIB, ServiceSettings
+from updraft.settings import reference_page, setting
 
 
 def _module_names(value: object) -> object:
@@ -31,52 +25,14 @@ def _module_names(value: object) -> object:
 
 
 ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_module_names)]
-Address = Annotated[str, AfterValidator(_checked_address)]
 
 
-class ServeSettings(Settings):
+class ServeSettings(ServiceSettings):
     """Serve a pool of Python workers over Arrow Flight.
 
     Every option can also be given as an environment variable: --drain-timeout-seconds is
     UPDRAFT_DRAIN_TIMEOUT_SECONDS. SIGTERM drains the pool: what runs is finished, nothing new is taken.
     """
-
-    listen: Address = setting(
-        "TCP address for Arrow Flight; port 0 lets the system choose, an empty text switches TCP off.",
-        default="127.0.0.1:8815",
-    )
-    listen_unix: Path | None = setting(
-        "Path of a Unix socket for Arrow Flight, beside or instead of TCP.", default=None
-    )
-    listen_unix_access: Literal["owner", "group", "everyone"] = setting(
-        "Which users of this machine may connect to the Unix socket.", default="owner"
-    )
-    admin_listen: Address = setting(
-        "Address for grpc.health.v1 alone, so that a flood of exchanges cannot fail a probe; empty switches it off.",
-        default="127.0.0.1:8825",
-    )
-    metrics_listen: Address = setting(
-        "Address for Prometheus metrics at /metrics; empty switches them off.", default="127.0.0.1:9825"
-    )
-    ready_file: Path | None = setting(
-        "JSON file written once the pool is ready: the addresses really bound and the process ids.", default=None
-    )
-
-    token_file: Path | None = setting(
-        "File of bearer tokens that clients may present, one a line; # starts a comment. Read again when it changes.",
-        default=None,
-    )
-    insecure_no_token: bool = setting(
-        "Let anybody who reaches an address beyond loopback run functions, without a token or client certificate.",
-        default=False,
-    )
-    tls_certificate_file: Path | None = setting(
-        "Certificate chain of the server in PEM; switches TLS on. Read again when it changes.", default=None
-    )
-    tls_key_file: Path | None = setting("Private key of the certificate in PEM.", default=None)
-    tls_client_ca_file: Path | None = setting(
-        "Certificates in PEM whose holders may connect; switches mutual TLS on.", default=None
-    )
 
     workers: int = setting(
         "Worker processes, and so exchanges that run at once; by default one for each CPU.",
@@ -119,23 +75,6 @@ class ServeSettings(Settings):
     retry_after_milliseconds: int = setting(
         "The hint given to a refused client.", default=500, unit="milliseconds", ge=1
     )
-    max_exchanges: int = setting("Calls that may be open on one connection at once.", default=1024, unit="calls", ge=1)
-    max_message_bytes: int = setting(
-        "The largest Flight message, and so the largest batch, that is taken.",
-        default=64 * MIB,
-        unit="bytes",
-        ge=MIB,
-        le=1024 * MIB,
-    )
-    default_deadline_seconds: float = setting(
-        "Deadline of an exchange whose client set none.", default=3600.0, unit="seconds", gt=0
-    )
-    max_deadline_seconds: float = setting(
-        "The longest deadline that a client may set; a longer one is cut.", default=86400.0, unit="seconds", gt=0
-    )
-    first_message_timeout_seconds: float = setting(
-        "Time within which an exchange must say what it wants.", default=10.0, unit="seconds", gt=0
-    )
     batch_timeout_seconds: float = setting(
         "Time that a function may work on one batch before its worker is ended; waiting for the client does not count. "
         "A client may ask for less. 0 sets no limit.",
@@ -143,90 +82,8 @@ class ServeSettings(Settings):
         unit="seconds",
         ge=0,
     )
-    keepalive_seconds: float = setting(
-        "A connection silent for this long is probed and closed when it does not answer.",
-        default=60.0,
-        unit="seconds",
-        ge=10,
-    )
-    handshake_timeout_seconds: float = setting(
-        "Time within which a connection must finish its handshake.", default=10.0, unit="seconds", gt=0
-    )
-    drain_timeout_seconds: float = setting(
-        "Time that running exchanges get to finish after SIGTERM; then they are ended.",
-        default=60.0,
-        unit="seconds",
-        ge=0,
-    )
-
-    log_format: Literal["json", "console"] = setting("How log lines look.", default="json")
-    log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "The least severity that is logged.", default="info"
-    )
-
-    @model_validator(mode="after")
-    def _listens_somewhere(self) -> Self:
-        if not self.listen and self.listen_unix is None:
-            raise ValueError("give --listen or --listen-unix: the pool would listen nowhere")
-        return self
-
-    @model_validator(mode="after")
-    def _tls_is_complete(self) -> Self:
-        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
-            raise ValueError("--tls-certificate-file and --tls-key-file go together")
-        if self.tls_client_ca_file is not None and self.tls_certificate_file is None:
-            raise ValueError("--tls-client-ca-file needs --tls-certificate-file and --tls-key-file")
-        return self
-
-    @model_validator(mode="after")
-    def _strangers_are_kept_out(self) -> Self:
-        address = self.listen_address
-        guarded = self.token_file is not None or self.tls_client_ca_file is not None or self.insecure_no_token
-        if self.listen_unix_access == "everyone" and self.token_file is None and not self.insecure_no_token:
-            raise ValueError(
-                "--listen-unix-access everyone lets any user of this machine run functions: "
-                "give --token-file, or say --insecure-no-token"
-            )
-        if address is not None and not address.is_loopback and not guarded:
-            raise ValueError(
-                f"--listen {address} is reachable from other machines, and anybody there could run functions: "
-                "give --token-file or --tls-client-ca-file, or say --insecure-no-token"
-            )
-        return self
-
-    @property
-    def listen_address(self) -> TcpAddress | None:
-        """Where Flight is served over TCP, if it is."""
-        return parse_tcp_address(self.listen) if self.listen else None
-
-    @property
-    def admin_address(self) -> TcpAddress | None:
-        """Where health alone is served, if it is."""
-        return parse_tcp_address(self.admin_listen) if self.admin_listen else None
-
-    @property
-    def metrics_address(self) -> TcpAddress | None:
-        """Where metrics are served, if they are."""
-        return parse_tcp_address(self.metrics_listen) if self.metrics_listen else None
-
-    def with_free_ports(self) -> Self:
-        """The same settings with a free port in place of every 0: a restarted front binds the same ports again."""
-        free = {
-            name: str(with_free_port(address))
-            for name, address in (
-                ("listen", self.listen_address),
-                ("admin_listen", self.admin_address),
-                ("metrics_listen", self.metrics_address),
-            )
-            if address is not None
-        }
-        return self.model_copy(update=free)
 
 
-def reference_page() -> str:
+def reference() -> str:
     """The reference page of all settings, in Markdown."""
-    return f"""# Settings of `updraft-server serve`
-
-Written by `make docs` from the settings' own declarations. An option wins over its environment variable.
-
-{reference_table(ServeSettings)}"""
+    return reference_page("updraft-server", ServeSettings)

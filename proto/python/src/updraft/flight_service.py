@@ -149,7 +149,7 @@ async def _with_status(context: Any, answer: Callable[[], Awaitable[Answer]]) ->
         failure = error
     except Exception:
         _log.exception("unexpected error in a call", peer=context.peer())
-        failure = InternalError("the pool failed in an unexpected way: its log has the details")
+        failure = InternalError("the service failed in an unexpected way: its log has the details")
     trailers: tuple[tuple[str, str], ...] = ()
     if isinstance(failure, PoolFullError):
         trailers = ((RETRY_AFTER_TRAILER, str(failure.retry_after_milliseconds)),)

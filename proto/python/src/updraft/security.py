@@ -108,12 +108,12 @@ class BearerTokens:
     def check(self, authorization: str) -> None:
         """Raise UnauthenticatedError unless `authorization` is `Bearer <one of the tokens>`."""
         if not authorization.startswith(_BEARER):
-            raise UnauthenticatedError("this pool needs a token: send the header 'authorization: Bearer <token>'")
+            raise UnauthenticatedError("this service needs a token: send the header 'authorization: Bearer <token>'")
         presented = _digest(authorization.removeprefix(_BEARER).strip().encode())
         # All tokens are compared, in constant time each: how long it takes says nothing about them.
         matches = [hmac.compare_digest(presented, known) for known in self._files.content]
         if not any(matches):
-            raise UnauthenticatedError("the token is not one that this pool knows")
+            raise UnauthenticatedError("the token is not one that this service knows")
 
 
 def _digest(token: bytes) -> bytes:

@@ -3,7 +3,7 @@
 
 A setting is a field of a `Settings` class made by `setting()`. From that one declaration come the command-line option
 (`--drain-timeout-seconds`), the environment variable (`UPDRAFT_DRAIN_TIMEOUT_SECONDS`), the check, `--help` and the
-reference page (`reference_table`).
+reference page (`reference_page`).
 """
 
 import types
@@ -37,6 +37,21 @@ def setting(doc: str, *, default: Any = _NO_DEFAULT, unit: str = "", **checks: A
     if default is _NO_DEFAULT:
         return Field(description=described, json_schema_extra=extra, **checks)
     return Field(default=default, description=described, json_schema_extra=extra, **checks)
+
+
+def restated(settings: type[Settings], name: str, *, default: Any) -> Any:
+    """The setting `name` of a base class with another default."""
+    extra: Any = settings.model_fields[name].json_schema_extra
+    return setting(extra["doc"], default=default, unit=extra["unit"])
+
+
+def reference_page(command: str, settings: type[Settings]) -> str:
+    """The reference page of `command serve`, in Markdown."""
+    return f"""# Settings of `{command} serve`
+
+Written by `make docs` from the settings' own declarations. An option wins over its environment variable.
+
+{reference_table(settings)}"""
 
 
 def reference_table(settings: type[Settings]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a front listens: Flight with health over TCP and a Unix socket, health alone for probes, metrics over HTTP."""
+"""Where a service listens: Flight with health over TCP and a Unix socket, health alone for probes, metrics by HTTP."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ from updraft.security import BearerTokens, TokenInterceptor, server_credentials
 from updraft.telemetry import serve_metrics
 
 if TYPE_CHECKING:
-    from updraft_server.settings import ServeSettings
+    from updraft.service_settings import ServiceSettings
 
 # A client that probes an idle connection more often than this is cut off.
 _MIN_CLIENT_PING_MILLISECONDS = 10_000
@@ -37,9 +37,9 @@ class ListenError(Exception):
 
 
 class Listeners:
-    """The listeners of one front; `addresses` has what was really bound."""
+    """The listeners of one service; `addresses` has what was really bound."""
 
-    def __init__(self, settings: "ServeSettings", handler: grpc.GenericRpcHandler, health: HealthBoard) -> None:
+    def __init__(self, settings: "ServiceSettings", handler: grpc.GenericRpcHandler, health: HealthBoard) -> None:
         self.addresses: dict[str, str] = {}
         self._settings = settings
         self._handler = handler
@@ -112,12 +112,12 @@ class Listeners:
         if address is None or address.is_loopback:
             return
         if settings.insecure_no_token:
-            _log.warning("anybody who reaches this address can run functions here", listen=str(address))
+            _log.warning("anybody who reaches this address can use this service", listen=str(address))
         if settings.token_file is not None and settings.tls_certificate_file is None:
             _log.warning("tokens cross the network in plain text: give --tls-certificate-file", listen=str(address))
 
 
-def _channel_options(settings: "ServeSettings") -> Sequence[tuple[str, int]]:
+def _channel_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
     return (
         # Twice the limit, so that a message beyond it gets our error with both numbers and not gRPC's.
         ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
@@ -128,7 +128,7 @@ def _channel_options(settings: "ServeSettings") -> Sequence[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_ANSWER_MILLISECONDS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_MILLISECONDS),
-        # A second pool on the same port must fail to start, not take half of the calls.
+        # A second service on the same port must fail to start, not take half of the calls.
         ("grpc.so_reuseport", 0),
     )
 
