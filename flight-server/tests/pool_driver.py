@@ -4,7 +4,7 @@
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,16 @@ def requests(batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes, Any, Any]]:
         frames.append((metadata, *split(batch.serialize())))
     finish = exchange_pb2.RequestMetadata(finish=exchange_pb2.Finish(batches=count, rows=rows))
     return [*frames, (finish.SerializeToString(), b"", b"")]
+
+
+def grouped_requests(batches: Iterable[tuple[pa.RecordBatch, Sequence[int], int]]) -> list[tuple[bytes, Any, Any]]:
+    """The same with the ends of groups in each batch, and the input that it belongs to."""
+    batches = list(batches)
+    frames = requests(batch for batch, _, _ in batches)
+    for number, (_, ends, of_input) in enumerate(batches):
+        metadata = exchange_pb2.RequestMetadata(sequence=number + 1, group_ends=ends, input=of_input)
+        frames[number] = (metadata.SerializeToString(), *frames[number][1:])
+    return frames
 
 
 async def send_command(

@@ -264,9 +264,9 @@ async def test_another_pyspark_is_refused_before_anything_is_unpickled(zygotes: 
 
 
 async def test_an_unknown_kind_of_function_is_refused(zygotes: Zygotes) -> None:
-    error = await failing(zygotes, session_command(201, udf(lambda x: x, LongType())))
+    error = await failing(zygotes, session_command(208, udf(lambda x: x, LongType())))
     assert error.kind == exchange_pb2.ERROR_KIND_FUNCTION_REFUSED
-    assert "201" in error.message
+    assert "208" in error.message
 
 
 async def test_an_environment_variable_beyond_the_list_is_refused(zygotes: Zygotes) -> None:

@@ -6,7 +6,7 @@ it, user code may use a batch without being able to read outside of it.
 """
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -35,52 +35,55 @@ _BATCH_NODES = 1
 _BATCH_COMPRESSION = 3
 
 
+class _Input(NamedTuple):
+    """The schema of an input and how many arrays its batches have."""
+
+    schema: pa.Schema
+    nodes: int
+
+
 class ArrowInput:
-    """Decodes the schema of an exchange once, then its batches."""
+    """Decodes the schemas of an exchange once, then its batches."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
-        self._schema: pa.Schema | None = None
-        self._nodes = 0
+        self._inputs: list[_Input] = []
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs the function has."""
+        return len(self._inputs)
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the arguments."""
-        if self._schema is None:
+        if not self._inputs:
             raise ProtocolFailure("a batch arrived before the schema")
-        return self._schema
+        return self._inputs[0].schema
 
-    def decode_schema(self, frame: ReceivedFrame) -> pa.Schema:
-        """The schema that a message announces; raises ProtocolFailure."""
+    def decode_schema(self, frame: ReceivedFrame) -> None:
+        """Take over the schema that the first message announces; raises ProtocolFailure."""
         if not frame.header.header_bytes:
             raise ProtocolFailure("the first message has no Arrow schema")
-        try:
-            message = pa.ipc.read_message(frame.message)
-            if message.type != "schema":
-                raise ProtocolFailure(f"the first message must be an Arrow schema, not a {message.type}")
-            if _Table.root(message.metadata).table(_MESSAGE_HEADER).int16(_SCHEMA_ENDIANNESS):
-                raise ProtocolFailure("the schema announces big-endian data, which is refused")
-            schema = pa.ipc.read_schema(message)
-            for field in schema:
-                _refuse_dictionaries(field.type, field.name)
-            self._nodes = sum(_count_nodes(field.type) for field in schema)
-        except _MALFORMED as error:
-            raise ProtocolFailure(f"the first message is not an Arrow schema: {error}") from None
-        self._schema = schema
-        return schema
+        self._inputs.append(_decode_schema(frame.message, "the first message"))
 
-    def decode_batch(self, frame: ReceivedFrame, *, sequence: int) -> pa.RecordBatch:
+    def decode_second_schema(self, message: bytes) -> None:
+        """Take over the schema of a second input; raises ProtocolFailure."""
+        self._inputs.append(_decode_schema(pa.py_buffer(message), "second_input_schema"))
+
+    def decode_batch(self, frame: ReceivedFrame, *, sequence: int, of_input: int = 0) -> pa.RecordBatch:
         """A batch that fits the schema and is valid to its last offset; raises ProtocolFailure or LimitFailure."""
+        schema, nodes = self._inputs[of_input]
         try:
             message = pa.ipc.read_message(frame.message)
-            self._check_message(message, sequence)
-            batch = pa.ipc.read_record_batch(message, self.schema)
+            self._check_message(message, sequence, nodes)
+            batch = pa.ipc.read_record_batch(message, schema)
             batch.validate(full=True)
         except _MALFORMED as error:
             raise ProtocolFailure(f"batch {sequence} is not an Arrow batch of the announced schema: {error}") from None
         return batch
 
-    def _check_message(self, message: Any, sequence: int) -> None:
+    def _check_message(self, message: Any, sequence: int, expected_nodes: int) -> None:
         if message.type == "schema":
             raise ProtocolFailure(f"a second schema arrived where batch {sequence} was expected")
         if message.type != "record batch":
@@ -92,8 +95,23 @@ class ArrowInput:
         if rows > self._settings.max_batch_rows:
             raise LimitFailure(f"batch {sequence} has {rows} rows, the limit is {self._settings.max_batch_rows}")
         nodes = table.vector_length(_BATCH_NODES)
-        if nodes != self._nodes:
-            raise ProtocolFailure(f"batch {sequence} has {nodes} arrays where its schema has {self._nodes}")
+        if nodes != expected_nodes:
+            raise ProtocolFailure(f"batch {sequence} has {nodes} arrays where its schema has {expected_nodes}")
+
+
+def _decode_schema(data: pa.Buffer, what: str) -> _Input:
+    try:
+        message = pa.ipc.read_message(data)
+        if message.type != "schema":
+            raise ProtocolFailure(f"{what} must be an Arrow schema, not a {message.type}")
+        if _Table.root(message.metadata).table(_MESSAGE_HEADER).int16(_SCHEMA_ENDIANNESS):
+            raise ProtocolFailure("the schema announces big-endian data, which is refused")
+        schema = pa.ipc.read_schema(message)
+        for field in schema:
+            _refuse_dictionaries(field.type, field.name)
+        return _Input(schema, sum(_count_nodes(field.type) for field in schema))
+    except _MALFORMED as error:
+        raise ProtocolFailure(f"{what} is not an Arrow schema: {error}") from None
 
 
 class _Table:

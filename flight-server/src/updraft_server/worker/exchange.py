@@ -6,6 +6,7 @@ Functions pull with `take` and push with `reply`; numbering, counting, credits a
 
 import enum
 import math
+from typing import NoReturn
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -16,6 +17,7 @@ from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.batch_clock import BatchClock
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.failures import InternalFailure, LimitFailure, ProtocolFailure, UserFailure, WorkerFailure
+from updraft_server.worker.request_batch import RequestBatch, check_input, checked_ends
 from updraft_server.worker.settings import WorkerSettings
 
 _MAX_METADATA_BYTES = 64 * 1024
@@ -46,6 +48,7 @@ class Exchange:
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
         self.max_records_per_batch = settings.max_records_per_batch
         self.clock = BatchClock()
+        self._takes_groups = False
         self._rows_taken = 0
         self._consumed_sent = 0
         self._reply_schema: pa.Schema | None = None
@@ -65,7 +68,18 @@ class Exchange:
         """The schema of the arguments."""
         return self._arrow.schema
 
-    def take(self) -> pa.RecordBatch | None:
+    def accept_groups(self, second_input_schema: bytes) -> None:
+        """Let batches have group ends, and a second input where its schema is given; raises ProtocolFailure."""
+        self._takes_groups = True
+        if second_input_schema:
+            self._arrow.decode_second_schema(second_input_schema)
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise that the client's half is wrong in a way that only its reader can see."""
+        self.failure = ProtocolFailure(problem)
+        raise self.failure
+
+    def take(self) -> RequestBatch | None:
         """The next batch, checked and valid; None once the client has finished. Raises WorkerFailure."""
         self.clock.pause()
         batch = self._next()
@@ -73,7 +87,7 @@ class Exchange:
         self.clock.start()
         return batch
 
-    def _next(self) -> pa.RecordBatch | None:
+    def _next(self) -> RequestBatch | None:
         if self.failure is not None:
             raise self.failure
         if self.state is InputState.ENDED:
@@ -130,22 +144,24 @@ class Exchange:
         if not self.plain:
             self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, finish=counts))
 
-    def _take(self) -> pa.RecordBatch | None:
+    def _take(self) -> RequestBatch | None:
         header = self._channel.receive_header()
         if header.kind is FrameKind.END:
             self._end()
             return None
         frame = self._receive_batch_frame(header)
-        event = self._event(frame)
-        if isinstance(event, exchange_pb2.Finish):
-            self._check_finish(frame, event)
+        metadata = self._metadata(frame)
+        if metadata.HasField("finish"):
+            self._check_finish(frame, metadata.finish)
             return self._take()
         if not frame.has_data:
-            raise ProtocolFailure(f"batch {event} has no Arrow data")
-        batch = self._arrow.decode_batch(frame, sequence=event)
-        self.consumed = event
+            raise ProtocolFailure(f"batch {metadata.sequence} has no Arrow data")
+        check_input(metadata, self._arrow.inputs)
+        batch = self._arrow.decode_batch(frame, sequence=metadata.sequence, of_input=metadata.input)
+        ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
+        self.consumed = metadata.sequence
         self._rows_taken += batch.num_rows
-        return batch
+        return RequestBatch(batch, ends, metadata.input)
 
     def _receive_batch_frame(self, header: FrameHeader) -> ReceivedFrame:
         if header.kind is not FrameKind.BATCH:
@@ -159,13 +175,13 @@ class Exchange:
             )
         return self._channel.receive_fields(header)
 
-    def _event(self, frame: ReceivedFrame) -> int | exchange_pb2.Finish:
-        """The sequence number of a batch, checked, or the client's Finish."""
+    def _metadata(self, frame: ReceivedFrame) -> exchange_pb2.RequestMetadata:
+        """What the client says of a message, with the sequence number that is due or with its Finish."""
         if self.state is InputState.FINISHED:
             raise ProtocolFailure("a message came after finish")
         expected = self.consumed + 1
         if self.plain:
-            return expected
+            return exchange_pb2.RequestMetadata(sequence=expected)
         try:
             metadata = exchange_pb2.RequestMetadata.FromString(frame.app_metadata)
         except DecodeError:
@@ -173,11 +189,9 @@ class Exchange:
         event = metadata.WhichOneof("event")
         if event is None:
             raise ProtocolFailure(f"message {expected} has neither a sequence number nor finish")
-        if event == "finish":
-            return metadata.finish
-        if metadata.sequence != expected:
+        if event == "sequence" and metadata.sequence != expected:
             raise ProtocolFailure(f"batch {metadata.sequence} came where {expected} was expected")
-        return expected
+        return metadata
 
     def _check_finish(self, frame: ReceivedFrame, finish: exchange_pb2.Finish) -> None:
         if frame.has_data:

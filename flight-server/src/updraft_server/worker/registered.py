@@ -26,9 +26,9 @@ def run_registered(function: RegisteredFunction, exchange: Exchange) -> exchange
         # A plain client asks for the schema before it looks for a batch, of which there may be none.
         exchange.announce(function.result_schema(exchange.schema))
     processing_seconds = 0.0
-    while (batch := exchange.take()) is not None:
+    while (request := exchange.take()) is not None:
         called = time.monotonic()
-        result = _call(function, batch)
+        result = _call(function, request.batch)
         processing_seconds += time.monotonic() - called
         exchange.reply(result, sequence=exchange.consumed)
     return exchange_pb2.Report(

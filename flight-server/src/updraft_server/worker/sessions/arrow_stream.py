@@ -19,7 +19,7 @@ from updraft_server.worker.sessions.replies import Replies, slice_by_rows
 from updraft_server.worker.sessions.wire import END_OF_STREAM, INT
 
 # After its data the worker looks for the mark that says that Spark, too, is done.
-_LAST_MARK = INT.pack(END_OF_STREAM)
+LAST_MARK = INT.pack(END_OF_STREAM)
 
 
 class ArrowStream:
@@ -28,13 +28,13 @@ class ArrowStream:
     def __init__(self, exchange: Exchange, replies: Replies) -> None:
         self._exchange = exchange
         self._replies = replies
-        self._unread = _LAST_MARK
+        self._unread = LAST_MARK
         self._position = 0
         self.trailer = bytearray()
 
     def preface(self, data: bytes) -> None:
         """Let `data` be read before anything else."""
-        self._unread = data + _LAST_MARK
+        self._unread = data + LAST_MARK
 
     def read(self, size: int) -> bytes:
         """Bytes of the preface, then the mark of the end."""
@@ -51,9 +51,9 @@ class ArrowStream:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The arguments, in slices of what the function may see at once."""
-        while (batch := self._exchange.take()) is not None:
-            self._replies.requested(self._exchange.consumed, batch.num_rows)
-            yield from slice_by_rows(batch, self._exchange.max_records_per_batch)
+        while (request := self._exchange.take()) is not None:
+            self._replies.requested(self._exchange.consumed, request.batch.num_rows)
+            yield from slice_by_rows(request.batch, self._exchange.max_records_per_batch)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch of results."""

@@ -73,11 +73,11 @@ class PickledStream:
             )
 
     def _pieces(self) -> Iterator[bytes]:
-        while (batch := self._exchange.take()) is not None:
-            column = batch.column(0)
+        while (request := self._exchange.take()) is not None:
+            column = request.batch.column(0)
             if column.null_count:
                 raise ProtocolFailure(f"batch {self._exchange.consumed} has null where pickled rows must be")
-            self._owed.append((self._exchange.consumed, batch.num_rows))
+            self._owed.append((self._exchange.consumed, len(column)))
             for value in column.to_pylist():
                 yield INT.pack(len(value))
                 yield value

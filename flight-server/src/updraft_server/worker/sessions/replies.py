@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from updraft_server.worker.failures import UserFailure
 
+_JOINED_BYTES = 512 * 1024
+_JOINED_BATCHES = 4096
+
 
 class ReplyChannel(Protocol):
     """Where replies go: `updraft_server.worker.exchange.Exchange`."""
@@ -31,6 +34,9 @@ class Replies(Protocol):
     def add(self, batch: pa.RecordBatch) -> None:
         """The function has yielded a batch; raises WorkerFailure."""
 
+    def flush(self) -> None:
+        """The next request is about to be waited for: send what was held back to be sent with more."""
+
     def close(self) -> None:
         """The function has ended; raises UserFailure when something is owed."""
 
@@ -51,8 +57,39 @@ class FreeRunningReplies:
             self._sequence += 1
             self._exchange.reply(part, sequence=self._sequence)
 
+    def flush(self) -> None:
+        """Nothing is held back."""
+
     def close(self) -> None:
         """Nothing is owed."""
+
+
+class JoinedReplies(FreeRunningReplies):
+    """Small batches are joined: a message for each of many small groups would cost more than the groups."""
+
+    def __init__(self, exchange: ReplyChannel) -> None:
+        super().__init__(exchange)
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Hold the batch until there are enough bytes to send."""
+        if self._held and not batch.schema.equals(self._held[0].schema):
+            self.flush()
+        self._held.append(batch)
+        self._held_bytes += batch.nbytes
+        if self._held_bytes >= _JOINED_BYTES or len(self._held) >= _JOINED_BATCHES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is held."""
+        if self._held:
+            held, self._held, self._held_bytes = self._held, [], 0
+            super().add(held[0] if len(held) == 1 else pa.concat_batches(held))
+
+    def close(self) -> None:
+        """Send the rest."""
+        self.flush()
 
 
 class OneToOneReplies:
@@ -82,6 +119,9 @@ class OneToOneReplies:
         self._send_complete()
         if not self._owed and self._ready_rows:
             raise UserFailure(f"the function yielded {self._ready_rows} more rows than it was given")
+
+    def flush(self) -> None:
+        """Complete replies are sent at once, others cannot be."""
 
     def close(self) -> None:
         """Raises UserFailure when rows are missing."""

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a session function: checks before anything is unpickled, PySpark's worker, and what came of it."""
 
-import enum
 import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from updraft.v1 import exchange_pb2
 from updraft_server.protocol import SESSION_ENVIRONMENT
@@ -23,31 +22,12 @@ from updraft_server.worker.failures import (
 )
 from updraft_server.worker.isolation import restore_environment
 from updraft_server.worker.sessions import arrow_stream, init_message
-from updraft_server.worker.sessions.arrow_stream import ArrowStream
-from updraft_server.worker.sessions.pickled_stream import PickledStream
-from updraft_server.worker.sessions.replies import FreeRunningReplies, OneToOneReplies
+from updraft_server.worker.sessions.kinds import KINDS, EvalType, Kind
+from updraft_server.worker.sessions.streams import SessionStream, session_stream
 from updraft_server.worker.sessions.tracebacks import ReportedException
 from updraft_server.worker.sessions.trailer import Trailer, TrailerError, parse_trailer
 
 SUPPORTED_PYSPARK = ("4.2", "4.3")
-
-SessionStream: TypeAlias = ArrowStream | PickledStream
-
-
-class EvalType(enum.IntEnum):
-    """PySpark's PythonEvalType, as far as a pool runs it."""
-
-    BATCHED = 100
-    ARROW_BATCHED = 101
-    SCALAR_PANDAS = 200
-    SCALAR_PANDAS_ITER = 204
-    MAP_PANDAS_ITER = 205
-    MAP_ARROW_ITER = 207
-    SCALAR_ARROW = 250
-    SCALAR_ARROW_ITER = 251
-
-
-_FREE_RUNNING = frozenset({EvalType.MAP_PANDAS_ITER, EvalType.MAP_ARROW_ITER})
 
 
 class SessionRunner:
@@ -79,8 +59,7 @@ class SessionRunner:
         """Run the command's function over the exchange; raises WorkerFailure."""
         function = command.function.session
         self._check_versions(function)
-        eval_type = _check_eval_type(function.eval_type)
-        stream = _stream(eval_type, exchange)
+        stream = session_stream(_kind(function.eval_type), function.second_input_schema, exchange)
         message = init_message.compose(command.task, function, self._files_directory)
         before = dict(os.environ)
         restore_environment(before | _checked_environment(function.environment))
@@ -147,20 +126,12 @@ class SessionRunner:
         self._reported.error = None
 
 
-def _stream(eval_type: EvalType, exchange: Exchange) -> SessionStream:
-    if eval_type is EvalType.BATCHED:
-        return PickledStream(exchange)
-    if eval_type in _FREE_RUNNING:
-        return ArrowStream(exchange, FreeRunningReplies(exchange))
-    return ArrowStream(exchange, OneToOneReplies(exchange))
-
-
-def _check_eval_type(value: int) -> EvalType:
+def _kind(eval_type: int) -> Kind:
     try:
-        return EvalType(value)
+        return KINDS[EvalType(eval_type)]
     except ValueError:
-        known = ", ".join(f"{kind.value} ({kind.name})" for kind in EvalType)
-        raise RefusedFailure(f"this pool does not run functions of eval type {value}; it runs {known}") from None
+        known = ", ".join(f"{kind.value} ({kind.name})" for kind in KINDS)
+        raise RefusedFailure(f"this pool does not run functions of eval type {eval_type}; it runs {known}") from None
 
 
 def _checked_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One batch of a request and where its groups end, as proto/README.md ("Groups") says it."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from updraft.v1 import exchange_pb2
+from updraft_server.worker.failures import ProtocolFailure
+
+
+class RequestBatch(NamedTuple):
+    """A checked batch."""
+
+    batch: pa.RecordBatch
+    group_ends: Sequence[int] = ()
+    """Offsets in rows before which a group ends, in order."""
+    input: int = 0
+    """Of cogroups: 0 is the left, 1 the right."""
+
+
+def check_input(metadata: exchange_pb2.RequestMetadata, inputs: int) -> None:
+    """Raises ProtocolFailure for a batch of an input that the function does not have."""
+    if metadata.input >= inputs:
+        raise ProtocolFailure(
+            f"batch {metadata.sequence} is of input {metadata.input}, but the function has inputs 0 to {inputs - 1}"
+        )
+
+
+def checked_ends(metadata: exchange_pb2.RequestMetadata, rows: int, *, takes_groups: bool) -> Sequence[int]:
+    """The group ends of a batch of so many rows; raises ProtocolFailure."""
+    ends = list(metadata.group_ends)
+    if not ends:
+        return ends
+    if not takes_groups:
+        raise ProtocolFailure(f"batch {metadata.sequence} has group ends, but the function takes no groups")
+    if ends[-1] > rows or any(end < before for before, end in pairwise(ends)):
+        raise ProtocolFailure(
+            f"the group ends of batch {metadata.sequence} are not offsets up to its {rows} rows in order"
+        )
+    return ends
