@@ -11,6 +11,7 @@ import io.netty.channel.ChannelOption;
 import io.netty.handler.ssl.SslContext;
 import io.netty.handler.ssl.SslContextBuilder;
 import io.netty.handler.ssl.SslProvider;
+import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
 import java.util.logging.Logger;
@@ -70,6 +71,8 @@ final class Channels {
   private static NettyChannelBuilder unix(Endpoint endpoint) {
     return NettyChannelBuilder.forAddress(EventLoops.unixAddress(endpoint.path()))
         .channelType(EventLoops.unixChannel())
+        // gRPC asks for it on every socket, and netty warns of it on each that has no such option.
+        .withOption(ChannelOption.SO_KEEPALIVE, null)
         .overrideAuthority("localhost");
   }
 
@@ -81,18 +84,32 @@ final class Channels {
   }
 
   private static SslContext sslContext(ClientOptions options) {
+    SslContextBuilder builder = SslContextBuilder.forClient();
+    options
+        .tlsCaFile()
+        .ifPresent(
+            file -> use(SettingNames.TLS_CA_FILE, () -> builder.trustManager(file.toFile())));
+    options.tlsCertificateFile().ifPresent(file -> useCertificate(builder, options, file));
     try {
-      SslContextBuilder builder = SslContextBuilder.forClient();
-      options.tlsCaFile().ifPresent(file -> builder.trustManager(file.toFile()));
-      options
-          .tlsCertificateFile()
-          .ifPresent(
-              file ->
-                  builder.keyManager(file.toFile(), options.tlsKeyFile().orElseThrow().toFile()));
       return GrpcSslContexts.configure(builder, SslProvider.JDK).build();
-    } catch (SSLException | IllegalArgumentException e) {
+    } catch (SSLException e) {
       throw new IllegalArgumentException(
-          "the TLS files for " + options.endpoint() + " cannot be used: " + e.getMessage(), e);
+          "TLS cannot be used for " + options.endpoint() + ": " + e.getMessage(), e);
+    }
+  }
+
+  private static void useCertificate(SslContextBuilder builder, ClientOptions options, Path file) {
+    String settings = SettingNames.TLS_CERTIFICATE_FILE + " or " + SettingNames.TLS_KEY_FILE;
+    use(
+        settings,
+        () -> builder.keyManager(file.toFile(), options.tlsKeyFile().orElseThrow().toFile()));
+  }
+
+  private static void use(String setting, Runnable load) {
+    try {
+      load.run();
+    } catch (IllegalArgumentException e) {
+      throw new IllegalArgumentException(setting + " cannot be used: " + e.getMessage(), e);
     }
   }
 }

@@ -244,7 +244,10 @@ public final class ClientOptions {
     public ClientOptions build() {
       if ((tlsCertificateFile == null) != (tlsKeyFile == null)) {
         throw new IllegalArgumentException(
-            "a client certificate needs both its certificate file and its key file");
+            SettingNames.TLS_CERTIFICATE_FILE
+                + " and "
+                + SettingNames.TLS_KEY_FILE
+                + " go together");
       }
       return new ClientOptions(this);
     }

@@ -10,9 +10,6 @@ import java.util.Objects;
  * grpc+unix:///path}.
  */
 public final class Endpoint {
-  /** The Spark setting that an endpoint comes from; errors name it. */
-  public static final String SETTING = "spark.updraft.udf.endpoint";
-
   private static final String EXPECTED =
       "expected grpc://host:port, grpc+tls://host:port or grpc+unix:///path";
 
@@ -81,7 +78,7 @@ public final class Endpoint {
 
   private static IllegalArgumentException malformed(String text, Throwable cause) {
     return new IllegalArgumentException(
-        SETTING + " = \"" + text + "\" is not an endpoint: " + EXPECTED, cause);
+        SettingNames.ENDPOINT + " = \"" + text + "\" is not an endpoint: " + EXPECTED, cause);
   }
 
   /** How the bytes travel. */

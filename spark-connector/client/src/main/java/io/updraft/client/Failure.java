@@ -3,11 +3,16 @@ package io.updraft.client;
 
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.netty.handler.ssl.NotSslRecordException;
 import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.ErrorKind;
 import java.io.IOException;
+import java.security.cert.CertificateException;
+import java.util.Objects;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
 /**
  * Why an attempt or the whole exchange ended: the table of errors in proto/README.md, read from the
@@ -61,8 +66,24 @@ record Failure(
           ErrorKind.ERROR_KIND_WORKER, "ABORTED", message, null, null, Origin.CONNECTION);
     }
     String code = status.getCode().name();
+    Optional<Throwable> refusal = refusedByTls(status.getCause());
+    if (refusal.isPresent()) {
+      String message =
+          "the pool at %s is not what TLS expects (%s says whom to trust): %s"
+              .formatted(endpoint, SettingNames.TLS_CA_FILE, refusal.get().getMessage());
+      return new Failure(
+          ErrorKind.ERROR_KIND_POOL_UNAVAILABLE,
+          code,
+          message,
+          null,
+          status.getCause(),
+          Origin.CLIENT);
+    }
     if (TOO_LARGE.matcher(text).find()) {
       return new Failure(ErrorKind.ERROR_KIND_LIMIT, code, text, null, null, Origin.CLIENT);
+    }
+    if (status.getCode() == Status.Code.UNAUTHENTICATED) {
+      text += " (" + SettingNames.TOKEN_FILE + ")";
     }
     boolean broken = status.getCause() instanceof IOException || isConnectionLoss(status);
     String reason = broken && status.getCause() != null ? text + ": " + status.getCause() : text;
@@ -70,6 +91,16 @@ record Failure(
     Origin origin = broken ? Origin.CONNECTION : Origin.POOL;
     return new Failure(
         ErrorCodes.kindOf(status.getCode()), code, message, null, status.getCause(), origin);
+  }
+
+  /**
+   * Why this side does not talk to the peer: its certificate, or bytes that are no TLS. A handshake
+   * that merely broke off is not meant: the pool may have died in it.
+   */
+  private static Optional<Throwable> refusedByTls(Throwable cause) {
+    return Stream.iterate(cause, Objects::nonNull, Throwable::getCause)
+        .filter(e -> e instanceof CertificateException || e instanceof NotSslRecordException)
+        .findFirst();
   }
 
   private static boolean isConnectionLoss(Status status) {

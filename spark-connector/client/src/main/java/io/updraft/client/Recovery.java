@@ -92,9 +92,19 @@ final class Recovery {
   private String refused(Failure failure, Duration limit) {
     String what =
         failure.origin() == Failure.Origin.CONNECTION
-            ? "cannot reach a pool at %s within %s; check that one listens there (%s): %s"
-            : "the pool at %s gave no worker within %s; it is too small or too busy (%s): %s";
-    return what.formatted(options.endpoint(), seconds(limit), Endpoint.SETTING, failure.message());
+            ? "cannot reach a pool at %s within %s; check that one listens there " + expectation()
+            : "the pool at %s gave no worker within %s; it is too small or too busy (%s)";
+    return (what + ": %s")
+        .formatted(options.endpoint(), seconds(limit), SettingNames.ENDPOINT, failure.message());
+  }
+
+  /** What else there has to be where somebody listens and nobody talks. */
+  private String expectation() {
+    return options.endpoint().transport() == Endpoint.Transport.TLS
+        ? "with TLS (%s) and whether it wants a certificate of this client ("
+            + SettingNames.TLS_CERTIFICATE_FILE
+            + ")"
+        : "without TLS (%s)";
   }
 
   private static String seconds(Duration time) {

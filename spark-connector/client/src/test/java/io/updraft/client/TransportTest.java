@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -17,6 +18,8 @@ import io.netty.handler.ssl.SslProvider;
 import io.netty.pkitesting.CertificateBuilder;
 import io.netty.pkitesting.X509Bundle;
 import io.updraft.proto.v1.ErrorKind;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -104,6 +107,7 @@ final class TransportTest {
       ExchangeException error = assertThrows(ExchangeException.class, () -> exchanged(options));
       assertEquals(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, error.kind());
       assertTrue(error.getMessage().contains(options.endpoint().toString()), error.getMessage());
+      assertTrue(error.getMessage().contains(SettingNames.TLS_CA_FILE), error.getMessage());
       assertTrue(pool.calls().isEmpty());
     }
   }
@@ -121,8 +125,10 @@ final class TransportTest {
 
   @Test
   @EnabledOnOs(OS.LINUX)
-  void batches_travel_over_a_unix_socket(@TempDir Path directory) throws Exception {
+  void batches_travel_over_a_unix_socket_without_a_warning(@TempDir Path directory)
+      throws Exception {
     String path = directory.resolve("pool.sock").toString();
+    PrintStream stderr = System.err;
     EventLoopGroup loops = new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory());
     NettyServerBuilder builder =
         NettyServerBuilder.forAddress(new io.netty.channel.unix.DomainSocketAddress(path))
@@ -131,9 +137,13 @@ final class TransportTest {
             .workerEventLoopGroup(loops);
     try (TestPool pool = TestPool.of(builder, Behaviours::echo)) {
       ClientOptions options = ClientOptions.builder(Endpoint.parse("grpc+unix://" + path)).build();
+      ByteArrayOutputStream log = new ByteArrayOutputStream();
+      System.setErr(new PrintStream(log, true));
       assertEquals(List.of(1L, 2L, 3L), exchanged(options));
       assertEquals(1, pool.calls().size());
+      assertFalse(log.toString().contains("netty.bootstrap.Bootstrap"), log::toString);
     } finally {
+      System.setErr(stderr);
       loops.shutdownGracefully(0, 0, java.util.concurrent.TimeUnit.SECONDS);
     }
   }

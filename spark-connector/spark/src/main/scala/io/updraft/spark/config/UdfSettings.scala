@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.config
 
+import java.io.IOException
 import java.nio.file.{Files, Path}
 import java.time.Duration
 
-import io.updraft.client.{ClientOptions, Endpoint}
+import io.updraft.client.{ClientOptions, Endpoint, SettingNames}
 
 /** What [[UpdraftConf]] says for one query; travels to the executors. */
 final case class UdfSettings(
@@ -48,7 +49,12 @@ final case class UdfSettings(
     builder.build()
   }
 
-  private def readToken(file: String): String = Files.readString(Path.of(file)).strip()
+  private def readToken(file: String): String =
+    try Files.readString(Path.of(file)).strip()
+    catch {
+      case e: IOException =>
+        throw new IllegalArgumentException(s"""${SettingNames.TOKEN_FILE} = "$file": $e""", e)
+    }
 
   /** Without the token: case classes are printed in logs and plans. */
   override def toString: String = s"UdfSettings($endpoint)"

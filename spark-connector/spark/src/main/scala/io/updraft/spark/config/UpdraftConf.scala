@@ -3,14 +3,14 @@ package io.updraft.spark.config
 
 import org.apache.spark.sql.internal.SQLConf
 
-import io.updraft.client.Endpoint
+import io.updraft.client.{Endpoint, SettingNames}
 
 /** The settings of the connector; [[UdfSettings]] is what they say for one query. */
 object UpdraftConf {
   private val Prefix = "spark.updraft.udf."
 
   val endpoint: ConfigEntry[String] = ConfigEntry(
-    Prefix + "endpoint",
+    SettingNames.ENDPOINT,
     "Where the pool listens: `grpc://host:port`, `grpc+tls://host:port` or `grpc+unix:///path`. " +
       "While it is not set, the extension does nothing.",
     "URI",
@@ -54,7 +54,7 @@ object UpdraftConf {
   )
 
   val tokenFile: ConfigEntry[String] = ConfigEntry(
-    Prefix + "tokenFile",
+    SettingNames.TOKEN_FILE,
     "File on the driver and on each executor that holds the bearer token; read for each task, so that a token " +
       "can be replaced without a restart.",
     "path",
@@ -63,7 +63,7 @@ object UpdraftConf {
   )
 
   val tlsCaFile: ConfigEntry[String] = ConfigEntry(
-    Prefix + "tls.caFile",
+    SettingNames.TLS_CA_FILE,
     "PEM file with the authorities that sign the pool's certificate. Not set: those of the JVM.",
     "path",
     None,
@@ -71,7 +71,7 @@ object UpdraftConf {
   )
 
   val tlsCertificateFile: ConfigEntry[String] = ConfigEntry(
-    Prefix + "tls.certificateFile",
+    SettingNames.TLS_CERTIFICATE_FILE,
     "PEM file with the client's certificate chain, for mutual TLS; needs `tls.keyFile` too.",
     "path",
     None,
@@ -79,7 +79,7 @@ object UpdraftConf {
   )
 
   val tlsKeyFile: ConfigEntry[String] = ConfigEntry(
-    Prefix + "tls.keyFile",
+    SettingNames.TLS_KEY_FILE,
     "PEM file with the private key of `tls.certificateFile`, PKCS 8.",
     "path",
     None,

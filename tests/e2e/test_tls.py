@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session that reaches its pool over TLS with a token: the right answer, or an error that names the setting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.support.certificates import Authority
+from tests.support.pool import LocalPool
+from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs
+
+_CA = "spark.updraft.udf.tls.caFile"
+_CERTIFICATE = "spark.updraft.udf.tls.certificateFile"
+_KEY = "spark.updraft.udf.tls.keyFile"
+_TOKEN_FILE = "spark.updraft.udf.tokenFile"
+_CONNECT_TIMEOUT = {"spark.updraft.udf.connectTimeout": "2s"}
+
+
+class Files:
+    """What a test's pool and sessions read."""
+
+    def __init__(self, directory: Path) -> None:
+        self.authority = Authority(directory / "ours")
+        self.stranger = Authority(directory / "strangers")
+        self.server = self.authority.identity("127.0.0.1")
+        self.tokens = _written(directory / "tokens", "the-right-one\n")
+        self.wrong_token = _written(directory / "wrong", "a-wrong-one\n")
+        self.absent = directory / "absent"
+
+    @property
+    def server_options(self) -> list[str]:
+        return ["--tls-certificate-file", str(self.server.certificate), "--tls-key-file", str(self.server.key)]
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, stock_only: bool) -> Files:
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+    return Files(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def guarded(files: Files) -> Iterator[LocalPool]:
+    with LocalPool(workers=1, arguments=[*files.server_options, "--token-file", str(files.tokens)]) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def mutual(files: Files) -> Iterator[LocalPool]:
+    arguments = [*files.server_options, "--tls-client-ca-file", str(files.authority.certificate)]
+    with LocalPool(workers=1, arguments=arguments) as pool:
+        yield pool
+
+
+def _answer(spark: SparkSession, endpoint: str, confs: Mapping[str, Path | str]) -> list[int]:
+    texts = {key: str(value) for key, value in confs.items()}
+    with runtime_confs(spark, {ENABLED: "true", ENDPOINT: endpoint, **texts}):
+        frame = spark.range(0, 10, 1, 1).select(F.udf(lambda x: x + 1, "bigint")("id").alias("x"))
+        assert flight_operators(executed_plan(frame))
+        return [row.x for row in frame.collect()]
+
+
+def _tls(pool: LocalPool) -> str:
+    return f"grpc+tls://{pool.tcp_address}"
+
+
+def test_functions_run_over_tls_with_a_token(spark: SparkSession, guarded: LocalPool, files: Files) -> None:
+    confs = {_CA: files.authority.certificate, _TOKEN_FILE: files.tokens}
+    assert _answer(spark, _tls(guarded), confs) == list(range(1, 11))
+
+
+def test_functions_run_over_mutual_tls(spark: SparkSession, mutual: LocalPool, files: Files) -> None:
+    executor = files.authority.identity("executor")
+    confs = {_CA: files.authority.certificate, _CERTIFICATE: executor.certificate, _KEY: executor.key}
+    assert _answer(spark, _tls(mutual), confs) == list(range(1, 11))
+
+
+@pytest.mark.parametrize("wrong", ["wrong_token", "absent"])
+def test_a_wrong_token_file_is_named_by_its_setting_and_its_token_is_not_shown(
+    spark: SparkSession, guarded: LocalPool, files: Files, wrong: str
+) -> None:
+    confs = {_CA: files.authority.certificate, _TOKEN_FILE: getattr(files, wrong)}
+    with pytest.raises(Exception, match=_TOKEN_FILE) as caught:
+        _answer(spark, _tls(guarded), confs)
+    assert "a-wrong-one" not in str(caught.value)
+
+
+def test_no_token_at_all_is_refused_with_the_setting(spark: SparkSession, guarded: LocalPool, files: Files) -> None:
+    with pytest.raises(Exception, match=f"needs a token.*{_TOKEN_FILE}"):
+        _answer(spark, _tls(guarded), {_CA: files.authority.certificate})
+
+
+def test_a_pool_that_another_authority_signed_is_refused_with_the_setting(
+    spark: SparkSession, guarded: LocalPool, files: Files
+) -> None:
+    confs = {_CA: files.stranger.certificate, _TOKEN_FILE: files.tokens}
+    with pytest.raises(Exception, match=rf"{re.escape(_CA)} says whom to trust\): PKIX path"):
+        _answer(spark, _tls(guarded), confs)
+
+
+@pytest.mark.parametrize("wrong", ["absent", "tokens"])
+def test_a_file_of_authorities_that_holds_none_is_named_by_its_setting(
+    spark: SparkSession, guarded: LocalPool, files: Files, wrong: str
+) -> None:
+    path = getattr(files, wrong)
+    with pytest.raises(Exception, match=f"{re.escape(_CA)} cannot be used: .*{re.escape(str(path))}"):
+        _answer(spark, _tls(guarded), {_CA: path, _TOKEN_FILE: files.tokens})
+
+
+@pytest.mark.parametrize("stranger", [False, True])
+def test_a_client_that_mutual_tls_does_not_know_hears_which_setting_says_who_it_is(
+    spark: SparkSession, mutual: LocalPool, files: Files, stranger: bool
+) -> None:
+    confs: dict[str, Path | str] = {_CA: files.authority.certificate, **_CONNECT_TIMEOUT}
+    if stranger:
+        executor = files.stranger.identity("executor")
+        confs |= {_CERTIFICATE: executor.certificate, _KEY: executor.key}
+    with pytest.raises(Exception, match=re.escape(_CERTIFICATE)):
+        _answer(spark, _tls(mutual), confs)
+
+
+def test_tls_where_the_pool_has_none_is_said(spark: SparkSession, pool: LocalPool, files: Files) -> None:
+    with pytest.raises(Exception, match="is not what TLS expects"):
+        _answer(spark, _tls(pool), {_CA: files.authority.certificate})
+
+
+def test_no_tls_where_the_pool_has_it_is_said(spark: SparkSession, guarded: LocalPool, files: Files) -> None:
+    with pytest.raises(Exception, match=rf"check that one listens there without TLS \({ENDPOINT}\)"):
+        _answer(spark, guarded.tcp_endpoint, {_TOKEN_FILE: files.tokens, **_CONNECT_TIMEOUT})

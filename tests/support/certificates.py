@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates for a test: an authority and what it signs, as the PEM files that a server and a JVM read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate and its key."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """Signs identities; `certificate` is what others trust it by."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self._directory = directory
+        self._ca = trustme.CA()
+        self.certificate = directory / "ca.pem"
+        self._ca.cert_pem.write_to_path(self.certificate)
+
+    def identity(self, name: str) -> Identity:
+        """A certificate for a host name or address."""
+        signed = self._ca.issue_cert(name)
+        made = Identity(self._directory / f"{name}.pem", self._directory / f"{name}.key")
+        signed.cert_chain_pems[0].write_to_path(made.certificate)
+        # A JVM reads keys in PKCS 8 only.
+        key = load_pem_private_key(signed.private_key_pem.bytes(), password=None)
+        made.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return made
