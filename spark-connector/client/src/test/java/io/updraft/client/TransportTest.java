@@ -71,7 +71,7 @@ final class TransportTest {
 
   private static ClientOptions.Builder tls(TestPool pool, X509Bundle trusted) throws Exception {
     return ClientOptions.builder(Endpoint.parse("grpc+tls://127.0.0.1:" + pool.port()))
-        .connectTimeout(Duration.ofSeconds(1))
+        .connectTimeout(Duration.ofSeconds(20))
         .tlsCaFile(trusted.toTempRootCertPem().toPath());
   }
 
