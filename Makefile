@@ -99,8 +99,8 @@ summary: ## Count the tests of the last check
 
 ## Measure
 .PHONY: bench-udf
-bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark: build/bench/udf.json and a chart
-	$(PYTHON) -m tests.bench.udf --jar $(JAR)
+bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
+	$(PYTHON) -m tests.bench.udf --jar $(JAR) $(BENCH)
 
 ## Develop
 .PHONY: setup setup-all format docs clean

@@ -10,6 +10,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tests.support.paths import REPOSITORY
+
 # Of the Okabe-Ito palette, which stays distinct for the colour-blind; hatching tells them apart in grey as well.
 _TCP, _UNIX = "#0072B2", "#E69F00"
 
@@ -25,9 +27,9 @@ class Ratios:
     unix_cpu: float | None = None
 
 
-def draw(ratios: Sequence[Ratios], caption: str, target: Path) -> list[Path]:
-    """Write `target` as SVG and PNG."""
-    figure = Figure(figsize=(11, 0.55 * len(ratios) + 1.8))
+def draw(ratios: Sequence[Ratios], caption: str, target: Path) -> None:
+    """Write `target` as SVG and PNG, and print their paths."""
+    figure = Figure(figsize=(11, 0.42 * len(ratios) + 1.8))
     speed, cpu = figure.subplots(1, 2, sharey=True)
     both = any(case.unix_speed is not None for case in ratios)
     _bars(speed, [c.speed for c in ratios], [c.unix_speed for c in ratios], both=both)
@@ -41,10 +43,9 @@ def draw(ratios: Sequence[Ratios], caption: str, target: Path) -> list[Path]:
     figure.suptitle("Python UDFs on Updraft against the best of stock PySpark's configurations", fontsize=12)
     figure.text(0.01, 0.01, caption, fontsize=7, color="#555555")
     figure.tight_layout(rect=(0, 0.03, 1, 1))
-    paths = [target.with_suffix(suffix) for suffix in (".svg", ".png")]
-    for path in paths:
+    for path in (target.with_suffix(".svg"), target.with_suffix(".png")):
         figure.savefig(path, dpi=160)
-    return paths
+        print(path.relative_to(REPOSITORY))
 
 
 def _bars(axes: Axes, tcp: Sequence[float], unix: Sequence[float | None], *, both: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Spark that runs cases as it is told: a line of JSON in, a line of JSON out. Started by `udf.py`."""
+"""One Spark that runs cases as it is told: a line of JSON in, a line of JSON out. Started by `spark_process.py`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.bench.cases import CASES, with_udf, without_udf
-from tests.bench.variants import VARIANTS
+from tests.bench.case import Scene, with_udf, without_udf
+from tests.bench.cases import CASES
+from tests.bench.variants import VARIANTS, Variant
 from tests.support.spark import ENDPOINT, executed_plan, flight_operators, local_spark, stock_operators
 
 
@@ -25,20 +26,24 @@ def main() -> None:
     variant = next(variant for variant in VARIANTS if variant.name == name)
     confs = {"spark.log.level": "FATAL", **variant.confs, **({ENDPOINT: endpoint} if endpoint else {})}
     spark = local_spark(f"bench-{name}", connector=variant.connector, conf=confs)
-    use = with_udf if variant.runs_udf else without_udf
-    cases = {case.name: case for case in CASES}
     _answer({"ready": spark.version})
     for line in sys.stdin:
-        order = json.loads(line)
-        frame = cases[order["case"]].build(spark, Path(directory), order["rows"], use)
-        _check_plan(frame, connector=variant.connector, runs_udf=variant.runs_udf)
-        try:
-            _answer({"wall_s": _seconds(frame)})
-        except (PySparkException, Py4JJavaError) as error:
-            _answer({"failed": str(error).strip().splitlines()[-1]})
+        _answer(_run(json.loads(line), variant, spark, Path(directory)))
         # What this query left behind is not the next one's to clean.
-        _collect_garbage(spark)
+        spark._jvm.System.gc()
     spark.stop()
+
+
+def _run(order: dict[str, str], variant: Variant, spark: SparkSession, directory: Path) -> dict[str, object]:
+    case = next(case for case in CASES if case.name == order["case"])
+    use = with_udf if variant.runs_udf else without_udf
+    frame = case.build(Scene(spark, directory, int(order["rows"]), use))
+    if _stays_on_stock(frame, variant):
+        return {"stays_on_stock": True}
+    try:
+        return {"wall_s": _seconds(frame)}
+    except (PySparkException, Py4JJavaError) as error:
+        return {"failed": str(error).strip().splitlines()[-1]}
 
 
 def _seconds(frame: DataFrame) -> float:
@@ -47,15 +52,13 @@ def _seconds(frame: DataFrame) -> float:
     return time.perf_counter() - started
 
 
-def _check_plan(frame: DataFrame, *, connector: bool, runs_udf: bool) -> None:
-    """A variant that does not run what it says would be a lie in the chart."""
+def _stays_on_stock(frame: DataFrame, variant: Variant) -> bool:
+    """Whether the connector left a function to Spark; a plan that is not its variant's would be a lie in the chart."""
     plan = executed_plan(frame)
-    if bool(flight_operators(plan)) != connector or bool(stock_operators(plan)) != (runs_udf and not connector):
+    flight, stock = bool(flight_operators(plan)), bool(stock_operators(plan))
+    if (flight or stock) != variant.runs_udf or (flight and not variant.connector):
         raise SystemExit(f"the plan is not that of this variant:\n{plan}")
-
-
-def _collect_garbage(spark: SparkSession) -> None:
-    spark._jvm.System.gc()
+    return variant.connector and stock
 
 
 def _answer(message: dict[str, object]) -> None:

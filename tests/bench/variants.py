@@ -12,11 +12,15 @@ _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 
 @dataclass(frozen=True)
 class Variant:
-    """One Spark of its own: `pipelined` is read when Spark's environment starts, so variants cannot share a JVM."""
+    """One Spark of its own: `pipelined` is read when Spark's environment starts, so variants cannot share a JVM.
+
+    `needs_vectors`: it differs from another one only where Spark can hand vectors to a kind of function.
+    """
 
     name: str
     connector: bool = False
     runs_udf: bool = True
+    needs_vectors: bool = False
     confs: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -26,11 +30,12 @@ class Variant:
 
 
 def _stock(name: str, *, pipelined: str, columnar: str) -> Variant:
-    return Variant(name, confs={_PIPELINED: pipelined, _COLUMNAR_INPUT: columnar})
+    confs = {_PIPELINED: pipelined, _COLUMNAR_INPUT: columnar}
+    return Variant(name, confs=confs, needs_vectors=columnar == "true")
 
 
 VARIANTS = [
-    Variant("no-udf", runs_udf=False),
+    Variant("no-udf", runs_udf=False, needs_vectors=True),
     _stock("stock-sync-columnar", pipelined="false", columnar="true"),
     _stock("stock-sync-rows", pipelined="false", columnar="false"),
     _stock("stock-pipelined-columnar", pipelined="true", columnar="true"),
@@ -38,3 +43,5 @@ VARIANTS = [
     Variant("updraft", connector=True),
     Variant("updraft-unix", connector=True),
 ]
+# Enough to see which way a change goes.
+QUICK = ("stock-sync-rows", "stock-pipelined-rows", "updraft")

@@ -30,8 +30,11 @@ _SMALL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.warehouse.dir": str(BUILD / "spark-warehouse"),
 }
-_STOCK_OPERATOR = re.compile(r"\b(?:ArrowEvalPython|BatchEvalPython|(?:Python)?MapInArrow|MapInPandas)\b")
-_FLIGHT_OPERATOR = re.compile(r"\bFlight(?:EvalPython|MapIn\w+)\b")
+_STOCK_OPERATOR = re.compile(
+    r"\b(?:(?:Arrow|Batch)EvalPython(?:UDTF)?|(?:Python)?MapInArrow|MapInPandas|FlatMap(?:Co)?GroupsIn(?:Arrow|Pandas)"
+    r"|ArrowAggregatePython|AggregateInPandas|ArrowWindowPython|WindowInPandas)\b"
+)
+_FLIGHT_OPERATOR = re.compile(r"\bFlight[A-Z]\w+\b")
 
 
 # Functions of these modules travel whole, as those of a user's own script do: a pool has no copy of the tests.

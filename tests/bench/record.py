@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was measured, as it is kept in JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Record:
+    """What one variant needed for one case, run by run; one that the warm-up showed to be slow has counted none."""
+
+    case: str
+    variant: str
+    rows: int
+    warm_up_wall_s: list[float] = field(default_factory=list)
+    wall_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+
+    @property
+    def median_wall_s(self) -> float:
+        """Of the counted runs."""
+        return statistics.median(self.wall_s)
+
+    @property
+    def median_cpu_s(self) -> float:
+        """Of the counted runs."""
+        return statistics.median(self.cpu_s)
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a file; none if there is none."""
+    return [Record(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
+
+
+def write(records: Iterable[Record], path: Path) -> None:
+    """Replace the file."""
+    path.write_text(json.dumps([asdict(record) for record in records], indent=1) + "\n")

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of a benchmark, and the ratios that its chart shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tests.bench.case import Case
+from tests.bench.chart import Ratios
+from tests.bench.record import Record
+from tests.bench.variants import VARIANTS
+
+_HEADER = (
+    f"{'case':27}{'no UDF':>8}{'best stock':>12}  {'which':25}{'updraft':>9}{'unix':>8}{'speed':>8}{'':>8}{'CPU':>7}"
+)
+
+
+def print_table(cases: Sequence[Case], records: Sequence[Record]) -> dict[Case, Ratios]:
+    """Print a line for each case that was measured on stock; return the ratios of those that ran on a pool too."""
+    print(f"\nmedian seconds; speed and CPU against the best stock, over TCP and over the Unix socket\n{_HEADER}")
+    ratios = {}
+    for case in cases:
+        mine = {record.variant: record for record in records if record.case == case.name and record.wall_s}
+        stock = [mine[variant.name] for variant in VARIANTS if variant.is_stock and variant.name in mine]
+        if not stock:
+            continue
+        best = min(stock, key=lambda record: record.median_wall_s)
+        ratio = _ratios(case, best, mine.get("updraft"), mine.get("updraft-unix"))
+        print(_line(case, best, mine, ratio))
+        if ratio is not None:
+            ratios[case] = ratio
+    return ratios
+
+
+def _line(case: Case, best: Record, mine: Mapping[str, Record], ratio: Ratios | None) -> str:
+    seconds = [_seconds(mine.get(name)) for name in ("no-udf", "updraft", "updraft-unix")]
+    line = f"{case.name:27}{seconds[0]:>8}{_seconds(best):>12}  {best.variant:25}{seconds[1]:>9}{seconds[2]:>8}"
+    if ratio is None:
+        return line
+    unix = f"{ratio.unix_speed:.2f}x" if ratio.unix_speed is not None else "-"
+    return f"{line}{ratio.speed:>7.2f}x{unix:>8}{ratio.cpu:>7.2f}"
+
+
+def _ratios(case: Case, best: Record, tcp: Record | None, unix: Record | None) -> Ratios | None:
+    if tcp is None:
+        return None
+
+    def speed(record: Record) -> float:
+        return best.median_wall_s / record.median_wall_s
+
+    def cpu(record: Record) -> float:
+        return record.median_cpu_s / best.median_cpu_s
+
+    with_unix = (speed(unix), cpu(unix)) if unix is not None else (None, None)
+    return Ratios(case.title, speed(tcp), cpu(tcp), *with_unix)
+
+
+def _seconds(record: Record | None) -> str:
+    return f"{record.median_wall_s:.3f}" if record is not None else "-"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Parquet tables that cases read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+PARTITIONS = 4
+_STRING_BYTES = 100
+_PASSED_COLUMNS = 10
+
+
+@dataclass(frozen=True)
+class Table:
+    """Written once for each number of rows."""
+
+    name: str
+    make: Callable[[int], pa.Table]
+
+    def path(self, directory: Path, rows: int) -> Path:
+        """Its folder."""
+        return directory / f"{self.name}-{rows}"
+
+    def write(self, directory: Path, rows: int) -> None:
+        """Write it if it is not there yet."""
+        target = self.path(directory, rows)
+        if target.exists():
+            return
+        table, partial = self.make(rows), target.with_suffix(".partial")
+        partial.mkdir(parents=True, exist_ok=True)
+        part = -(-rows // PARTITIONS)
+        for index in range(PARTITIONS):
+            pq.write_table(table.slice(index * part, part), partial / f"part-{index}.parquet", use_dictionary=False)
+        partial.rename(target)
+
+
+def _numbers(rows: int) -> pa.Table:
+    chance = np.random.default_rng(1)
+    return pa.table({name: chance.integers(0, 2**40, rows) for name in "abc"})
+
+
+def _texts(rows: int) -> pa.Table:
+    letters = np.random.default_rng(2).integers(97, 123, rows * _STRING_BYTES, dtype=np.uint8)
+    offsets = np.arange(0, (rows + 1) * _STRING_BYTES, _STRING_BYTES, dtype=np.int32)
+    return pa.table({"text": pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters))})
+
+
+def _wide(rows: int) -> pa.Table:
+    chance = np.random.default_rng(3)
+    passed = {f"p{index}": chance.random(rows) for index in range(_PASSED_COLUMNS - 1)}
+    text = pa.array([f"row {index}" for index in range(rows)])
+    return pa.table({"a": chance.integers(0, 2**40, rows), **passed, "text": text})
+
+
+NUMBERS = Table("numbers", _numbers)
+STRINGS = Table("strings", _texts)
+WIDE = Table("wide", _wide)
