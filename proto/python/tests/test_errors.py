@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from updraft.errors import PoolFullError, UpdraftError, UserError, error_from_message
+from updraft.errors import PoolFullError, QuotaError, UpdraftError, UserError, error_from_message
 from updraft.v1.exchange_pb2 import Error, ErrorKind
 
 SPECIFICATION = Path(__file__).parents[2] / "README.md"
@@ -16,8 +16,8 @@ KINDS = [kind for kind in ErrorKind.values() if kind != ErrorKind.ERROR_KIND_UNS
 
 
 def make(subclass: type[UpdraftError], message: str = "what happened") -> UpdraftError:
-    if subclass is PoolFullError:
-        return PoolFullError(message, retry_after_milliseconds=5)
+    if subclass in (PoolFullError, QuotaError):
+        return subclass(message, retry_after_milliseconds=5)
     return subclass(message)
 
 

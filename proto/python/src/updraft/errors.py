@@ -13,7 +13,12 @@
      +- PoolUnavailableError     the pool drains or has no worker; no work was done
      +- DeadlineError            the call's deadline or the batch's time limit ran out
      +- UnauthenticatedError     no token, or a wrong one
-     +- InternalError            a defect of the pool
+     +- InternalError            a defect of the service
+     +- QuotaError               the writer had no room in time; says when to come again
+     +- SinkError                the storage failed
+     +- WriteRefusedError        the writer's settings do not allow the path or the delivery
+     +- WriteOptionError         a format, codec or option that the writer does not have
+     +- EncodeError              the data cannot be encoded as asked
 
 Workers raise and serialize these too, so this module must not import gRPC: a code is known here by its name.
 """
@@ -36,6 +41,8 @@ class UpdraftError(Exception):
 
     kind: ClassVar[ErrorKind]
     code: ClassVar[str]
+    # When to come again; 0 where coming again is no question of time.
+    retry_after_milliseconds: int = 0
 
     def __init__(self, message: str, *, exception_class: str = "", traceback: str = "", sequence: int = 0) -> None:
         super().__init__(message)
@@ -144,21 +151,62 @@ class UnauthenticatedError(UpdraftError):
 
 
 class InternalError(UpdraftError):
-    """Raised when the pool itself is at fault."""
+    """Raised when the service itself is at fault."""
 
     kind = ErrorKind.ERROR_KIND_INTERNAL
     code = "INTERNAL"
 
 
+class QuotaError(UpdraftError):
+    """Raised when a batch was not let in within the time limit; `retry_after_milliseconds` says when to come again."""
+
+    kind = ErrorKind.ERROR_KIND_QUOTA
+    code = "RESOURCE_EXHAUSTED"
+
+    def __init__(self, message: str, *, retry_after_milliseconds: int) -> None:
+        super().__init__(message)
+        self.retry_after_milliseconds = retry_after_milliseconds
+
+
+class SinkError(UpdraftError):
+    """Raised when the storage failed; nothing was published."""
+
+    kind = ErrorKind.ERROR_KIND_SINK
+    code = "ABORTED"
+
+
+class WriteRefusedError(UpdraftError):
+    """Raised when the writer's settings do not allow the path or the delivery."""
+
+    kind = ErrorKind.ERROR_KIND_WRITE_REFUSED
+    code = "PERMISSION_DENIED"
+
+
+class WriteOptionError(UpdraftError):
+    """Raised when a format, codec, option or type is one that the writer does not have."""
+
+    kind = ErrorKind.ERROR_KIND_WRITE_OPTION
+    code = "INVALID_ARGUMENT"
+
+
+class EncodeError(UpdraftError):
+    """Raised when the data cannot be encoded as asked."""
+
+    kind = ErrorKind.ERROR_KIND_ENCODE
+    code = "INVALID_ARGUMENT"
+
+
+_BUSY = (PoolFullError, QuotaError)
 _BY_KIND: dict[int, type[UpdraftError]] = {
-    subclass.kind: subclass for subclass in UpdraftError.__subclasses__() if subclass is not PoolFullError
+    subclass.kind: subclass for subclass in UpdraftError.__subclasses__() if subclass not in _BUSY
 }
 
 
 def error_from_message(error: Error) -> UpdraftError:
     """The exception for an in-band error; a kind that this version does not know becomes InternalError."""
-    if error.kind == ErrorKind.ERROR_KIND_POOL_FULL:
-        return PoolFullError(error.message, retry_after_milliseconds=0)
+    for busy in _BUSY:
+        if error.kind == busy.kind:
+            return busy(error.message, retry_after_milliseconds=0)
     return _BY_KIND.get(error.kind, InternalError)(
         error.message,
         exception_class=error.exception_class,

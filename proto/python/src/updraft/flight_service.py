@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from updraft.errors import InternalError, PoolFullError, ProtocolError, UpdraftError
+from updraft.errors import InternalError, ProtocolError, UpdraftError
 
 FLIGHT_SERVICE_NAME = "arrow.flight.protocol.FlightService"
 RETRY_AFTER_TRAILER = "retry-after-ms"
@@ -151,7 +151,7 @@ async def _with_status(context: Any, answer: Callable[[], Awaitable[Answer]]) ->
         _log.exception("unexpected error in a call", peer=context.peer())
         failure = InternalError("the service failed in an unexpected way: its log has the details")
     trailers: tuple[tuple[str, str], ...] = ()
-    if isinstance(failure, PoolFullError):
+    if failure.retry_after_milliseconds:
         trailers = ((RETRY_AFTER_TRAILER, str(failure.retry_after_milliseconds)),)
     await context.abort(grpc.StatusCode[failure.code], failure.status_message(), trailers)
     raise AssertionError("abort raises")

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns what a client sent into Arrow, or into an error that is the client's.
+
+Every check that could be skipped by a hostile client stands before the decoding or in `validate(full=True)`: after
+it, a batch can be used without reading outside of it. Used where bodies are parsed: in a pool's workers, in a writer.
+"""
+
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+from updraft.errors import LimitError, ProtocolError
+
+_MALFORMED = (
+    pa.ArrowException,
+    EOFError,
+    OSError,
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    struct.error,
+)
+
+# Fields of the flatbuffer tables Message, Schema and RecordBatch, by the order of Arrow's format/Message.fbs.
+_MESSAGE_PREFIX_BYTES = 8
+_IPC_CONTINUATION = 0xFFFFFFFF
+_IPC_ALIGNMENT_BYTES = 8
+_BODY_ALIGNMENT_BYTES = 64
+_MESSAGE_HEADER = 2
+_SCHEMA_ENDIANNESS = 0
+_BATCH_LENGTH = 0
+_BATCH_NODES = 1
+_BATCH_COMPRESSION = 3
+
+
+class ArrowDecoder:
+    """Decodes the batches of one schema; messages are encapsulated IPC messages."""
+
+    def __init__(self, schema: pa.Schema, *, max_batch_rows: int) -> None:
+        self.schema = schema
+        self._max_batch_rows = max_batch_rows
+        self._nodes = sum(_count_nodes(field.type) for field in schema)
+
+    @classmethod
+    def announced_by(cls, encapsulated: pa.Buffer, what: str, *, max_batch_rows: int) -> "ArrowDecoder":
+        """The decoder for the schema in a message, which errors call `what`; raises ProtocolError."""
+        try:
+            message = pa.ipc.read_message(encapsulated)
+            if message.type != "schema":
+                raise ProtocolError(f"{what} must be an Arrow schema, not a {message.type}")
+            if _Table.root(message.metadata).table(_MESSAGE_HEADER).int16(_SCHEMA_ENDIANNESS):
+                raise ProtocolError("the schema announces big-endian data, which is refused")
+            schema = pa.ipc.read_schema(message)
+            for field in schema:
+                _refuse_dictionaries(field.type, field.name)
+            return cls(schema, max_batch_rows=max_batch_rows)
+        except _MALFORMED as error:
+            raise ProtocolError(f"{what} is not an Arrow schema: {error}") from None
+
+    def decode_batch(self, encapsulated: pa.Buffer, *, sequence: int) -> pa.RecordBatch:
+        """A batch that fits the schema and is valid to its last offset; raises ProtocolError or LimitError."""
+        try:
+            message = pa.ipc.read_message(encapsulated)
+            self._check_message(message, sequence)
+            batch = pa.ipc.read_record_batch(message, self.schema)
+            batch.validate(full=True)
+        except _MALFORMED as error:
+            raise ProtocolError(f"batch {sequence} is not an Arrow batch of the announced schema: {error}") from None
+        return batch
+
+    def _check_message(self, message: Any, sequence: int) -> None:
+        if message.type == "schema":
+            raise ProtocolError(f"a second schema arrived where batch {sequence} was expected")
+        if message.type != "record batch":
+            raise ProtocolError(f"batch {sequence} is a {message.type}: dictionary-encoded columns are refused")
+        table = _Table.root(message.metadata).table(_MESSAGE_HEADER)
+        if table.has(_BATCH_COMPRESSION):
+            raise ProtocolError(f"batch {sequence} has a compressed body, which is refused")
+        rows = table.int64(_BATCH_LENGTH)
+        if rows > self._max_batch_rows:
+            raise LimitError(f"batch {sequence} has {rows} rows, the limit is {self._max_batch_rows}")
+        nodes = table.vector_length(_BATCH_NODES)
+        if nodes != self._nodes:
+            raise ProtocolError(f"batch {sequence} has {nodes} arrays where its schema has {self._nodes}")
+
+
+def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.Buffer:
+    """The fields of a FlightData as one IPC message, its body on a 64-byte boundary; copies both."""
+    padded = -(-len(data_header) // _IPC_ALIGNMENT_BYTES) * _IPC_ALIGNMENT_BYTES
+    body_start = -(-(_MESSAGE_PREFIX_BYTES + padded) // _BODY_ALIGNMENT_BYTES) * _BODY_ALIGNMENT_BYTES
+    header_start = body_start - padded
+    buffer = pa.allocate_buffer(body_start + len(data_body))
+    # An Arrow buffer calls its bytes signed, and memoryviews of two formats cannot be assigned.
+    view = memoryview(buffer).cast("B")
+    struct.pack_into("<Ii", view, header_start - _MESSAGE_PREFIX_BYTES, _IPC_CONTINUATION, padded)
+    header_end = header_start + len(data_header)
+    view[header_start:header_end] = data_header
+    view[header_end:body_start] = bytes(body_start - header_end)
+    view[body_start:] = data_body
+    return buffer.slice(header_start - _MESSAGE_PREFIX_BYTES)
+
+
+class _Table:
+    """Just enough of flatbuffers to look at a few fields, in a buffer that Arrow's verifier has passed."""
+
+    def __init__(self, data: memoryview, position: int) -> None:
+        self._data = data
+        self._position = position
+        self._vtable = position - struct.unpack_from("<i", data, position)[0]
+        self._vtable_bytes = struct.unpack_from("<H", data, self._vtable)[0]
+
+    @classmethod
+    def root(cls, metadata: pa.Buffer) -> "_Table":
+        data = memoryview(metadata)
+        # Message.metadata may or may not include the prefix of an encapsulated message.
+        start = _MESSAGE_PREFIX_BYTES if bytes(data[:4]) == b"\xff\xff\xff\xff" else 0
+        return cls(data[start:], struct.unpack_from("<I", data, start)[0])
+
+    def _offset(self, field: int) -> int:
+        entry = 4 + 2 * field
+        if entry + 2 > self._vtable_bytes:
+            return 0
+        return int(struct.unpack_from("<H", self._data, self._vtable + entry)[0])
+
+    def has(self, field: int) -> bool:
+        return self._offset(field) != 0
+
+    def _scalar(self, layout: str, field: int) -> int:
+        offset = self._offset(field)
+        return int(struct.unpack_from(layout, self._data, self._position + offset)[0]) if offset else 0
+
+    def int16(self, field: int) -> int:
+        return self._scalar("<h", field)
+
+    def int64(self, field: int) -> int:
+        return self._scalar("<q", field)
+
+    def table(self, field: int) -> "_Table":
+        return _Table(self._data, self._target(field))
+
+    def vector_length(self, field: int) -> int:
+        return int(struct.unpack_from("<I", self._data, self._target(field))[0]) if self.has(field) else 0
+
+    def _target(self, field: int) -> int:
+        position = self._position + self._offset(field)
+        return position + int(struct.unpack_from("<I", self._data, position)[0])
+
+
+def _children(data_type: pa.DataType) -> list[pa.DataType]:
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _children(data_type.storage_type)
+    if isinstance(data_type, pa.RunEndEncodedType):
+        return [data_type.run_end_type, data_type.value_type]
+    if isinstance(data_type, pa.MapType):
+        return [pa.struct([data_type.key_field, data_type.item_field])]
+    return [data_type.field(index).type for index in range(data_type.num_fields)]
+
+
+def _count_nodes(data_type: pa.DataType) -> int:
+    return 1 + sum(_count_nodes(child) for child in _children(data_type))
+
+
+def _refuse_dictionaries(data_type: pa.DataType, name: str) -> None:
+    if pa.types.is_dictionary(data_type):
+        raise ProtocolError(f"column {name!r} is dictionary-encoded, which is refused")
+    for child in _children(data_type):
+        _refuse_dictionaries(child, name)
