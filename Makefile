@@ -78,7 +78,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 	.venv/bin/mypy
 
 test-unit: setup-all | $(REPORTS) ## Unit tests of the Python distributions, session functions on both pysparks
-	$(call PYTEST,.venv,unit-4.3) proto/python/tests flight-server/tests
+	$(call PYTEST,.venv,unit-4.3) proto/python/tests flight-server/tests gpu-writer/tests
 	$(call PYTEST,.venv-spark42,unit-sessions-4.2) flight-server/tests/processes flight-server/tests/worker
 
 test-connector: | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
@@ -129,7 +129,7 @@ build/tools/bin/uv:
 	python3.11 -m venv build/tools
 	build/tools/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python/hatch_build.py flight-server/pyproject.toml $(wildcard proto/updraft/v1/*.proto)
+PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python/hatch_build.py flight-server/pyproject.toml gpu-writer/pyproject.toml $(wildcard proto/updraft/v1/*.proto)
 
 .venv/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
 	$(UV) sync --quiet --locked --reinstall-package updraft

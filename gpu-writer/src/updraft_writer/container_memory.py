@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory this process may use: the least of what the kernel's control groups and the machine allow."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+# Version 1 has no word for "no limit": it shows a number near the largest.
+_V1_UNLIMITED_BYTES = 1 << 60
+
+
+def memory_limits(root: Path = Path("/")) -> dict[str, int]:
+    """Every limit that holds for this process, in bytes, by where it comes from; never empty."""
+    limits = {"machine": _machine_bytes()}
+    for source, path in _limit_files(root):
+        value = _limit(path)
+        if value is not None:
+            limits[source] = value
+    return limits
+
+
+def resident_bytes() -> int:
+    """The memory that this process has now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _limit_files(root: Path) -> Iterator[tuple[str, Path]]:
+    mounts = root / "sys/fs/cgroup"
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            # In version 2 the limits of all ancestors hold; the file system's root has none.
+            for ancestor in (PurePosixPath(group), *PurePosixPath(group).parents):
+                yield f"cgroup {ancestor}", mounts / ancestor.relative_to("/") / "memory.max"
+        elif "memory" in controllers.split(","):
+            relative = PurePosixPath(group).relative_to("/")
+            yield f"cgroup v1 {group}", mounts / "memory" / relative / "memory.limit_in_bytes"
+            # A container that sees only its own group finds it at the root.
+            yield "cgroup v1 /", mounts / "memory/memory.limit_in_bytes"
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _limit(path: Path) -> int | None:
+    text = next(iter(_lines(path)), "")
+    return int(text) if text.isdigit() and int(text) < _V1_UNLIMITED_BYTES else None

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many bytes a writer may hold, and who gets the next ones.
+
+Policy alone: no transport, no threads. Only `Quota.acquire` ever waits; what is held already may grow or shrink without
+waiting, so that it always drains. The order: tenants that hold less than their share come first, then first come first
+served; a waiter that does not fit may be overtaken for a bounded time, after which everybody waits for it.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+from updraft.errors import QuotaError
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLimits:
+    """The ceiling, how long one waiter may be overtaken, and how long anybody waits at all."""
+
+    quota_bytes: int
+    bypass_seconds: float = 5.0
+    timeout_seconds: float = 60.0
+    retry_after_milliseconds: int = 1000
+
+
+class Reservation:
+    """Bytes held from a quota. A context manager: leaving it gives them back, and only the first release counts."""
+
+    def __init__(self, quota: "Quota", tenant: str, held_bytes: int, *, admitted: bool) -> None:
+        self.tenant = tenant
+        self.admitted = admitted
+        self._quota: Quota | None = quota
+        self._held_bytes = held_bytes
+        quota._remember(self)
+        quota._count(self, held_bytes)
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held now; 0 once released."""
+        return self._held_bytes
+
+    def resize(self, held_bytes: int) -> None:
+        """Hold more or less, without waiting; nothing once released."""
+        if self._quota is not None:
+            change, self._held_bytes = held_bytes - self._held_bytes, held_bytes
+            self._quota._change(self, change)
+
+    def absorb(self, other: "Reservation") -> None:
+        """Hold what `other` of the same tenant holds too; `other` is released, and nobody gets in between."""
+        if self._quota is None or other._quota is None:
+            other.release()
+            return
+        self._quota._forget(self)
+        self._quota._forget(other)
+        self.admitted = self.admitted or other.admitted
+        self._held_bytes += other._held_bytes
+        other._quota, other._held_bytes = None, 0
+        self._quota._remember(self)
+
+    def sibling(self) -> "Reservation":
+        """A reservation of nothing yet for the same tenant, from the same quota; raises ValueError once released."""
+        if self._quota is None:
+            raise ValueError("a released reservation has no quota to hold from")
+        return self._quota.charge(self.tenant)
+
+    def release(self) -> None:
+        """Give everything back."""
+        if self._quota is not None:
+            quota, self._quota = self._quota, None
+            change, self._held_bytes = -self._held_bytes, 0
+            quota._forget(self)
+            quota._change(self, change)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    tenant: str
+    wanted_bytes: int
+    arrived: float
+    granted: asyncio.Future[Reservation] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Quota:
+    """A ceiling in bytes over everything that a writer holds for its files.
+
+    `on_shortage(missing_bytes)` is called whenever somebody waits: whoever holds bytes that nothing is about to release
+    then has to let them go.
+    """
+
+    def __init__(self, limits: QuotaLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self.on_shortage: Callable[[int], None] = lambda _missing_bytes: None
+        self.held_bytes = 0
+        self.peak_bytes = 0
+        self._clock = clock
+        self._by_tenant: Counter[str] = Counter()
+        self._reservations = 0
+        self._admitted = 0
+        self._waiters: list[_Waiter] = []
+
+    @property
+    def reservations(self) -> int:
+        """Reservations that are not released."""
+        return self._reservations
+
+    @property
+    def waiting(self) -> int:
+        """Callers of `acquire` that wait."""
+        return len(self._waiters)
+
+    async def acquire(self, tenant: str, wanted_bytes: int) -> Reservation:
+        """Bytes for one batch, in turn; raises QuotaError when they are not there in time.
+
+        A batch larger than the whole quota is let in alone. A cancelled caller leaves the queue and holds nothing.
+        """
+        waiter = _Waiter(tenant, wanted_bytes, self._clock())
+        self._waiters.append(waiter)
+        self._dispatch()
+        try:
+            async with asyncio.timeout(self.limits.timeout_seconds):
+                return await waiter.granted
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if waiter.granted.done() and not waiter.granted.cancelled():
+                waiter.granted.result().release()
+            if isinstance(error, TimeoutError):
+                raise self._refusal(waiter) from None
+            raise
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+                # Who waited behind this one may fit now.
+                self._dispatch()
+
+    def charge(self, tenant: str) -> Reservation:
+        """A reservation of nothing yet, for what nobody asked leave for: what an open file retains."""
+        return Reservation(self, tenant, 0, admitted=False)
+
+    def _refusal(self, waiter: _Waiter) -> QuotaError:
+        limits = self.limits
+        return QuotaError(
+            f"no room for a batch of {waiter.wanted_bytes} bytes within {limits.timeout_seconds:g} seconds: "
+            f"{self.held_bytes} of the quota's {limits.quota_bytes} bytes are held and {self.waiting} batches wait; "
+            "the storage may be slow: come again later, or give the writer a larger quota",
+            retry_after_milliseconds=limits.retry_after_milliseconds,
+        )
+
+    def _fits(self, wanted_bytes: int) -> bool:
+        # What open files retain does not drain until they end: beside it alone, one batch always goes in.
+        return self._admitted == 0 or self.held_bytes + wanted_bytes <= self.limits.quota_bytes
+
+    def _dispatch(self) -> None:
+        while waiter := next(self._candidates(), None):
+            self._waiters.remove(waiter)
+            if not waiter.granted.done():
+                waiter.granted.set_result(Reservation(self, waiter.tenant, waiter.wanted_bytes, admitted=True))
+        if self._waiters:
+            self.on_shortage(self._missing_bytes())
+
+    def _candidates(self) -> Iterator[_Waiter]:
+        """Who may be let in now, the first in turn first."""
+        queue = self._queue()
+        if queue and self._clock() - queue[0].arrived > self.limits.bypass_seconds:
+            queue = queue[:1]
+        return (waiter for waiter in queue if self._fits(waiter.wanted_bytes))
+
+    def _queue(self) -> list[_Waiter]:
+        """The waiters in turn: those of tenants below their share first, then by arrival."""
+        tenants = {waiter.tenant for waiter in self._waiters} | self._by_tenant.keys()
+        share_bytes = self.limits.quota_bytes / max(1, len(tenants))
+        return sorted(self._waiters, key=lambda waiter: self._by_tenant[waiter.tenant] >= share_bytes)
+
+    def _missing_bytes(self) -> int:
+        wanted = self._queue()[0].wanted_bytes
+        return self.held_bytes + min(wanted, self.limits.quota_bytes) - self.limits.quota_bytes
+
+    def _remember(self, reservation: Reservation) -> None:
+        self._reservations += 1
+        self._admitted += reservation.admitted
+
+    def _change(self, reservation: Reservation, change: int) -> None:
+        self._count(reservation, change)
+        if change <= 0:
+            self._dispatch()
+
+    def _forget(self, reservation: Reservation) -> None:
+        self._reservations -= 1
+        self._admitted -= reservation.admitted
+
+    def _count(self, reservation: Reservation, change: int) -> None:
+        self.held_bytes += change
+        self.peak_bytes = max(self.peak_bytes, self.held_bytes)
+        self._by_tenant[reservation.tenant] += change
+        if not self._by_tenant[reservation.tenant]:
+            del self._by_tenant[reservation.tenant]

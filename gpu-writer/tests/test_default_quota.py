@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import pytest
+
+from updraft_writer.container_memory import memory_limits, resident_bytes
+from updraft_writer.default_quota import default_quota
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("limit_bytes", "streams", "batch_bytes", "quota_bytes"),
+    [
+        # 0.6 x (2 GiB - 100 - 256 - 16 x 20 MiB)
+        (2 * GIB, 16, 4 * MIB, int(0.6 * (2 * GIB - 676 * MIB))),
+        # Large batches: 16 x 3 x 64 MiB for the streams.
+        (8 * GIB, 16, 64 * MIB, int(0.6 * (8 * GIB - 356 * MIB - 16 * 192 * MIB))),
+        # Never less than 64 MiB, but never more than half of the limit.
+        (512 * MIB, 16, 4 * MIB, 64 * MIB),
+        (100 * MIB, 16, 4 * MIB, 50 * MIB),
+        (1024 * GIB, 1, MIB, 512 * GIB),
+    ],
+)
+def test_the_default_quota_is_what_the_container_leaves(
+    limit_bytes: int, streams: int, batch_bytes: int, quota_bytes: int
+) -> None:
+    chosen = default_quota({"it": limit_bytes}, base_bytes=100 * MIB, streams=streams, batch_bytes=batch_bytes)
+    assert chosen.quota_bytes == quota_bytes
+
+
+def test_every_term_of_the_default_quota_can_be_logged() -> None:
+    terms = default_quota({"a": 4 * GIB, "b": 2 * GIB}, base_bytes=MIB, streams=2, batch_bytes=MIB).terms()
+    assert (terms["limited_by"], terms["limit_bytes"], terms["base_bytes"], terms["streams"]) == ("b", 2 * GIB, MIB, 2)
+
+
+def group(root: Path, text: str, files: dict[str, str]) -> Path:
+    for name, content in {"proc/self/cgroup": text, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return root
+
+
+def test_the_least_limit_of_all_ancestors_holds_in_version_2(tmp_path: Path) -> None:
+    root = group(
+        tmp_path,
+        "0::/pod/container\n",
+        {
+            "sys/fs/cgroup/pod/container/memory.max": "max\n",
+            "sys/fs/cgroup/pod/memory.max": "1000\n",
+        },
+    )
+    limits = memory_limits(root)
+    assert limits.pop("machine") > 1000
+    assert limits == {"cgroup /pod": 1000}
+
+
+def test_version_1_has_a_number_for_no_limit(tmp_path: Path) -> None:
+    root = group(
+        tmp_path,
+        "5:memory:/docker/x\n",
+        {
+            "sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes": "9223372036854771712\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "2000\n",
+        },
+    )
+    assert memory_limits(root)["cgroup v1 /"] == 2000
+    assert "cgroup v1 /docker/x" not in memory_limits(root)
+
+
+def test_without_control_groups_the_machine_is_the_limit(tmp_path: Path) -> None:
+    assert list(memory_limits(tmp_path)) == ["machine"]
+
+
+def test_this_process_has_some_memory_within_its_limits() -> None:
+    assert MIB < resident_bytes() < min(memory_limits().values())

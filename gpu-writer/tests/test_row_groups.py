@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from updraft_writer.quota import Quota, QuotaLimits
+from updraft_writer.row_groups import RowGroup, RowGroupBuilder, row_group_target_bytes, to_flush
+
+MANY = 1 << 30
+
+
+def batch(rows: int, first: int = 0) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(range(first, first + rows), pa.int64())})
+
+
+@pytest.fixture
+def quota() -> Quota:
+    return Quota(QuotaLimits(quota_bytes=MANY))
+
+
+async def add(builder: RowGroupBuilder, quota: Quota, data: pa.RecordBatch, target_bytes: int = MANY) -> list[RowGroup]:
+    return builder.add(data, await quota.acquire("t", data.nbytes), target_bytes=target_bytes)
+
+
+async def test_batches_are_gathered_until_they_have_enough_bytes(quota: Quota) -> None:
+    builder = RowGroupBuilder(max_rows=MANY)
+    assert await add(builder, quota, batch(10), target_bytes=200) == []
+    assert await add(builder, quota, batch(10), target_bytes=200) == []
+    [full] = await add(builder, quota, batch(10), target_bytes=200)
+    assert (full.rows, full.raw_bytes, full.reservation.held_bytes) == (30, 240, 240)
+    assert builder.partial_bytes == 0
+    assert builder.seal() == []
+
+
+async def test_a_row_group_never_has_more_rows_than_allowed(quota: Quota) -> None:
+    builder = RowGroupBuilder(max_rows=7)
+    groups = [group for _ in range(3) for group in await add(builder, quota, batch(10))] + builder.seal()
+    assert [group.rows for group in groups] == [7, 7, 7, 7, 2]
+
+
+async def test_a_batch_that_is_cut_holds_its_bytes_until_its_last_part_is_done(quota: Quota) -> None:
+    builder = RowGroupBuilder(max_rows=7)
+    [first] = await add(builder, quota, batch(10))
+    first.reservation.release()
+    assert quota.held_bytes == builder.partial_bytes == 80
+    [last] = builder.seal()
+    last.reservation.release()
+    assert (quota.held_bytes, quota.reservations) == (0, 0)
+
+
+@given(sizes=st.lists(st.integers(0, 30)), max_rows=st.integers(1, 40), target_bytes=st.integers(1, 400))
+def test_no_row_is_lost_or_moved_and_every_byte_is_released(sizes: list[int], max_rows: int, target_bytes: int) -> None:
+    async def play() -> None:
+        quota, builder = Quota(QuotaLimits(quota_bytes=MANY)), RowGroupBuilder(max_rows=max_rows)
+        groups: list[RowGroup] = []
+        for index, rows in enumerate(sizes):
+            groups += await add(builder, quota, batch(rows, sum(sizes[:index])), target_bytes)
+        groups += builder.seal()
+        assert quota.held_bytes == 8 * sum(sizes)
+        assert all(group.rows <= max_rows for group in groups)
+        values = [value for group in groups for value in group.take_table(batch(0).schema)["n"].to_pylist()]
+        assert values == list(range(sum(sizes)))
+        for group in groups:
+            group.reservation.release()
+        assert (quota.held_bytes, quota.reservations) == (0, 0)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("open_files", "target"),
+    [(1, 500), (4, 125), (0, 500)],
+)
+def test_open_files_share_half_of_a_small_quota_for_their_row_groups(open_files: int, target: int) -> None:
+    mib = 1 << 20
+    assert row_group_target_bytes(800 * mib, quota_bytes=1000 * mib, open_files=open_files) == target * mib
+
+
+def test_a_quota_with_room_gives_the_row_groups_that_were_wanted() -> None:
+    assert row_group_target_bytes(100_000, quota_bytes=MANY, open_files=4) == 100_000
+
+
+@dataclass
+class File:
+    name: str
+    partial_bytes: int
+
+
+FILES = [File("small", 10), File("large", 30), File("none", 0), File("middle", 20)]
+
+
+@pytest.mark.parametrize(
+    ("missing_bytes", "chosen"),
+    [(0, []), (1, ["large"]), (31, ["large", "middle"]), (1000, ["large", "middle", "small"])],
+)
+def test_under_pressure_the_largest_partial_row_groups_go_first(missing_bytes: int, chosen: list[str]) -> None:
+    assert [file.name for file in to_flush(FILES, missing_bytes=missing_bytes)] == chosen
