@@ -91,7 +91,12 @@ public final class Exchange implements AutoCloseable {
    * @throws IllegalStateException if the window has no room or the sending was finished
    */
   public void send(ArrowRecordBatch batch, int rows) {
-    RequestBatch request = takeOver(batch, rows);
+    send(batch, rows, BatchGroups.NONE);
+  }
+
+  /** The same for a function over groups. */
+  public void send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
+    RequestBatch request = takeOver(batch, rows, groups);
     boolean open;
     try {
       open = state.admit(request);
@@ -106,13 +111,13 @@ public final class Exchange implements AutoCloseable {
     }
   }
 
-  private RequestBatch takeOver(ArrowRecordBatch batch, int rows) {
+  private RequestBatch takeOver(ArrowRecordBatch batch, int rows, BatchGroups groups) {
     try {
       if (rows != batch.getLength()) {
         throw new IllegalArgumentException(
             "a batch of " + batch.getLength() + " rows announced with " + rows);
       }
-      RequestBatch request = new RequestBatch(batch);
+      RequestBatch request = new RequestBatch(batch, groups);
       if (request.bodyBytes() + request.header().length > options.maxMessageBytes()) {
         throw Failure.tooLarge(request.bodyBytes(), options.maxMessageBytes()).toException();
       }

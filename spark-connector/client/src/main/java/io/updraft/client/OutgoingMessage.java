@@ -44,8 +44,13 @@ final class OutgoingMessage {
 
   /** A batch with its number in this call. */
   static OutgoingMessage batch(RequestBatch batch, long sequence, WireAllocator allocator) {
-    byte[] metadata = RequestMetadata.newBuilder().setSequence(sequence).build().toByteArray();
-    return new OutgoingMessage(NOTHING, batch.header(), metadata, batch, allocator);
+    RequestMetadata.Builder metadata = RequestMetadata.newBuilder().setSequence(sequence);
+    for (int end : batch.groups().ends()) {
+      metadata.addGroupEnds(end);
+    }
+    metadata.setInput(batch.groups().input());
+    return new OutgoingMessage(
+        NOTHING, batch.header(), metadata.build().toByteArray(), batch, allocator);
   }
 
   /** The last message: what was sent in this call. */

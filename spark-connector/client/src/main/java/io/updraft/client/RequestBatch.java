@@ -19,13 +19,15 @@ final class RequestBatch implements AutoCloseable {
   static final int COPY_LIMIT_BYTES = 8 << 10;
 
   private final ArrowRecordBatch batch;
+  private final BatchGroups groups;
   private final byte[] header;
   private final long bodyBytes;
   private final int rows;
   private boolean closed;
 
-  RequestBatch(ArrowRecordBatch batch) {
+  RequestBatch(ArrowRecordBatch batch, BatchGroups groups) {
     this.batch = batch;
+    this.groups = groups;
     this.header = bytes(MessageSerializer.serializeMetadata(batch, IpcOption.DEFAULT));
     this.bodyBytes = batch.computeBodyLength();
     this.rows = batch.getLength();
@@ -49,6 +51,10 @@ final class RequestBatch implements AutoCloseable {
 
   int rows() {
     return rows;
+  }
+
+  BatchGroups groups() {
+    return groups;
   }
 
   /**

@@ -80,7 +80,8 @@ final class MarshallerTest {
   void a_batch_is_written_as_protobuf_writes_it_and_read_back(int rows) throws Exception {
     WireAllocator wire = new WireAllocator(root);
     byte[] bytes;
-    try (RequestBatch batch = new RequestBatch(Batches.counting(root, 42, rows))) {
+    try (RequestBatch batch =
+        new RequestBatch(Batches.counting(root, 42, rows), BatchGroups.NONE)) {
       OutgoingMessage message = OutgoingMessage.batch(batch, 3, wire);
       bytes = written(message);
       assertEquals(message.sizeBytes(), bytes.length);
@@ -103,7 +104,7 @@ final class MarshallerTest {
   @Test
   void a_message_of_a_closed_batch_is_not_written() {
     WireAllocator wire = new WireAllocator(root);
-    RequestBatch batch = new RequestBatch(Batches.counting(root, 0, 10_000));
+    RequestBatch batch = new RequestBatch(Batches.counting(root, 0, 10_000), BatchGroups.NONE);
     batch.close();
     assertThrows(IOException.class, () -> written(OutgoingMessage.batch(batch, 1, wire)));
     wire.close();

@@ -157,7 +157,7 @@ final class ReplayTest {
   void what_a_function_hoards_is_let_go_and_can_no_longer_be_replayed() {
     RequestLog log = new RequestLog(4, 1_000, Replay.REPLAY);
     for (int number = 1; number <= 10; number++) {
-      log.add(new RequestBatch(SingleBatch.unowned(60)));
+      log.add(new RequestBatch(SingleBatch.unowned(60), BatchGroups.NONE));
       log.consumedThrough(number);
     }
     assertFalse(log.replayable());

@@ -14,7 +14,7 @@ final class SingleBatch implements AutoCloseable {
   private final RequestBatch batch;
 
   SingleBatch(int rows) {
-    this.batch = new RequestBatch(Batches.counting(root, 0, rows));
+    this.batch = new RequestBatch(Batches.counting(root, 0, rows), BatchGroups.NONE);
   }
 
   /** A batch that says how large it is and has no memory. */

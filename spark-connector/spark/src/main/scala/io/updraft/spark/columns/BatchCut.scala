@@ -25,6 +25,9 @@ final case class BatchLimits(
     ceilingBytes: Long
 )
 
+/** Bytes of a batch: of its arguments, and of all columns with those that stay here. */
+final case class BatchSize(requestBytes: Long, heldBytes: Long)
+
 /** Decides for one task, batch by batch. */
 final class BatchCut(limits: BatchLimits) {
   private[this] var slicesAllowed = 1L

@@ -13,32 +13,45 @@ import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
 /** The columns of one batch while it is filled, from rows or from the batches of a columnar child.
+  *
+  * @param ordinals
+  *   where each column is in the rows and batches that it is filled from
   */
 final class ColumnSet(
     types: Seq[DataType],
     schema: Schema,
     allocator: BufferAllocator,
-    largeVarTypes: Boolean
+    largeVarTypes: Boolean,
+    ordinals: Array[Int]
 ) extends AutoCloseable {
+
+  /** Columns that are filled from rows of just these columns. */
+  def this(
+      types: Seq[DataType],
+      schema: Schema,
+      allocator: BufferAllocator,
+      largeVarTypes: Boolean
+  ) = this(types, schema, allocator, largeVarTypes, types.indices.toArray)
+
   private[this] val builders: Array[ColumnBuilder] =
     types.zip(schema.getFields.asScala).map { case (dataType, field) =>
       ColumnBuilders.of(dataType, field, allocator, largeVarTypes)
     }.toArray
 
-  /** Copies rows `from` until `from + count` of a batch with the same columns. */
+  /** Copies rows `from` until `from + count` of a batch. */
   def append(batch: ColumnarBatch, from: Int, count: Int): Unit = {
     var i = 0
     while (i < builders.length) {
-      builders(i).append(batch.column(i), from, count)
+      builders(i).append(batch.column(ordinals(i)), from, count)
       i += 1
     }
   }
 
-  /** Copies one row with the same columns. */
+  /** Copies one row. */
   def append(row: InternalRow): Unit = {
     var i = 0
     while (i < builders.length) {
-      builders(i).append(row, i)
+      builders(i).append(row, ordinals(i))
       i += 1
     }
   }

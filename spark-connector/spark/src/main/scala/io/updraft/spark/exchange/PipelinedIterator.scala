@@ -83,7 +83,7 @@ final class PipelinedIterator(
       // A kill while there was no exchange found nothing to cancel.
       if (context.isInterrupted()) exchange.cancel("the task was killed")
     }
-    exchange.send(request.batch, request.kept.values)
+    exchange.send(request.batch, request.batch.getLength, request.groups)
     metrics.sent()
   }
 

@@ -4,15 +4,21 @@ package io.updraft.spark.exchange
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.spark.sql.vectorized.ColumnVector
 
-/** A batch to send, and what stays here to be joined to its reply. */
-final case class Request(batch: ArrowRecordBatch, kept: Kept)
+import io.updraft.client.BatchGroups
+
+/** A batch to send, what stays here to be joined to its reply, and the groups that end in it. */
+final case class Request(
+    batch: ArrowRecordBatch,
+    kept: Kept,
+    groups: BatchGroups = BatchGroups.NONE
+)
 
 /** Pass-through columns of one request.
   *
   * @param rows
   *   rows of the child that the request was made of
   * @param values
-  *   rows of the request's batch: the same, or fewer where a value holds several pickled rows
+  *   rows that the reply must have: the same, or fewer where a value holds several pickled rows
   * @param columns
   *   the child's columns, in its order; empty where the results are all of the output
   * @param inputFile

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.exchange
 
+import scala.collection.mutable.ArrayBuffer
+
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.arrow.vector.types.pojo.Schema
@@ -9,7 +11,8 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 
-import io.updraft.spark.columns.{BatchCut, ColumnSet, FilledColumn}
+import io.updraft.client.BatchGroups
+import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnSet, FilledColumn}
 
 /** Fills one request after the other: rows go in, and where [[BatchCut]] says so a request comes
   * out.
@@ -17,8 +20,13 @@ import io.updraft.spark.columns.{BatchCut, ColumnSet, FilledColumn}
 abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
     extends AutoCloseable {
   private[this] val childSchema = spec.childSchema
-  private[this] val child =
-    new ColumnSet(spec.childTypes, childSchema, allocator, spec.largeVarTypes)
+  private[this] val child = new ColumnSet(
+    spec.childTypes,
+    childSchema,
+    allocator,
+    spec.largeVarTypes,
+    spec.copied.toArray
+  )
   private[this] val computed = new ColumnSet(
     spec.computed.map(_.dataType),
     spec.computedSchema,
@@ -30,6 +38,7 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
   private[this] val cut = new BatchCut(spec.limits)
   private[this] val isInput: Int => Boolean = spec.slots.toSet
   private[this] val everyColumn: Int => Boolean = _ => true
+  private[this] val ends = new ArrayBuffer[Int]
   private[this] var count = 0
 
   if (projection != null) projection.initialize(partition)
@@ -43,6 +52,9 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
   protected def passThrough(columns: Seq[FilledColumn], rows: Int): Array[ColumnVector]
 
   def rows: Int = count
+
+  /** Groups that have ended so far. */
+  def groups: Int = ends.length
 
   /** Rows that may be appended before [[isFull]] must be asked: at most as many again, so that wide
     * rows are noticed.
@@ -71,15 +83,23 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     count += 1
   }
 
-  def isFull: Boolean = {
+  /** The rows since the last end are all of a group; `first` is a copy of its first row. */
+  def endGroup(first: InternalRow): Unit = ends += count
+
+  /** Bytes so far. */
+  def size: BatchSize = {
     child.measure()
     computed.measure()
     val computedBytes = computed.byteCount(everyColumn)
-    cut.endsAt(
-      count,
+    BatchSize(
       child.byteCount(isInput) + computedBytes,
       child.byteCount(everyColumn) + computedBytes
     )
+  }
+
+  def isFull: Boolean = {
+    val bytes = size
+    cut.endsAt(count, bytes.requestBytes, bytes.heldBytes)
   }
 
   /** The request as it stands; the builder is empty afterwards. */
@@ -87,11 +107,13 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     val rows = count
     val childColumns = child.finish()
     val columns = childColumns ++ computed.finish()
+    val groups = new BatchGroups(ends.toArray, 0)
+    ends.clear()
     count = 0
     cut.advance()
     try {
       val kept = Kept(rows, rows, passThrough(childColumns, rows), inputFile)
-      try Request(request(columns, rows), kept)
+      try Request(request(columns, rows), kept, groups)
       catch {
         case e: Throwable =>
           kept.close()

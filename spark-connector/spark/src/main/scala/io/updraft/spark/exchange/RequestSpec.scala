@@ -12,6 +12,8 @@ import io.updraft.spark.columns.BatchLimits
   *
   * @param child
   *   the child's columns
+  * @param copied
+  *   those of them, by ordinal, that are sent or stay here to be joined to results
   * @param inputs
   *   the distinct arguments, in the order of the exchange's columns
   * @param limits
@@ -19,28 +21,31 @@ import io.updraft.spark.columns.BatchLimits
   */
 final case class RequestSpec(
     child: Seq[Attribute],
+    copied: Seq[Int],
     inputs: Seq[Expression],
     limits: BatchLimits,
     timeZone: String,
     largeVarTypes: Boolean
 ) {
 
-  /** Where each argument comes from: columns of the child first, computed ones behind them. */
+  private val columns = copied.map(child)
+
+  /** Where each argument comes from: copied columns first, computed ones behind them. */
   val slots: IndexedSeq[Int] = {
-    val computedSlots = Iterator.from(child.length)
+    val computedSlots = Iterator.from(copied.length)
     inputs.map(input => childColumn(input).getOrElse(computedSlots.next())).toIndexedSeq
   }
 
   /** The arguments that are not simply columns. */
   val computed: Seq[Expression] = inputs.filter(childColumn(_).isEmpty)
 
-  val childTypes: Seq[DataType] = child.map(_.dataType)
+  val childTypes: Seq[DataType] = columns.map(_.dataType)
 
   val inputType: StructType = StructType(inputs.zipWithIndex.map { case (input, i) =>
     StructField(s"_$i", input.dataType)
   })
 
-  def childSchema: Schema = arrow(StructType(child.zipWithIndex.map { case (column, i) =>
+  def childSchema: Schema = arrow(StructType(columns.zipWithIndex.map { case (column, i) =>
     StructField(s"_$i", column.dataType)
   }))
 
@@ -54,7 +59,7 @@ final case class RequestSpec(
     SparkInternals.arrowSchema(schema, timeZone, largeVarTypes)
 
   private def childColumn(input: Expression): Option[Int] = input match {
-    case column: Attribute => Some(child.indexWhere(_.exprId == column.exprId)).filter(_ >= 0)
+    case column: Attribute => Some(columns.indexWhere(_.exprId == column.exprId)).filter(_ >= 0)
     case _ => None
   }
 }

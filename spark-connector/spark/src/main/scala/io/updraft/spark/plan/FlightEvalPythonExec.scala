@@ -34,6 +34,7 @@ case class FlightEvalPythonExec(
     val call = PythonCall.of(udfs)
     val spec = RequestSpec(
       child.output,
+      child.output.indices,
       call.inputs,
       limits,
       conf.sessionLocalTimeZone,

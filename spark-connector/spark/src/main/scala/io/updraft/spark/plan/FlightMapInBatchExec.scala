@@ -35,6 +35,7 @@ case class FlightMapInBatchExec(
   override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
     val spec = RequestSpec(
       child.output,
+      child.output.indices,
       child.output,
       limits,
       conf.sessionLocalTimeZone,

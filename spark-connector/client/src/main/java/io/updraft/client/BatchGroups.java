@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+/**
+ * Which groups a request batch has: see "Groups" in proto/README.md.
+ *
+ * @param ends rows of the batch before which a group ends, in order
+ * @param input of cogroups 0 for the left and 1 for the right, otherwise 0
+ */
+public record BatchGroups(int[] ends, int input) {
+  /** A batch of a function that takes no groups. */
+  public static final BatchGroups NONE = new BatchGroups(new int[0], 0);
+}
