@@ -78,7 +78,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 	.venv/bin/mypy
 
 test-unit: setup-all | $(REPORTS) ## Unit tests of the Python distributions, session functions on both pysparks
-	$(call PYTEST,.venv,unit-4.3) proto/python/tests flight-server/tests gpu-writer/tests
+	$(call PYTEST,.venv,unit-4.3) proto/python/tests flight-server/tests gpu-writer/tests tests/bench tests/docs
 	$(call PYTEST,.venv-spark42,unit-sessions-4.2) flight-server/tests/processes flight-server/tests/worker
 
 test-connector: | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
@@ -98,9 +98,12 @@ summary: ## Count the tests of the last check
 	@.venv/bin/python .ci/summary.py $(REPORTS) spark-connector
 
 ## Measure
-.PHONY: bench-udf
+.PHONY: bench-udf bench-check
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.bench.udf --jar $(JAR) $(BENCH)
+
+bench-check: setup ## Whether what bench-udf measured meets the target of every case
+	@$(PYTHON) -m tests.bench.check
 
 ## Develop
 .PHONY: setup setup-all format docs clean

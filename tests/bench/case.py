@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.bench.tables import PARTITIONS, Table
+from tests.bench.targets import LIGHT, Target
 
 MILLION = 1_000_000
 
@@ -55,6 +56,7 @@ class Case:
     table: Table | None = None
     vectors: bool = False
     since: tuple[int, int] = (4, 0)
+    target: Target = LIGHT
 
     def scaled(self, scale: float) -> int:
         """Rows at a scale."""

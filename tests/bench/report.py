@@ -32,6 +32,18 @@ def print_table(cases: Sequence[Case], records: Sequence[Record]) -> dict[Case, 
     return ratios
 
 
+def print_targets(ratios: Mapping[Case, Ratios]) -> None:
+    """Print what each case that ran on a pool has to show, and what it showed."""
+    print(f"\ntargets, over TCP\n{'case':27}{'speed':>8}{'target':>10}{'CPU':>8}{'target':>10}")
+    for case, ratio in ratios.items():
+        target = case.target
+        cpu_target = "-" if target.cpu is None else f"<= {target.cpu:.2f}"
+        print(
+            f"{case.name:27}{ratio.speed:>7.2f}x{f'>= {target.speed:.2f}':>10}{ratio.cpu:>8.2f}{cpu_target:>10}"
+            f"  {'met' if target.is_met_by(ratio) else 'MISSED'}"
+        )
+
+
 def _line(case: Case, best: Record, mine: Mapping[str, Record], ratio: Ratios | None) -> str:
     seconds = [_seconds(mine.get(name)) for name in ("no-udf", "updraft", "updraft-unix")]
     line = f"{case.name:27}{seconds[0]:>8}{_seconds(best):>12}  {best.variant:25}{seconds[1]:>9}{seconds[2]:>8}"

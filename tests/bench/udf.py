@@ -25,7 +25,7 @@ from tests.bench.case import Case
 from tests.bench.cases import CASES, CHARTS
 from tests.bench.chart import draw
 from tests.bench.record import Record
-from tests.bench.report import print_table
+from tests.bench.report import print_table, print_targets
 from tests.bench.spark_process import POOL_WORKERS, SparkProcess, StaysOnStockError, spark_processes
 from tests.bench.variants import QUICK, VARIANTS
 from tests.support.paths import BUILD, connector_jar, use_connector_jar
@@ -55,6 +55,7 @@ def main() -> int:
             records += _measure(case, processes, options)
             records_file.write(records, target)
     ratios = print_table(CASES, records)
+    print_targets(ratios)
     for name, shown in CHARTS.items():
         if bars := [ratios[case] for case in shown if case in ratios]:
             draw(bars, _caption(), _DIRECTORY / name)

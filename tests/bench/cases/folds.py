@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from tests.bench.case import Case, Scene
+from tests.bench.targets import PYTHON_ROWS
 
 _ROWS_OF_GROUP = 100
 _FRAME_ROWS = 5
@@ -80,7 +81,20 @@ CASES = [
     Case("aggregate_pandas_iterator", "pandas_udf aggregate with iterators", 400_000, _pandas_iterator, since=(4, 2)),
     Case("aggregate_arrow_iterator", "arrow_udf aggregate with iterators", 400_000, _arrow_iterator, since=(4, 2)),
     Case("window_pandas_unbounded", "pandas_udf over whole groups of 100", 400_000, _whole(_pandas_window)),
-    Case("window_pandas_bounded", "pandas_udf over frames of 6 rows", 20_000, _sliding(_pandas_window)),
+    Case(
+        "window_pandas_bounded",
+        "pandas_udf over frames of 6 rows",
+        20_000,
+        _sliding(_pandas_window),
+        target=PYTHON_ROWS,
+    ),
     Case("window_arrow_unbounded", "arrow_udf over whole groups of 100", 400_000, _whole(_arrow_window), since=(4, 1)),
-    Case("window_arrow_bounded", "arrow_udf over frames of 6 rows", 50_000, _sliding(_arrow_window), since=(4, 1)),
+    Case(
+        "window_arrow_bounded",
+        "arrow_udf over frames of 6 rows",
+        50_000,
+        _sliding(_arrow_window),
+        since=(4, 1),
+        target=PYTHON_ROWS,
+    ),
 ]

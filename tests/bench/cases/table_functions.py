@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tests.bench.case import Case, Scene
+from tests.bench.targets import PYTHON_ROWS
 
 _ROWS_OF_PARTITION = 1000
 
@@ -63,9 +64,29 @@ def _arrow_native(scene: Scene) -> DataFrame:
 
 
 CASES = [
-    Case("udtf_lateral", "udtf in a lateral join, two rows each", 100_000, partial(_lateral, arrow=False)),
-    Case("udtf_arrow_lateral", "Arrow udtf in a lateral join", 100_000, partial(_lateral, arrow=True)),
-    Case("udtf_partitions", "udtf over a partitioned table", 100_000, partial(_partitioned, arrow=False)),
-    Case("udtf_arrow_partitions", "Arrow udtf over a partitioned table", 100_000, partial(_partitioned, arrow=True)),
+    Case(
+        "udtf_lateral",
+        "udtf in a lateral join, two rows each",
+        100_000,
+        partial(_lateral, arrow=False),
+        target=PYTHON_ROWS,
+    ),
+    Case(
+        "udtf_arrow_lateral", "Arrow udtf in a lateral join", 100_000, partial(_lateral, arrow=True), target=PYTHON_ROWS
+    ),
+    Case(
+        "udtf_partitions",
+        "udtf over a partitioned table",
+        100_000,
+        partial(_partitioned, arrow=False),
+        target=PYTHON_ROWS,
+    ),
+    Case(
+        "udtf_arrow_partitions",
+        "Arrow udtf over a partitioned table",
+        100_000,
+        partial(_partitioned, arrow=True),
+        target=PYTHON_ROWS,
+    ),
     Case("arrow_udtf", "arrow_udtf over a table", 1_000_000, _arrow_native, since=(4, 1)),
 ]

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few things that a test has to know of a Markdown page: its links, its headings' anchors, its tables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+_FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
+_HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
+_MAKE = re.compile(r"`make ([a-z0-9-]+)[^`]*`")
+_ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A Markdown file."""
+
+    path: Path
+
+    @cached_property
+    def text(self) -> str:
+        """The page without its blocks of code."""
+        return _FENCED.sub("", self.path.read_text())
+
+    @property
+    def relative_links(self) -> list[str]:
+        """Targets of links and images that do not lead out of the repository."""
+        return [target for target in _LINK.findall(self.text) if not _ELSEWHERE.match(target)]
+
+    @cached_property
+    def anchors(self) -> set[str]:
+        """What a link to a part of this page may name, as GitHub makes it from the headings."""
+        return {_slug(heading) for heading in _HEADING.findall(self.text)}
+
+    @property
+    def make_targets(self) -> list[str]:
+        """Targets of make that the page names."""
+        return _MAKE.findall(self.text)
+
+    def section(self, heading: str) -> str:
+        """What stands under a heading of the second level."""
+        return re.split(rf"^## {re.escape(heading)}\s*$", self.text, flags=re.MULTILINE)[1].split("\n## ")[0]
+
+    def problem(self, link: str) -> str | None:
+        """Why a relative link leads nowhere; None: it leads somewhere."""
+        place, _, anchor = link.partition("#")
+        target = self.path.parent / place if place else self.path
+        if not target.exists():
+            return f"{link}: {target} is not there"
+        if anchor and anchor not in Page(target).anchors:
+            return f"{link}: {target.name} has no heading for #{anchor}"
+        return None
+
+
+def links_in(text: str) -> list[str]:
+    """Targets of the links in a part of a page."""
+    return _LINK.findall(text)
+
+
+def _slug(heading: str) -> str:
+    words = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+    return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every page of the repository: what it links to is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import Page, links_in
+from tests.support.paths import REPOSITORY
+
+_TEST = re.compile(r"^(?:async )?def test_|@Test\b|^\s*test\(", re.MULTILINE)
+_TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
+
+
+def _pages() -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sorted(name for name in listed.stdout.split() if (REPOSITORY / name).exists())
+
+
+@pytest.fixture(params=_pages())
+def page(request: pytest.FixtureRequest) -> Page:
+    return Page(REPOSITORY / request.param)
+
+
+def test_every_relative_link_leads_somewhere(page: Page) -> None:
+    assert [problem for link in page.relative_links if (problem := page.problem(link))] == []
+
+
+def test_every_target_of_make_that_is_named_exists(page: Page) -> None:
+    targets = set(_TARGET.findall((REPOSITORY / "Makefile").read_text()))
+    assert [name for name in page.make_targets if name not in targets] == []
+
+
+def _guarantees() -> list[tuple[str, list[str]]]:
+    section = Page(REPOSITORY / "README.md").section("What it guarantees")
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return [(guarantee, links_in(tests)) for guarantee, tests in rows[2:]]
+
+
+@pytest.mark.parametrize(("guarantee", "links"), _guarantees())
+def test_every_guarantee_is_shown_by_tests(guarantee: str, links: list[str]) -> None:
+    assert links, guarantee
+    for link in links:
+        shown_by = REPOSITORY / link
+        assert _has_tests(shown_by), f"{guarantee}: {link} holds no test"
+
+
+def _has_tests(path: Path) -> bool:
+    files = [path] if path.is_file() else list(path.glob("test_*.py"))
+    return any(_TEST.search(file.read_text()) for file in files)
+
+
+def test_a_broken_page_is_noticed(tmp_path: Path) -> None:
+    broken = tmp_path / "page.md"
+    broken.write_text(
+        "# A page\n[gone](gone.md) ![image](image.svg) [part](#a-part) [page](#a-page) [web](https://x.y)\n"
+    )
+    problems = [Page(broken).problem(link) for link in Page(broken).relative_links]
+    assert [problem is None for problem in problems] == [False, False, False, True]
