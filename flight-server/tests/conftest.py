@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the front's tests share."""
 
+import functools
+from pathlib import Path
+
 import pytest
 from front_harness import Running, running_front_over
 
 
 @pytest.fixture
-def running_front() -> Running:
+def running_front(tmp_path: Path) -> Running:
     """`async with running_front(pool, **settings)`: a front that serves until the block ends."""
-    return running_front_over
+    return functools.partial(running_front_over, contents_directory=tmp_path / "contents")

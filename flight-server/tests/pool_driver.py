@@ -69,6 +69,7 @@ class Reply:
     # None or the message; each test says by what it reads which one it expects.
     finish: Any = None
     error: Any = None
+    log_lines: list[str] = dataclasses.field(default_factory=list)
     ending: FrameKind | None = None
     metadata_bytes: int = 0
 
@@ -113,10 +114,14 @@ def grouped_requests(batches: Iterable[tuple[pa.RecordBatch, Sequence[int], int]
 
 
 async def send_command(
-    lease: Lease, schema: pa.Schema | bytes, command: exchange_pb2.ExchangeCommand | None, plain_function: str = ""
+    lease: Lease,
+    schema: pa.Schema | bytes,
+    command: exchange_pb2.ExchangeCommand | None,
+    plain_function: str = "",
+    **provided: Any,
 ) -> None:
     header = schema if isinstance(schema, bytes) else split(schema.serialize())[0]
-    assignment = Assignment("test", function_name=plain_function).encode()
+    assignment = Assignment("test", function_name=plain_function, **provided).encode()
     body = command.SerializeToString() if command is not None else b""
     await FrameSender(lease.socket).send(FrameKind.COMMAND, assignment, header, body)
 
@@ -147,6 +152,7 @@ def _take_message(reply: Reply, frame: Any, *, plain: bool) -> None:
     metadata = exchange_pb2.ReplyMetadata.FromString(bytes(frame.app_metadata))
     reply.metadata_bytes += len(frame.app_metadata)
     event = metadata.WhichOneof("event")
+    reply.log_lines += metadata.log_lines
     if event == "finish":
         reply.finish = metadata.finish
     elif len(frame.data_header) == 0:
@@ -169,11 +175,12 @@ async def exchange(
     command: exchange_pb2.ExchangeCommand | None = None,
     schema: pa.Schema | None = None,
     task: TaskKey | None = None,
+    **provided: Any,
 ) -> Reply:
-    """One whole exchange, from lease to release."""
+    """One whole exchange, from lease to release; `provided` is what the front has gathered (`Assignment`)."""
     batches = list(batches)
     return await raw_exchange(
-        pool, schema or batches[0].schema, requests(batches), command or echo_command(), task=task
+        pool, schema or batches[0].schema, requests(batches), command or echo_command(), task=task, **provided
     )
 
 
@@ -184,13 +191,15 @@ async def raw_exchange(
     command: exchange_pb2.ExchangeCommand | None,
     plain_function: str = "",
     task: TaskKey | None = None,
+    binding: str = "",
+    **provided: Any,
 ) -> Reply:
     """An exchange whose frames the test chooses; raises PeerClosedError when the worker dies."""
-    lease = await pool.lease(task)
+    lease = await pool.lease(task, binding)
     outcome = LeaseOutcome.BROKEN
     sending = None
     try:
-        await send_command(lease, schema, command, plain_function)
+        await send_command(lease, schema, command, plain_function, **provided)
         sending = asyncio.create_task(send_requests(lease, frames))
         reply = await receive_reply(lease, plain=bool(plain_function))
         assert reply.ending is not None

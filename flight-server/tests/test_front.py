@@ -175,9 +175,9 @@ async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None
     gate, all_busy = Gate(), asyncio.Event()
 
     class WatchedPool(FakePool):
-        async def lease(self, task: TaskKey | None) -> Lease:
+        async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
             try:
-                return await super().lease(task)
+                return await super().lease(task, binding)
             except NoIdleWorker:
                 all_busy.set()
                 raise

@@ -23,7 +23,7 @@ class WorkerSource(Protocol):
     def idle(self) -> int:
         """Workers that could be leased now."""
 
-    async def lease(self, task: TaskKey | None) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: str) -> Lease:
         """An idle worker, or an extra one for a task that holds one; raises NoIdleWorker, PoolError."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -59,6 +59,7 @@ class Grant:
 class _Waiter:
     tenant: str
     task: TaskKey | None
+    binding: str
     held_bytes: int
     granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -85,10 +86,11 @@ class Admission:
         """Exchanges that may be in the queue."""
         return self._limits.queue_limit
 
-    async def acquire(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Grant:
+    async def acquire(self, tenant: str, task: TaskKey | None, binding: str = "", held_bytes: int = 0) -> Grant:
         """A worker for an exchange, at once or after its turn in the queue; a cancelled caller leaves the queue.
 
-        `held_bytes` is the memory that the exchange holds while it waits: its command and schema.
+        `binding` is what the worker will have loaded for good (`Pool.lease`); `held_bytes` is the memory that the
+        exchange holds while it waits: its command and schema.
         Raises PoolFullError when the queue is full and PoolUnavailableError in a drain or when the pool fails.
         """
         if self._draining:
@@ -96,10 +98,10 @@ class Admission:
         may_overtake = task is not None and self._holding[task] > 0
         if may_overtake or not self._queues:
             try:
-                return await self._lease(task)
+                return await self._lease(task, binding)
             except NoIdleWorker:
                 pass
-        return await self._wait(_Waiter(tenant, task, held_bytes))
+        return await self._wait(_Waiter(tenant, task, binding, held_bytes))
 
     def drain(self) -> None:
         """Refuse everybody who waits or comes: no work of theirs was done, another pool can take them."""
@@ -109,11 +111,11 @@ class Admission:
             self._fail(waiter, _draining_error())
         self._queues.clear()
 
-    async def _lease(self, task: TaskKey | None) -> Grant:
+    async def _lease(self, task: TaskKey | None, binding: str) -> Grant:
         # Counted before the wait for the worker, so that a sibling that comes meanwhile is known as one.
         self._count(task, +1)
         try:
-            lease = await self._pool.lease(task)
+            lease = await self._pool.lease(task, binding)
         except BaseException as error:
             self._count(task, -1)
             if isinstance(error, PoolError) and not isinstance(error, NoIdleWorker):
@@ -183,12 +185,12 @@ class Admission:
 
     async def _dispatch(self) -> None:
         """Grant workers until there is none or nobody waits; one at a time, so that the order holds."""
-        refused: set[TaskKey | None] = set()
+        refused: set[tuple[TaskKey | None, str]] = set()
         while waiter := self._next(refused):
             try:
-                grant = await self._lease(waiter.task)
+                grant = await self._lease(waiter.task, waiter.binding)
             except NoIdleWorker:
-                refused.add(waiter.task)
+                refused.add((waiter.task, waiter.binding))
                 continue
             except PoolUnavailableError as error:
                 self._fail(waiter, error)
@@ -201,9 +203,14 @@ class Admission:
             waiter.granted.set_result(grant)
             self._rotate(waiter.tenant)
 
-    def _next(self, refused: set[TaskKey | None]) -> _Waiter | None:
-        """Who is served next: first who overtakes, then the next tenant's first; nobody of a task in `refused`."""
-        waiting = [waiter for queue in self._queues.values() for waiter in queue if waiter.task not in refused]
+    def _next(self, refused: set[tuple[TaskKey | None, str]]) -> _Waiter | None:
+        """Who is served next: first who overtakes, then the next tenant's first; nobody who is as one in `refused`."""
+        waiting = [
+            waiter
+            for queue in self._queues.values()
+            for waiter in queue
+            if (waiter.task, waiter.binding) not in refused
+        ]
         for waiter in waiting:
             if waiter.task is not None and self._holding[waiter.task] > 0:
                 return waiter

@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Self
 
 
@@ -20,6 +21,10 @@ class Assignment:
     function_name: str = ""
     function_version: str = ""
     traceparent: str = ""
+    files_directory: str = ""
+    """Where the session's files are; empty when the function has none."""
+    broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Where the pickled values of broadcast variables are, by their ids."""
 
     @property
     def plain(self) -> bool:

@@ -19,6 +19,7 @@ from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.admission import Admission, Grant
 from updraft_server.assignment import Assignment
 from updraft_server.batch_timeout import BatchTimeout
+from updraft_server.contents.gathering import Gathering, Provision
 from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer, Opening, parse_opening, resolve, with_schema
 from updraft_server.pool import LeaseOutcome
@@ -45,9 +46,15 @@ class Exchanges:
     """Serves exchanges, each in the task of its call."""
 
     def __init__(
-        self, admission: Admission, offer: Callable[[], Offer], limits: ExchangeLimits, metrics: FrontMetrics
+        self,
+        admission: Admission,
+        gathering: Gathering,
+        offer: Callable[[], Offer],
+        limits: ExchangeLimits,
+        metrics: FrontMetrics,
     ) -> None:
         self._admission = admission
+        self._gathering = gathering
         self._offer = offer
         self._limits = limits
         self._metrics = metrics
@@ -90,8 +97,9 @@ class Exchanges:
         deadline_seconds = self._deadline_seconds(call)
         try:
             async with asyncio.timeout(deadline_seconds):
-                grant = await self._admit(call, opening)
-                await self._with_worker(call, opening, grant)
+                async with self._gathering.provided(call, opening.needs) as provision:
+                    grant = await self._admit(call, opening)
+                    await self._with_worker(call, opening, provision, grant)
         except TimeoutError:
             raise DeadlineError(f"the exchange was not finished within {deadline_seconds:g} seconds") from None
 
@@ -103,9 +111,10 @@ class Exchanges:
     async def _admit(self, call: Call, opening: Opening) -> Grant:
         tenant = call.header(TENANT_HEADER) or opening.task.application_id
         with self._metrics.wait_seconds.time():
-            return await self._admission.acquire(tenant, opening.task_key, len(opening.command) + len(opening.schema))
+            held_bytes = len(opening.command) + len(opening.schema)
+            return await self._admission.acquire(tenant, opening.task_key, opening.binding, held_bytes)
 
-    async def _with_worker(self, call: Call, opening: Opening, grant: Grant) -> None:
+    async def _with_worker(self, call: Call, opening: Opening, provision: Provision, grant: Grant) -> None:
         grant.lease.log_context.update(opening.log_context)
         batch_timeout = BatchTimeout.effective(self._limits.batch_timeout_seconds, opening.batch_timeout_milliseconds)
         limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
@@ -113,7 +122,7 @@ class Exchanges:
         outcome = LeaseOutcome.BROKEN
         self._metrics.running.inc()
         try:
-            outcome = await relay.run(opening, _assignment(call, opening))
+            outcome = await relay.run(opening, _assignment(call, opening, provision))
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
             raise
@@ -132,13 +141,15 @@ class Exchanges:
         self._metrics.exchange_seconds.labels(function).observe(seconds)
 
 
-def _assignment(call: Call, opening: Opening) -> Assignment:
+def _assignment(call: Call, opening: Opening, provision: Provision) -> Assignment:
     return Assignment(
         request_id=uuid4().hex,
         tenant=call.header(TENANT_HEADER) or opening.task.application_id,
         function_name=opening.function if opening.plain else "",
         function_version=opening.version if opening.plain else "",
         traceparent=call.header(TRACE_HEADER),
+        files_directory=provision.files_directory,
+        broadcasts={str(number): path for number, path in provision.broadcasts.items()},
     )
 
 

@@ -24,6 +24,8 @@ from updraft.security import SecurityError
 from updraft.telemetry import configure_logging
 from updraft_server.admission import Admission, AdmissionLimits
 from updraft_server.allocator import retain_freed_memory
+from updraft_server.contents.gathering import Gathering
+from updraft_server.contents.store import ContentStore
 from updraft_server.control import PoolService
 from updraft_server.exchange import ExchangeLimits, Exchanges
 from updraft_server.heartbeat import INTERVAL_SECONDS, Heartbeat
@@ -31,7 +33,7 @@ from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer
 from updraft_server.pool import Pool, PoolError, PoolSettings, WorkerOutput
 from updraft_server.process_control import hide_memory
-from updraft_server.settings_handover import SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
+from updraft_server.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
 
 if TYPE_CHECKING:
     from updraft_server.settings import ServeSettings
@@ -46,7 +48,7 @@ class FrontError(Exception):
 class Front:
     """One front: a pool, its queue, its listeners."""
 
-    def __init__(self, settings: "ServeSettings", pool: Pool) -> None:
+    def __init__(self, settings: "ServeSettings", pool: Pool, contents_directory: Path) -> None:
         self.lifecycle = Lifecycle()
         self.metrics = FrontMetrics()
         self.admission = Admission(
@@ -62,7 +64,19 @@ class Front:
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
-        exchanges = Exchanges(self.admission, self._offer_once_started, _exchange_limits(settings), self.metrics)
+        self._contents = ContentStore(
+            contents_directory,
+            limit_bytes=settings.content_store_bytes,
+            retry_after_milliseconds=settings.retry_after_milliseconds,
+        )
+        gathering = Gathering(
+            self._contents,
+            max_message_bytes=settings.max_message_bytes,
+            timeout_seconds=settings.content_timeout_seconds,
+        )
+        exchanges = Exchanges(
+            self.admission, gathering, self._offer_once_started, _exchange_limits(settings), self.metrics
+        )
         service = PoolService(exchanges, pool, self.admission, self._offer, self.lifecycle)
         self._listeners = Listeners(settings, flight_handler(service), self._health)
         self._watch_pool()
@@ -142,6 +156,9 @@ class Front:
             {"idle": lambda: pool.idle, "busy": lambda: pool.busy, "starting": lambda: pool.starting},
         )
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
+        metrics.watch(
+            "updraft_contents_bytes", "Broadcast variables and files kept.", lambda: self._contents.used_bytes
+        )
 
     async def _publish_health(self) -> None:
         while True:
@@ -186,9 +203,9 @@ def _log_worker_output(output: WorkerOutput) -> None:
     _log.info("worker output", worker=output.pid, line=output.line, **output.context)
 
 
-async def _serve(settings: "ServeSettings", zygote_socket: Path) -> None:
+async def _serve(settings: "ServeSettings", zygote_socket: Path, contents_directory: Path) -> None:
     pool = Pool(PoolSettings(workers=settings.workers, zygote_socket=zygote_socket), _log_worker_output)
-    front = Front(settings, pool)
+    front = Front(settings, pool, contents_directory)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, front.lifecycle.handle, Event.DRAIN_REQUESTED)
@@ -215,7 +232,7 @@ def main() -> None:
     settings = take_over(os.environ[SETTINGS_VARIABLE])
     configure_logging(log_format=settings.log_format, level=settings.log_level, process="front")
     try:
-        uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE])))
+        uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE]), Path(os.environ[CONTENTS_VARIABLE])))
     except FrontError as error:
         _log.error("the front cannot start", reason=str(error))
         sys.exit(1)

@@ -4,6 +4,8 @@
 Everything that can be refused without a worker is refused here. `updraft_server.exchange` goes on from an `Opening`.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,8 +14,9 @@ from google.protobuf.message import DecodeError
 from updraft.errors import FunctionNotFoundError, FunctionRefusedError, ProtocolError, VersionMismatchError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
 from updraft.v1.exchange_pb2 import ExchangeCommand, SessionFunction, TaskIdentity
+from updraft_server.contents.needs import NO_NEEDS, Needs, parse_needs
 from updraft_server.pool import RegisteredFunctionInfo, TaskKey
-from updraft_server.protocol import PROTOCOL_VERSION, SESSION_ENVIRONMENT
+from updraft_server.protocol import PROTOCOL_VERSION, SESSION_ENVIRONMENT, is_user_variable
 
 # How session functions are called in metrics: their own names are not ours to know, and would not be bounded.
 SESSION_LABEL = "session"
@@ -43,6 +46,9 @@ class Opening:
     version: str
     task: TaskIdentity
     batch_timeout_milliseconds: int = 0
+    needs: Needs = NO_NEEDS
+    binding: str = ""
+    """Names what a worker has loaded for good once it has run this; empty when that is nothing of a session's own."""
     resolved: bool = False
 
     @property
@@ -83,8 +89,8 @@ def parse_opening(message: bytes) -> Opening:
 def resolve(opening: Opening, offer: Offer) -> Opening:
     """The opening with the function that will run; raises UpdraftError for what this pool cannot or will not run."""
     if opening.plain:
-        function = find_function(offer.functions, opening.function, opening.version)
-        return replace(opening, version=function.version, resolved=True)
+        registered = find_function(offer.functions, opening.function, opening.version)
+        return replace(opening, version=registered.version, resolved=True)
     command = ExchangeCommand.FromString(opening.command)
     if command.protocol_version != PROTOCOL_VERSION:
         raise VersionMismatchError(
@@ -93,11 +99,13 @@ def resolve(opening: Opening, offer: Offer) -> Opening:
         )
     match command.function.WhichOneof("kind"):
         case "registered":
-            function = find_function(offer.functions, opening.function, opening.version)
-            return replace(opening, version=function.version, resolved=True)
+            registered = find_function(offer.functions, opening.function, opening.version)
+            return replace(opening, version=registered.version, resolved=True)
         case "session":
-            _check_session_function(command.function.session, offer)
-            return replace(opening, resolved=True)
+            function = command.function.session
+            _check_session_function(function, offer)
+            needs = parse_needs(function)
+            return replace(opening, needs=needs, binding=_binding(command, needs), resolved=True)
         case _:
             raise ProtocolError("the command names no function")
 
@@ -162,9 +170,25 @@ def _check_session_function(function: SessionFunction, offer: Offer) -> None:
         raise FunctionRefusedError("this pool has no pyspark, so it cannot run what a Spark session ships")
     _check_minor("Python", function.python_version, offer.python_version)
     _check_minor("pyspark", function.spark_version, offer.pyspark_version)
-    unknown = sorted(set(function.environment) - SESSION_ENVIRONMENT)
-    if unknown:
-        raise FunctionRefusedError(f"environment variables that an exchange may not set: {', '.join(unknown)}")
+    refused = sorted(set(function.environment) - SESSION_ENVIRONMENT)
+    refused += sorted(name for name in function.user_environment if not is_user_variable(name))
+    if refused:
+        raise FunctionRefusedError(f"environment variables that an exchange may not set: {', '.join(refused)}")
+
+
+def _binding(command: ExchangeCommand, needs: Needs) -> str:
+    """Modules of a session stay imported, and modules read the environment when they are imported."""
+    function = command.function.session
+    if not (needs.files or function.user_environment):
+        return ""
+    parts = [
+        command.task.application_id,
+        function.environment.get("SPARK_JOB_ARTIFACT_UUID", ""),
+        needs.file_set,
+        *function.python_includes,
+        *(f"{name}={value}" for name, value in sorted(function.user_environment.items())),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _check_minor(what: str, client: str, pool: str) -> None:

@@ -125,22 +125,36 @@ class Pool:
         """Process ids of the workers that live."""
         return tuple(self._workers)
 
-    async def lease(self, task: TaskKey | None) -> Lease:
-        """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError."""
+    async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
+        """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError.
+
+        A worker that has once been leased with a `binding` serves no other: modules of a session cannot be unloaded.
+        """
         if self._closing:
             raise PoolError("the pool is closing")
         held = sum(lease.task == task for lease in self._leases) if task is not None else 0
-        spare = self._spares.take() if 0 < held < self._settings.workers_per_task else None
-        if spare is not None:
-            return self._lease(spare, task)
+        if 0 < held < self._settings.workers_per_task:
+            spare = self._spares.take(lambda worker: worker.binding in (binding, ""))
+            if spare is not None:
+                return self._lease(spare, task, binding)
         idle = [worker for worker in self._workers.values() if worker.state is WorkerState.IDLE]
-        if idle:
-            return self._lease(idle[-1], task)
+        fitting = [worker for worker in idle if worker.binding in (binding, "")]
+        if fitting:
+            known = [worker for worker in fitting if worker.binding == binding]
+            return self._lease((known or fitting)[-1], task, binding)
         if not held:
-            raise NoIdleWorker("all workers are busy")
+            self._replace_one_of(idle)
+            raise NoIdleWorker("no idle worker can take the session" if idle else "all workers are busy")
         if held >= self._settings.workers_per_task:
             raise NoIdleWorker(f"the task holds {held} workers, which is as many as one may")
-        return self._lease(await self._start_extra(), task)
+        return self._lease(await self._start_extra(), task, binding)
+
+    def _replace_one_of(self, idle: Sequence[PooledWorker]) -> None:
+        """Give a worker of another session up for a fresh one, one at a time: who waits is told when it is there."""
+        if idle and not self._starts and not self._missing():
+            self._discard(idle[0])
+            self._wake.set()
+            self._changed()
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change of idle, busy or starting; returns what ends the subscription."""
@@ -292,8 +306,9 @@ class Pool:
         finally:
             self._extra_starts -= 1
 
-    def _lease(self, worker: PooledWorker, task: TaskKey | None) -> Lease:
+    def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: str) -> Lease:
         worker.state = WorkerState.LEASED
+        worker.binding = binding
         lease = _WorkerLease(worker, task, self._released)
         self._leases.add(lease)
         self._changed()

@@ -39,6 +39,8 @@ class PooledWorker:
     ) -> None:
         self.pid = forked.pid
         self.state = WorkerState.STARTING
+        self.binding = ""
+        """What it has loaded for good: of one session, as long as it lives."""
         self.context: dict[str, str] = {}
         """Whose exchange it works on, for its output."""
         self._loop = asyncio.get_running_loop()

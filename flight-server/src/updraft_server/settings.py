@@ -63,6 +63,20 @@ class ServeSettings(ServiceSettings):
         default=None,
     )
 
+    content_store_bytes: int = setting(
+        "Disk space, under the runtime directory, for what session functions need beside their pickle: broadcast "
+        "variables and files. The least recently used goes first, never what a running exchange needs.",
+        default=8 * 1024 * MIB,
+        unit="bytes",
+        ge=MIB,
+    )
+    content_timeout_seconds: float = setting(
+        "Time within which a client must send the next part of a content that it was asked for.",
+        default=60.0,
+        unit="seconds",
+        gt=0,
+    )
+
     queue_limit: int = setting(
         "Exchanges that may wait for a worker; the next is refused with RESOURCE_EXHAUSTED and a retry hint.",
         default=256,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
 ZYGOTE_SOCKET_VARIABLE = "UPDRAFT_FRONT_ZYGOTE_SOCKET"
+CONTENTS_VARIABLE = "UPDRAFT_FRONT_CONTENTS"
 
 _ADDRESSES = {"listen_address": "listen", "admin_address": "admin_listen", "metrics_address": "metrics_listen"}
 

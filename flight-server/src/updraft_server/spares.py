@@ -29,12 +29,11 @@ class SpareWorkers:
         loop = asyncio.get_running_loop()
         self._timers[worker] = loop.call_later(self._idle_seconds, self._expire, worker)
 
-    def take(self) -> PooledWorker | None:
-        """The spare that worked last, or None."""
-        while self._timers:
-            worker, timer = self._timers.popitem()
-            timer.cancel()
-            if worker.state is WorkerState.SPARE:
+    def take(self, fits: Callable[[PooledWorker], bool] = lambda _: True) -> PooledWorker | None:
+        """Of those that fit the spare that worked last, or None."""
+        for worker in reversed(list(self._timers)):
+            if worker.state is WorkerState.SPARE and fits(worker):
+                self.forget(worker)
                 return worker
         return None
 

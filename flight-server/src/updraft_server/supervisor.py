@@ -19,7 +19,12 @@ from updraft_server.children import Child, start_zygote, zygote_listener
 from updraft_server.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
 from updraft_server.process_control import adopt_orphans, hide_memory, kill_group
 from updraft_server.settings import ServeSettings
-from updraft_server.settings_handover import SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, hand_down
+from updraft_server.settings_handover import (
+    CONTENTS_VARIABLE,
+    SETTINGS_VARIABLE,
+    ZYGOTE_SOCKET_VARIABLE,
+    hand_down,
+)
 from updraft_server.worker.settings import WorkerSettings
 from updraft_server.zygote_protocol import EXIT_IMAGE_BROKEN, ZygoteSettings
 
@@ -47,6 +52,7 @@ class Supervisor:
     def __init__(self, settings: ServeSettings, directory: Path) -> None:
         self._settings = settings
         self._socket_path = directory / "zygote.sock"
+        self._contents_path = directory / "contents"
         files = directory / "files"
         files.mkdir(mode=0o500, exist_ok=True)
         self._zygote_settings = ZygoteSettings(
@@ -180,6 +186,7 @@ class Supervisor:
         environment = dict(os.environ)
         environment[SETTINGS_VARIABLE] = hand_down(self._settings)
         environment[ZYGOTE_SOCKET_VARIABLE] = str(self._socket_path)
+        environment[CONTENTS_VARIABLE] = str(self._contents_path)
         self._front_started_seconds = time.monotonic()
         self._front = Child("updraft_server.front", environment)
 

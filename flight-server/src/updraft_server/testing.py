@@ -114,7 +114,7 @@ class FakePool(Pool):
     async def start(self) -> None:
         """Nothing has to be started."""
 
-    async def lease(self, task: TaskKey | None) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
         """An idle worker, or an extra one for a task that holds one."""
         is_extra = task is not None and self._tasks[task] > 0
         if self.idle == 0 and not is_extra:

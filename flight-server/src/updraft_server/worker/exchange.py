@@ -135,6 +135,10 @@ class Exchange:
         metadata = exchange_pb2.ReplyMetadata(consumed=self.consumed, sequence=sequence)
         self._send_result(metadata, view[_IPC_PREFIX_BYTES:header_end], view[header_end:])
 
+    def log(self, lines: list[str]) -> None:
+        """Send what the function has logged for the client."""
+        self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, log_lines=lines))
+
     def finish(self, report: exchange_pb2.Report) -> None:
         """Say that everything was sent; raises what was wrong with the input, should a function have hidden it."""
         self.clock.stop()

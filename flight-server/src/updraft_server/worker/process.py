@@ -105,7 +105,7 @@ class Worker:
                     raise RefusedFailure("this pool does not run session functions: start it to allow them")
                 if self._sessions is None:
                     raise RefusedFailure("this pool has no pyspark and runs registered functions only")
-                return self._sessions.run(command, exchange, received_seconds)
+                return self._sessions.run(command, assignment, exchange, received_seconds)
             case _:
                 raise ProtocolFailure("the command names no function")
 

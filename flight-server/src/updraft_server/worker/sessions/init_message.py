@@ -1,32 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PySpark's worker reads before its data: the task, the settings and the functions.
+"""What PySpark's worker reads before its data: the task, its files and broadcasts, the settings, the functions.
 
 The layout is the same in 4.2 and 4.3 (`PythonRunner.writeInitMessage`); 4.3 announces it with a length, which its
-adapter adds. Secrets, local properties, broadcasts and files stay in Spark: they mean nothing on another host.
+adapter adds. Secrets stay in Spark, and of the local properties those that a function has no use for.
 """
 
 import json
 import struct
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.sessions.wire import INT, LONG, text, with_length
 
 _BOOL = struct.Struct("!?")
-_NO_INCLUDES = INT.pack(0)
-_NO_BROADCASTS = _BOOL.pack(False) + INT.pack(0)  # noqa: FBT003
+_NOT_ENCRYPTED = _BOOL.pack(False)  # noqa: FBT003
 
 
-def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunction, files_directory: str) -> bytes:
+class Surroundings(NamedTuple):
+    """What PySpark's worker finds on its disk."""
+
+    files_directory: str
+    """The directory of SparkFiles."""
+    added_broadcasts: Mapping[int, str]
+    """Broadcast variables that it has not seen yet, and where their pickled values are."""
+    removed_broadcasts: frozenset[int]
+    """Those that it has seen and must forget."""
+
+
+def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunction, around: Surroundings) -> bytes:
     """The bytes of the init message for an exchange."""
     return b"".join(
         [
             INT.pack(task.partition_id),
             text(function.python_version),
             text(_task_context(task)),
-            text(files_directory),
-            _NO_INCLUDES,
-            _NO_BROADCASTS,
+            text(around.files_directory),
+            INT.pack(len(function.python_includes)),
+            *map(text, function.python_includes),
+            _broadcasts(around),
             INT.pack(function.eval_type),
             _settings(function.runner_conf),
             _settings(function.eval_conf),
@@ -52,9 +64,16 @@ def _task_context(task: exchange_pb2.TaskIdentity) -> str:
             "resources": {
                 name: {"name": name, "addresses": list(resource.addresses)} for name, resource in task.resources.items()
             },
-            "localProperties": {},
+            "localProperties": dict(task.local_properties),
         }
     )
+
+
+def _broadcasts(around: Surroundings) -> bytes:
+    added = b"".join(LONG.pack(number) + text(path) for number, path in around.added_broadcasts.items())
+    removed = b"".join(LONG.pack(-number - 1) for number in around.removed_broadcasts)
+    count = len(around.added_broadcasts) + len(around.removed_broadcasts)
+    return _NOT_ENCRYPTED + INT.pack(count) + removed + added
 
 
 def _settings(settings: Mapping[str, str]) -> bytes:

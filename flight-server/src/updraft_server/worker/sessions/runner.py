@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a session function: checks before anything is unpickled, PySpark's worker, and what came of it."""
 
+import contextlib
+import faulthandler
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from updraft.v1 import exchange_pb2
-from updraft_server.protocol import SESSION_ENVIRONMENT
+from updraft_server.assignment import Assignment
+from updraft_server.protocol import SESSION_ENVIRONMENT, is_user_variable
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.failures import (
     InternalFailure,
@@ -21,8 +24,12 @@ from updraft_server.worker.failures import (
     qualified_name,
 )
 from updraft_server.worker.isolation import restore_environment
+from updraft_server.worker.memory_limit import address_space
 from updraft_server.worker.sessions import arrow_stream, init_message
+from updraft_server.worker.sessions.broadcasts import KnownBroadcasts
+from updraft_server.worker.sessions.init_message import Surroundings
 from updraft_server.worker.sessions.kinds import KINDS, EvalType, Kind
+from updraft_server.worker.sessions.log_capture import SESSION_VARIABLE, captured_logs
 from updraft_server.worker.sessions.streams import SessionStream, session_stream
 from updraft_server.worker.sessions.tracebacks import ReportedException
 from updraft_server.worker.sessions.trailer import Trailer, TrailerError, parse_trailer
@@ -49,27 +56,38 @@ class SessionRunner:
         self._worker: Any = pyspark.worker
         self._worker.handle_worker_exception = self._reported.wrap(self._worker.handle_worker_exception)
         self._files_directory = files_directory
+        self._broadcasts = KnownBroadcasts()
         # PySpark puts it there for each task that lacks it, and then drops every cache of the import system.
         sys.path.insert(1, files_directory)
         arrow_stream.install(ArrowStreamSerializer)
 
     def run(
-        self, command: exchange_pb2.ExchangeCommand, exchange: Exchange, received_seconds: float
+        self,
+        command: exchange_pb2.ExchangeCommand,
+        assignment: Assignment,
+        exchange: Exchange,
+        received_seconds: float,
     ) -> exchange_pb2.Report:
         """Run the command's function over the exchange; raises WorkerFailure."""
         function = command.function.session
         self._check_versions(function)
         stream = session_stream(_kind(function.eval_type), function.second_input_schema, exchange)
-        message = init_message.compose(command.task, function, self._files_directory)
+        message = init_message.compose(command.task, function, self._surroundings(command.task, assignment))
         before = dict(os.environ)
-        restore_environment(before | _checked_environment(function.environment))
+        restore_environment(before | _checked_environment(function))
         try:
-            trailer = self._run_worker(message, stream, exchange)
+            with address_space(command.limits.worker_memory_bytes), _logs(function, exchange):
+                trailer = self._run_worker(message, stream, exchange)
         finally:
             self._forget()
             restore_environment(before)
         stream.close()
         return trailer.to_report(int(received_seconds * 1000))
+
+    def _surroundings(self, task: exchange_pb2.TaskIdentity, assignment: Assignment) -> Surroundings:
+        paths = {int(number): path for number, path in assignment.broadcasts.items()}
+        changes = self._broadcasts.change_to(task.application_id, paths)
+        return Surroundings(assignment.files_directory or self._files_directory, changes.added, changes.removed)
 
     def _run_worker(self, message: bytes, stream: SessionStream, exchange: Exchange) -> Trailer:
         self._reported.error = None
@@ -114,7 +132,7 @@ class SessionRunner:
             )
 
     def _forget(self) -> None:
-        """Empty PySpark's process-wide registries."""
+        """Empty PySpark's process-wide registries, but for the broadcast variables of the exchange."""
         from pyspark.accumulators import _accumulatorRegistry
         from pyspark.core.broadcast import _broadcastRegistry
         from pyspark.taskcontext import BarrierTaskContext, TaskContext
@@ -122,7 +140,9 @@ class SessionRunner:
         TaskContext._setTaskContext(None)
         BarrierTaskContext._setTaskContext(None)
         _accumulatorRegistry.clear()
-        _broadcastRegistry.clear()
+        for number in _broadcastRegistry.keys() - self._broadcasts.ids:
+            del _broadcastRegistry[number]
+        faulthandler.cancel_dump_traceback_later()
         self._reported.error = None
 
 
@@ -134,11 +154,18 @@ def _kind(eval_type: int) -> Kind:
         raise RefusedFailure(f"this pool does not run functions of eval type {eval_type}; it runs {known}") from None
 
 
-def _checked_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    refused = sorted(environment.keys() - SESSION_ENVIRONMENT)
+def _checked_environment(function: exchange_pb2.SessionFunction) -> dict[str, str]:
+    refused = sorted(function.environment.keys() - SESSION_ENVIRONMENT)
+    refused += sorted(name for name in function.user_environment if not is_user_variable(name))
     if refused:
         raise ProtocolFailure(f"the command may not set {', '.join(refused)} in the environment")
-    return dict(environment)
+    return {**function.environment, **function.user_environment}
+
+
+def _logs(function: exchange_pb2.SessionFunction, exchange: Exchange) -> contextlib.AbstractContextManager[None]:
+    if SESSION_VARIABLE in function.environment:
+        return captured_logs(exchange.log)
+    return contextlib.nullcontext()
 
 
 def _minor(version: str) -> str:

@@ -19,8 +19,8 @@ import org.apache.arrow.memory.OutOfMemoryException;
 final class Attempt {
   /** Whom an attempt tells, on gRPC's event loop, without locks held. */
   interface Owner {
-    /** The call has reached the wire: other waits apply from now on. */
-    void onConnected();
+    /** The call has reached the wire, or takes more after it was full: other waits apply now. */
+    void onReady();
 
     /** A message arrived in order; a batch in the event is the owner's from now on. */
     void onEvent(Attempt attempt, ReplyEvent event, int sizeBytes) throws MalformedReplyException;
@@ -172,6 +172,16 @@ final class Attempt {
     }
   }
 
+  /** Sends a part of a content. @return bytes sent */
+  long send(ByteString sha256, long offset, byte[] data) {
+    return send(OutgoingMessage.content(sha256, offset, data));
+  }
+
+  /** Whether the transport takes more without queueing it; {@link Owner#onReady} says when. */
+  boolean isReady() {
+    return call.isReady();
+  }
+
   /** Lets the pool send more messages; from any thread. */
   void request(int messages) {
     call.request(messages);
@@ -206,10 +216,11 @@ final class Attempt {
   private final class Listener extends ClientCall.Listener<InputStream> {
     @Override
     public void onReady() {
-      boolean first = !connected;
+      // Only contents wait for it again: batches have a window of their own.
+      boolean awaited = !connected || protocol.state() == ReplyProtocol.State.INIT;
       connected = true;
-      if (first) {
-        owner.onConnected();
+      if (awaited) {
+        owner.onReady();
       }
     }
 
@@ -234,7 +245,7 @@ final class Attempt {
       try (IncomingMessage message = FlightDataReader.read(stream, allocator)) {
         ReplyEvent event = protocol.accept(message, sentBatches);
         owner.onEvent(Attempt.this, event, message.sizeBytes());
-        if (!(event instanceof ReplyEvent.Batch)) {
+        if (!(event instanceof ReplyEvent.Batch || event instanceof ReplyEvent.Logged)) {
           call.request(1);
         }
       }

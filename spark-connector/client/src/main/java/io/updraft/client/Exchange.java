@@ -5,6 +5,7 @@ import com.google.protobuf.ByteString;
 import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.Report;
 import java.util.Collection;
+import java.util.List;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.IpcOption;
@@ -30,6 +31,7 @@ public final class Exchange implements AutoCloseable {
   private final ClientOptions options;
   private final ByteString command;
   private final byte[] schemaHeader;
+  private final Collection<? extends Content> contents;
   private final BufferAllocator allocator;
   private final WireAllocator wire;
   private final ExchangeState state;
@@ -43,11 +45,13 @@ public final class Exchange implements AutoCloseable {
       ExchangeCommand command,
       Schema schema,
       BufferAllocator allocator,
-      Replay replay) {
+      Replay replay,
+      Collection<? extends Content> contents) {
     this.options = options;
     this.command = command.toByteString();
     this.schemaHeader =
         RequestBatch.bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
+    this.contents = contents;
     this.allocator = allocator;
     this.wire = new WireAllocator(allocator);
     this.state = new ExchangeState(options, replay);
@@ -66,7 +70,24 @@ public final class Exchange implements AutoCloseable {
       Schema schema,
       BufferAllocator allocator,
       Replay replay) {
-    Exchange exchange = new Exchange(options, command, schema, allocator, replay);
+    return open(options, command, schema, allocator, replay, List.of());
+  }
+
+  /**
+   * Opens an exchange whose function needs contents; returns when the pool has them, and so does
+   * every call of this class that moves the exchange to another worker.
+   *
+   * @param contents those that the command lists
+   * @throws ExchangeException if a content cannot be read
+   */
+  public static Exchange open(
+      ClientOptions options,
+      ExchangeCommand command,
+      Schema schema,
+      BufferAllocator allocator,
+      Replay replay,
+      Collection<? extends Content> contents) {
+    Exchange exchange = new Exchange(options, command, schema, allocator, replay, contents);
     try {
       exchange.startAttempt();
     } catch (RuntimeException e) {
@@ -197,11 +218,28 @@ public final class Exchange implements AutoCloseable {
       return;
     }
     bytesSent += attempt.start(command, schemaHeader, options.windowBatches() + 1);
+    if (!contents.isEmpty() && !provideContents()) {
+      return;
+    }
     for (RequestBatch batch : unanswered) {
       bytesSent += attempt.send(batch);
     }
     if (state.isSendingFinished()) {
       bytesSent += attempt.finish();
+    }
+  }
+
+  /** Sends what the pool lacks of the contents; false when the call was lost meanwhile. */
+  private boolean provideContents() {
+    ContentUpload upload = new ContentUpload(contents, state, attempt, options.maxMessageBytes());
+    try {
+      return upload.run();
+    } catch (InterruptedException e) {
+      cancel("the task's thread was interrupted");
+      Thread.currentThread().interrupt();
+      return false;
+    } finally {
+      bytesSent += upload.bytesSent();
     }
   }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.Report;
 import java.util.Collection;
+import java.util.List;
 import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 import org.apache.arrow.vector.types.pojo.Schema;
@@ -41,6 +43,7 @@ final class ExchangeCore {
   private Attempt attempt;
   private Failure failure;
   private Failure inBand;
+  private List<ByteString> wanted;
   private long againNanos;
   private long progressNanos;
   private boolean workDone;
@@ -86,12 +89,25 @@ final class ExchangeCore {
     return phase == Phase.BACKING_OFF && againNanos - nowNanos <= 0;
   }
 
+  /** Whether a call is open. */
+  boolean isRunning() {
+    return phase == Phase.RUNNING;
+  }
+
+  /** What the pool has asked for since this was last called; null: nothing yet. */
+  List<ByteString> takeWanted() {
+    List<ByteString> asked = wanted;
+    wanted = null;
+    return asked;
+  }
+
   /** A new call takes over; null when the exchange is over, else the batches to send first. */
   Collection<RequestBatch> begin(Attempt next) {
     if (phase != Phase.BACKING_OFF) {
       return null;
     }
     attempt = next;
+    wanted = null;
     phase = Phase.RUNNING;
     return log.restart();
   }
@@ -204,12 +220,16 @@ final class ExchangeCore {
       drop(event);
       return;
     }
-    workDone |= !(event instanceof ReplyEvent.Failed);
+    workDone |= !(event instanceof ReplyEvent.Failed || event instanceof ReplyEvent.ContentsWanted);
     if (from.consumed() > 0) {
       log.consumedThrough(from.base() + from.consumed());
     }
     if (event instanceof ReplyEvent.Batch batch) {
       takeBatch(from, batch);
+    } else if (event instanceof ReplyEvent.ContentsWanted contents) {
+      wanted = contents.digests();
+    } else if (event instanceof ReplyEvent.Logged logged) {
+      replies.add(Reply.logged(logged.lines()), from);
     } else if (event instanceof ReplyEvent.SchemaKnown known) {
       takeSchema(known.schema());
     } else if (event instanceof ReplyEvent.Finished finished) {

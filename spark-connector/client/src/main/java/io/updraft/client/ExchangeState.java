@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.updraft.proto.v1.Report;
 import java.util.Collection;
+import java.util.List;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
@@ -12,7 +14,7 @@ import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
  * {@link ExchangeCore} under one lock, between the task thread and gRPC's event loop, and the wait
- * of the task thread. Nothing of gRPC is called under the lock.
+ * of the task thread. Nothing of gRPC that calls back is called under the lock.
  */
 final class ExchangeState implements Attempt.Owner {
   private final ReentrantLock lock = new ReentrantLock();
@@ -114,6 +116,33 @@ final class ExchangeState implements Attempt.Owner {
     }
   }
 
+  /** Waits until the pool says which contents it lacks; null when the call is over. */
+  List<ByteString> awaitWanted() throws InterruptedException {
+    return awaitWhileRunning(core::takeWanted);
+  }
+
+  /** Waits until a call takes more without queueing it; false when the call is over. */
+  boolean awaitReady(Attempt sending) throws InterruptedException {
+    return awaitWhileRunning(() -> sending.isReady() ? Boolean.TRUE : null) != null;
+  }
+
+  private <T> T awaitWhileRunning(Supplier<T> look) throws InterruptedException {
+    lock.lockInterruptibly();
+    try {
+      long waitingSinceNanos = System.nanoTime();
+      while (core.isRunning()) {
+        T found = look.get();
+        if (found != null) {
+          return found;
+        }
+        await(core.restNanos(waitingSinceNanos, System.nanoTime()));
+      }
+      return null;
+    } finally {
+      lock.unlock();
+    }
+  }
+
   private void await(long restNanos) throws InterruptedException {
     if (restNanos > 0) {
       changed.awaitNanos(restNanos);
@@ -139,7 +168,7 @@ final class ExchangeState implements Attempt.Owner {
   }
 
   @Override
-  public void onConnected() {
+  public void onReady() {
     signalled(() -> {});
   }
 

@@ -124,6 +124,15 @@ record Failure(
         ErrorKind.ERROR_KIND_LIMIT, "INVALID_ARGUMENT", message, null, null, Origin.CLIENT);
   }
 
+  /** This side has lost what it announced. */
+  static Failure unreadable(Content content, IOException cause) {
+    String message =
+        "a content of %d bytes that the function needs cannot be read: %s"
+            .formatted(content.sizeBytes(), cause.getMessage());
+    return new Failure(
+        ErrorKind.ERROR_KIND_INTERNAL, "INTERNAL", message, null, cause, Origin.CLIENT);
+  }
+
   /** No connection was made in time. */
   static Failure unconnected(Endpoint endpoint) {
     String message = "no connection to " + endpoint;

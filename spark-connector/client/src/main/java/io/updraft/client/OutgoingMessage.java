@@ -5,6 +5,7 @@ import com.google.protobuf.ByteString;
 import com.google.protobuf.CodedOutputStream;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
+import io.updraft.proto.v1.ContentChunk;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.RequestMetadata;
 import java.io.ByteArrayOutputStream;
@@ -21,6 +22,7 @@ final class OutgoingMessage {
   private final byte[] descriptor;
   private final byte[] header;
   private final byte[] appMetadata;
+  private final byte[] body;
   private final RequestBatch batch;
   private final WireAllocator allocator;
 
@@ -28,18 +30,21 @@ final class OutgoingMessage {
       byte[] descriptor,
       byte[] header,
       byte[] appMetadata,
+      byte[] body,
       RequestBatch batch,
       WireAllocator allocator) {
     this.descriptor = descriptor;
     this.header = header;
     this.appMetadata = appMetadata;
+    this.body = body;
     this.batch = batch;
     this.allocator = allocator;
   }
 
   /** The command and the schema of the arguments. */
   static OutgoingMessage opening(ByteString command, byte[] schemaHeader) {
-    return new OutgoingMessage(commandDescriptor(command), schemaHeader, NOTHING, null, null);
+    return new OutgoingMessage(
+        commandDescriptor(command), schemaHeader, NOTHING, NOTHING, null, null);
   }
 
   /** A batch with its number in this call. */
@@ -50,14 +55,21 @@ final class OutgoingMessage {
     }
     metadata.setInput(batch.groups().input());
     return new OutgoingMessage(
-        NOTHING, batch.header(), metadata.build().toByteArray(), batch, allocator);
+        NOTHING, batch.header(), metadata.build().toByteArray(), NOTHING, batch, allocator);
+  }
+
+  /** A part of a content. */
+  static OutgoingMessage content(ByteString sha256, long offset, byte[] data) {
+    ContentChunk chunk = ContentChunk.newBuilder().setSha256(sha256).setOffset(offset).build();
+    byte[] metadata = RequestMetadata.newBuilder().setContent(chunk).build().toByteArray();
+    return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);
   }
 
   /** The last message: what was sent in this call. */
   static OutgoingMessage finish(long batches, long rows) {
     Finish finish = Finish.newBuilder().setBatches(batches).setRows(rows).build();
     byte[] metadata = RequestMetadata.newBuilder().setFinish(finish).build().toByteArray();
-    return new OutgoingMessage(NOTHING, NOTHING, metadata, null, null);
+    return new OutgoingMessage(NOTHING, NOTHING, metadata, NOTHING, null, null);
   }
 
   private static byte[] commandDescriptor(ByteString command) {
@@ -86,6 +98,7 @@ final class OutgoingMessage {
     return FlightField.DESCRIPTOR.sizeBytes(descriptor.length)
         + FlightField.HEADER.sizeBytes(header.length)
         + FlightField.APP_METADATA.sizeBytes(appMetadata.length)
+        + FlightField.BODY.sizeBytes(body.length)
         + (batch == null ? 0 : FlightField.BODY.startBytes(bodyBytes()));
   }
 
@@ -97,6 +110,7 @@ final class OutgoingMessage {
     FlightField.DESCRIPTOR.write(prefix, descriptor);
     FlightField.HEADER.write(prefix, header);
     FlightField.APP_METADATA.write(prefix, appMetadata);
+    FlightField.BODY.write(prefix, body);
     if (batch == null) {
       return prefix;
     }

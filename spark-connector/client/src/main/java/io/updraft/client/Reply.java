@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import java.util.List;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
@@ -11,6 +12,8 @@ public final class Reply {
   public enum Kind {
     /** A batch of results. */
     BATCH,
+    /** The function logged something for the session. */
+    LOG,
     /** The window has room for one more request batch. */
     ROOM,
     /** The pool finished and its counts agree with what was received. */
@@ -18,25 +21,31 @@ public final class Reply {
   }
 
   /** Says that the window opened. */
-  public static final Reply ROOM = new Reply(Kind.ROOM, 0, 0, null);
+  public static final Reply ROOM = new Reply(Kind.ROOM, 0, 0, null, List.of());
 
   /** Says that every result was delivered. */
-  public static final Reply END = new Reply(Kind.END, 0, 0, null);
+  public static final Reply END = new Reply(Kind.END, 0, 0, null, List.of());
 
   private final Kind kind;
   private final long sequence;
   private final int rows;
   private final ArrowRecordBatch batch;
+  private final List<String> lines;
 
-  private Reply(Kind kind, long sequence, int rows, ArrowRecordBatch batch) {
+  private Reply(Kind kind, long sequence, int rows, ArrowRecordBatch batch, List<String> lines) {
     this.kind = kind;
     this.sequence = sequence;
     this.rows = rows;
     this.batch = batch;
+    this.lines = lines;
   }
 
   static Reply batch(long sequence, ArrowRecordBatch batch) {
-    return new Reply(Kind.BATCH, sequence, batch.getLength(), batch);
+    return new Reply(Kind.BATCH, sequence, batch.getLength(), batch, List.of());
+  }
+
+  static Reply logged(List<String> lines) {
+    return new Reply(Kind.LOG, 0, 0, null, lines);
   }
 
   /** What happened. */
@@ -61,5 +70,10 @@ public final class Reply {
   /** The batch, which the caller closes; null unless {@link Kind#BATCH}. */
   public ArrowRecordBatch batch() {
     return batch;
+  }
+
+  /** Lines as PySpark's worker wrote them; empty unless {@link Kind#LOG}. */
+  public List<String> lines() {
+    return lines;
   }
 }

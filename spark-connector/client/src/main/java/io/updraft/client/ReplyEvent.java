@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import com.google.protobuf.ByteString;
 import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.Report;
+import java.util.List;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 
@@ -13,6 +15,12 @@ sealed interface ReplyEvent {
 
   /** The function took request batches; {@link ReplyProtocol#consumed} says how many. */
   record Credit() implements ReplyEvent {}
+
+  /** The pool lacks these contents; none: it has all of them. */
+  record ContentsWanted(List<ByteString> digests) implements ReplyEvent {}
+
+  /** What the function logged for the session. */
+  record Logged(List<String> lines) implements ReplyEvent {}
 
   /** Results, owned by whoever holds the event. */
   record Batch(long sequence, ArrowRecordBatch batch) implements ReplyEvent {}

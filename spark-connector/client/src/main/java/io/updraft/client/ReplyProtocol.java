@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import com.google.protobuf.InvalidProtocolBufferException;
+import io.updraft.proto.v1.ContentsWanted;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.ReplyMetadata;
 import org.apache.arrow.flatbuf.MessageHeader;
@@ -15,8 +16,10 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 final class ReplyProtocol {
   /** How far the pool has come. */
   enum State {
-    /** No schema yet. */
+    /** Nothing yet but what the pool wants to have. */
     INIT,
+    /** The pool has the contents; no schema yet. */
+    PROVIDED,
     /** Batches come. */
     STREAMING,
     /** The pool said that it sent everything. */
@@ -55,7 +58,8 @@ final class ReplyProtocol {
       case ERROR -> failed(metadata);
       case FINISH -> finished(metadata.getFinish());
       case SEQUENCE -> batch(message, metadata.getSequence());
-      case EVENT_NOT_SET -> schemaOrCredit(message);
+      case CONTENTS_WANTED -> contentsWanted(metadata.getContentsWanted());
+      case EVENT_NOT_SET -> schemaOrCredit(message, metadata);
     };
   }
 
@@ -117,11 +121,25 @@ final class ReplyProtocol {
     return new ReplyEvent.Batch(sequence, batch);
   }
 
-  private ReplyEvent schemaOrCredit(IncomingMessage message) throws MalformedReplyException {
-    if (message.header().length == 0) {
-      return new ReplyEvent.Credit();
+  private ReplyEvent contentsWanted(ContentsWanted wanted) throws MalformedReplyException {
+    if (state != State.INIT) {
+      throw new MalformedReplyException("the pool asked for contents after it had them all");
     }
-    if (state != State.INIT || IpcReader.kind(message.header()) != MessageHeader.Schema) {
+    if (wanted.getSha256Count() == 0) {
+      state = State.PROVIDED;
+    }
+    return new ReplyEvent.ContentsWanted(wanted.getSha256List());
+  }
+
+  private ReplyEvent schemaOrCredit(IncomingMessage message, ReplyMetadata metadata)
+      throws MalformedReplyException {
+    if (message.header().length == 0) {
+      return metadata.getLogLinesCount() == 0
+          ? new ReplyEvent.Credit()
+          : new ReplyEvent.Logged(metadata.getLogLinesList());
+    }
+    boolean early = state == State.INIT || state == State.PROVIDED;
+    if (!early || IpcReader.kind(message.header()) != MessageHeader.Schema) {
       throw new MalformedReplyException("the pool sent Arrow data without a sequence number");
     }
     state = State.STREAMING;

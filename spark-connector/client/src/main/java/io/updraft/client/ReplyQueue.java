@@ -26,7 +26,9 @@ final class ReplyQueue implements AutoCloseable {
   @Override
   public void close() {
     for (Entry entry = entries.poll(); entry != null; entry = entries.poll()) {
-      entry.reply().batch().close();
+      if (entry.reply().kind() == Reply.Kind.BATCH) {
+        entry.reply().batch().close();
+      }
     }
   }
 }

@@ -9,7 +9,11 @@ final class Behaviours {
 
   /** Sends every batch back. */
   static void echo(PoolCall call) throws InterruptedException {
-    FlightData opening = call.receive();
+    echo(call, call.receive());
+  }
+
+  /** The same after the opening. */
+  static void echo(PoolCall call, FlightData opening) throws InterruptedException {
     call.sendSchema(opening.header());
     long sequence = 0;
     for (FlightData next = call.receive(); next != null; next = call.receive()) {
@@ -33,7 +37,12 @@ final class Behaviours {
 
   /** Answers so many batches and no more. */
   static void echoSome(PoolCall call, int answered) throws InterruptedException {
-    FlightData opening = call.receive();
+    echoSome(call, call.receive(), answered);
+  }
+
+  /** The same after the opening. */
+  static void echoSome(PoolCall call, FlightData opening, int answered)
+      throws InterruptedException {
     call.sendSchema(opening.header());
     for (int sequence = 1; sequence <= answered; sequence++) {
       FlightData batch = call.receive();

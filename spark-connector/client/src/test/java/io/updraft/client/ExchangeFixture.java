@@ -27,7 +27,11 @@ final class ExchangeFixture implements AutoCloseable {
   private long sent;
 
   ExchangeFixture(ClientOptions options, Replay replay) {
-    this.exchange = Exchange.open(options, COMMAND, Batches.SCHEMA, allocator, replay);
+    this(options, replay, List.of());
+  }
+
+  ExchangeFixture(ClientOptions options, Replay replay, List<Content> contents) {
+    this.exchange = Exchange.open(options, COMMAND, Batches.SCHEMA, allocator, replay, contents);
   }
 
   Exchange exchange() {

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command says that its function needs, checked: the names become paths and come from strangers."""
+
+import enum
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from updraft.errors import LimitError, ProtocolError
+from updraft.v1.exchange_pb2 import Content, SessionFunction
+
+Name = TypeVar("Name", int, str)
+
+MAX_CONTENTS = 4096
+_MAX_NAME_BYTES = 255
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+class Form(enum.Enum):
+    """How a content lies on disk."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+
+
+class ContentKey(NamedTuple):
+    """A content by its bytes; equal keys are the same content."""
+
+    sha256: bytes
+    size_bytes: int
+    form: Form
+
+    def __str__(self) -> str:
+        return f"{self.sha256.hex()}-{self.size_bytes}-{self.form.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The contents of one exchange and what each is there for."""
+
+    broadcasts: Mapping[int, ContentKey] = field(default_factory=dict)
+    """By the broadcast variable's id."""
+    files: Mapping[str, ContentKey] = field(default_factory=dict)
+    """By the name under which the function finds them."""
+
+    @property
+    def keys(self) -> frozenset[ContentKey]:
+        """Every content once."""
+        return frozenset((*self.broadcasts.values(), *self.files.values()))
+
+    @property
+    def file_set(self) -> str:
+        """Names the files as a whole: equal for the same names with the same bytes; empty without files."""
+        if not self.files:
+            return ""
+        lines = (f"{key} {name}\n" for name, key in sorted(self.files.items()))
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+NO_NEEDS = Needs()
+
+
+def parse_needs(function: SessionFunction) -> Needs:
+    """Raises ProtocolError for what is no content or no plain name, LimitError for too many."""
+    if not function.contents and not function.python_includes:
+        return NO_NEEDS
+    if len(function.contents) > MAX_CONTENTS:
+        raise LimitError(f"the function needs {len(function.contents)} contents, the limit is {MAX_CONTENTS}")
+    broadcasts: dict[int, ContentKey] = {}
+    files: dict[str, ContentKey] = {}
+    forms: dict[bytes, ContentKey] = {}
+    for content in function.contents:
+        key = _key(content)
+        if forms.setdefault(key.sha256, key) != key:
+            raise ProtocolError(f"content {key.sha256.hex()} is listed with two sizes or as file and directory")
+        if content.WhichOneof("role") == "broadcast_id":
+            _add(broadcasts, content.broadcast_id, key)
+        else:
+            _add(files, _plain_name(content.file_name or content.directory_name), key)
+    for name in function.python_includes:
+        _plain_name(name)
+    return Needs(broadcasts, files)
+
+
+def _key(content: Content) -> ContentKey:
+    if len(content.sha256) != _DIGEST_BYTES or content.size_bytes < 0:
+        raise ProtocolError(f"not a content: a digest of {len(content.sha256)} bytes, a size of {content.size_bytes}")
+    role = content.WhichOneof("role")
+    if role is None:
+        raise ProtocolError(f"nothing says what content {content.sha256.hex()} is for")
+    form = Form.DIRECTORY if role == "directory_name" else Form.FILE
+    return ContentKey(content.sha256, content.size_bytes, form)
+
+
+def _add(known: dict[Name, ContentKey], name: Name, key: ContentKey) -> None:
+    if known.setdefault(name, key) != key:
+        raise ProtocolError(f"two contents are listed as {name!r}")
+
+
+def _plain_name(name: str) -> str:
+    """The name of an entry of a directory: no path, nothing that means another place."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > _MAX_NAME_BYTES:
+        raise ProtocolError(f"{name[:_MAX_NAME_BYTES]!r} is not the plain name of a file")
+    return name

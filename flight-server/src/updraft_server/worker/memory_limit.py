@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits this process's address space for one exchange: an allocation beyond it raises MemoryError in the function."""
+
+import contextlib
+import resource
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def address_space(limit_bytes: int) -> Iterator[None]:
+    """Hold the limit for the block; 0 is none. The hard limit stays, or the next exchange could not have another."""
+    soft, hard = before = resource.getrlimit(resource.RLIMIT_AS)
+    tighter = soft == resource.RLIM_INFINITY or limit_bytes < soft
+    if limit_bytes <= 0 or not tighter:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes what PySpark's worker logs for Spark out of the process's output.
+
+With `spark.sql.pyspark.worker.logging.enabled` PySpark writes marked lines to `sys.stdout`, where Spark's daemon would
+read them; here they go into the exchange's replies, and everything else to the pool's log as ever.
+"""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+SESSION_VARIABLE = "PYSPARK_SPARK_SESSION_UUID"
+
+_MARK = "PYTHON_WORKER_LOGGING:"
+_SEND_CHARACTERS = 64 * 1024
+_MAX_CHARACTERS = 1024 * 1024
+
+
+class LogCapture:
+    """Stands where `sys.stdout` is."""
+
+    def __init__(self, stdout: TextIO, send: Callable[[list[str]], None]) -> None:
+        self._stdout = stdout
+        self._send = send
+        self._lines: list[str] = []
+        self._characters = 0
+        self._lock = threading.Lock()
+
+    def write(self, text: str) -> int:
+        """A marked line is kept to be sent; beyond the limit it is dropped."""
+        if not text.startswith(_MARK):
+            return self._stdout.write(text)
+        with self._lock:
+            if self._characters + len(text) <= _MAX_CHARACTERS:
+                self._lines.append(text.rstrip("\n"))
+                self._characters += len(text)
+        # Frames are sent by the main thread alone.
+        if self._characters >= _SEND_CHARACTERS and threading.current_thread() is threading.main_thread():
+            self.send()
+        return len(text)
+
+    def flush(self) -> None:
+        """What is not marked is not held back."""
+        self._stdout.flush()
+
+    def send(self) -> None:
+        """Send what has been kept."""
+        with self._lock:
+            lines, self._lines, self._characters = self._lines, [], 0
+        if lines:
+            self._send(lines)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stdout, name)
+
+
+@contextlib.contextmanager
+def captured_logs(send: Callable[[list[str]], None]) -> Iterator[None]:
+    """Capture for the block, and send the rest at its end."""
+    stdout = sys.stdout
+    capture = LogCapture(stdout, send)
+    sys.stdout = capture
+    try:
+        yield
+    finally:
+        sys.stdout = stdout
+        capture.send()

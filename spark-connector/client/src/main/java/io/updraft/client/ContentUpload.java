@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import com.google.protobuf.ByteString;
+import java.io.IOException;
+import java.io.InputStream;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+
+/**
+ * Gives one call's pool the contents that it lacks, on the task's thread, before any batch is sent.
+ * One chunk is in memory at a time: the next waits until the transport has taken the last.
+ */
+final class ContentUpload {
+  private static final int CHUNK_BYTES = 1 << 20;
+
+  private final Map<ByteString, Content> contents;
+  private final ExchangeState state;
+  private final Attempt attempt;
+  private final int chunkBytes;
+  private long bytesSent;
+
+  ContentUpload(
+      Collection<? extends Content> contents,
+      ExchangeState state,
+      Attempt attempt,
+      long maxMessageBytes) {
+    this.contents =
+        contents.stream()
+            .collect(Collectors.toMap(Content::sha256, Function.identity(), (one, same) -> one));
+    this.state = state;
+    this.attempt = attempt;
+    this.chunkBytes = (int) Math.min(CHUNK_BYTES, maxMessageBytes / 2);
+  }
+
+  long bytesSent() {
+    return bytesSent;
+  }
+
+  /**
+   * Sends what the pool asks for until it has everything; false when the call was lost meanwhile.
+   */
+  boolean run() throws InterruptedException {
+    while (true) {
+      List<ByteString> wanted = state.awaitWanted();
+      if (wanted == null || wanted.isEmpty()) {
+        return wanted != null;
+      }
+      for (ByteString digest : wanted) {
+        if (!send(contentOf(digest))) {
+          return false;
+        }
+      }
+    }
+  }
+
+  private Content contentOf(ByteString digest) {
+    Content content = contents.get(digest);
+    if (content == null) {
+      throw Failure.malformed("the pool asked for a content that the function does not need", null)
+          .toException();
+    }
+    return content;
+  }
+
+  private boolean send(Content content) throws InterruptedException {
+    try (InputStream stream = content.open()) {
+      long offset = 0;
+      do {
+        int length = (int) Math.min(chunkBytes, content.sizeBytes() - offset);
+        byte[] chunk = stream.readNBytes(length);
+        if (chunk.length < length) {
+          throw new IOException("it ended after " + (offset + chunk.length) + " bytes");
+        }
+        if (!state.awaitReady(attempt)) {
+          return false;
+        }
+        bytesSent += attempt.send(content.sha256(), offset, chunk);
+        offset += length;
+      } while (offset < content.sizeBytes());
+      return true;
+    } catch (IOException e) {
+      throw Failure.unreadable(content, e).toException();
+    }
+  }
+}
