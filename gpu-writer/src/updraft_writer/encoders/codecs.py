@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Codecs and levels, checked once so that no batch is taken for a file that cannot be written."""
+
+import pyarrow as pa
+
+from updraft.errors import WriteOptionError
+from updraft.v1.write_pb2 import Codec, Compression
+
+_NAMES = {
+    Codec.CODEC_UNSPECIFIED: "snappy",
+    Codec.CODEC_NONE: "none",
+    Codec.CODEC_SNAPPY: "snappy",
+    Codec.CODEC_ZSTD: "zstd",
+    Codec.CODEC_LZ4: "lz4",
+    Codec.CODEC_GZIP: "gzip",
+}
+_WITH_LEVELS = ("zstd", "gzip")
+
+
+def codec_name(compression: Compression) -> str:
+    """The codec as Arrow calls it; raises WriteOptionError for one that does not exist."""
+    try:
+        return _NAMES[compression.codec]
+    except KeyError:
+        raise WriteOptionError(f"no codec has the number {compression.codec}") from None
+
+
+def compression_level(compression: Compression) -> int | None:
+    """The level, if one is asked for; raises WriteOptionError when the codec has none or not this one."""
+    if not compression.HasField("level"):
+        return None
+    codec = codec_name(compression)
+    if codec not in _WITH_LEVELS:
+        raise WriteOptionError(f"the codec {codec} has no levels, but level {compression.level} was asked for")
+    least, most = pa.Codec.minimum_compression_level(codec), pa.Codec.maximum_compression_level(codec)
+    if not least <= compression.level <= most:
+        raise WriteOptionError(f"{codec} has the levels {least} to {most}, not {compression.level}")
+    return int(compression.level)

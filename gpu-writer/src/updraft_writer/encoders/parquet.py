@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet on the CPU by pyarrow, with the layout that Spark gives its own files."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from updraft.errors import EncodeError, WriteOptionError
+from updraft.v1.write_pb2 import Dictionaries, ParquetOptions, Rebase
+from updraft_writer.encoders.codecs import codec_name, compression_level
+from updraft_writer.encoders.dictionary_sampling import columns_worth_a_dictionary
+from updraft_writer.encoders.encoder import EncodedBytes, Footer
+from updraft_writer.encoders.timestamps import check_calendar, stored_schema, stored_table, uses_int96
+
+_DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
+_DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
+# Of a row group, an open writer keeps about this part with sampled dictionaries, and all of it with every dictionary.
+_RETAINED_FRACTION = 1 / 8
+
+
+class ParquetEncoder:
+    """Encodes one Parquet file; the writer is opened with the first row group, which is what dictionaries go by."""
+
+    name = "pyarrow-parquet"
+
+    def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
+        """Check everything that can be checked without data; raises WriteOptionError."""
+        if options.rebase == Rebase.REBASE_LEGACY:
+            raise WriteOptionError("the rebase mode LEGACY is not there: use CORRECTED or EXCEPTION")
+        self._options = options
+        self._key_values = dict(footer)
+        self._schema = stored_schema(schema, options.timestamps)
+        self._arguments = self._writer_arguments()
+        self._paths = self._leaf_paths()
+        self._check_bloom_filters()
+        self._output = EncodedBytes()
+        self._metadata: list[Any] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._dictionaries: list[str] = []
+        self._last_row_group_bytes = 0
+
+    @property
+    def retained_bytes(self) -> int:
+        """What the writer holds between row groups."""
+        always = self._options.dictionaries == Dictionaries.DICTIONARIES_ALWAYS
+        return int(self._last_row_group_bytes * (1 if always else _RETAINED_FRACTION))
+
+    @property
+    def footer(self) -> Footer:
+        """What the footer says, once closed."""
+        [metadata] = self._metadata
+        return Footer(metadata.num_row_groups, metadata.num_rows, tuple(self._dictionaries))
+
+    def write(self, table: pa.Table) -> list[bytes]:
+        """Encode a row group; raises EncodeError."""
+        check_calendar(table, self._options.rebase)
+        self._last_row_group_bytes = table.nbytes
+        try:
+            table = stored_table(table, self._schema)
+            self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
+        except pa.ArrowException as error:
+            raise EncodeError(f"a row group cannot be encoded as Parquet: {error}") from error
+        return self._output.take()
+
+    def close(self) -> list[bytes]:
+        """Write the footer; raises EncodeError."""
+        try:
+            writer = self._opened(self._schema.empty_table())
+            if self._key_values:
+                writer.add_key_value_metadata(self._key_values)
+            writer.close()
+        except pa.ArrowException as error:
+            raise EncodeError(f"the footer cannot be written: {error}") from error
+        return self._output.take()
+
+    def _opened(self, table: pa.Table) -> pq.ParquetWriter:
+        if self._writer is None:
+            self._dictionaries = self._choose_dictionaries(table)
+            self._writer = pq.ParquetWriter(
+                self._output,
+                self._schema,
+                use_dictionary=self._dictionaries,
+                metadata_collector=self._metadata,
+                **self._arguments,
+            )
+        return self._writer
+
+    def _choose_dictionaries(self, table: pa.Table) -> list[str]:
+        match self._options.dictionaries:
+            case Dictionaries.DICTIONARIES_ALWAYS:
+                return self._paths
+            case Dictionaries.DICTIONARIES_NEVER:
+                return []
+            case _:
+                return columns_worth_a_dictionary(table, self._paths)
+
+    def _writer_arguments(self) -> dict[str, Any]:
+        options = self._options
+        bloom_filters = {
+            bloom.column: {
+                "ndv": bloom.distinct_values or _DEFAULT_BLOOM_DISTINCT_VALUES,
+                "fpp": bloom.false_positive_probability or _DEFAULT_BLOOM_FALSE_POSITIVES,
+            }
+            for bloom in options.bloom_filters
+        }
+        return {
+            "compression": codec_name(options.compression),
+            "compression_level": compression_level(options.compression),
+            "write_statistics": options.statistics if options.HasField("statistics") else True,
+            "write_page_index": options.page_index,
+            "write_page_checksum": options.page_checksums,
+            "bloom_filter_options": bloom_filters or None,
+            "data_page_size": options.page_bytes or None,
+            "use_deprecated_int96_timestamps": uses_int96(self._schema, options.timestamps),
+            "store_decimal_as_integer": not options.legacy_decimals,
+            # Spark reads its own schema from a footer key; Arrow's would be one more that nobody asked for.
+            "store_schema": False,
+        }
+
+    def _leaf_paths(self) -> list[str]:
+        """The paths of all leaf columns, from an empty file: it also shows at once what Parquet cannot hold."""
+        try:
+            arguments = {**self._arguments, "bloom_filter_options": None}
+            metadata: list[Any] = []
+            pq.ParquetWriter(EncodedBytes(), self._schema, metadata_collector=metadata, **arguments).close()
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise WriteOptionError(f"the file cannot be written as Parquet: {error}") from error
+        columns = metadata[0].schema
+        return [columns.column(index).path for index in range(len(columns))]
+
+    def _check_bloom_filters(self) -> None:
+        for bloom in self._options.bloom_filters:
+            if bloom.column not in self._paths:
+                raise WriteOptionError(f"bloom filter over {bloom.column!r}: the columns are {', '.join(self._paths)}")
