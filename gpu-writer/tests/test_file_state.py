@@ -9,7 +9,7 @@ from updraft_writer.file_state import FileEvent, FileLife, FileState
 
 def test_a_file_is_written_finished_and_published() -> None:
     life = FileLife()
-    for event in (FileEvent.FINISH, FileEvent.PUBLISH):
+    for event in (FileEvent.FINISH, FileEvent.PUBLISH, FileEvent.PUBLISHED):
         life.handle(event)
     assert life.state is FileState.PUBLISHED
 
@@ -38,6 +38,13 @@ def test_a_file_that_has_failed_or_was_given_up_can_never_be_published() -> None
         assert life.state is not FileState.PUBLISHED
 
 
+def test_giving_up_comes_too_late_once_the_storage_publishes() -> None:
+    life = FileLife()
+    for event in (FileEvent.FINISH, FileEvent.PUBLISH, FileEvent.ABORT):
+        life.handle(event)
+    assert life.state is FileState.PUBLISHING
+
+
 def test_a_batch_after_the_finish_is_an_error() -> None:
     life = FileLife()
     life.handle(FileEvent.FINISH)
@@ -52,7 +59,7 @@ def test_a_file_cannot_be_published_without_finish() -> None:
 
 def test_what_was_published_stays_published_whoever_gives_up_or_fails_later() -> None:
     life = FileLife()
-    for event in (FileEvent.FINISH, FileEvent.PUBLISH, FileEvent.ABORT):
+    for event in (FileEvent.FINISH, FileEvent.PUBLISH, FileEvent.PUBLISHED, FileEvent.ABORT):
         life.handle(event)
     life.fail(SinkError("late"))
     assert (life.state, life.error) == (FileState.PUBLISHED, None)

@@ -11,6 +11,7 @@ class FileState(enum.Enum):
 
     OPEN = "open"
     FINISHING = "finishing"
+    PUBLISHING = "publishing"
     PUBLISHED = "published"
     POISONED = "poisoned"
     ABORTED = "aborted"
@@ -21,6 +22,7 @@ class FileEvent(enum.Enum):
 
     FINISH = "finish"
     PUBLISH = "publish"
+    PUBLISHED = "published"
     FAIL = "fail"
     ABORT = "abort"
 
@@ -29,9 +31,13 @@ _TRANSITIONS = {
     (FileState.OPEN, FileEvent.FINISH): FileState.FINISHING,
     (FileState.OPEN, FileEvent.FAIL): FileState.POISONED,
     (FileState.OPEN, FileEvent.ABORT): FileState.ABORTED,
-    (FileState.FINISHING, FileEvent.PUBLISH): FileState.PUBLISHED,
+    (FileState.FINISHING, FileEvent.PUBLISH): FileState.PUBLISHING,
     (FileState.FINISHING, FileEvent.FAIL): FileState.POISONED,
     (FileState.FINISHING, FileEvent.ABORT): FileState.ABORTED,
+    (FileState.PUBLISHING, FileEvent.PUBLISHED): FileState.PUBLISHED,
+    (FileState.PUBLISHING, FileEvent.FAIL): FileState.POISONED,
+    # Too late: the storage is at it, and what it does is done.
+    (FileState.PUBLISHING, FileEvent.ABORT): FileState.PUBLISHING,
     # What is on its way when a file has ended may still fail, and whoever cleans up need not know that it has.
     (FileState.POISONED, FileEvent.FAIL): FileState.POISONED,
     (FileState.POISONED, FileEvent.ABORT): FileState.POISONED,

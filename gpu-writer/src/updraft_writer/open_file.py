@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One file on its way: batches to row groups, row groups through the encoder, pieces to the sink, in order.
+
+Each row group travels in a task of its own, which holds the row group's reservation from its first step to its last and
+gives it back wherever that task ends. Two locks, which serve in order, keep the row groups of a file in line, so that
+one is encoded while the one before is stored. Nothing here waits for the quota: what is held always drains.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import structlog
+
+from updraft.errors import InternalError, UpdraftError
+from updraft_writer.encoders.encoder import Encoder, Footer
+from updraft_writer.file_state import FileEvent, FileLife, FileState
+from updraft_writer.quota import Quota, Reservation
+from updraft_writer.row_groups import RowGroup, RowGroupBuilder
+from updraft_writer.sinks.sink import Sink
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Progress:
+    """What has happened to a file so far."""
+
+    rows: int = 0
+    batches: int = 0
+    raw_bytes: int = 0
+    stored_bytes: int = 0
+    encode_seconds: float = 0.0
+    store_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How row groups are cut; the target is asked for each time, because it depends on how many files are open."""
+
+    schema: pa.Schema
+    target_bytes: Callable[[], int]
+    max_rows: int
+
+
+class OpenFile:
+    """A file between its command and its receipt; whoever opened it closes it."""
+
+    def __init__(
+        self, encoder: Encoder, sink: Sink, shape: Shape, quota: Quota, *, tenant: str, encode_threads: Executor
+    ) -> None:
+        self.progress = Progress()
+        self.failed = asyncio.Event()
+        self._encoder = encoder
+        self._sink = sink
+        self._shape = shape
+        self._encode_threads = encode_threads
+        self._life = FileLife()
+        self._builder = RowGroupBuilder(max_rows=shape.max_rows)
+        self._retained = quota.charge(tenant)
+        self._changed = asyncio.Event()
+        self._encode_turn = asyncio.Lock()
+        self._store_turn = asyncio.Lock()
+        self._moving: dict[asyncio.Task[None], Reservation] = {}
+        self._completion: asyncio.Task[Footer] | None = None
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes of the row group that is being filled: nothing releases them until it is full or flushed."""
+        return self._builder.partial_bytes
+
+    @property
+    def moving_bytes(self) -> int:
+        """Bytes that are being encoded and stored: they are released without anybody's help."""
+        return sum(reservation.held_bytes for reservation in self._moving.values())
+
+    @property
+    def error(self) -> UpdraftError | None:
+        """The error that has ended this file, if one has."""
+        return self._life.error
+
+    async def open(self) -> None:
+        """Make the hidden file; raises SinkError."""
+        try:
+            await self._sink.open()
+        except UpdraftError as error:
+            self._poison(error)
+            raise
+
+    def add(self, batch: pa.RecordBatch, reservation: Reservation) -> None:
+        """Take over a batch and the bytes reserved for it, which are released here from now on whatever happens."""
+        try:
+            self._life.check_open()
+        except UpdraftError:
+            reservation.release()
+            raise
+        self.progress.batches += 1
+        self.progress.rows += batch.num_rows
+        self.progress.raw_bytes += reservation.held_bytes
+        self._send(self._builder.add(batch, reservation, target_bytes=self._shape.target_bytes()))
+
+    def flush(self) -> None:
+        """Encode the partial row group now: its bytes are needed."""
+        if self._life.state is FileState.OPEN:
+            self._send(self._builder.seal())
+
+    async def room_for(self, wanted_bytes: int, limit_bytes: int) -> None:
+        """Wait until the file holds so little that `wanted_bytes` more stay within `limit_bytes`, or nothing at all."""
+        while (held_bytes := self.partial_bytes + self.moving_bytes) and held_bytes + wanted_bytes > limit_bytes:
+            self._life.check()
+            self.flush()
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def finish(self) -> Footer:
+        """Encode and store what is left and publish the file; raises the file's error, with nothing published."""
+        self._life.handle(FileEvent.FINISH)
+        self._send(self._builder.seal())
+        # A task of its own: who waits for it may be cancelled, and then `close` decides.
+        self._completion = asyncio.create_task(self._complete())
+        return await asyncio.shield(self._completion)
+
+    def fail(self, error: UpdraftError) -> None:
+        """End the file with an error from outside, unless it has ended."""
+        self._poison(error)
+
+    async def close(self) -> None:
+        """Give up whatever is not published: what is queued is dropped, not written. Returns when nothing is held."""
+        self._life.handle(FileEvent.ABORT)
+        self._drop_partial()
+        # A step that runs on a thread is not interrupted: it uses the memory that is reserved for it.
+        await asyncio.gather(*self._moving, *([self._completion] if self._completion else []), return_exceptions=True)
+        self._retained.release()
+        if self._life.state is not FileState.PUBLISHED:
+            await self._sink.discard()
+
+    def _send(self, groups: list[RowGroup]) -> None:
+        for group in groups:
+            task = asyncio.create_task(self._carry(group))
+            self._moving[task] = group.reservation
+            task.add_done_callback(self._arrived)
+
+    def _arrived(self, task: asyncio.Task[None]) -> None:
+        del self._moving[task]
+        self._changed.set()
+
+    async def _carry(self, group: RowGroup) -> None:
+        """One row group's way; its reservation ends with it."""
+        with group.reservation as held:
+            try:
+                async with self._encode_turn:
+                    pieces = await self._encode(group)
+                async with self._store_turn:
+                    while pieces:
+                        await self._store(pieces.pop(0), held)
+            except Exception as error:
+                self._poison(_as_updraft_error(error))
+
+    async def _encode(self, group: RowGroup) -> list[bytes]:
+        self._life.check()
+        held = group.reservation
+        # Raw and encoded bytes lie side by side until the raw ones are freed.
+        held.resize(held.held_bytes + group.raw_bytes)
+        # Nobody but the encoder may keep the table: its memory has to be free when the reservation says so.
+        pieces = await self._on_encode_thread(partial(self._encoder.write, group.take_table(self._shape.schema)))
+        held.resize(sum(map(len, pieces)))
+        self._retained.resize(self._encoder.retained_bytes)
+        return pieces
+
+    async def _store(self, piece: bytes, held: Reservation) -> None:
+        self._life.check()
+        started = time.monotonic()
+        await self._sink.write(piece)
+        self.progress.store_seconds += time.monotonic() - started
+        self.progress.stored_bytes += len(piece)
+        held.resize(max(0, held.held_bytes - len(piece)))
+
+    async def _complete(self) -> Footer:
+        try:
+            await asyncio.gather(*self._moving)
+            self._life.check()
+            for piece in await self._on_encode_thread(self._encoder.close):
+                await self._store(piece, self._retained)
+            self._life.handle(FileEvent.PUBLISH)
+            await self._sink.publish()
+            self._life.handle(FileEvent.PUBLISHED)
+        except Exception as error:
+            self._poison(_as_updraft_error(error))
+            self._life.check()
+            raise
+        return self._encoder.footer
+
+    async def _on_encode_thread(self, step: Callable[[], list[bytes]]) -> list[bytes]:
+        def timed() -> list[bytes]:
+            started = time.monotonic()
+            try:
+                return step()
+            finally:
+                self.progress.encode_seconds += time.monotonic() - started
+
+        return await asyncio.get_running_loop().run_in_executor(self._encode_threads, timed)
+
+    def _poison(self, error: UpdraftError) -> None:
+        self._life.fail(error)
+        self._drop_partial()
+        self.failed.set()
+        self._changed.set()
+
+    def _drop_partial(self) -> None:
+        for group in self._builder.seal():
+            group.reservation.release()
+
+
+def _as_updraft_error(error: Exception) -> UpdraftError:
+    if isinstance(error, UpdraftError):
+        return error
+    _log.error("a file was lost by a defect", exc_info=error)
+    return InternalError("the writer failed in an unexpected way: its log has the details")

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All files that are open, and which of them lets go of its partial row group when the quota runs short."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from updraft.errors import PoolUnavailableError, QuotaError, UpdraftError
+from updraft_writer.open_file import OpenFile
+from updraft_writer.quota import Quota
+from updraft_writer.row_groups import row_group_target_bytes, to_flush
+
+_log = structlog.get_logger(__name__)
+
+
+class OpenFiles:
+    """The files of one writer; `changed` is called whenever one is opened or is gone."""
+
+    def __init__(self, quota: Quota, *, max_open_files: int, changed: Callable[[], None] = lambda: None) -> None:
+        self._quota = quota
+        self._max_open_files = max_open_files
+        self._changed = changed
+        self._files: set[OpenFile] = set()
+        self._admitted = 0
+        self._refusal: UpdraftError | None = None
+        self._warned_of_files = 0
+        quota.on_shortage = self._relieve
+
+    def __len__(self) -> int:
+        """Files that are open or still being cleaned up after."""
+        return self._admitted
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place for one more file, kept until nothing is held for it; raises QuotaError and PoolUnavailableError."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._admitted >= self._max_open_files:
+            raise QuotaError(
+                f"{self._admitted} files are open, which is as many as this writer opens at once: come again later, "
+                "or raise --max-open-files",
+                retry_after_milliseconds=self._quota.limits.retry_after_milliseconds,
+            )
+        self._admitted += 1
+        try:
+            yield
+        finally:
+            self._admitted -= 1
+            self._changed()
+
+    def add(self, file: OpenFile) -> None:
+        """Ask this file for its partial row group too when the quota runs short."""
+        self._files.add(file)
+
+    def remove(self, file: OpenFile) -> None:
+        """Forget a file."""
+        self._files.discard(file)
+
+    def refuse(self) -> None:
+        """Open no more files: another writer can take them."""
+        self._refusal = PoolUnavailableError("the writer is draining and opens no new files: use another one")
+
+    def fail_all(self, error: UpdraftError) -> None:
+        """End every file with an error."""
+        for file in self._files:
+            file.fail(error)
+
+    def target_bytes(self, wanted_bytes: int) -> int:
+        """Raw bytes of the next row group of a file that wants `wanted_bytes`."""
+        quota_bytes = self._quota.limits.quota_bytes
+        target = row_group_target_bytes(wanted_bytes, quota_bytes=quota_bytes, open_files=len(self._files))
+        if target < wanted_bytes and len(self._files) > self._warned_of_files:
+            self._warned_of_files = len(self._files)
+            _log.warning(
+                "row groups are smaller than asked for: twice the open files times a row group is more than the quota",
+                open_files=len(self._files),
+                wanted_bytes=wanted_bytes,
+                row_group_bytes=target,
+                quota_bytes=quota_bytes,
+            )
+        return target
+
+    def _relieve(self, missing_bytes: int) -> None:
+        moving_bytes = sum(file.moving_bytes for file in self._files)
+        for file in to_flush(self._files, missing_bytes=missing_bytes - moving_bytes):
+            file.flush()

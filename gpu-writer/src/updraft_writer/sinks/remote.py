@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Anything that pyarrow.fs reaches: s3, gs, abfs, hdfs.
+
+These file systems repeat their own requests. A write that fails in spite of that has left a stream of which nobody
+knows where it stands, so it is final; making, renaming and removing a file are repeated.
+"""
+
+from typing import Any
+from uuid import uuid4
+
+from pyarrow import fs
+
+from updraft_writer.sinks.sink import hidden_name, sink_error
+
+
+class RemoteStorage:
+    """Streams to a hidden object, which is moved to the final name."""
+
+    def __init__(self, file_system: fs.FileSystem, path: str) -> None:
+        self._file_system = file_system
+        self._path = path
+        directory, _, name = path.rpartition("/")
+        self._directory = directory
+        self._hidden = f"{directory}/{hidden_name(name, uuid4().hex)}" if directory else hidden_name(name, uuid4().hex)
+        self._stream: Any = None
+        self._closed = False
+
+    def open(self) -> None:
+        """Begin the hidden object; raises OSError."""
+        if self._directory:
+            self._file_system.create_dir(self._directory, recursive=True)
+        self._stream = self._file_system.open_output_stream(self._hidden)
+
+    def write(self, piece: bytes) -> None:
+        """Append a piece; raises SinkError."""
+        try:
+            self._stream.write(piece)
+        except OSError as error:
+            raise sink_error("write", self._path, error) from error
+
+    def publish(self) -> None:
+        """Complete the hidden object and move it; raises SinkError or OSError."""
+        if not self._closed:
+            try:
+                self._stream.close()
+            except OSError as error:
+                raise sink_error("complete", self._path, error) from error
+            self._closed = True
+        self._file_system.move(self._hidden, self._path)
+
+    def discard(self) -> None:
+        """Remove the hidden object; raises OSError."""
+        if self._stream is None:
+            return
+        if not self._closed:
+            self._closed = True
+            try:
+                self._stream.close()
+            except OSError:
+                # What failed to be written may fail to be completed; then there is nothing to remove.
+                return
+        if self._file_system.get_file_info(self._hidden).type != fs.FileType.NotFound:
+            self._file_system.delete_file(self._hidden)

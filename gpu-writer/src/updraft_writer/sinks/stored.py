@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A storage that blocks, as a sink: its steps run on threads and are repeated while there is hope.
+
+Whoever awaits a step holds the bytes of it reserved, however often it is repeated.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import structlog
+
+from updraft.errors import SinkError
+from updraft_writer.sinks.sink import Storage, is_transient, sink_error
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a step is tried, and how long the first pause is; each pause is twice the one before."""
+
+    attempts: int = 5
+    first_pause_seconds: float = 0.2
+
+
+class StoredSink:
+    """One file on a storage; the steps run on `threads`, one at a time."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        threads: Executor,
+        retry: RetryPolicy,
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._storage = storage
+        self._path = path
+        self._threads = threads
+        self._retry = retry
+        self._pause = pause
+
+    async def open(self) -> None:
+        """Make the hidden file; raises SinkError."""
+        await self._step("create", self._storage.open)
+
+    async def write(self, piece: bytes) -> None:
+        """Store a piece; raises SinkError."""
+        await self._step("write", lambda: self._storage.write(piece))
+
+    async def publish(self) -> None:
+        """Give the file its final name; raises SinkError."""
+        await self._step("publish", self._storage.publish)
+
+    async def discard(self) -> None:
+        """Remove the hidden file, or log that it remains."""
+        try:
+            await self._step("remove the unfinished", self._storage.discard)
+        except SinkError as error:
+            _log.warning("an unfinished file remains under its hidden name", path=self._path, reason=error.message)
+
+    async def _step(self, name: str, step: Callable[[], None]) -> None:
+        pause_seconds = self._retry.first_pause_seconds
+        for attempt in range(1, self._retry.attempts + 1):
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._threads, step)
+            except OSError as error:
+                if attempt == self._retry.attempts or not is_transient(error):
+                    raise sink_error(name, self._path, error) from error
+                _log.warning("the storage failed: trying again", step=name, path=self._path, reason=str(error))
+                await self._pause(pause_seconds)
+                pause_seconds *= 2
+            else:
+                return

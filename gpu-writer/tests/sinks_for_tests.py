@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sinks that do what the test says: keep the bytes, wait at a gate, fail at a step."""
+
+import asyncio
+from collections.abc import Callable
+
+from updraft.errors import SinkError
+
+
+class MemorySink:
+    """Keeps what it is given; `gate` holds writes back, `fail_at` names the step that fails."""
+
+    def __init__(self, *, fail_at: str = "", gate: asyncio.Event | None = None) -> None:
+        self.steps: list[str] = []
+        self.stored = b""
+        self.published: bytes | None = None
+        self.discarded = False
+        self.before_write: Callable[[], None] = lambda: None
+        self.fail_at = fail_at
+        self.error = SinkError(f"the storage fails at {fail_at}")
+        self._gate = gate
+
+    async def open(self) -> None:
+        self._step("open")
+
+    async def write(self, piece: bytes) -> None:
+        self.before_write()
+        if self._gate is not None:
+            await self._gate.wait()
+        self._step("write")
+        self.stored += piece
+
+    async def publish(self) -> None:
+        self._step("publish")
+        self.published = self.stored
+
+    async def discard(self) -> None:
+        self.discarded = True
+
+    def _step(self, name: str) -> None:
+        self.steps.append(name)
+        if name == self.fail_at:
+            raise self.error

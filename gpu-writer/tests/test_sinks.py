@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+import errno
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from updraft.errors import SinkError, WriteRefusedError
+from updraft_writer.sinks.local import LocalStorage
+from updraft_writer.sinks.location import Roots
+from updraft_writer.sinks.remote import RemoteStorage
+from updraft_writer.sinks.sink import Storage
+from updraft_writer.sinks.stored import RetryPolicy, StoredSink
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+@pytest.fixture(params=["local", "remote"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """A storage for tmp_path/deep/part.parquet; the remote one is what s3 and the others go through."""
+    path = tmp_path / "deep" / "part.parquet"
+    return LocalStorage(path) if request.param == "local" else RemoteStorage(fs.LocalFileSystem(), str(path))
+
+
+def readable(directory: Path) -> list[str]:
+    """What Spark would read below a directory."""
+    return [path.name for path in directory.rglob("*") if path.is_file() and path.name[0] not in "._"]
+
+
+def everything(directory: Path) -> list[str]:
+    return [path.name for path in directory.rglob("*") if path.is_file()]
+
+
+def test_nobody_reads_a_file_before_it_is_published(storage: Storage, tmp_path: Path) -> None:
+    storage.open()
+    storage.write(b"one ")
+    storage.write(b"two")
+    assert readable(tmp_path) == []
+    assert len(everything(tmp_path)) == 1
+    storage.publish()
+    assert everything(tmp_path) == ["part.parquet"]
+    assert (tmp_path / "deep/part.parquet").read_bytes() == b"one two"
+
+
+def test_a_discarded_file_leaves_nothing(storage: Storage, tmp_path: Path) -> None:
+    storage.open()
+    storage.write(b"one")
+    storage.discard()
+    storage.discard()
+    assert everything(tmp_path) == []
+
+
+def test_what_was_there_stays_until_the_new_file_is_whole(storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/part.parquet").write_bytes(b"old")
+    storage.open()
+    storage.write(b"new")
+    assert (tmp_path / "deep/part.parquet").read_bytes() == b"old"
+    storage.publish()
+    assert (tmp_path / "deep/part.parquet").read_bytes() == b"new"
+
+
+def test_what_was_never_opened_can_be_discarded(storage: Storage) -> None:
+    storage.discard()
+
+
+def test_a_local_write_that_failed_halfway_is_done_again_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(tmp_path / "f")
+    storage.open()
+    storage.write(b"first ")
+    whole, calls = os.pwrite, []
+
+    def half_then_failing(descriptor: int, data: memoryview, offset: int) -> int:
+        calls.append(offset)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "gone")
+        return whole(descriptor, data[: max(1, len(data) // 2)], offset)
+
+    monkeypatch.setattr(os, "pwrite", half_then_failing)
+    with pytest.raises(OSError, match="gone"):
+        storage.write(b"second")
+    storage.write(b"second")
+    storage.publish()
+    assert (tmp_path / "f").read_bytes() == b"first second"
+
+
+class Flaky:
+    """A storage whose steps fail as often as the test says."""
+
+    def __init__(self, failures: int, number: int = errno.EIO) -> None:
+        self.failures = failures
+        self.number = number
+        self.calls = 0
+
+    def _step(self) -> None:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise OSError(self.number, os.strerror(self.number))
+
+    def open(self) -> None:
+        self._step()
+
+    def write(self, piece: bytes) -> None:
+        self._step()
+
+    def publish(self) -> None:
+        self._step()
+
+    def discard(self) -> None:
+        self._step()
+
+
+class Pauses:
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def stored(storage: Storage, threads: ThreadPoolExecutor, pauses: Pauses) -> StoredSink:
+    return StoredSink(storage, "/data/f", threads, RetryPolicy(attempts=4, first_pause_seconds=1.0), pause=pauses)
+
+
+@pytest.mark.parametrize("step", ["open", "write", "publish", "discard"])
+async def test_a_step_is_repeated_with_growing_pauses_while_there_is_hope(
+    step: str, threads: ThreadPoolExecutor
+) -> None:
+    storage, pauses = Flaky(failures=3), Pauses()
+    sink = stored(storage, threads, pauses)
+    await (sink.write(b"x") if step == "write" else getattr(sink, step)())
+    assert storage.calls == 4
+    assert pauses.seconds == [1.0, 2.0, 4.0]
+
+
+async def test_a_storage_that_does_not_come_back_is_given_up(threads: ThreadPoolExecutor) -> None:
+    storage = Flaky(failures=100)
+    with pytest.raises(SinkError, match="cannot write /data/f: Input/output error; nothing was published"):
+        await stored(storage, threads, Pauses()).write(b"x")
+    assert storage.calls == 4
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT])
+async def test_what_will_fail_again_is_not_repeated(number: int, threads: ThreadPoolExecutor) -> None:
+    storage = Flaky(failures=1, number=number)
+    with pytest.raises(SinkError, match=os.strerror(number)):
+        await stored(storage, threads, Pauses()).write(b"x")
+    assert storage.calls == 1
+
+
+async def test_an_unfinished_file_that_cannot_be_removed_is_no_error_of_the_client(threads: ThreadPoolExecutor) -> None:
+    await stored(Flaky(failures=100, number=errno.EACCES), threads, Pauses()).discard()
+
+
+def test_files_are_written_below_the_roots_only(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (inside / "link").symlink_to(outside)
+    roots = Roots((f"file://{inside}",))
+    for path in (f"{inside}/a/b.parquet", f"file:{inside}/b.parquet", f"file://{inside}/c"):
+        assert isinstance(roots.storage(path), LocalStorage)
+    for path in (
+        f"{outside}/a",
+        str(inside),
+        f"{inside}/../outside/a",
+        f"{inside}/link/a",
+        f"file:{inside}/%2e%2e/outside/a",
+        f"s3://bucket{inside}/a",
+        f"{inside}-other/a",
+    ):
+        with pytest.raises(WriteRefusedError):
+            roots.storage(path)
+
+
+@pytest.mark.parametrize("path", ["", "relative/path", "file:/a?b", "s3://bucket/a#b", "/a/\0"])
+def test_what_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(WriteRefusedError, match="no path to write"):
+        Roots(("/",)).storage(path)
+
+
+def test_a_writer_without_roots_says_so() -> None:
+    with pytest.raises(WriteRefusedError, match="started without --root"):
+        Roots(()).storage("/data/f")
+
+
+def test_hadoop_s_names_for_object_stores_are_understood() -> None:
+    with pytest.raises(WriteRefusedError, match=r"outside the roots of this writer \(s3://bucket/data\)"):
+        Roots(("s3a://bucket/data",)).storage("s3n://other/data/f")
+
+
+def test_a_storage_that_pyarrow_does_not_reach_is_a_clear_error() -> None:
+    with pytest.raises(SinkError, match="cannot reach nosuch://host/data/f"):
+        Roots(("nosuch://host/data",)).storage("nosuch://host/data/f")
