@@ -37,11 +37,11 @@ help: ## List the targets
 
 ## Use
 .PHONY: demo demo-kill pool connector
-demo: setup $(JAR) ## Run the main job: a pool of two workers, a local Spark, 336,776 flights
-	$(PYTHON) -m tests.demo.run --jar $(JAR)
+demo: setup $(JAR) ## Run the main job: a pool of two workers, a local Spark, 336,776 flights (DEMO="--help" lists options)
+	$(PYTHON) -m tests.demo.run --jar $(JAR) $(DEMO)
 
 demo-kill: setup $(JAR) ## The same while a worker is killed every second
-	$(PYTHON) -m tests.demo.run --jar $(JAR) --kill-workers
+	$(PYTHON) -m tests.demo.run --jar $(JAR) --kill-workers $(DEMO)
 
 pool: setup $(JAR) ## Run a pool in the foreground and print the Spark confs that use it
 	@printf '\nSpark confs for this pool (Spark %s, Python of %s):\n\n' '$(SPARK)' '$(PYTHON)'
@@ -54,14 +54,14 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check lint types test-unit test-connector test-contract test-e2e test-faults summary
+.PHONY: check lint types test-unit test-connector test-contract test-e2e test-faults test-smoke summary
 check: ## Everything that CI runs: lint, types, unit, contract, fault and end-to-end tests on both Sparks
 	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
 	@$(MAKE) --no-print-directory lint types
 	@$(MAKE) --no-print-directory test-connector
 	@$(MAKE) --no-print-directory test-unit
-	@$(MAKE) --no-print-directory test-contract test-faults
+	@$(MAKE) --no-print-directory test-contract test-faults test-smoke
 	@$(MAKE) --no-print-directory test-e2e SPARK=4.3
 	@$(MAKE) --no-print-directory test-e2e SPARK=4.2
 	@$(MAKE) --no-print-directory summary
@@ -93,6 +93,9 @@ test-e2e: setup $(JAR) | $(REPORTS) ## Spark with and without Updraft: equal ans
 
 test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
 	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults
+
+test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a user does
+	$(call PYTEST,$(VENV),smoke-$(SPARK)) tests/smoke
 
 summary: ## Count the tests of the last check
 	@.venv/bin/python .ci/summary.py $(REPORTS) spark-connector

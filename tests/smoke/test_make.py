@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make demo`, `make demo-kill` and `make pool` do what the README shows, and end what they started."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.smoke.command import MakeCommand
+from tests.support.paths import PYTHON
+
+_TIMEOUT_SECONDS = 300
+_PORTS_OF_A_POOL = (0, 10, 1010)
+
+pytestmark = pytest.mark.timeout(_TIMEOUT_SECONDS + 30)
+
+_PASTED = """
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+frame = spark.range(5).select(F.udf(lambda x: x + 1, "bigint")("id").alias("x"))
+frame.explain()
+print("answer:", [row.x for row in frame.collect()])
+"""
+
+
+def _answer(output: str) -> list[str]:
+    """The rows of the demo's table: what is indented between its heading and the next one."""
+    return output.split("\nThe answer")[1].split("\n\n")[0].splitlines()[1:]
+
+
+def _assert_demo(make: MakeCommand, outcome: str) -> None:
+    status = make.wait(_TIMEOUT_SECONDS)
+    assert status == 0, make.output
+    assert len(_answer(make.output)) == 8
+    for kind in ("SQL_BATCHED_UDF", "SQL_SCALAR_PANDAS_UDF"):
+        assert re.search(rf"FlightEvalPython \[\w+\(\)\], endpoint=grpc://127\.0\.0\.1:\d+, kind={kind}", make.output)
+    assert re.search(outcome, make.output), make.output
+    assert make.left_running() == []
+
+
+def test_the_demo_gives_the_answer_and_shows_where_it_ran(tmp_path: Path) -> None:
+    with MakeCommand("demo", "DEMO=--repeat 1", log=tmp_path / "log") as make:
+        _assert_demo(make, r"Updraft gave the same answer at [0-9.]+ times the speed")
+
+
+def test_the_demo_gives_the_same_answer_while_workers_are_killed(tmp_path: Path) -> None:
+    with MakeCommand("demo-kill", "DEMO=--repeat 2", log=tmp_path / "log") as make:
+        _assert_demo(make, r"Updraft gave the same answer while [1-9]\d* workers were killed")
+
+
+def test_what_the_pool_prints_works_in_a_plain_session(tmp_path: Path) -> None:
+    with MakeCommand("pool", f"PORT={_free_port()}", log=tmp_path / "log") as make:
+        make.wait_for("pool is ready")
+        confs = [line.strip() for line in make.output.splitlines() if line.startswith("  spark.")]
+        assert len(confs) == 3
+        (tmp_path / "spark-defaults.conf").write_text("\n".join(confs))
+        session = subprocess.run(
+            [PYTHON, "-c", _PASTED],
+            env={**os.environ, "SPARK_CONF_DIR": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+        assert "FlightEvalPython" in session.stdout, session.stderr
+        assert "answer: [1, 2, 3, 4, 5]" in session.stdout
+        make.interrupt()
+        assert make.left_running() == []
+        assert "drained" in make.output
+
+
+def _free_port() -> int:
+    """A port that is free together with those that `make pool` derives from it."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port + max(_PORTS_OF_A_POOL) < 2**16 and all(_is_free(port + offset) for offset in _PORTS_OF_A_POOL):
+            return port
+    raise AssertionError("no free ports")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
