@@ -104,7 +104,7 @@ final class PipelinedIterator(
   }
 
   private def handle(reply: Reply): ColumnarBatch = reply.kind() match {
-    case Reply.Kind.ROOM => null
+    case Reply.Kind.ROOM | Reply.Kind.LOG => null
     case Reply.Kind.END =>
       end()
       null
