@@ -5,8 +5,20 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# Which Spark the demo, the pool and single test targets use: 4.3 or 4.2.
-SPARK ?= 4.3
+# Written by `make versions`.
+# spark-versions.toml: variables
+SPARKS := 4.3 4.2 4.1 4.0
+JAR_OF_4.3 := 4.2
+JAR_OF_4.2 := 4.2
+JAR_OF_4.1 := 4.1
+JAR_OF_4.0 := 4.0
+# spark-versions.toml: end
+NEWEST := $(firstword $(SPARKS))
+FULL := $(wordlist 1,2,$(SPARKS))
+OTHERS := $(filter-out $(FULL),$(SPARKS))
+
+# Which Spark the demo, the pool and single test targets use.
+SPARK ?= $(NEWEST)
 PORT ?= 8815
 WORKERS ?= 2
 
@@ -15,14 +27,15 @@ UV := $(shell command -v uv || echo build/tools/bin/uv)
 export UV_SYSTEM_CERTS := true
 export UV_NO_PROGRESS := 1
 
-VENV_4.3 := .venv
-VENV_4.2 := .venv-spark42
-VENV := $(VENV_$(SPARK))
+venv = .venv$(if $(filter-out $(NEWEST),$(1)),-spark$(subst .,,$(1)))
+VENV := $(call venv,$(SPARK))
 PYTHON := $(VENV)/bin/python
 export SPARK_LOCAL_IP := 127.0.0.1
 
 MVN := ./mvnw --batch-mode --no-transfer-progress
-JAR := spark-connector/bundle/target/updraft-spark-4.2_2.13-0.1.0.jar
+jar = spark-connector/bundle/target/updraft-spark-$(JAR_OF_$(1))_2.13-0.1.0.jar
+JARS := $(sort $(foreach spark,$(SPARKS),$(call jar,$(spark))))
+JAR := $(call jar,$(SPARK))
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
 PYTEST = $(1)/bin/python -m pytest -q --junitxml=$(REPORTS)/$(2).xml
@@ -33,7 +46,7 @@ help: ## List the targets
 	@echo
 	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo 'Variables: SPARK=$(SPARK) (or 4.2)  PORT=$(PORT)  WORKERS=$(WORKERS)'
+	@echo 'Variables: SPARK=$(SPARK) (of $(SPARKS))  PORT=$(PORT)  WORKERS=$(WORKERS)'
 
 ## Use
 .PHONY: demo demo-kill pool connector
@@ -54,17 +67,20 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check lint types test-unit test-connector test-contract test-e2e test-faults test-smoke summary
-check: ## Everything that CI runs: lint, types, unit, contract, fault and end-to-end tests on both Sparks
-	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
+.PHONY: check check-all lint types test-unit test-sessions test-connector test-contract test-e2e test-core test-faults test-smoke summary
+check: ## Everything that CI runs: the newest two Sparks in full, the main paths of the others
+	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
 	@$(MAKE) --no-print-directory lint types
 	@$(MAKE) --no-print-directory test-connector
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory test-contract test-faults test-smoke
-	@$(MAKE) --no-print-directory test-e2e SPARK=4.3
-	@$(MAKE) --no-print-directory test-e2e SPARK=4.2
+	@for spark in $(FULL); do $(MAKE) --no-print-directory test-sessions test-e2e SPARK=$$spark; done
+	@for spark in $(OTHERS); do $(MAKE) --no-print-directory test-core SPARK=$$spark; done
 	@$(MAKE) --no-print-directory summary
+
+check-all: ## The same with every Spark in full
+	@$(MAKE) --no-print-directory check FULL='$(SPARKS)'
 
 lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Java and Scala are checked by test-connector
 	.venv/bin/ruff check .
@@ -73,23 +89,28 @@ lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Jav
 	.venv/bin/buf lint proto
 	.venv/bin/buf format --diff --exit-code proto
 	.ci/spdx
+	.venv/bin/python .ci/versions.py --check
 
 types: .venv/.synced ## Strict types over services, tests and scripts
 	.venv/bin/mypy
 
-test-unit: setup-all | $(REPORTS) ## Unit tests of the Python distributions, session functions on both pysparks
-	$(call PYTEST,.venv,unit-4.3) proto/python/tests flight-server/tests gpu-writer/tests tests/bench tests/docs
-	$(call PYTEST,.venv-spark42,unit-sessions-4.2) flight-server/tests/processes flight-server/tests/worker
+test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python distributions
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests gpu-writer/tests tests/bench tests/docs --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+
+test-sessions: setup | $(REPORTS) ## Real workers and the session functions of SPARK
+	$(call PYTEST,$(VENV),sessions-$(SPARK)) flight-server/tests/processes flight-server/tests/worker
 
 test-connector: | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
-	cd spark-connector && $(MVN) verify spotless:check
-	@touch $(JAR)
+	@cd spark-connector && for jar in $(sort $(foreach spark,$(FULL),$(JAR_OF_$(spark)))); do $(MVN) -Pspark-$$jar verify spotless:check; done
 
 test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call
 	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract
 
-test-e2e: setup $(JAR) | $(REPORTS) ## Spark with and without Updraft: equal answers (SPARK=4.2 for the other)
+test-e2e: setup $(JAR) | $(REPORTS) ## Spark with and without Updraft: equal answers
 	$(call PYTEST,$(VENV),e2e-$(SPARK)) tests/e2e
+
+test-core: test-sessions $(JAR) ## The main paths of SPARK: session functions and a part of the end-to-end tests
+	$(call PYTEST,$(VENV),core-$(SPARK)) tests/e2e -m core
 
 test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
 	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults
@@ -109,9 +130,13 @@ bench-check: setup ## Whether what bench-udf measured meets the target of every 
 	@$(PYTHON) -m tests.bench.check
 
 ## Develop
-.PHONY: setup setup-all format docs clean
+.PHONY: setup setup-all versions format docs clean
 setup: $(VENV)/.synced ## Install the Python environment of SPARK
-setup-all: .venv/.synced .venv-spark42/.synced ## Install both Python environments
+setup-all: $(foreach spark,$(FULL),$(call venv,$(spark))/.synced) ## Install the Python environments of the newest two
+
+versions: ## Write what follows from spark-versions.toml, and lock
+	python3.11 .ci/versions.py
+	$(UV) lock --quiet
 
 format: .venv/.synced ## Format everything
 	.venv/bin/ruff check --fix-only -q .
@@ -124,7 +149,7 @@ docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own d
 	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference/connector.md
 
 clean: ## Remove everything that was built here
-	rm -rf build .venv .venv-spark42 proto/python/src/updraft/v1
+	rm -rf build .venv .venv-spark* proto/python/src/updraft/v1
 	find spark-connector -name target -type d -prune -exec rm -rf {} +
 
 $(REPORTS):
@@ -141,11 +166,11 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 	$(UV) sync --quiet --locked --reinstall-package updraft
 	@touch $@
 
-.venv-spark42/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
-	UV_PROJECT_ENVIRONMENT=.venv-spark42 $(UV) sync --quiet --locked --reinstall-package updraft --no-group spark43 --group spark42
+.venv-spark%/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
+	UV_PROJECT_ENVIRONMENT=$(@D) $(UV) sync --quiet --locked --reinstall-package updraft --no-group spark$(subst .,,$(NEWEST)) --group spark$*
 	@touch $@
 
-$(JAR): $(CONNECTOR_SOURCES)
+$(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-0.1.0.jar: $(CONNECTOR_SOURCES)
 	@java -version 2>&1 | grep -q 'version "\(17\|21\)' || { echo 'error: a JDK 17 is needed: java -version says' "$$(java -version 2>&1 | head -1)"; exit 1; }
-	cd spark-connector && $(MVN) -q -DskipTests package
+	cd spark-connector && $(MVN) -q -Pspark-$* -Dmaven.test.skip -DskipTests package
 	@touch $@

@@ -30,12 +30,12 @@ def count_report(report: Path) -> Count:
 
 
 def collect(reports: Path, connector: Path) -> dict[str, Count]:
-    """Suites by name: one per pytest report, one per Maven module."""
+    """Suites by name: one per pytest report, one per Maven module and Spark."""
     suites = {report.stem: count_report(report) for report in sorted(reports.glob("*.xml"))}
-    for module in sorted(path.parent for path in connector.glob("*/pom.xml")):
-        found = [count_report(report) for report in module.glob("target/*-reports/*.xml")]
+    for build in sorted(connector.glob("*/target/*")):
+        found = [count_report(report) for report in build.glob("*-reports/*.xml")]
         if found:
-            suites[f"connector-{module.name}"] = sum(found, Count())
+            suites[f"connector-{build.parts[-3]}, {build.name}"] = sum(found, Count())
     return suites
 
 
@@ -44,7 +44,7 @@ def main() -> int:
     suites = collect(Path(sys.argv[1]), Path(sys.argv[2]))
     total = sum(suites.values(), Count())
     for name, count in suites.items():
-        print(f"{name:24} {count.passed:5} passed {count.failed:3} failed {count.skipped:3} skipped")
+        print(f"{name:32} {count.passed:5} passed {count.failed:3} failed {count.skipped:3} skipped")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
     return 1 if total.failed or not total.passed else 0
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
-CONNECTOR_JAR = REPOSITORY / "spark-connector/bundle/target/updraft-spark-4.2_2.13-0.1.0.jar"
 # The pool and Spark's own workers must be the Python that runs the tests: one environment has one pyspark.
 PYTHON = Path(sys.executable)
 _JAR_VARIABLE = "UPDRAFT_CONNECTOR_JAR"
@@ -23,8 +24,15 @@ def use_connector_jar(jar: Path | None) -> None:
 
 
 def connector_jar() -> Path:
-    """Path of the built connector; FileNotFoundError says how to build it."""
-    jar = Path(os.environ.get(_JAR_VARIABLE, CONNECTOR_JAR))
+    """Path of the connector built for this pyspark; FileNotFoundError says how to build it."""
+    spark = ".".join(version("pyspark").split(".")[:2])
+    jar = Path(os.environ.get(_JAR_VARIABLE) or _built_jar(spark))
     if not jar.exists():
-        raise FileNotFoundError(f"{jar} is missing: run `make connector`")
+        raise FileNotFoundError(f"{jar} is missing: run `make connector SPARK={spark}`")
     return jar
+
+
+def _built_jar(spark: str) -> Path:
+    table = tomllib.loads((REPOSITORY / "spark-versions.toml").read_text())
+    jar = next(row["jar"] for row in table["spark"] if row["version"] == spark)
+    return REPOSITORY / f"spark-connector/bundle/target/updraft-spark-{jar}_2.13-0.1.0.jar"
