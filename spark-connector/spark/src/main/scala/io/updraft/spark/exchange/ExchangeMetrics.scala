@@ -31,7 +31,8 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
     all("pythonBootTime") += report.getBootMilliseconds
     all("pythonInitTime") += report.getInitMilliseconds
     all("pythonTotalTime") += report.getTotalMilliseconds
-    all("pythonProcessingTime") += report.getProcessingMilliseconds
+    // Spark has it since 4.2.
+    all.get("pythonProcessingTime").foreach(_ += report.getProcessingMilliseconds)
     SparkInternals.addSpilled(
       context,
       report.getMemorySpilledBytes,

@@ -3,7 +3,7 @@ package io.updraft.spark.exchange
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.updraft.{PythonExceptions, SparkInternals}
 import org.apache.spark.{SparkException, TaskContext}
 
 import io.updraft.client.ExchangeException
@@ -37,7 +37,7 @@ final class Failures(call: FunctionCall, endpoint: String, context: TaskContext)
 
   private def userError(e: ExchangeException): Throwable = {
     val traceback = e.details().map[String](_.getTraceback).filter(_.nonEmpty).orElse(e.getMessage)
-    SparkInternals.pythonException(traceback)
+    PythonExceptions.of(traceback)
   }
 
   private def poolError(e: ExchangeException): Throwable = new SparkException(

@@ -4,7 +4,7 @@ package io.updraft.spark.exchange
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.{DataType, StructType}
-import org.apache.spark.sql.updraft.{InputFiles, SparkInternals}
+import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.Replay
@@ -56,7 +56,7 @@ final class MapRunner(
       feed: (RequestBuilder, InputFiles) => RequestSource
   ): Iterator[ColumnarBatch] = {
     val files = new InputFiles
-    val rowSchema = SparkInternals.arrowSchema(rowType, spec.timeZone, spec.largeVarTypes)
+    val rowSchema = ArrowSchemas.of(rowType, spec.timeZone, spec.largeVarTypes)
     val builder =
       new RequestBuilder.OfRows(spec, rowSchema, SparkInternals.allocator, partition)
     pipeline(

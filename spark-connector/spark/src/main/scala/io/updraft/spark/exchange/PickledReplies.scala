@@ -9,7 +9,7 @@ import org.apache.spark.SparkException
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
-import org.apache.spark.sql.updraft.{PickledRows, SparkInternals}
+import org.apache.spark.sql.updraft.{ArrowSchemas, PickledRows}
 import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
@@ -21,7 +21,7 @@ final class PickledReplies(
     spec: RequestSpec,
     allocator: BufferAllocator
 ) extends ReplyReader {
-  private[this] val resultSchema = SparkInternals.arrowSchema(
+  private[this] val resultSchema = ArrowSchemas.of(
     StructType(resultTypes.zipWithIndex.map { case (dataType, i) =>
       StructField(s"_$i", dataType)
     }),

@@ -6,7 +6,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.{BinaryType, DataType, StructField, StructType}
-import org.apache.spark.sql.updraft.{InputFiles, SparkInternals}
+import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.Replay
@@ -45,7 +45,7 @@ final class PickledRunner(
       context: TaskContext
   ): Iterator[ColumnarBatch] = {
     val files = new InputFiles
-    val schema = SparkInternals.arrowSchema(
+    val schema = ArrowSchemas.of(
       StructType(Seq(StructField("_0", BinaryType))),
       spec.timeZone,
       largeVarTypes = false

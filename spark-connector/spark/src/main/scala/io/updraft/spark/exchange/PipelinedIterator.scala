@@ -4,7 +4,7 @@ package io.updraft.spark.exchange
 import java.util.ArrayDeque
 
 import org.apache.spark.TaskContext
-import org.apache.spark.sql.updraft.{InputFiles, SparkInternals}
+import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Exchange, Reply}
@@ -34,7 +34,7 @@ final class PipelinedIterator(
   private[this] var emitted: ColumnarBatch = _
 
   context.addTaskCompletionListener[Unit](_ => close())
-  context.addTaskInterruptListener((_, reason) => cancel(reason))
+  TaskKills.onKill(context)(cancel)
 
   override def hasNext: Boolean = {
     if (ready == null && phase != Phase.Ended) ready = failures.translate(advance())

@@ -7,7 +7,7 @@ import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.types.DataType
-import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.updraft.{ResultTypes, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
@@ -44,7 +44,7 @@ object ReplyReader {
     private def check(schema: Schema): Unit = {
       val actual = schema.getFields.asScala.map(SparkInternals.sparkType).toSeq
       if (!SparkInternals.sameTypes(declared, actual)) {
-        throw SparkInternals.typeMismatch("pandas_udf()", declared, actual)
+        throw ResultTypes.mismatch("pandas_udf()", declared, actual)
       }
       checked = schema
     }
@@ -79,7 +79,7 @@ object ReplyReader {
     private def check(schema: Schema): Unit = {
       val actual = SparkInternals.sparkType(schema.getFields.get(0))
       if (result.validates && !SparkInternals.compatibleRow(actual, result.row)) {
-        throw SparkInternals.typeMismatch(result.operation, Seq(result.row), Seq(actual))
+        throw ResultTypes.mismatch(result.operation, Seq(result.row), Seq(actual))
       }
       checked = schema
     }

@@ -4,7 +4,7 @@ package io.updraft.spark.exchange
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
-import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.updraft.ArrowSchemas
 
 import io.updraft.spark.columns.BatchLimits
 
@@ -56,7 +56,7 @@ final case class RequestSpec(
   def inputSchema: Schema = arrow(inputType)
 
   private def arrow(schema: StructType): Schema =
-    SparkInternals.arrowSchema(schema, timeZone, largeVarTypes)
+    ArrowSchemas.of(schema, timeZone, largeVarTypes)
 
   private def childColumn(input: Expression): Option[Int] = input match {
     case column: Attribute => Some(columns.indexWhere(_.exprId == column.exprId)).filter(_ >= 0)

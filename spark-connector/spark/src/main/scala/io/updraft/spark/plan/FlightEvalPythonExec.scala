@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Pytho
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 
 import io.updraft.client.Replay
 import io.updraft.spark.columns.ResultColumns
@@ -43,7 +43,7 @@ case class FlightEvalPythonExec(
     val results = udfs.map(_.dataType)
     val replay = if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
     if (evalType == EvalType.Pickled) {
-      val pickling = Pickling(pickledRows, conf.pysparkBinaryAsBytes)
+      val pickling = Pickling(pickledRows, PythonConf.binaryAsBytes(conf))
       new PickledRunner(settings, pickledCall(call), spec, pickling, results, replay, metrics)
     } else {
       new EvalRunner(settings, arrowCall(call, spec), spec, results, replay, metrics)

@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Pytho
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
@@ -28,7 +28,7 @@ case class FlightMapInBatchExec(
   override def outputPartitioning: Partitioning = child.outputPartitioning
 
   override def vectorTypes: Option[Seq[String]] =
-    Option.when(conf.pysparkArrowValidateSchema)(
+    Option.when(PythonConf.validatesSchema(conf))(
       output.map(column => ResultColumns.className(column.dataType))
     )
 
@@ -45,7 +45,7 @@ case class FlightMapInBatchExec(
       function.dataType,
       output.map(_.dataType),
       EvalType.name(evalType),
-      conf.pysparkArrowValidateSchema
+      PythonConf.validatesSchema(conf)
     )
     new MapRunner(settings, call, spec, child.schema, result, metrics)
   }

@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.updraft.PythonCall
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf, ResultTypes}
 
 /** What a pool can take: for each logical node that holds Python functions, the reason why not, if
   * there is one.
@@ -62,9 +62,9 @@ object Support {
   }
 
   private def session(conf: SQLConf): Option[String] =
-    if (conf.pythonWorkerLoggingEnabled)
+    if (PythonConf.collectsWorkerLogs(conf))
       Some("the session collects Python worker logs, which the pool keeps in its own log")
-    else if (conf.arrowMaxRecordsPerOutputBatch > 0 || conf.arrowMaxBytesPerOutputBatch > 0)
+    else if (PythonConf.limitsOutputBatches(conf))
       Some("spark.sql.execution.arrow.maxRecordsPerOutputBatch or maxBytesPerOutputBatch is set")
     else None
 
@@ -80,8 +80,9 @@ object Support {
     case FloatType | DoubleType | _: DecimalType => true
     case _: CharType | _: VarcharType => false
     case _: StringType | BinaryType | DateType | TimestampType | TimestampNTZType => true
-    case NullType | _: YearMonthIntervalType | _: DayTimeIntervalType | _: TimeType => true
+    case NullType | _: YearMonthIntervalType | _: DayTimeIntervalType => true
     case VariantType => true
+    case time if ResultTypes.isTime(time) => true
     case ArrayType(element, _) => travels(element)
     case MapType(key, value, _) => travels(key) && travels(value)
     case StructType(fields) =>

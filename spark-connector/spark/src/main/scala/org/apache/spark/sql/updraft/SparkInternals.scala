@@ -6,32 +6,27 @@ import scala.jdk.CollectionConverters._
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.types.pojo.ArrowType
 import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
-import org.apache.spark.api.python.{PythonEvalType, PythonException}
+import org.apache.spark.api.python.PythonEvalType
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, PythonSQLMetrics}
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.types.{DataType, StructType, UserDefinedType}
+import org.apache.spark.sql.types.{DataType, UserDefinedType}
 import org.apache.spark.sql.util.ArrowUtils
 import org.apache.spark.{JobArtifactSet, SparkContext, TaskContext, TaskKilledException}
 
 /** What the connector needs of Spark that is visible only inside Spark's packages, and nothing
-  * else.
+  * else. Objects beside this one that differ between Spark versions are in the folders
+  * `spark-before-*` and `spark-since-*`.
   */
 object SparkInternals {
 
   /** Where Arrow memory of the connector comes from; its books must balance when no task runs. */
   val allocator: BufferAllocator =
     ArrowUtils.rootAllocator.newChildAllocator("updraft", 0, Long.MaxValue)
-
-  def arrowSchema(schema: StructType, timeZone: String, largeVarTypes: Boolean): Schema = {
-    ArrowUtils.failDuplicatedFieldNames(schema)
-    ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes)
-  }
 
   /** One struct column that holds a row, as the map family sends it. */
   def rowSchema(row: Schema): Schema = new Schema(
@@ -58,10 +53,11 @@ object SparkInternals {
     }
   }
 
-  /** The settings that PySpark's worker reads for the Arrow family, as Spark itself collects them.
+  /** The settings that PySpark's worker reads for the Arrow family, as Spark itself collects them;
+    * the profiler is among them since 4.2.
     */
   def arrowRunnerConf(conf: SQLConf): Map[String, String] =
-    ArrowPythonRunner.getPythonRunnerConfMap(conf)
+    ArrowPythonRunner.getPythonRunnerConfMap(conf) ++ pickledRunnerConf(conf)
 
   /** The same for pickled UDFs. */
   def pickledRunnerConf(conf: SQLConf): Map[String, String] =
@@ -113,17 +109,6 @@ object SparkInternals {
 
   def compatibleRow(actual: DataType, declared: DataType): Boolean =
     DataType.equalsIgnoreCompatibleNullability(from = actual, to = declared)
-
-  def typeMismatch(operation: String, declared: Seq[DataType], actual: Seq[DataType]): Throwable =
-    QueryExecutionErrors.arrowDataTypeMismatchError(operation, declared, actual)
-
-  /** What stock raises for an exception of a user's function. */
-  def pythonException(traceback: String): Throwable = new PythonException(
-    errorClass = "PYTHON_EXCEPTION",
-    messageParameters =
-      Map("msg" -> "An exception was thrown from the Python worker", "traceback" -> traceback),
-    cause = null
-  )
 
   /** The end of a task that Spark has killed. */
   def taskKilled(context: TaskContext): TaskKilledException =

@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.StructType
 object Columns {
 
   def written(rows: Seq[InternalRow], schema: StructType): VectorSchemaRoot = {
-    val arrow = SparkInternals.arrowSchema(schema, "UTC", largeVarTypes = false)
+    val arrow = ArrowSchemas.of(schema, "UTC", largeVarTypes = false)
     val root = VectorSchemaRoot.create(arrow, SparkInternals.allocator)
     val writer = ArrowWriter.create(root)
     rows.foreach(writer.write)

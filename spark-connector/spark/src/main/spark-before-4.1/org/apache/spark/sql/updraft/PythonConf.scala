@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.spark.sql.internal.SQLConf
+
+/** PySpark's settings that came with Spark 4.1, as they would be to do what 4.0 does. */
+object PythonConf {
+
+  def binaryAsBytes(conf: SQLConf): Boolean = false
+
+  def validatesSchema(conf: SQLConf): Boolean = false
+
+  def collectsWorkerLogs(conf: SQLConf): Boolean = false
+
+  def limitsOutputBatches(conf: SQLConf): Boolean = false
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import java.util.concurrent.TimeUnit
+
+import org.apache.spark.TaskContext
+import org.apache.spark.util.ThreadUtils
+
+/** Tells of the kill of a task that may be waiting. Before 4.2 Spark has no listener for that: one
+  * thread looks at every task that has an exchange.
+  */
+object TaskKills {
+  private val PeriodMilliseconds = 100L
+  private lazy val watch =
+    ThreadUtils.newDaemonSingleThreadScheduledExecutor("updraft-task-kills")
+
+  /** May call `cancel` more than once. */
+  def onKill(context: TaskContext)(cancel: String => Unit): Unit = {
+    val look: Runnable = () => context.getKillReason().foreach(cancel)
+    val looking = watch.scheduleWithFixedDelay(
+      look,
+      PeriodMilliseconds,
+      PeriodMilliseconds,
+      TimeUnit.MILLISECONDS
+    )
+    context.addTaskCompletionListener[Unit](_ => looking.cancel(false))
+  }
+}

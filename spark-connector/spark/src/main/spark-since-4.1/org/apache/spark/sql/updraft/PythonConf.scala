@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.spark.sql.internal.SQLConf
+
+/** PySpark's settings that came with Spark 4.1. */
+object PythonConf {
+
+  def binaryAsBytes(conf: SQLConf): Boolean = conf.pysparkBinaryAsBytes
+
+  def validatesSchema(conf: SQLConf): Boolean = conf.pysparkArrowValidateSchema
+
+  def collectsWorkerLogs(conf: SQLConf): Boolean = conf.pythonWorkerLoggingEnabled
+
+  def limitsOutputBatches(conf: SQLConf): Boolean =
+    conf.arrowMaxRecordsPerOutputBatch > 0 || conf.arrowMaxBytesPerOutputBatch > 0
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.spark.sql.errors.QueryExecutionErrors
+import org.apache.spark.sql.types.{DataType, TimeType}
+
+/** Types of results: those that came with Spark 4.1, and what it raises where they do not fit. */
+object ResultTypes {
+
+  def isTime(dataType: DataType): Boolean = dataType.isInstanceOf[TimeType]
+
+  def mismatch(operation: String, declared: Seq[DataType], actual: Seq[DataType]): Throwable =
+    QueryExecutionErrors.arrowDataTypeMismatchError(operation, declared, actual)
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.ArrowUtils
+
+/** Arrow schemas as Spark makes them; raises Spark's own error for a struct that repeats a name. */
+object ArrowSchemas {
+
+  def of(schema: StructType, timeZone: String, largeVarTypes: Boolean): Schema = {
+    ArrowUtils.failDuplicatedFieldNames(schema)
+    ArrowUtils.toArrowSchema(schema, timeZone, largeVarTypes)
+  }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.spark.api.python.PythonException
+
+/** What stock raises for an exception of a user's function; an error condition since Spark 4.2. */
+object PythonExceptions {
+
+  def of(traceback: String): Throwable = new PythonException(
+    errorClass = "PYTHON_EXCEPTION",
+    messageParameters =
+      Map("msg" -> "An exception was thrown from the Python worker", "traceback" -> traceback),
+    cause = null
+  )
+}
