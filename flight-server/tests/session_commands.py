@@ -7,10 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyspark
+import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import DataType, LongType
 
 from updraft.v1 import exchange_pb2
+from updraft_server.worker.sessions.adapters import minor_version
+from updraft_server.worker.sessions.kinds import KINDS, EvalType, kinds_of
 
 BATCHED, ARROW_BATCHED = 100, 101
 SCALAR_PANDAS, SCALAR_PANDAS_ITER, MAP_PANDAS_ITER, MAP_ARROW_ITER = 200, 204, 205, 207
@@ -18,6 +21,8 @@ SCALAR_ARROW, SCALAR_ARROW_ITER = 250, 251
 GROUPED_MAP_PANDAS, COGROUPED_MAP_PANDAS, GROUPED_MAP_ARROW, COGROUPED_MAP_ARROW = 201, 206, 209, 210
 GROUPED_MAP_ARROW_ITER, GROUPED_MAP_PANDAS_ITER = 215, 216
 GROUPED_AGG_ARROW, WINDOW_AGG_ARROW = 252, 253
+
+PYSPARKS_KINDS = kinds_of(minor_version(pyspark.__version__))
 
 RUNNER_CONF = {
     "spark.sql.session.timeZone": "UTC",
@@ -42,6 +47,9 @@ def session_command(
     limits: exchange_pb2.Limits | None = None,
     **changes: Any,
 ) -> exchange_pb2.ExchangeCommand:
+    """A command; the test is skipped where this pyspark does not have the kind."""
+    if eval_type in KINDS and eval_type not in PYSPARKS_KINDS:
+        pytest.skip(f"pyspark {pyspark.__version__} has no {EvalType(eval_type).name}")
     fields = {
         "python_version": f"{sys.version_info.major}.{sys.version_info.minor}",
         "spark_version": pyspark.__version__,

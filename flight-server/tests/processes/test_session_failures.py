@@ -257,9 +257,9 @@ async def test_another_pyspark_is_refused_before_anything_is_unpickled(zygotes: 
     import pyspark
 
     trap = exchange_pb2.Udf(commands=[b"never looked at"])
-    error = await failing(zygotes, session_command(250, trap, spark_version="4.1.3"))
+    error = await failing(zygotes, session_command(250, trap, spark_version="3.5.1"))
     assert error.kind == exchange_pb2.ERROR_KIND_VERSION
-    assert "4.1.3" in error.message
+    assert "3.5.1" in error.message
     assert pyspark.__version__ in error.message
 
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What PySpark's worker reads before its data: the task, its files and broadcasts, the settings, the functions.
 
-The layout is the same in 4.2 and 4.3 (`PythonRunner.writeInitMessage`); 4.3 announces it with a length, which its
-adapter adds. Secrets stay in Spark, and of the local properties those that a function has no use for.
+`compose` writes the layout of 4.2 and 4.3 (`PythonRunner.writeInitMessage`), the other functions the parts that every
+version has. Secrets stay in Spark, and of the local properties those that a function has no use for.
 """
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.sessions.wire import INT, LONG, text, with_length
 
-_BOOL = struct.Struct("!?")
-_NOT_ENCRYPTED = _BOOL.pack(False)  # noqa: FBT003
+BOOL = struct.Struct("!?")
+NO = BOOL.pack(False)  # noqa: FBT003
 
 
 class Surroundings(NamedTuple):
@@ -32,20 +32,43 @@ def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunct
     """The bytes of the init message for an exchange."""
     return b"".join(
         [
-            INT.pack(task.partition_id),
-            text(function.python_version),
+            task_header(task, function),
             text(_task_context(task)),
-            text(around.files_directory),
-            INT.pack(len(function.python_includes)),
-            *map(text, function.python_includes),
-            _broadcasts(around),
+            contents(function, around),
             INT.pack(function.eval_type),
-            _settings(function.runner_conf),
-            _settings(function.eval_conf),
-            INT.pack(len(function.udfs)),
-            *map(_udf, function.udfs),
+            settings(function.runner_conf),
+            settings(function.eval_conf),
+            functions(function.udfs, argument_names=True, result_ids=True),
         ]
     )
+
+
+def task_header(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunction) -> bytes:
+    """Which split the task has, and the Python that the functions need."""
+    return INT.pack(task.partition_id) + text(function.python_version)
+
+
+def contents(function: exchange_pb2.SessionFunction, around: Surroundings) -> bytes:
+    """The directory of the files, the modules among them, and the broadcasts."""
+    includes = b"".join(map(text, function.python_includes))
+    return text(around.files_directory) + INT.pack(len(function.python_includes)) + includes + _broadcasts(around)
+
+
+def settings(values: Mapping[str, str]) -> bytes:
+    """A number of keys and values."""
+    return INT.pack(len(values)) + b"".join(text(key) + text(value) for key, value in values.items())
+
+
+def functions(udfs: Iterable[exchange_pb2.Udf], *, argument_names: bool, result_ids: bool) -> bytes:
+    """A number of UDFs: arguments, each with a flag for its name where the kind has names; commands; the id."""
+    written = [
+        _arguments(udf, names=argument_names)
+        + INT.pack(len(udf.commands))
+        + b"".join(map(with_length, udf.commands))
+        + (LONG.pack(udf.result_id) if result_ids else b"")
+        for udf in udfs
+    ]
+    return INT.pack(len(written)) + b"".join(written)
 
 
 def _task_context(task: exchange_pb2.TaskIdentity) -> str:
@@ -73,17 +96,14 @@ def _broadcasts(around: Surroundings) -> bytes:
     added = b"".join(LONG.pack(number) + text(path) for number, path in around.added_broadcasts.items())
     removed = b"".join(LONG.pack(-number - 1) for number in around.removed_broadcasts)
     count = len(around.added_broadcasts) + len(around.removed_broadcasts)
-    return _NOT_ENCRYPTED + INT.pack(count) + removed + added
+    not_encrypted = NO
+    return not_encrypted + INT.pack(count) + removed + added
 
 
-def _settings(settings: Mapping[str, str]) -> bytes:
-    return INT.pack(len(settings)) + b"".join(text(key) + text(value) for key, value in settings.items())
+def _arguments(udf: exchange_pb2.Udf, *, names: bool) -> bytes:
+    offsets = [INT.pack(argument.offset) + (_name(argument.name) if names else b"") for argument in udf.arguments]
+    return INT.pack(len(offsets)) + b"".join(offsets)
 
 
-def _udf(udf: exchange_pb2.Udf) -> bytes:
-    arguments = b"".join(
-        INT.pack(argument.offset) + _BOOL.pack(bool(argument.name)) + (text(argument.name) if argument.name else b"")
-        for argument in udf.arguments
-    )
-    commands = b"".join(map(with_length, udf.commands))
-    return INT.pack(len(udf.arguments)) + arguments + INT.pack(len(udf.commands)) + commands + LONG.pack(udf.result_id)
+def _name(name: str) -> bytes:
+    return BOOL.pack(bool(name)) + (text(name) if name else b"")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of session functions: how PySpark's worker reads the arguments of each, and how its results become replies.
 
-One table. It holds for every PySpark that a pool runs on; where a version reads a kind in another way, its adapter
-(`pyspark_4_2` and the like) says so.
+One table for every PySpark that a pool runs on, with the version that brought a kind; 4.0 reads groups in ways of its
+own, which a second one has.
 """
 
 import enum
@@ -41,6 +41,8 @@ class Reads(enum.Enum):
     BATCHES = "one Arrow stream"
     GROUPS = "a count of 1 and an Arrow stream for each group"
     COGROUPS = "a count of 2 and two Arrow streams for each group"
+    GROUP_BATCHES = "one Arrow stream with a batch for each group"
+    GROUP_STRUCTS = "the same, with the rows in one struct column"
 
 
 class Answers(enum.Enum):
@@ -56,6 +58,7 @@ class Kind(NamedTuple):
 
     reads: Reads
     answers: Answers
+    since: tuple[int, int] = (4, 0)
 
 
 KINDS = {
@@ -63,20 +66,35 @@ KINDS = {
     EvalType.ARROW_BATCHED: Kind(Reads.BATCHES, Answers.PER_ROW),
     EvalType.SCALAR_PANDAS: Kind(Reads.BATCHES, Answers.PER_ROW),
     EvalType.SCALAR_PANDAS_ITER: Kind(Reads.BATCHES, Answers.PER_ROW),
-    EvalType.SCALAR_ARROW: Kind(Reads.BATCHES, Answers.PER_ROW),
-    EvalType.SCALAR_ARROW_ITER: Kind(Reads.BATCHES, Answers.PER_ROW),
+    EvalType.SCALAR_ARROW: Kind(Reads.BATCHES, Answers.PER_ROW, (4, 1)),
+    EvalType.SCALAR_ARROW_ITER: Kind(Reads.BATCHES, Answers.PER_ROW, (4, 1)),
     EvalType.MAP_PANDAS_ITER: Kind(Reads.BATCHES, Answers.FREELY),
     EvalType.MAP_ARROW_ITER: Kind(Reads.BATCHES, Answers.FREELY),
     EvalType.GROUPED_MAP_PANDAS: Kind(Reads.GROUPS, Answers.FREELY),
-    EvalType.GROUPED_MAP_PANDAS_ITER: Kind(Reads.GROUPS, Answers.FREELY),
+    EvalType.GROUPED_MAP_PANDAS_ITER: Kind(Reads.GROUPS, Answers.FREELY, (4, 1)),
     EvalType.GROUPED_MAP_ARROW: Kind(Reads.GROUPS, Answers.FREELY),
-    EvalType.GROUPED_MAP_ARROW_ITER: Kind(Reads.GROUPS, Answers.FREELY),
+    EvalType.GROUPED_MAP_ARROW_ITER: Kind(Reads.GROUPS, Answers.FREELY, (4, 1)),
     EvalType.COGROUPED_MAP_PANDAS: Kind(Reads.COGROUPS, Answers.FREELY),
     EvalType.COGROUPED_MAP_ARROW: Kind(Reads.COGROUPS, Answers.FREELY),
     EvalType.GROUPED_AGG_PANDAS: Kind(Reads.GROUPS, Answers.PER_GROUP),
-    EvalType.GROUPED_AGG_PANDAS_ITER: Kind(Reads.GROUPS, Answers.PER_GROUP),
-    EvalType.GROUPED_AGG_ARROW: Kind(Reads.GROUPS, Answers.PER_GROUP),
-    EvalType.GROUPED_AGG_ARROW_ITER: Kind(Reads.GROUPS, Answers.PER_GROUP),
+    EvalType.GROUPED_AGG_PANDAS_ITER: Kind(Reads.GROUPS, Answers.PER_GROUP, (4, 2)),
+    EvalType.GROUPED_AGG_ARROW: Kind(Reads.GROUPS, Answers.PER_GROUP, (4, 1)),
+    EvalType.GROUPED_AGG_ARROW_ITER: Kind(Reads.GROUPS, Answers.PER_GROUP, (4, 2)),
     EvalType.WINDOW_AGG_PANDAS: Kind(Reads.GROUPS, Answers.PER_ROW),
-    EvalType.WINDOW_AGG_ARROW: Kind(Reads.GROUPS, Answers.PER_ROW),
+    EvalType.WINDOW_AGG_ARROW: Kind(Reads.GROUPS, Answers.PER_ROW, (4, 1)),
 }
+
+_READS_IN_4_0 = {
+    EvalType.GROUPED_MAP_PANDAS: Reads.GROUP_BATCHES,
+    EvalType.GROUPED_MAP_ARROW: Reads.GROUP_STRUCTS,
+    EvalType.GROUPED_AGG_PANDAS: Reads.GROUP_BATCHES,
+    EvalType.WINDOW_AGG_PANDAS: Reads.GROUP_BATCHES,
+}
+
+
+def kinds_of(version: tuple[int, int]) -> dict[EvalType, Kind]:
+    """The kinds that a PySpark has, as it reads them."""
+    kinds = {eval_type: kind for eval_type, kind in KINDS.items() if kind.since <= version}
+    if version == (4, 0):
+        kinds |= {eval_type: kinds[eval_type]._replace(reads=reads) for eval_type, reads in _READS_IN_4_0.items()}
+    return kinds

@@ -5,6 +5,11 @@ from typing import Any
 
 import pyspark.worker
 
+from updraft_server.worker.sessions.init_message import compose
+from updraft_server.worker.sessions.trailer import TIMINGS
+
+__all__ = ["TIMINGS", "compose", "invoke"]
+
 
 def invoke(init_message: bytes, stream: Any) -> None:
     """Run PySpark's worker over a session stream; it ends with SystemExit after it has reported an exception."""

@@ -6,6 +6,11 @@ from typing import Any
 import pyspark.worker
 from pyspark.messages import SparkMessageReceiver, ZeroCopyByteStream
 
+from updraft_server.worker.sessions.init_message import compose
+from updraft_server.worker.sessions.trailer import TIMINGS
+
+__all__ = ["TIMINGS", "compose", "invoke"]
+
 
 class _Receiver(SparkMessageReceiver):  # type: ignore[misc]
     def __init__(self, init_message: bytes, stream: Any) -> None:

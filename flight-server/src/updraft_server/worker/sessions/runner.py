@@ -3,10 +3,8 @@
 
 import contextlib
 import faulthandler
-import importlib
 import os
 import sys
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from updraft.v1 import exchange_pb2
@@ -25,16 +23,15 @@ from updraft_server.worker.failures import (
 )
 from updraft_server.worker.isolation import restore_environment
 from updraft_server.worker.memory_limit import address_space
-from updraft_server.worker.sessions import arrow_stream, init_message
+from updraft_server.worker.sessions import arrow_stream
+from updraft_server.worker.sessions.adapters import load_adapter, minor_version
 from updraft_server.worker.sessions.broadcasts import KnownBroadcasts
 from updraft_server.worker.sessions.init_message import Surroundings
-from updraft_server.worker.sessions.kinds import KINDS, EvalType, Kind
+from updraft_server.worker.sessions.kinds import Kind, kinds_of
 from updraft_server.worker.sessions.log_capture import SESSION_VARIABLE, captured_logs
 from updraft_server.worker.sessions.streams import SessionStream, session_stream
 from updraft_server.worker.sessions.tracebacks import ReportedException
 from updraft_server.worker.sessions.trailer import Trailer, TrailerError, parse_trailer
-
-SUPPORTED_PYSPARK = ("4.2", "4.3")
 
 
 class SessionRunner:
@@ -47,11 +44,8 @@ class SessionRunner:
         from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 
         self.pyspark_version: str = pyspark.__version__
-        minor = _minor(self.pyspark_version)
-        if minor not in SUPPORTED_PYSPARK:
-            raise ImportError(f"pyspark {self.pyspark_version} is none of {', '.join(SUPPORTED_PYSPARK)}")
-        adapter = importlib.import_module(f"updraft_server.worker.sessions.pyspark_{minor.replace('.', '_')}")
-        self._invoke: Callable[[bytes, SessionStream], None] = adapter.invoke
+        self._adapter = load_adapter(self.pyspark_version)
+        self._kinds = kinds_of(minor_version(self.pyspark_version))
         self._reported = ReportedException()
         self._worker: Any = pyspark.worker
         self._worker.handle_worker_exception = self._reported.wrap(self._worker.handle_worker_exception)
@@ -71,8 +65,8 @@ class SessionRunner:
         """Run the command's function over the exchange; raises WorkerFailure."""
         function = command.function.session
         self._check_versions(function)
-        stream = session_stream(_kind(function.eval_type), function.second_input_schema, exchange)
-        message = init_message.compose(command.task, function, self._surroundings(command.task, assignment))
+        stream = session_stream(self._kind(function.eval_type), function.second_input_schema, exchange)
+        message = self._adapter.compose(command.task, function, self._surroundings(command.task, assignment))
         before = dict(os.environ)
         restore_environment(before | _checked_environment(function))
         try:
@@ -93,11 +87,11 @@ class SessionRunner:
         self._reported.error = None
         ended_by: BaseException | None = None
         try:
-            self._invoke(message, stream)
+            self._adapter.invoke(message, stream)
         except BaseException as error:  # a SystemExit in most cases: it must not end this process
             ended_by = error
         try:
-            trailer = parse_trailer(bytes(stream.trailer))
+            trailer = parse_trailer(bytes(stream.trailer), self._adapter.TIMINGS)
         except TrailerError as error:
             raise InternalFailure(str(error)) from None
         if ended_by is not None or trailer.traceback is not None:
@@ -125,11 +119,21 @@ class SessionRunner:
                 f"the function was pickled by Python {function.python_version}, this pool runs Python {own_python}:"
                 " use a pool with the driver's Python version"
             )
-        if _minor(function.spark_version) != _minor(self.pyspark_version):
+        if _major_and_minor(function.spark_version) != _major_and_minor(self.pyspark_version):
             raise VersionFailure(
                 f"the session runs Spark {function.spark_version}, this pool has pyspark {self.pyspark_version}:"
                 " use a pool with the same major and minor version"
             )
+
+    def _kind(self, eval_type: int) -> Kind:
+        for known, kind in self._kinds.items():
+            if known == eval_type:
+                return kind
+        runs = ", ".join(f"{known.value} ({known.name})" for known in self._kinds)
+        raise RefusedFailure(
+            f"this pool, with pyspark {self.pyspark_version}, does not run functions of eval type {eval_type};"
+            f" it runs {runs}"
+        )
 
     def _forget(self) -> None:
         """Empty PySpark's process-wide registries, but for the broadcast variables of the exchange."""
@@ -146,14 +150,6 @@ class SessionRunner:
         self._reported.error = None
 
 
-def _kind(eval_type: int) -> Kind:
-    try:
-        return KINDS[EvalType(eval_type)]
-    except ValueError:
-        known = ", ".join(f"{kind.value} ({kind.name})" for kind in KINDS)
-        raise RefusedFailure(f"this pool does not run functions of eval type {eval_type}; it runs {known}") from None
-
-
 def _checked_environment(function: exchange_pb2.SessionFunction) -> dict[str, str]:
     refused = sorted(function.environment.keys() - SESSION_ENVIRONMENT)
     refused += sorted(name for name in function.user_environment if not is_user_variable(name))
@@ -168,5 +164,5 @@ def _logs(function: exchange_pb2.SessionFunction, exchange: Exchange) -> context
     return contextlib.nullcontext()
 
 
-def _minor(version: str) -> str:
+def _major_and_minor(version: str) -> str:
     return ".".join(version.split(".")[:2])

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.failures import ProtocolFailure
 from updraft_server.worker.sessions.arrow_stream import ArrowStream
+from updraft_server.worker.sessions.group_batch_stream import GroupBatchStream
 from updraft_server.worker.sessions.group_readers import AnsweredRequests, CogroupReader, GroupReader
 from updraft_server.worker.sessions.grouped_stream import GroupedStream
 from updraft_server.worker.sessions.kinds import Answers, Kind, Reads
@@ -24,12 +25,20 @@ def session_stream(kind: Kind, second_input_schema: bytes, exchange: Exchange) -
             return PickledStream(exchange)
         case Reads.BATCHES:
             return ArrowStream(exchange, _replies(kind, exchange))
-        case Reads.GROUPS | Reads.COGROUPS:
+        case _:
             exchange.accept_groups(second_input_schema)
             replies = _replies(kind, exchange)
-            source = AnsweredRequests(exchange, replies, kind.answers)
-            reader = GroupReader(source) if kind.reads is Reads.GROUPS else CogroupReader(source)
-            return GroupedStream(exchange, replies, reader)
+            return _grouped(kind, exchange, replies, AnsweredRequests(exchange, replies, kind.answers))
+
+
+def _grouped(kind: Kind, exchange: Exchange, replies: Replies, source: AnsweredRequests) -> SessionStream:
+    match kind.reads:
+        case Reads.COGROUPS:
+            return GroupedStream(exchange, replies, CogroupReader(source))
+        case Reads.GROUP_BATCHES | Reads.GROUP_STRUCTS:
+            return GroupBatchStream(exchange, replies, GroupReader(source), kind.reads)
+        case _:
+            return GroupedStream(exchange, replies, GroupReader(source))
 
 
 def _replies(kind: Kind, exchange: Exchange) -> Replies:

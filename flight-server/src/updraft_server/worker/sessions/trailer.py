@@ -3,6 +3,7 @@
 
 import dataclasses
 import struct
+from collections.abc import Sequence
 
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.sessions.wire import (
@@ -14,6 +15,10 @@ from updraft_server.worker.sessions.wire import (
     START_ARROW_STREAM,
     TIMING_DATA,
 )
+
+TIMINGS_BEFORE_4_2 = ("boot_milliseconds", "init_milliseconds", "finish_milliseconds")
+TIMINGS = (*TIMINGS_BEFORE_4_2, "processing_milliseconds")
+"""The times that PySpark's worker reports, as fields of `Trailer`."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -47,25 +52,23 @@ class TrailerError(Exception):
     """Raised when PySpark's worker wrote what this pool does not know."""
 
 
-def parse_trailer(data: bytes) -> Trailer:
-    """Raises TrailerError on bytes that are no trailer of PySpark's worker."""
+def parse_trailer(data: bytes, timings: Sequence[str]) -> Trailer:
+    """Raises TrailerError on bytes that are no trailer of a PySpark's worker that reports these `timings`."""
     reader = _Reader(data)
     trailer = Trailer()
     try:
         while reader.rest:
-            _parse_section(reader, trailer)
+            _parse_section(reader, trailer, timings)
     except (struct.error, UnicodeDecodeError) as error:
         raise TrailerError(f"pyspark's worker wrote an incomplete trailer: {error}") from None
     return trailer
 
 
-def _parse_section(reader: "_Reader", trailer: Trailer) -> None:
+def _parse_section(reader: "_Reader", trailer: Trailer, timings: Sequence[str]) -> None:
     mark = reader.read_int()
     if mark == TIMING_DATA:
-        trailer.boot_milliseconds = reader.read_long()
-        trailer.init_milliseconds = reader.read_long()
-        trailer.finish_milliseconds = reader.read_long()
-        trailer.processing_milliseconds = reader.read_long()
+        for timing in timings:
+            setattr(trailer, timing, reader.read_long())
         trailer.memory_spilled_bytes = reader.read_long()
         trailer.disk_spilled_bytes = reader.read_long()
     elif mark == END_OF_DATA_SECTION:

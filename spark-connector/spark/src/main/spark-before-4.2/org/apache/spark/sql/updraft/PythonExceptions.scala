@@ -3,7 +3,8 @@ package org.apache.spark.sql.updraft
 
 import org.apache.spark.api.python.PythonException
 
-/** What stock raises for an exception of a user's function: the traceback alone before Spark 4.2. */
+/** What stock raises for an exception of a user's function: the traceback alone before Spark 4.2.
+  */
 object PythonExceptions {
 
   def of(traceback: String): Throwable = new PythonException(traceback, null)
