@@ -146,7 +146,7 @@ format: .venv/.synced ## Format everything
 
 docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own declarations
 	.venv/bin/updraft-server docs > docs/reference/server.md
-	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference/connector.md
+	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference
 
 clean: ## Remove everything that was built here
 	rm -rf build .venv .venv-spark* proto/python/src/updraft/v1

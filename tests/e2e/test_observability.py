@@ -119,10 +119,14 @@ def test_what_a_pool_cannot_take_stays_local_with_the_reason_in_explain(
     assert len(rows) == 4
 
 
-def test_what_a_pool_cannot_take_can_mean_an_error(sides: Sides, spark: SparkSession) -> None:
-    confs = {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"], "spark.updraft.udf.unsupported": "fail"}
-    with runtime_confs(spark, confs), pytest.raises(Exception, match="broadcast"):
-        _with_broadcast(spark).collect()
+@pytest.mark.parametrize("setting", ["spark.updraft.udf.unsupported", "spark.updraft.udf.fallback"])
+def test_what_a_pool_cannot_take_can_mean_an_error(sides: Sides, spark: SparkSession, setting: str) -> None:
+    confs = {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"], setting: "fail"}
+    with (
+        runtime_confs(spark, confs),
+        pytest.raises(Exception, match=r"MapInArrow cannot run on the pool: .*\(barrier\)"),
+    ):
+        _barrier(spark).collect()
 
 
 def test_accumulators_count_once(sides: Sides, spark: SparkSession) -> None:

@@ -53,4 +53,4 @@ def test_what_stays_on_stock_is_in_sparks_log_with_the_reason(arguments: list[st
     assert "rows: 4" in job.stdout, job.stderr
     (line,) = (line for line in job.stderr.splitlines() if "stays in Spark's own Python workers" in line)
     assert "WARN UpdraftStrategy: MapInArrow" in line
-    assert line.endswith("a barrier stage needs Spark's own BarrierTaskContext")
+    assert line.endswith("a barrier stage needs Spark's own BarrierTaskContext (barrier)")

@@ -29,6 +29,10 @@ final case class ConfigEntry[T](
   def read(lookup: String => Option[String]): Option[T] =
     lookup(key).orElse(default).map(_.trim).filter(_.nonEmpty).map(parsed)
 
+  /** The value of the setting where it is set itself. */
+  def readSet(lookup: String => Option[String]): Option[T] =
+    lookup(key).flatMap(_ => read(lookup))
+
   private def parsed(text: String): T =
     try parse(text)
     catch {

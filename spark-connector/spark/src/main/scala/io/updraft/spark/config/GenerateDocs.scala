@@ -3,19 +3,52 @@ package io.updraft.spark.config
 
 import java.nio.file.{Files, Path}
 
-/** Writes docs/reference/connector.md from [[UpdraftConf]]; a test fails when the page and the
-  * settings differ.
+import io.updraft.spark.plan.{FunctionKind, FunctionKinds, Obstacle}
+
+/** Writes docs/reference: the settings from [[UpdraftConf]], what runs where from
+  * [[FunctionKinds]]; a test fails when a page and its source differ.
   */
 object GenerateDocs {
 
-  /** Writes the page to the path that is the only argument. */
+  /** Writes the pages into the directory that is the only argument. */
   def main(arguments: Array[String]): Unit = arguments match {
-    case Array(target) => Files.writeString(Path.of(target), page)
-    case _ => throw new IllegalArgumentException("expected one argument: the file to write")
+    case Array(directory) =>
+      pages.foreach { case (name, text) => Files.writeString(Path.of(directory, name), text) }
+    case _ => throw new IllegalArgumentException("expected one argument: the directory to write to")
   }
 
-  /** The whole page. */
-  def page: String = (header +: UpdraftConf.entries.map(section)).mkString("\n")
+  /** Each page by its file's name. */
+  def pages: Map[String, String] =
+    Map("connector.md" -> settingsPage, "functions.md" -> functionsPage)
+
+  private def settingsPage: String = (header +: UpdraftConf.entries.map(section)).mkString("\n")
+
+  private def functionsPage: String = {
+    val kinds =
+      Seq("| function | PySpark's kind | since Spark | runs on |", "| --- | --- | --- | --- |") ++
+        FunctionKinds.all.map(kindRow)
+    val reasons =
+      Seq("| reason | a function stays on stock execution because |", "| --- | --- |") ++
+        Obstacle.all.map(obstacleRow)
+    (Seq(functionsHeader) ++ kinds ++ Seq("", "## Reasons", "") ++ reasons :+ "").mkString("\n")
+  }
+
+  private def functionsHeader: String =
+    s"""|<!-- SPDX-License-Identifier: Apache-2.0 -->
+        |<!-- Written by io.updraft.spark.config.GenerateDocs from FunctionKinds and Obstacle. Do not edit. -->
+        |# What runs where
+        |
+        |Every kind of Python function that PySpark 4.0 to 4.3 has. A function of a kind that runs on the pool stays on stock
+        |execution where one of the reasons below is about its query; `explain` and the log then say which.
+        |`${UpdraftConf.unsupported.key}` or `${UpdraftConf.fallback.key}` = `fail` turns each reason into an error.
+        |""".stripMargin
+
+  private def kindRow(kind: FunctionKind): String = {
+    val place = kind.obstacle.fold("the pool")(obstacle => s"stock: ${obstacle.name}")
+    s"| ${kind.usage} | `${kind.name}` | ${kind.since} | $place |"
+  }
+
+  private def obstacleRow(obstacle: Obstacle): String = s"| ${obstacle.name} | ${obstacle.text} |"
 
   private def header: String =
     """|<!-- SPDX-License-Identifier: Apache-2.0 -->

@@ -6,6 +6,7 @@ import java.nio.file.{Files, Path}
 import java.time.Duration
 
 import io.updraft.client.{ClientOptions, Endpoint, SettingNames}
+import io.updraft.spark.plan.Obstacle
 
 /** What [[UpdraftConf]] says for one query; travels to the executors. */
 final case class UdfSettings(
@@ -48,6 +49,15 @@ final case class UdfSettings(
     tenant.foreach(builder.tenant)
     builder.build()
   }
+
+  /** Raises an error where an operator may not stay with Spark's own Python workers. */
+  def permitStock(operator: String, obstacle: Obstacle): Unit =
+    if (unsupported == "fail") {
+      throw new UnsupportedOperationException(
+        s"$operator cannot run on the pool: $obstacle. Set ${UpdraftConf.unsupported.key} = local to " +
+          "run it in Spark's own Python workers"
+      )
+    }
 
   private def readToken(file: String): String =
     try Files.readString(Path.of(file)).strip()

@@ -39,9 +39,10 @@ object UpdraftConf {
   val unsupported: ConfigEntry[String] = ConfigEntry(
     Prefix + "unsupported",
     "What a Python function means that a pool cannot take. `local`: it runs in Spark's own Python workers, with " +
-      "the reason in the plan and in the log. `fail`: planning fails with the reason.",
+      "the reason in the plan and in the log. `fail`: planning fails with the reason. Not set: what `fallback` " +
+      "says where that is set, else `local`. [What runs where](functions.md) lists the reasons.",
     "fail or local",
-    Some("local"),
+    None,
     Values.choice("fail", "local")
   )
 
@@ -203,7 +204,7 @@ object UpdraftConf {
     UdfSettings(
       endpoint = address,
       fallback = required(fallback, lookup),
-      unsupported = required(unsupported, lookup),
+      unsupported = unsupported.read(lookup).orElse(fallback.readSet(lookup)).getOrElse("local"),
       token = token.read(lookup),
       tokenFile = tokenFile.read(lookup),
       tlsCaFile = tlsCaFile.read(lookup),

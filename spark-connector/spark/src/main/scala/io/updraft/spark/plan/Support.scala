@@ -27,7 +27,10 @@ object Support {
     expression.isInstanceOf[PythonFuncExpression] || expression.isInstanceOf[PythonUDTF]
 
   /** Why the pool cannot run a node; None: it can. */
-  def obstacle(plan: LogicalPlan): Option[String] = plan match {
+  def obstacle(plan: LogicalPlan): Option[Obstacle] =
+    FunctionKinds.obstacle(plan.expressions, plan.isInstanceOf[Window]).orElse(ofNode(plan))
+
+  private def ofNode(plan: LogicalPlan): Option[Obstacle] = plan match {
     case ArrowEvalPython(udfs, _, child, _) =>
       session(plan.conf)
         .orElse(PythonCall.obstacle(udfs))
@@ -41,7 +44,7 @@ object Support {
       mapFamily(plan, function, child, isBarrier, profile.isDefined)
     case MapInPandas(function, _, child, isBarrier, profile) =>
       mapFamily(plan, function, child, isBarrier, profile.isDefined)
-    case other => Some(s"${other.nodeName} is not among the operators that a pool runs yet")
+    case other => Some(Obstacle.NotYet.about(other.nodeName))
   }
 
   private def mapFamily(
@@ -50,29 +53,26 @@ object Support {
       child: LogicalPlan,
       isBarrier: Boolean,
       hasProfile: Boolean
-  ): Option[String] = function match {
-    case _ if isBarrier => Some("a barrier stage needs Spark's own BarrierTaskContext")
-    case _ if hasProfile =>
-      Some("a resource profile asks for resources of the executor that the pool does not see")
+  ): Option[Obstacle] = function match {
+    case _ if isBarrier => Some(Obstacle.Barrier)
+    case _ if hasProfile => Some(Obstacle.ResourceProfile)
     case udf: PythonUDF =>
       session(plan.conf)
         .orElse(PythonCall.obstacle(Seq(udf)))
         .orElse(types(child.output.map(_.dataType)))
-    case other => Some(s"${other.nodeName} is not a Python function")
+    case other => Some(Obstacle.NotYet.about(other.nodeName))
   }
 
-  private def session(conf: SQLConf): Option[String] =
-    if (PythonConf.collectsWorkerLogs(conf))
-      Some("the session collects Python worker logs, which the pool keeps in its own log")
-    else if (PythonConf.limitsOutputBatches(conf))
-      Some("spark.sql.execution.arrow.maxRecordsPerOutputBatch or maxBytesPerOutputBatch is set")
+  private def session(conf: SQLConf): Option[Obstacle] =
+    if (PythonConf.collectsWorkerLogs(conf)) Some(Obstacle.WorkerLogs)
+    else if (PythonConf.limitsOutputBatches(conf)) Some(Obstacle.OutputBatchLimits)
     else None
 
   private def arguments(udfs: Seq[PythonUDF]): Seq[DataType] =
     PythonCall.of(udfs).inputs.map(_.dataType)
 
-  private def types(all: Seq[DataType]): Option[String] =
-    all.find(!travels(_)).map(dataType => s"the pool cannot take the type ${dataType.sql}")
+  private def types(all: Seq[DataType]): Option[Obstacle] =
+    all.find(!travels(_)).map(Obstacle.ofType)
 
   /** Whether Arrow carries every value of a type there and back unchanged. */
   private def travels(dataType: DataType): Boolean = dataType match {

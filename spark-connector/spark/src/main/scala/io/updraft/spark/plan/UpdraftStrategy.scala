@@ -25,12 +25,9 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
 
   private def choose(plan: LogicalPlan, settings: UdfSettings): Seq[SparkPlan] =
     Support.obstacle(plan) match {
-      case Some(reason) if settings.unsupported == "fail" =>
-        throw new UnsupportedOperationException(
-          s"${plan.nodeName} cannot run on the pool: $reason. Set ${UpdraftConf.unsupported.key} = local to " +
-            "run it in Spark's own Python workers"
-        )
-      case Some(reason) => stock(plan, reason)
+      case Some(obstacle) =>
+        settings.permitStock(plan.nodeName, obstacle)
+        stock(plan, obstacle.toString)
       case None =>
         PoolProbe.problem(settings).fold(Seq(onPool(plan, settings)))(stock(plan, _))
     }

@@ -35,6 +35,21 @@ class UpdraftConfSuite extends AnyFunSuite {
     assert(read.token.isEmpty)
   }
 
+  test(
+    "an explicit fallback also says what unsupported functions mean, unless that is set itself"
+  ) {
+    val fallback = UpdraftConf.fallback.key
+    val unsupported = UpdraftConf.unsupported.key
+    assert(settings(endpoint, fallback -> "fail").get.unsupported == "fail")
+    assert(settings(endpoint, fallback -> "local").get.unsupported == "local")
+    assert(settings(
+      endpoint,
+      fallback -> "fail",
+      unsupported -> "local"
+    ).get.unsupported == "local")
+    assert(settings(endpoint, fallback -> "local", unsupported -> "fail").get.unsupported == "fail")
+  }
+
   test("a value that does not fit is refused with the setting, the value and what was expected") {
     val wrong = Seq(
       UpdraftConf.endpoint.key -> "http://pool:8815",

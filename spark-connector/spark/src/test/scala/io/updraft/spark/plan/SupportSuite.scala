@@ -29,37 +29,47 @@ class SupportSuite extends AnyFunSuite {
   test("a barrier stage stays with Spark") {
     val rows = udf().copy(dataType = new StructType().add("id", LongType))
     val plan = MapInArrow(rows, Seq(id), LocalRelation(id), true, None)
-    assert(Support.obstacle(plan).exists(_.contains("barrier")))
+    assert(Support.obstacle(plan).contains(Obstacle.Barrier))
     assert(Support.obstacle(plan.copy(isBarrier = false)).isEmpty)
   }
 
   test("Python files that the application ships keep a function with Spark") {
-    assert(Support.obstacle(pickled(udf("helpers.zip"))).exists(_.contains("addPyFile")))
+    assert(Support.obstacle(pickled(udf("helpers.zip"))).contains(Obstacle.PythonFiles))
   }
 
   test("a type that Arrow cannot carry unchanged is named") {
     val interval = AttributeReference("i", CalendarIntervalType)()
-    assert(Support.obstacle(pickled(udf(), interval)).exists(_.contains("INTERVAL")))
+    assert(Support.obstacle(pickled(udf(), interval)).exists(_.text.contains("INTERVAL")))
   }
 
   test("worker logging keeps functions with Spark, as the logs would be missed") {
     val conf = new SQLConf
     conf.setConf(SQLConf.PYTHON_WORKER_LOGGING_ENABLED, true)
     SQLConf.withExistingConf(conf) {
-      assert(Support.obstacle(pickled(udf())).exists(_.contains("logs")))
+      assert(Support.obstacle(pickled(udf())).contains(Obstacle.WorkerLogs))
     }
   }
 
-  test("operators that a pool does not run yet are named") {
-    val table = ArrowEvalPythonUDTF(
-      PythonFunctions.tableFunction(LongType),
-      Nil,
-      Seq(id),
-      LocalRelation(id),
-      0
-    )
-    assert(Support.holdsPython(table))
-    assert(Support.obstacle(table).exists(_.contains("ArrowEvalPythonUDTF")))
+  test("what a kind's row says keeps its functions with Spark") {
+    FunctionKinds.all.foreach { kind =>
+      val function = PythonFunctions.udf("f", LongType, Seq(id), kind.evalType)
+      assert(FunctionKinds.obstacle(Seq(function), isWindow = false) == kind.obstacle, kind)
+    }
+  }
+
+  test("a kind that no row is about stays with Spark and is named by its number") {
+    val function = PythonFunctions.udf("f", LongType, Seq(id), 999)
+    val obstacle = FunctionKinds.obstacle(Seq(function), isWindow = false)
+    assert(obstacle.exists(found => found.name == "not-yet" && found.text.contains("999")))
+  }
+
+  test("an aggregate in a window has a row of its own") {
+    val kinds = FunctionKinds.all.map(kind => kind.evalType -> kind).toMap
+    Seq(202 -> 203, 252 -> 253).foreach { case (aggregate, window) =>
+      val function = PythonFunctions.udf("f", LongType, Seq(id), aggregate)
+      val obstacle = FunctionKinds.obstacle(Seq(function), isWindow = true)
+      assert(obstacle == kinds(window).obstacle)
+    }
   }
 
   test("plans without Python are none of our business") {

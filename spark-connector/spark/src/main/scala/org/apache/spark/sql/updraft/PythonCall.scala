@@ -7,6 +7,8 @@ import org.apache.spark.api.python.PythonFunction
 import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression, PythonUDF}
 import org.apache.spark.util.CollectionAccumulator
 
+import io.updraft.spark.plan.Obstacle
+
 /** An argument of a UDF: which of the exchange's distinct arguments it is, and its name if it was
   * given one.
   */
@@ -60,12 +62,12 @@ object PythonCall {
   )
 
   /** Why the pool cannot run these functions, if it cannot. */
-  def obstacle(udfs: Seq[PythonUDF]): Option[String] = {
+  def obstacle(udfs: Seq[PythonUDF]): Option[Obstacle] = {
     val functions = functionsOf(udfs)
     if (functions.exists(!_.broadcastVars.isEmpty)) {
-      Some("the function uses a broadcast variable, or is too large to be sent without one")
+      Some(Obstacle.Broadcast)
     } else if (functions.exists(!_.pythonIncludes.isEmpty)) {
-      Some("the application ships Python files (addPyFile), which the pool does not have")
+      Some(Obstacle.PythonFiles)
     } else {
       None
     }

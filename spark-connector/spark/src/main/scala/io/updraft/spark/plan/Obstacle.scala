@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.sql.types.DataType
+
+/** Why a function stays in Spark's own Python workers: [[Support]] and [[FunctionKinds]] give it,
+  * explain, the log and docs/reference/functions.md show it.
+  *
+  * @param name
+  *   stays the same when the text gets better
+  * @param text
+  *   for people
+  */
+final case class Obstacle(name: String, text: String) {
+
+  /** The same, with what it was this time. */
+  def about(detail: String): Obstacle = copy(text = s"$text: $detail")
+
+  override def toString: String = s"$text ($name)"
+}
+
+object Obstacle {
+
+  val Barrier: Obstacle =
+    Obstacle("barrier", "a barrier stage needs Spark's own BarrierTaskContext")
+
+  val ResourceProfile: Obstacle = Obstacle(
+    "resource-profile",
+    "a resource profile asks for resources of the executor that the pool does not see"
+  )
+
+  val State: Obstacle = Obstacle(
+    "state",
+    "the function asks Spark's state store, which only a worker beside the executor can reach"
+  )
+
+  val OutputBatchLimits: Obstacle = Obstacle(
+    "output-batch-limits",
+    "spark.sql.execution.arrow.maxRecordsPerOutputBatch or maxBytesPerOutputBatch is set"
+  )
+
+  val WorkerLogs: Obstacle = Obstacle(
+    "worker-logs",
+    "the session collects Python worker logs, which the pool keeps in its own log"
+  )
+
+  val Broadcast: Obstacle = Obstacle(
+    "broadcast",
+    "the function uses a broadcast variable, or is too large to be sent without one"
+  )
+
+  val PythonFiles: Obstacle = Obstacle(
+    "python-files",
+    "the application ships Python files (addPyFile), which the pool does not have"
+  )
+
+  val DataTypes: Obstacle = Obstacle("type", "the pool cannot take a type")
+
+  val NotYet: Obstacle = Obstacle("not-yet", "a pool does not run functions of this kind yet")
+
+  def ofType(dataType: DataType): Obstacle = DataTypes.about(dataType.sql)
+
+  /** All that there are, in the order of the reference page. */
+  val all: Seq[Obstacle] = Seq(
+    Barrier,
+    ResourceProfile,
+    State,
+    DataTypes,
+    Broadcast,
+    PythonFiles,
+    WorkerLogs,
+    OutputBatchLimits,
+    NotYet
+  )
+}
