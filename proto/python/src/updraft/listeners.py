@@ -122,6 +122,8 @@ def _channel_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
         # Twice the limit, so that a message beyond it gets our error with both numbers and not gRPC's.
         ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
         ("grpc.max_send_message_length", -1),
+        # Identity alone: a compressed message would swell beyond the limit before anybody could look at its size.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
         ("grpc.max_concurrent_streams", settings.max_exchanges),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_seconds * 1000)),
         ("grpc.keepalive_time_ms", int(settings.keepalive_seconds * 1000)),

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stranger can try from the network without ever getting a worker: the front lives and serves others."""
+
+import asyncio
+import contextlib
+import os
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import psutil
+import pytest
+import trustme
+from flight_messages import all_replies, path_opening
+from front_harness import DO_EXCHANGE, Running, RunningFront
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from updraft_server.testing import FakePool
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS = struct.pack(">I", 0)[1:] + b"\x04\x00\x00\x00\x00\x00"
+CONNECTIONS = 200
+MEMORY_BYTES = 64 * 1024 * 1024
+ANSWER_SECONDS = 30.0
+
+HEADERS, CONTINUATION = 1, 9
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def literal_header(name: bytes, value: bytes) -> bytes:
+    """HPACK, never indexed, lengths below 127."""
+    return b"\x10" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+@asynccontextmanager
+async def connections(
+    address: str, count: int
+) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
+    host, _, port = address.rpartition(":")
+    opened = [await asyncio.open_connection(host, int(port)) for _ in range(count)]
+    try:
+        yield opened
+    finally:
+        for _, writer in opened:
+            writer.close()
+        for _, writer in opened:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+async def serves(front: RunningFront) -> bool:
+    call = front.exchange(timeout=ANSWER_SECONDS)
+    await call.write(path_opening("echo"))
+    await call.done_writing()
+    return (await all_replies(call))[1] is None
+
+
+async def hung_up(reader: asyncio.StreamReader) -> None:
+    """Until the front has closed the connection."""
+    with contextlib.suppress(ConnectionError):
+        while await reader.read(64 * 1024):
+            pass
+
+
+def resident_bytes() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+@pytest.mark.parametrize("sent", [b"", PREFACE[:10], PREFACE], ids=["nothing", "half a preface", "no settings"])
+async def test_handshakes_that_never_end_are_hung_up_on(running_front: Running, sent: bytes) -> None:
+    async with running_front(FakePool(), handshake_timeout_seconds=1.0) as front:
+        async with connections(front.address, CONNECTIONS) as slow:
+            for _, writer in slow:
+                writer.write(sent)
+            assert await serves(front)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await asyncio.gather(*(hung_up(reader) for reader, _ in slow))
+        assert await serves(front)
+
+
+async def test_tls_handshakes_that_never_end_are_hung_up_on(running_front: Running, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "crt")
+    issued.private_key_pem.write_to_path(tmp_path / "key")
+    tls = {"tls_certificate_file": tmp_path / "crt", "tls_key_file": tmp_path / "key"}
+    async with (
+        running_front(FakePool(), handshake_timeout_seconds=1.0, **tls) as front,
+        connections(front.address, CONNECTIONS) as slow,
+    ):
+        for _, writer in slow:
+            writer.write(b"\x16\x03\x01\x02\x00\x01")
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await asyncio.gather(*(hung_up(reader) for reader, _ in slow))
+
+
+GARBAGE: dict[str, Callable[[], bytes]] = {
+    "noise": lambda: os.urandom(4096),
+    "http 1": lambda: b"GET / HTTP/1.1\r\nHost: pool\r\n\r\n",
+    "tls": lambda: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(512),
+    "a huge frame": lambda: PREFACE + SETTINGS + b"\xff\xff\xff" + bytes(6) + os.urandom(4096),
+    "unknown frames": lambda: PREFACE + SETTINGS + b"".join(frame(200 + i, 255, i, b"x" * i) for i in range(50)),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+async def test_garbage_on_the_port_disturbs_nobody(running_front: Running, garbage: str) -> None:
+    async with running_front(FakePool()) as front:
+        async with connections(front.address, 20) as noisy:
+            for _, writer in noisy:
+                writer.write(GARBAGE[garbage]())
+            assert await serves(front)
+        assert await serves(front)
+
+
+async def test_a_flood_of_headers_ends_its_connection_and_takes_no_memory(running_front: Running) -> None:
+    block = b"".join(literal_header(b"x-%06d" % number, b"v" * 100) for number in range(140))
+    async with running_front(FakePool()) as front:
+        before = resident_bytes()
+        async with connections(front.address, 1) as [(reader, writer)]:
+            writer.write(PREFACE + SETTINGS + frame(HEADERS, 0, 1, block))
+            ended = asyncio.ensure_future(hung_up(reader))
+            with contextlib.suppress(ConnectionError):
+                for _ in range(10_000):
+                    writer.write(frame(CONTINUATION, 0, 1, block))
+                    await writer.drain()
+                    if ended.done():
+                        break
+            writer.close()
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await ended
+        assert resident_bytes() - before < MEMORY_BYTES
+        assert await serves(front)
+
+
+async def test_giant_metadata_is_refused(running_front: Running) -> None:
+    async with running_front(FakePool()) as front:
+        call = front.exchange(metadata=(("x-updraft-tenant", "t" * 100_000),), timeout=ANSWER_SECONDS)
+        _, error = await all_replies(call)
+        assert error is not None
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await serves(front)
+
+
+async def test_exchanges_that_say_nothing_are_ended(running_front: Running) -> None:
+    async with running_front(FakePool(), first_message_timeout_seconds=1.0) as front:
+        calls = [front.exchange(timeout=ANSWER_SECONDS) for _ in range(500)]
+        silent = [asyncio.ensure_future(call.read()) for call in calls]
+        assert await serves(front)
+        await asyncio.wait(silent)
+        assert {await call.code() for call in calls} == {grpc.StatusCode.INVALID_ARGUMENT}
+        assert not front.pool.leases[1:]
+
+
+async def test_a_connection_gets_no_more_calls_than_the_setting_says(running_front: Running) -> None:
+    async with running_front(FakePool(), max_exchanges=5, first_message_timeout_seconds=60.0) as front:
+        calls = [front.exchange(timeout=1.0) for _ in range(50)]
+        await asyncio.wait([asyncio.ensure_future(call.read()) for call in calls])
+        assert {await call.code() for call in calls} == {grpc.StatusCode.DEADLINE_EXCEEDED}
+        assert await serves(front)
+
+
+async def test_compressed_messages_are_refused_before_they_can_swell(running_front: Running) -> None:
+    async with running_front(FakePool()) as front:
+        call = front.channel.stream_stream(DO_EXCHANGE)(timeout=ANSWER_SECONDS, compression=grpc.Compression.Gzip)
+        # What is large and dull shrinks to a thousandth: a limit on what arrives would limit nothing.
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await call.write(bytes(1024 * 1024))
+        # A client that still writes when it is refused sees an error of its own.
+        assert await call.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL)
+        assert not front.pool.leases
+        assert await serves(front)
+
+
+async def test_a_flood_of_the_admin_port_holds_up_neither_exchanges_nor_probes(running_front: Running) -> None:
+    async with running_front(FakePool(), admin_listen="127.0.0.1:0") as front:
+        address = front.settings.admin_listen
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(CONNECTIONS):
+                options = (("grpc.use_local_subchannel_pool", 1),)
+                channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=options))
+                watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+                assert await watch.read()
+            await stack.enter_async_context(connections(address, CONNECTIONS))
+            assert await serves(front)
+            probe = await stack.enter_async_context(grpc.aio.insecure_channel(address))
+            request = health_pb2.HealthCheckRequest()
+            answer = await health_pb2_grpc.HealthStub(probe).Check(request, timeout=ANSWER_SECONDS)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        assert await serves(front)
