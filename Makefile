@@ -21,6 +21,8 @@ OTHERS := $(filter-out $(FULL),$(SPARKS))
 SPARK ?= $(NEWEST)
 PORT ?= 8815
 WORKERS ?= 2
+WRITER_PORT ?= 8816
+WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 
 UV_VERSION := 0.13.8
 UV := $(shell command -v uv || echo build/tools/bin/uv)
@@ -49,7 +51,7 @@ help: ## List the targets
 	@echo 'Variables: SPARK=$(SPARK) (of $(SPARKS))  PORT=$(PORT)  WORKERS=$(WORKERS)'
 
 ## Use
-.PHONY: demo demo-kill pool connector
+.PHONY: demo demo-kill pool writer connector
 demo: setup $(JAR) ## Run the main job: a pool of two workers, a local Spark, 336,776 flights (DEMO="--help" lists options)
 	$(PYTHON) -m tests.demo.run --jar $(JAR) $(DEMO)
 
@@ -62,6 +64,9 @@ pool: setup $(JAR) ## Run a pool in the foreground and print the Spark confs tha
 	@printf '  spark.sql.extensions        io.updraft.spark.UpdraftExtensions\n'
 	@printf '  spark.updraft.udf.endpoint  grpc://127.0.0.1:%s\n\n' '$(PORT)'
 	@exec $(VENV)/bin/updraft-server serve --listen 127.0.0.1:$(PORT) --admin-listen 127.0.0.1:$$(($(PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(PORT) + 1010)) --workers $(WORKERS) --allow-session-functions
+
+writer: setup ## Run a writer in the foreground; it may write below WRITE_ROOTS
+	@exec $(VENV)/bin/updraft-writer serve --listen 127.0.0.1:$(WRITER_PORT) --admin-listen 127.0.0.1:$$(($(WRITER_PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(WRITER_PORT) + 1010)) --root $(WRITE_ROOTS)
 
 connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
@@ -146,6 +151,7 @@ format: .venv/.synced ## Format everything
 
 docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own declarations
 	.venv/bin/updraft-server docs > docs/reference/server.md
+	.venv/bin/updraft-writer docs > docs/reference/writer.md
 	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference
 
 clean: ## Remove everything that was built here

@@ -17,10 +17,13 @@ from updraft_writer.encoders.parquet import ParquetEncoder
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota, QuotaLimits
+from updraft_writer.row_groups import reserved_bytes
 
 SCHEMA = pa.schema({"n": pa.int64()})
 ROWS = 1000
-BATCH_BYTES = 8 * ROWS
+RAW_BYTES = 8 * ROWS
+# What is reserved for a batch: itself and its encoding.
+BATCH_BYTES = reserved_bytes(RAW_BYTES)
 
 
 def batch(first: int = 0) -> pa.RecordBatch:
@@ -35,7 +38,7 @@ class Bench:
         self.files = OpenFiles(self.quota, max_open_files=100)
         self.threads = threads
 
-    def file(self, sink: MemorySink, *, row_group_bytes: int = BATCH_BYTES, encoder: Any = None) -> OpenFile:
+    def file(self, sink: MemorySink, *, row_group_bytes: int = RAW_BYTES, encoder: Any = None) -> OpenFile:
         shape = Shape(SCHEMA, lambda: row_group_bytes, max_rows=1 << 30)
         file = OpenFile(
             encoder or ParquetEncoder(SCHEMA, ParquetOptions(), {}),
@@ -50,7 +53,7 @@ class Bench:
 
     async def add(self, file: OpenFile, count: int = 1) -> None:
         for index in range(count):
-            file.add(batch(index * ROWS), await self.quota.acquire("t", BATCH_BYTES))
+            file.add(batch(index * ROWS), await self.quota.acquire("t", BATCH_BYTES), raw_bytes=RAW_BYTES)
 
     def is_empty(self) -> bool:
         return (self.quota.held_bytes, self.quota.reservations, self.quota.waiting) == (0, 0, 0)
@@ -126,7 +129,7 @@ async def test_the_first_error_is_what_everything_after_it_fails_with_and_the_si
     assert raised.value is sink.error
     steps = list(sink.steps)
     with pytest.raises(SinkError):
-        file.add(batch(), await bench.quota.acquire("t", 1))
+        file.add(batch(), await bench.quota.acquire("t", 1), raw_bytes=1)
     with pytest.raises(SinkError):
         await file.finish()
     await file.close()
@@ -141,7 +144,7 @@ async def test_a_sink_that_cannot_be_opened_takes_no_batch(bench: Bench) -> None
     with pytest.raises(SinkError):
         await file.open()
     with pytest.raises(SinkError):
-        file.add(batch(), await bench.quota.acquire("t", 1))
+        file.add(batch(), await bench.quota.acquire("t", 1), raw_bytes=1)
     await file.close()
     assert bench.is_empty()
 
@@ -167,7 +170,7 @@ async def test_a_batch_after_the_finish_is_an_error_and_its_bytes_are_free(bench
     await file.open()
     await file.finish()
     with pytest.raises(InternalError, match="published"):
-        file.add(batch(), await bench.quota.acquire("t", 1))
+        file.add(batch(), await bench.quota.acquire("t", 1), raw_bytes=1)
     await file.close()
     assert bench.is_empty()
 
@@ -207,13 +210,13 @@ async def test_a_buffer_that_the_caller_reuses_after_it_was_released_does_not_ch
     sink = MemorySink(gate=(gate := asyncio.Event()))
     file = bench.file(sink)
     await file.open()
-    memory = bytearray(BATCH_BYTES)
+    memory = bytearray(RAW_BYTES)
     values = pa.Array.from_buffers(pa.int64(), ROWS, [None, pa.py_buffer(memory)])
-    file.add(pa.record_batch([values], SCHEMA), await bench.quota.acquire("t", BATCH_BYTES))
+    file.add(pa.record_batch([values], SCHEMA), await bench.quota.acquire("t", BATCH_BYTES), raw_bytes=RAW_BYTES)
     encoded = asyncio.Event()
     sink.before_write = encoded.set
     await encoded.wait()
-    memory[:] = b"\xff" * BATCH_BYTES
+    memory[:] = b"\xff" * RAW_BYTES
     gate.set()
     await file.finish()
     await file.close()

@@ -13,7 +13,7 @@ from updraft_writer.encoders.orc import OrcEncoder
 
 
 def written(*tables: pa.Table, **options: Any) -> orc.ORCFile:
-    encoder = OrcEncoder(tables[0].schema, OrcOptions(**options), {})
+    encoder = OrcEncoder(tables[0].schema, OrcOptions(**options), {}, max_stripe_bytes=1 << 30)
     pieces = [piece for table in tables for piece in encoder.write(table)]
     return orc.ORCFile(pa.BufferReader(b"".join(pieces + encoder.close())))
 
@@ -56,12 +56,14 @@ def test_codecs_are_spark_s(codec: Codec, shown: str) -> None:
 )
 def test_what_orc_cannot_do_is_refused_before_any_data(schema: pa.Schema, options: dict[str, Any], says: str) -> None:
     with pytest.raises(WriteOptionError, match=says):
-        OrcEncoder(schema, OrcOptions(**options), {})
+        OrcEncoder(schema, OrcOptions(**options), {}, max_stripe_bytes=1 << 30)
 
 
 def test_footer_keys_are_refused_rather_than_lost() -> None:
     with pytest.raises(WriteOptionError, match="footer of an ORC file"):
-        OrcEncoder(pa.schema({"a": pa.int64()}), OrcOptions(), {"org.apache.spark.version": "4.3.0"})
+        OrcEncoder(
+            pa.schema({"a": pa.int64()}), OrcOptions(), {"org.apache.spark.version": "4.3.0"}, max_stripe_bytes=1
+        )
 
 
 def test_stripes_are_as_large_as_asked_for() -> None:

@@ -112,7 +112,7 @@ async def test_a_greedy_tenant_does_not_keep_another_waiting_for_its_whole_queue
 async def test_a_batch_that_is_not_let_in_in_time_gets_a_typed_error_with_a_hint() -> None:
     arrivals = Arrivals(100, timeout_seconds=0.01)
     held = await arrivals.quota.acquire("t", 100)
-    with pytest.raises(QuotaError, match=r"no room for a batch of 7 bytes .* 100 of the quota's 100 bytes") as refused:
+    with pytest.raises(QuotaError, match=r"no room for 7 bytes .* of the quota's 100 bytes 100 are held") as refused:
         await arrivals.quota.acquire("t", 7)
     assert refused.value.retry_after_milliseconds > 0
     held.release()
@@ -184,6 +184,23 @@ async def test_reservations_become_one_without_letting_anybody_in_between() -> N
     assert (arrivals.quota.held_bytes, arrivals.admitted) == (100, [])
     other.release()
     one.release()
+    await settled()
+    await arrivals.leave_in_turn()
+    assert arrivals.is_empty()
+
+
+async def test_a_part_is_handed_over_without_letting_anybody_in_between() -> None:
+    arrivals = Arrivals(100)
+    one, other = await arrivals.quota.acquire("t", 100), arrivals.quota.charge("t")
+    await arrivals.come("waiting", 1)
+    one.hand_over(other, 30)
+    assert (one.held_bytes, other.held_bytes) == (70, 30)
+    one.hand_over(other, 1000)
+    assert (one.held_bytes, other.held_bytes, arrivals.quota.held_bytes) == (0, 100, 100)
+    await settled()
+    assert arrivals.admitted == []
+    one.release()
+    other.release()
     await settled()
     await arrivals.leave_in_turn()
     assert arrivals.is_empty()

@@ -23,7 +23,8 @@ def quota() -> Quota:
 
 
 async def add(builder: RowGroupBuilder, quota: Quota, data: pa.RecordBatch, target_bytes: int = MANY) -> list[RowGroup]:
-    return builder.add(data, await quota.acquire("t", data.nbytes), target_bytes=target_bytes)
+    reservation = await quota.acquire("t", data.nbytes)
+    return builder.add(data, reservation, raw_bytes=data.nbytes, target_bytes=target_bytes)
 
 
 async def test_batches_are_gathered_until_they_have_enough_bytes(quota: Quota) -> None:
@@ -73,7 +74,7 @@ def test_no_row_is_lost_or_moved_and_every_byte_is_released(sizes: list[int], ma
 
 @pytest.mark.parametrize(
     ("open_files", "target"),
-    [(1, 500), (4, 125), (0, 500)],
+    [(1, 250), (5, 50), (0, 250)],
 )
 def test_open_files_share_half_of_a_small_quota_for_their_row_groups(open_files: int, target: int) -> None:
     mib = 1 << 20

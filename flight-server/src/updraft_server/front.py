@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from updraft.allocator import retain_freed_memory
 from updraft.errors import PoolUnavailableError
 from updraft.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.health import WHOLE_SERVICE, HealthBoard
@@ -23,7 +24,6 @@ from updraft.ready_file import ReadyFile
 from updraft.security import SecurityError
 from updraft.telemetry import configure_logging
 from updraft_server.admission import Admission, AdmissionLimits
-from updraft_server.allocator import retain_freed_memory
 from updraft_server.contents.gathering import Gathering
 from updraft_server.contents.store import ContentStore
 from updraft_server.control import PoolService

@@ -91,8 +91,11 @@ class OpenFile:
             self._poison(error)
             raise
 
-    def add(self, batch: pa.RecordBatch, reservation: Reservation) -> None:
-        """Take over a batch and the bytes reserved for it, which are released here from now on whatever happens."""
+    def add(self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int) -> None:
+        """Take over a batch and the bytes reserved for it, which are released here from now on whatever happens.
+
+        They have to be `reserved_bytes(raw_bytes)`: room for the encoding is never asked for again.
+        """
         try:
             self._life.check_open()
         except UpdraftError:
@@ -100,8 +103,9 @@ class OpenFile:
             raise
         self.progress.batches += 1
         self.progress.rows += batch.num_rows
-        self.progress.raw_bytes += reservation.held_bytes
-        self._send(self._builder.add(batch, reservation, target_bytes=self._shape.target_bytes()))
+        self.progress.raw_bytes += raw_bytes
+        target_bytes = self._shape.target_bytes()
+        self._send(self._builder.add(batch, reservation, raw_bytes=raw_bytes, target_bytes=target_bytes))
 
     def flush(self) -> None:
         """Encode the partial row group now: its bytes are needed."""
@@ -162,14 +166,24 @@ class OpenFile:
 
     async def _encode(self, group: RowGroup) -> list[bytes]:
         self._life.check()
-        held = group.reservation
-        # Raw and encoded bytes lie side by side until the raw ones are freed.
-        held.resize(held.held_bytes + group.raw_bytes)
         # Nobody but the encoder may keep the table: its memory has to be free when the reservation says so.
         pieces = await self._on_encode_thread(partial(self._encoder.write, group.take_table(self._shape.schema)))
-        held.resize(sum(map(len, pieces)))
-        self._retained.resize(self._encoder.retained_bytes)
+        self._charge_retained(group.reservation)
+        group.reservation.resize(sum(map(len, pieces)))
         return pieces
+
+    def _charge_retained(self, held: Reservation) -> None:
+        """Charge what the encoder keeps, out of what was reserved for the row group that it has just encoded.
+
+        What it has let go of has become a part of the pieces, which the row group's reservation pays for.
+        """
+        retained_bytes = self._encoder.retained_bytes
+        more_bytes = retained_bytes - self._retained.held_bytes
+        if more_bytes > 0:
+            held.hand_over(self._retained, more_bytes)
+        else:
+            self._retained.hand_over(held, -more_bytes)
+        self._retained.resize(retained_bytes)
 
     async def _store(self, piece: bytes, held: Reservation) -> None:
         self._life.check()

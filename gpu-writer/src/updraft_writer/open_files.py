@@ -71,9 +71,10 @@ class OpenFiles:
         quota_bytes = self._quota.limits.quota_bytes
         target = row_group_target_bytes(wanted_bytes, quota_bytes=quota_bytes, open_files=len(self._files))
         if target < wanted_bytes and len(self._files) > self._warned_of_files:
-            self._warned_of_files = len(self._files)
+            # Not with every file: twice as many as now have to be open before it is said again.
+            self._warned_of_files = 2 * len(self._files)
             _log.warning(
-                "row groups are smaller than asked for: twice the open files times a row group is more than the quota",
+                "row groups are smaller than asked for: the quota is less than four times open files times a row group",
                 open_files=len(self._files),
                 wanted_bytes=wanted_bytes,
                 row_group_bytes=target,

@@ -60,6 +60,13 @@ class Reservation:
         other._quota, other._held_bytes = None, 0
         self._quota._remember(self)
 
+    def hand_over(self, other: "Reservation", handed_bytes: int) -> None:
+        """Let `other` of the same tenant hold a part of this, as far as there is one; nobody gets in between."""
+        handed_bytes = min(handed_bytes, self._held_bytes)
+        if self._quota is not None and other._quota is not None:
+            self._held_bytes -= handed_bytes
+            other._held_bytes += handed_bytes
+
     def sibling(self) -> "Reservation":
         """A reservation of nothing yet for the same tenant, from the same quota; raises ValueError once released."""
         if self._quota is None:
@@ -147,8 +154,8 @@ class Quota:
     def _refusal(self, waiter: _Waiter) -> QuotaError:
         limits = self.limits
         return QuotaError(
-            f"no room for a batch of {waiter.wanted_bytes} bytes within {limits.timeout_seconds:g} seconds: "
-            f"{self.held_bytes} of the quota's {limits.quota_bytes} bytes are held and {self.waiting} batches wait; "
+            f"no room for {waiter.wanted_bytes} bytes (a batch, encoded too) in {limits.timeout_seconds:g} seconds: "
+            f"of the quota's {limits.quota_bytes} bytes {self.held_bytes} are held, and {self.waiting} batches wait; "
             "the storage may be slow: come again later, or give the writer a larger quota",
             retry_after_milliseconds=limits.retry_after_milliseconds,
         )

@@ -11,6 +11,14 @@ from updraft_writer.quota import Reservation
 
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
 
+# Raw and encoded bytes of a row group lie side by side until the raw ones are freed: room is reserved for both.
+_BYTES_PER_RAW_BYTE = 2
+
+
+def reserved_bytes(raw_bytes: int) -> int:
+    """What is reserved for a batch: its own bytes and as many for its encoding."""
+    return _BYTES_PER_RAW_BYTE * raw_bytes
+
 
 @dataclass(slots=True)
 class RowGroup:
@@ -45,10 +53,12 @@ class RowGroupBuilder:
         """What the row group that is being filled holds."""
         return self._partial.reservation.held_bytes if self._partial else 0
 
-    def add(self, batch: pa.RecordBatch, reservation: Reservation, *, target_bytes: int) -> list[RowGroup]:
+    def add(
+        self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, target_bytes: int
+    ) -> list[RowGroup]:
         """Take over a batch and the bytes reserved for it; returns the row groups that are full now."""
         full: list[RowGroup] = []
-        bytes_per_row = reservation.held_bytes / max(1, batch.num_rows)
+        bytes_per_row = raw_bytes / max(1, batch.num_rows)
         partial = self._filling(reservation)
         while batch.num_rows > (room := self._max_rows - partial.rows):
             partial.append(batch.slice(0, room), int(bytes_per_row * room))
@@ -76,9 +86,10 @@ class RowGroupBuilder:
 def row_group_target_bytes(wanted_bytes: int, *, quota_bytes: int, open_files: int) -> int:
     """Raw bytes of a row group: what is wanted, or less where many open files share a small quota.
 
-    When all files fill a row group at once, these take half of the quota; the other half is encoded and stored.
+    When all files fill a row group at once, what is reserved for these is half of the quota; the other half is encoded
+    and stored.
     """
-    fair_bytes = quota_bytes // (2 * max(1, open_files))
+    fair_bytes = quota_bytes // (2 * _BYTES_PER_RAW_BYTE * max(1, open_files))
     return max(_SMALLEST_ROW_GROUP_BYTES, min(wanted_bytes, fair_bytes))
 
 

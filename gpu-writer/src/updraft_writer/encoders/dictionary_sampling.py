@@ -24,13 +24,13 @@ _LENGTH_PREFIX_BYTES = 4
 def columns_worth_a_dictionary(table: pa.Table, paths: Sequence[str]) -> list[str]:
     """The paths of the leaf columns to write with a dictionary; `paths` names all leaves of `table` in order."""
     step = max(1, table.num_rows // _SAMPLED_ROWS)
-    sample = table.take(pa.array(range(0, table.num_rows, step), pa.int64())).combine_chunks()
+    sample = table.take(pa.arange(0, table.num_rows, step)).combine_chunks()
     leaves = [leaf for column in sample.columns for leaf in leaf_arrays(_one_chunk(column))]
     return [path for path, leaf in zip(paths, leaves, strict=True) if _repays(leaf, step)]
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _repays(sample: pa.Array, step: int) -> bool:
@@ -50,8 +50,8 @@ def _repays(sample: pa.Array, step: int) -> bool:
 
 def _estimated_distinct(values: pa.Array) -> float:
     """Distinct values of the whole by Chao's estimator: the more were seen only once, the more were not seen."""
-    counts = pc.value_counts(values).field("counts")
-    once, twice = (int(pc.sum(pc.equal(counts, times)).as_py() or 0) for times in (1, 2))
+    counts: list[int] = pc.value_counts(values).field("counts").to_pylist()
+    once, twice = counts.count(1), counts.count(2)
     return len(counts) + once * (once - 1) / (2 * (twice + 1))
 
 

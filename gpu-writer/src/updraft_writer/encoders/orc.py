@@ -14,7 +14,7 @@ from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import leaf_types
 from updraft_writer.encoders.timestamps import is_instant
 
-_DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
+DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
 _DEFAULT_ROW_INDEX_STRIDE = 10_000
 # Spark's orc.dictionary.key.threshold.
 _DICTIONARY_THRESHOLD = 0.8
@@ -26,7 +26,9 @@ class OrcEncoder:
 
     name = "pyarrow-orc"
 
-    def __init__(self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str]) -> None:
+    def __init__(
+        self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
+    ) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
         if footer:
             raise WriteOptionError("key-value pairs in the footer of an ORC file are not there: send none")
@@ -34,10 +36,10 @@ class OrcEncoder:
             raise WriteOptionError("ORC has no compression levels here: send none")
         self._time_zone = options.time_zone or "UTC"
         self._schema = self._stored_schema(schema)
-        self._stripe_bytes = options.stripe_bytes or _DEFAULT_STRIPE_BYTES
+        self._stripe_bytes = min(options.stripe_bytes or DEFAULT_STRIPE_BYTES, max_stripe_bytes)
         self._row_index_stride = options.row_index_stride or _DEFAULT_ROW_INDEX_STRIDE
         self._codec = codec_name(options.compression)
-        self._raw_bytes = 0
+        self._unstored_bytes = 0
         self._rows = 0
         self._check_types()
         self._output = EncodedBytes()
@@ -46,7 +48,7 @@ class OrcEncoder:
     @property
     def retained_bytes(self) -> int:
         """What the writer holds of a stripe that is not full."""
-        return min(self._raw_bytes, self._stripe_bytes)
+        return min(self._unstored_bytes, self._stripe_bytes)
 
     @property
     def footer(self) -> Footer:
@@ -55,20 +57,24 @@ class OrcEncoder:
 
     def write(self, table: pa.Table) -> list[bytes]:
         """Encode a row group; raises EncodeError."""
-        self._raw_bytes += table.nbytes
+        self._unstored_bytes += table.nbytes
         self._rows += table.num_rows
         try:
             self._writer.write(self._stored_table(table))
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(f"rows cannot be encoded as ORC: {error}") from error
-        return self._output.take()
+        pieces = self._output.take()
+        if pieces:
+            # A stripe has ended somewhere in this table: at most all of it is in the next one.
+            self._unstored_bytes = table.nbytes
+        return pieces
 
     def close(self) -> list[bytes]:
         """Write the footer; raises EncodeError."""
         try:
             if not self._rows:
                 # The library learns the schema from the first table, even from one without rows.
-                self._writer.write(self._schema.empty_table())
+                self._writer.write(pa.Table.from_batches([], self._schema))
             self._writer.close()
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
@@ -87,7 +93,7 @@ class OrcEncoder:
         """Write an empty file: it shows at once what ORC cannot hold."""
         try:
             writer = self._opened(EncodedBytes())
-            writer.write(self._schema.empty_table())
+            writer.write(pa.Table.from_batches([], self._schema))
             writer.close()
         except (pa.ArrowException, OSError) as error:
             raise WriteOptionError(f"the file cannot be written as ORC: {error}") from error
@@ -95,7 +101,7 @@ class OrcEncoder:
     def _stored_schema(self, schema: pa.Schema) -> pa.Schema:
         """ORC as Spark has it keeps instants as the wall clock of the writer's time zone."""
         try:
-            pc.local_timestamp(pa.array([0], pa.timestamp("us", self._time_zone)))
+            pc.local_timestamp(pa.nulls(1, pa.timestamp("us", self._time_zone)))
         except pa.ArrowException as error:
             raise WriteOptionError(f"no time zone {self._time_zone!r}: {error}") from error
         fields = []

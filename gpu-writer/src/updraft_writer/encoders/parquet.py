@@ -67,7 +67,7 @@ class ParquetEncoder:
     def close(self) -> list[bytes]:
         """Write the footer; raises EncodeError."""
         try:
-            writer = self._opened(self._schema.empty_table())
+            writer = self._opened(pa.Table.from_batches([], self._schema))
             if self._key_values:
                 writer.add_key_value_metadata(self._key_values)
             writer.close()

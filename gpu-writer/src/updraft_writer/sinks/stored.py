@@ -42,6 +42,7 @@ class StoredSink:
         self._threads = threads
         self._retry = retry
         self._pause = pause
+        self._running: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
         """Make the hidden file; raises SinkError."""
@@ -66,7 +67,7 @@ class StoredSink:
         pause_seconds = self._retry.first_pause_seconds
         for attempt in range(1, self._retry.attempts + 1):
             try:
-                await asyncio.get_running_loop().run_in_executor(self._threads, step)
+                await self._on_thread(step)
             except OSError as error:
                 if attempt == self._retry.attempts or not is_transient(error):
                     raise sink_error(name, self._path, error) from error
@@ -75,3 +76,17 @@ class StoredSink:
                 pause_seconds *= 2
             else:
                 return
+
+    async def _on_thread(self, step: Callable[[], None]) -> None:
+        # Who awaited the step before may have been cancelled; its thread was not.
+        if self._running is not None and not self._running.done():
+            await asyncio.wait({self._running})
+        self._running = asyncio.get_running_loop().run_in_executor(self._threads, step)
+        self._running.add_done_callback(_retrieved)
+        await asyncio.shield(self._running)
+
+
+def _retrieved(step: asyncio.Future[None]) -> None:
+    """An abandoned step may fail: nobody has to be warned of that."""
+    if not step.cancelled():
+        step.exception()

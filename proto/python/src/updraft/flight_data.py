@@ -22,6 +22,7 @@ _BODY_FIELD = 1000
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
 
+_DESCRIPTOR_TAG = b"\x0a"
 _HEADER_TAG = b"\x12"
 _METADATA_TAG = b"\x1a"
 _BODY_TAG = b"\xc2\x3e"
@@ -67,9 +68,13 @@ def split_flight_data(message: bytes) -> FlightFields:
     return FlightFields(descriptor, data_header, app_metadata, data_body)
 
 
-def join_flight_data(data_header: memoryview, app_metadata: memoryview | bytes, data_body: memoryview) -> bytes:
+def join_flight_data(
+    data_header: memoryview, app_metadata: memoryview | bytes, data_body: memoryview, *, descriptor: bytes = b""
+) -> bytes:
     """The bytes of a FlightData with these fields; empty fields are left out, as protobuf does."""
     pieces: list[bytes | memoryview] = []
+    if descriptor:
+        pieces += (_DESCRIPTOR_TAG + _varint(len(descriptor)), descriptor)
     if data_header:
         pieces += (_HEADER_TAG + _varint(len(data_header)), data_header)
     if app_metadata:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The subcommands of `updraft-writer`: parse the settings and hand them to the writer."""
+
+import sys
+from importlib.metadata import version
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, CliApp, CliSubCommand, SettingsConfigDict
+
+from updraft.command_line import run_command_line
+from updraft_writer.settings import ServeSettings, reference
+
+_EXAMPLES = """examples:
+  updraft-writer serve --root /data/tables
+  updraft-writer serve --root s3://bucket/tables --quota-bytes 2147483648
+  updraft-writer serve --listen 0.0.0.0:8816 --root hdfs://namenode/warehouse --token-file tokens \\
+      --tls-certificate-file tls.crt --tls-key-file tls.key
+"""
+
+
+class Serve(ServeSettings):  # noqa: D101 - the help text is that of the settings
+    __doc__ = ServeSettings.__doc__
+
+    def cli_cmd(self) -> None:
+        """Run the writer until it is told to stop."""
+        from updraft_writer.writer import serve
+
+        serve(self)
+
+
+class Docs(BaseSettings):
+    """Print the reference page of all settings."""
+
+    def cli_cmd(self) -> None:
+        """Print what docs/reference/writer.md holds."""
+        sys.stdout.write(reference())
+
+
+class UpdraftWriter(BaseSettings):
+    """A service that writes Parquet and ORC asynchronously, under a quota of bytes."""
+
+    model_config = SettingsConfigDict(
+        cli_prog_name="updraft-writer",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+    )
+
+    version: bool = Field(default=False, description="Print the version and end.")
+    serve: CliSubCommand[Serve]
+    docs: CliSubCommand[Docs]
+
+    def cli_cmd(self) -> None:
+        """Run the chosen command."""
+        if self.version:
+            sys.stdout.write(f"updraft-writer {version('updraft-writer')}\n")
+        else:
+            CliApp.run_subcommand(self)
+
+
+def run() -> None:
+    """Run the subcommand that the command line names."""
+    run_command_line(UpdraftWriter, ServeSettings, examples=_EXAMPLES)

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One exchange that writes one file: asks become reservations, batches with leave become row groups.
+
+`exchanges` opens it and tells the client how it ended. Whatever ends it, the leave that was given and not used is taken
+back here; what was handed to the file is the file's.
+"""
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from updraft.arrow_decoder import encapsulated_message
+from updraft.errors import DeadlineError, LimitError, ProtocolError
+from updraft.flight_data import FlightFields, split_flight_data
+from updraft.v1.exchange_pb2 import Finish
+from updraft.v1.write_pb2 import WriteRequestMetadata
+from updraft_writer.encoders.encoder import Footer
+from updraft_writer.metrics import WriterMetrics
+from updraft_writer.open_file import OpenFile
+from updraft_writer.opening import Opening
+from updraft_writer.quota import Quota, Reservation
+from updraft_writer.replies import Call, Replies
+from updraft_writer.row_groups import reserved_bytes
+
+_MAX_UNANSWERED_ASKS = 16
+# How long the cancellation of a call may arrive after the end of its stream.
+_CANCELLATION_NOTICE_SECONDS = 0.2
+
+
+class GivenUpError(Exception):
+    """Raised when the client says that it does not want the file: no failure of anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeLimits:
+    """What no exchange may exceed."""
+
+    max_message_bytes: int
+    first_message_timeout_seconds: float
+    default_deadline_seconds: float
+    max_deadline_seconds: float
+    stall_timeout_seconds: float
+
+
+class WriteExchange:
+    """The messages of one client, from after its first to its last."""
+
+    def __init__(
+        self,
+        call: Call,
+        replies: Replies,
+        opening: Opening,
+        file: OpenFile,
+        quota: Quota,
+        limits: ExchangeLimits,
+        metrics: WriterMetrics,
+        *,
+        tenant: str,
+    ) -> None:
+        self.admission_seconds = 0.0
+        self._call = call
+        self._replies = replies
+        self._opening = opening
+        self._file = file
+        self._quota = quota
+        self._limits = limits
+        self._metrics = metrics
+        self._tenant = tenant
+        self._asks: deque[int] = deque()
+        self._asked = asyncio.Event()
+        # Reservations of batches that may be sent and were not.
+        self._leaves: deque[Reservation] = deque()
+        self._leaves_changed = asyncio.Event()
+
+    async def run(self) -> Footer:
+        """Take batches until the client's finish, then finish the file; raises UpdraftError and GivenUpError."""
+        receiving = asyncio.create_task(self._receive())
+        helpers = [
+            asyncio.create_task(step) for step in (self._answer_asks(), self._watch_leaves(), self._file.failed.wait())
+        ]
+        try:
+            await asyncio.wait({receiving, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+            if self._file.error is not None:
+                raise self._file.error
+            for task in (receiving, *helpers):
+                if task.done():
+                    task.result()
+            return await self._file.finish()
+        finally:
+            for task in (receiving, *helpers):
+                task.cancel()
+            await asyncio.gather(receiving, *helpers, return_exceptions=True)
+            while self._leaves:
+                self._leaves.popleft().release()
+
+    async def _receive(self) -> None:
+        last: Finish | None = None
+        # A message is not kept in a variable while the next is awaited: its memory belongs to the row group by then.
+        while (fields := await self._read()) is not None:
+            if last is not None:
+                raise ProtocolError("a message came after the one that says finish")
+            last = self._take(fields)
+            del fields
+        if last is None:
+            # To gRPC's reader a cancelled call ends like a half-closed one; the cancellation arrives in this wait.
+            await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
+            raise ProtocolError("the client ended its stream without finish: batches may have been lost")
+        progress = self._file.progress
+        if (last.batches, last.rows) != (progress.batches, progress.rows):
+            raise ProtocolError(
+                f"the client says that it sent {last.batches} batches with {last.rows} rows, "
+                f"but {progress.batches} with {progress.rows} arrived"
+            )
+
+    async def _read(self) -> FlightFields | None:
+        message = await self._call.read()
+        if message is None:
+            return None
+        if len(message) > self._limits.max_message_bytes:
+            raise LimitError(
+                f"a message of {len(message)} bytes is more than this writer takes, "
+                f"{self._limits.max_message_bytes} bytes: send smaller batches or raise --max-message-bytes"
+            )
+        return split_flight_data(message)
+
+    def _take(self, fields: FlightFields) -> Finish | None:
+        """Act on one message; returns the client's finish when it is one."""
+        if fields.descriptor:
+            raise ProtocolError("a flight descriptor came again: only the first message has one")
+        try:
+            metadata = WriteRequestMetadata.FromString(bytes(fields.app_metadata))
+        except DecodeError as error:
+            raise ProtocolError(f"the app_metadata of a message is not WriteRequestMetadata: {error}") from None
+        match metadata.WhichOneof("event"):
+            case "ask":
+                self._take_ask(metadata.ask.body_bytes)
+            case "sequence":
+                self._take_batch(metadata.sequence, fields)
+            case "finish":
+                return metadata.finish
+            case "abort":
+                raise GivenUpError(metadata.abort.reason)
+            case _:
+                raise ProtocolError("a message is neither an ask nor a batch, neither finish nor abort")
+        return None
+
+    def _take_ask(self, body_bytes: int) -> None:
+        if body_bytes > self._limits.max_message_bytes:
+            raise LimitError(
+                f"a batch of {body_bytes} bytes is more than this writer takes, "
+                f"{self._limits.max_message_bytes} bytes: send smaller batches or raise --max-message-bytes"
+            )
+        if len(self._asks) >= _MAX_UNANSWERED_ASKS:
+            raise ProtocolError(f"more than {_MAX_UNANSWERED_ASKS} asks without an answer")
+        self._asks.append(body_bytes)
+        self._asked.set()
+
+    def _take_batch(self, sequence: int, fields: FlightFields) -> None:
+        expected = self._file.progress.batches + 1
+        if sequence != expected:
+            raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
+        if not self._leaves:
+            raise ProtocolError(f"batch {sequence} came without leave: ask first and wait for credit")
+        leave = self._leaves.popleft()
+        self._leaves_changed.set()
+        try:
+            raw_bytes = len(fields.data_body)
+            if reserved_bytes(raw_bytes) > leave.held_bytes:
+                raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than leave was asked for")
+            batch = self._opening.decoder.decode_batch(
+                encapsulated_message(fields.data_header, fields.data_body), sequence=sequence
+            )
+            leave.resize(reserved_bytes(raw_bytes))
+        except BaseException:
+            leave.release()
+            raise
+        self._file.add(batch, leave, raw_bytes=raw_bytes)
+
+    async def _answer_asks(self) -> None:
+        while True:
+            await self._asked.wait()
+            started = time.monotonic()
+            self._leaves.append(await self._room_for(reserved_bytes(self._asks[0])))
+            self._asks.popleft()
+            if not self._asks:
+                self._asked.clear()
+            waited_seconds = time.monotonic() - started
+            self.admission_seconds += waited_seconds
+            self._metrics.admission_seconds.observe(waited_seconds)
+            self._leaves_changed.set()
+            await self._replies.give_leave()
+
+    async def _room_for(self, wanted_bytes: int) -> Reservation:
+        limit_bytes = self._opening.in_flight_limit_bytes
+        if limit_bytes is not None:
+            # What may be sent and was not is in flight as well, and nobody can say when it will be stored.
+            while self._leaves:
+                self._leaves_changed.clear()
+                await self._leaves_changed.wait()
+            await self._file.room_for(wanted_bytes, limit_bytes)
+        return await self._quota.acquire(self._tenant, wanted_bytes)
+
+    async def _watch_leaves(self) -> None:
+        """End an exchange that holds bytes for a batch and does not send it."""
+        timeout_seconds = self._limits.stall_timeout_seconds
+        while True:
+            while not self._leaves:
+                self._leaves_changed.clear()
+                await self._leaves_changed.wait()
+            oldest = self._leaves[0]
+            await asyncio.sleep(timeout_seconds)
+            if self._leaves and self._leaves[0] is oldest:
+                raise DeadlineError(f"the client did not use its leave to send a batch for {timeout_seconds:g} seconds")

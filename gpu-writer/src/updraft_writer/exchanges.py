@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All exchanges of a writer: opened, run (`exchange`), answered with a receipt or an error, cleaned up after."""
+
+import asyncio
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import structlog
+
+from updraft.errors import DeadlineError, ProtocolError, UpdraftError
+from updraft.flight_data import split_flight_data
+from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
+from updraft_writer.encoders.choice import Chosen
+from updraft_writer.encoders.encoder import Footer
+from updraft_writer.exchange import ExchangeLimits, GivenUpError, WriteExchange
+from updraft_writer.file_factory import FileFactory
+from updraft_writer.metrics import WriterMetrics
+from updraft_writer.open_file import OpenFile
+from updraft_writer.open_files import OpenFiles
+from updraft_writer.opening import Opening, open_with_schema, parse_command
+from updraft_writer.quota import Quota
+from updraft_writer.replies import Call, Replies
+
+TENANT_HEADER = "x-updraft-tenant"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Record:
+    """What metrics and the log say of an exchange."""
+
+    started: float
+    format: str = ""
+    encoder: str = ""
+    outcome: str = "cancelled"
+    reason: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
+class Exchanges:
+    """Serves exchanges, each in the task of its call."""
+
+    def __init__(
+        self, quota: Quota, files: OpenFiles, factory: FileFactory, limits: ExchangeLimits, metrics: WriterMetrics
+    ) -> None:
+        self._quota = quota
+        self._files = files
+        self._factory = factory
+        self._limits = limits
+        self._metrics = metrics
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def serve(self, call: Call) -> None:
+        """Serve one exchange; raises UpdraftError after telling the client in-band."""
+        replies, record = Replies(call), _Record(time.monotonic())
+        try:
+            receipt = await self._within_deadline(call, replies, record)
+            await replies.receipt(receipt)
+            record.outcome = "ok"
+        except GivenUpError as given_up:
+            record.outcome, record.reason = "aborted", str(given_up)
+        except UpdraftError as error:
+            record.outcome, record.reason = type(error).__name__, error.status_message()
+            await replies.error(error)
+            raise
+        finally:
+            self._metrics.files.labels(record.format, record.encoder, record.outcome).inc()
+            self._metrics.file_seconds.labels(record.format).observe(record.seconds)
+            _log.info("exchange ended", outcome=record.outcome, reason=record.reason, seconds=round(record.seconds, 4))
+
+    async def _within_deadline(self, call: Call, replies: Replies, record: _Record) -> Receipt:
+        remaining = call.remaining_seconds
+        wanted = self._limits.default_deadline_seconds if remaining is None else remaining
+        deadline_seconds = min(wanted, self._limits.max_deadline_seconds)
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                return await self._write(call, replies, record)
+        except TimeoutError:
+            raise DeadlineError(f"the file was not finished within {deadline_seconds:g} seconds") from None
+
+    async def _write(self, call: Call, replies: Replies, record: _Record) -> Receipt:
+        opening = await self._open(call)
+        structlog.contextvars.bind_contextvars(**opening.log_context)
+        tenant = call.header(TENANT_HEADER) or opening.command.task.application_id
+        with ExitStack() as stack:
+            stack.enter_context(self._files.place())
+            file, chosen = await self._factory.make(opening, replies, tenant=tenant)
+            record.format, record.encoder = str(opening.command.WhichOneof("format")), chosen.encoder.name
+            # From here on the place is kept until the file is closed, however long a storage takes.
+            stack.callback(self._close_later, file, stack.pop_all())
+            self._files.add(file)
+            await file.open()
+            exchange = WriteExchange(
+                call, replies, opening, file, self._quota, self._limits, self._metrics, tenant=tenant
+            )
+            footer = await exchange.run()
+            return self._receipt(opening, file, chosen, footer, record, exchange.admission_seconds)
+
+    async def _open(self, call: Call) -> Opening:
+        first = await self._opening_message(call)
+        fields = split_flight_data(first)
+        command = parse_command(fields)
+        # Flight's own libraries send the descriptor by itself first and again with the schema.
+        return open_with_schema(command, first if fields.data_header else await self._opening_message(call))
+
+    async def _opening_message(self, call: Call) -> bytes:
+        timeout_seconds = self._limits.first_message_timeout_seconds
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                message = await call.read()
+        except TimeoutError:
+            raise ProtocolError(f"no schema within {timeout_seconds:g} seconds of the call's start") from None
+        if message is None:
+            raise ProtocolError("the exchange ended before its schema")
+        return message
+
+    def _close_later(self, file: OpenFile, place: ExitStack) -> None:
+        """Close a file in a task of its own: the call may be cancelled before the file has let go of everything."""
+        task = asyncio.create_task(self._close(file, place))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _close(self, file: OpenFile, place: ExitStack) -> None:
+        with place:
+            try:
+                await file.close()
+            finally:
+                self._files.remove(file)
+
+    def _receipt(
+        self, opening: Opening, file: OpenFile, chosen: Chosen, footer: Footer, record: _Record, waited_seconds: float
+    ) -> Receipt:
+        progress, metrics = file.progress, self._metrics
+        metrics.rows.inc(progress.rows)
+        metrics.raw_bytes.inc(progress.raw_bytes)
+        metrics.stored_bytes.inc(progress.stored_bytes)
+        metrics.encode_seconds.inc(progress.encode_seconds)
+        metrics.store_seconds.inc(progress.store_seconds)
+        return Receipt(
+            path=opening.command.path,
+            rows=progress.rows,
+            batches=progress.batches,
+            raw_bytes=progress.raw_bytes,
+            file_bytes=progress.stored_bytes,
+            footer=FooterFacts(
+                row_groups=footer.row_groups, rows=footer.rows, dictionary_columns=footer.dictionary_columns
+            ),
+            encoder=chosen.encoder.name,
+            encoder_reason=chosen.reason,
+            timings=Timings(
+                admission_milliseconds=round(1000 * waited_seconds),
+                encode_milliseconds=round(1000 * progress.encode_seconds),
+                store_milliseconds=round(1000 * progress.store_seconds),
+                total_milliseconds=round(1000 * record.seconds),
+            ),
+        )

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the file that a command asks for: its encoder, its sink, and how its row groups are cut."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from updraft.v1.write_pb2 import Delivery, WriteCommand
+from updraft_writer.encoders.choice import Chosen, choose_encoder
+from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
+from updraft_writer.open_file import OpenFile, Shape
+from updraft_writer.open_files import OpenFiles
+from updraft_writer.opening import Opening
+from updraft_writer.quota import Quota
+from updraft_writer.replies import Replies, ReturnedSink
+from updraft_writer.sinks.location import Roots
+from updraft_writer.sinks.sink import Sink, Storage
+from updraft_writer.sinks.stored import RetryPolicy, StoredSink
+
+_MAX_ROW_GROUP_ROWS = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What all files of a writer share."""
+
+    encode_threads: Executor
+    store_threads: Executor
+    retry: RetryPolicy
+    row_group_bytes: int
+    stall_timeout_seconds: float
+    gpu: str
+
+
+class FileFactory:
+    """Makes files; `storage` finds the storage for a path, and is replaced in tests."""
+
+    def __init__(self, quota: Quota, files: OpenFiles, equipment: Equipment, roots: Roots) -> None:
+        self.storage: Callable[[str], Storage] = roots.storage
+        self._quota = quota
+        self._files = files
+        self._equipment = equipment
+
+    async def make(self, opening: Opening, replies: Replies, *, tenant: str) -> tuple[OpenFile, Chosen]:
+        """The file for an opening and its encoder; raises UpdraftError for what this writer does not write."""
+        command, schema = opening.command, opening.decoder.schema
+        wanted_bytes = self._row_group_bytes(command)
+        sink = await self._sink(command, replies)
+        # It writes an empty file to see what the format takes.
+        chosen = await asyncio.to_thread(
+            choose_encoder,
+            command,
+            schema,
+            self._equipment.gpu,
+            max_row_group_bytes=self._files.target_bytes(wanted_bytes),
+        )
+        shape = Shape(
+            schema,
+            target_bytes=lambda: self._files.target_bytes(wanted_bytes),
+            max_rows=int(command.parquet.row_group_rows) or _MAX_ROW_GROUP_ROWS,
+        )
+        encode_threads = self._equipment.encode_threads
+        file = OpenFile(chosen.encoder, sink, shape, self._quota, tenant=tenant, encode_threads=encode_threads)
+        return file, chosen
+
+    async def _sink(self, command: WriteCommand, replies: Replies) -> Sink:
+        equipment = self._equipment
+        if command.delivery == Delivery.DELIVERY_RETURN:
+            return ReturnedSink(replies, stall_timeout_seconds=equipment.stall_timeout_seconds)
+        # Links are followed and remote storages looked up: neither may hold up the other exchanges.
+        storage = await asyncio.to_thread(self.storage, command.path)
+        return StoredSink(storage, command.path, equipment.store_threads, equipment.retry)
+
+    def _row_group_bytes(self, command: WriteCommand) -> int:
+        if command.WhichOneof("format") == "orc":
+            return int(command.orc.stripe_bytes) or DEFAULT_STRIPE_BYTES
+        return int(command.parquet.row_group_bytes) or self._equipment.row_group_bytes

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The writer's Prometheus metrics, all prefixed updraft_writer_."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS_BUCKETS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+
+class WriterMetrics:
+    """All metrics of one writer and the registry that holds them."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.files = Counter(
+            "updraft_writer_files_total",
+            "Files that ended, by format, encoder and outcome.",
+            ["format", "encoder", "outcome"],
+            registry=registry,
+        )
+        self.file_seconds = Histogram(
+            "updraft_writer_file_seconds",
+            "Duration of an exchange, from its first message to its status.",
+            ["format"],
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+        self.admission_seconds = Histogram(
+            "updraft_writer_admission_wait_seconds",
+            "Time that a batch waited for room.",
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+        self.raw_bytes = Counter("updraft_writer_raw_bytes_total", "Bytes of batches taken.", registry=registry)
+        self.stored_bytes = Counter("updraft_writer_stored_bytes_total", "Encoded bytes stored.", registry=registry)
+        self.rows = Counter("updraft_writer_rows_total", "Rows of files that were finished.", registry=registry)
+        self.encode_seconds = Counter(
+            "updraft_writer_encode_seconds_total", "Time of encoder threads.", registry=registry
+        )
+        self.store_seconds = Counter(
+            "updraft_writer_store_seconds_total",
+            "Time of pieces on their way to storage.",
+            registry=registry,
+        )
+
+    def watch(self, name: str, doc: str, value: Callable[[], float]) -> None:
+        """Add a gauge that is read from `value` at each scrape."""
+        Gauge(name, doc, registry=self.registry).set_function(value)

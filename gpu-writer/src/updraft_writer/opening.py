@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first message of an exchange: what to write, where, for whom; everything that can be refused without data is."""
+
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
+from updraft.errors import ProtocolError, VersionMismatchError
+from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
+from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
+
+PROTOCOL_VERSION = 1
+
+_MAX_BATCH_ROWS = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A command that a client may send, and the decoder for the batches that follow."""
+
+    command: WriteCommand
+    decoder: ArrowDecoder
+
+    @property
+    def in_flight_limit_bytes(self) -> int | None:
+        """What the writer may hold of this file when it gives leave for another batch; None: the quota decides."""
+        if self.command.pace == Pace.PACE_SYNCHRONOUS:
+            return 0
+        return int(self.command.max_in_flight_bytes) or None
+
+    @property
+    def log_context(self) -> dict[str, str]:
+        """The task's identity, for every log line of the exchange."""
+        task = self.command.task
+        context = {"path": self.command.path}
+        if task.application_id:
+            context |= {
+                "application": task.application_id,
+                "query": task.query_id,
+                "stage": f"{task.stage_id}.{task.stage_attempt_number}",
+                "partition": str(task.partition_id),
+                "attempt": str(task.attempt_number),
+            }
+        return context
+
+
+def parse_command(fields: FlightFields) -> WriteCommand:
+    """The command of the first message; raises ProtocolError and VersionMismatchError."""
+    if not fields.descriptor:
+        raise ProtocolError("the first message has no flight descriptor: nothing says what to write")
+    descriptor = parse_descriptor(fields.descriptor)
+    if descriptor.kind is not DescriptorKind.CMD:
+        raise ProtocolError("a writer needs a flight descriptor of type CMD with a WriteCommand")
+    try:
+        command = WriteCommand.FromString(bytes(descriptor.command))
+    except DecodeError as error:
+        raise ProtocolError(f"the command of the flight descriptor is not a WriteCommand: {error}") from None
+    if command.protocol_version != PROTOCOL_VERSION:
+        raise VersionMismatchError(
+            f"the client speaks version {command.protocol_version} of the protocol, "
+            f"this writer version {PROTOCOL_VERSION}"
+        )
+    if command.delivery not in (Delivery.DELIVERY_DIRECT, Delivery.DELIVERY_RETURN):
+        raise ProtocolError("the command names no delivery: direct or return")
+    if command.pace not in Pace.values():
+        raise ProtocolError(f"no pace has the number {command.pace}")
+    return command
+
+
+def open_with_schema(command: WriteCommand, message: bytes) -> Opening:
+    """The opening completed by the message that has the schema; raises ProtocolError."""
+    fields = split_flight_data(message)
+    if not fields.data_header:
+        raise ProtocolError("neither the first nor the second message has an Arrow schema")
+    schema = encapsulated_message(fields.data_header, memoryview(b""))
+    return Opening(command, ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS))

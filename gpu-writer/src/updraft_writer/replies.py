@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a writer sends to its client: leave, parts of a returned file, the last word. One message at a time."""
+
+import asyncio
+from typing import Protocol
+
+import structlog
+
+from updraft.errors import DeadlineError, SinkError, UpdraftError
+from updraft.flight_data import join_flight_data
+from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
+
+# How long a client that reads nothing can hold back its own error message.
+_LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
+_NOTHING = memoryview(b"")
+
+_log = structlog.get_logger(__name__)
+
+
+class Call(Protocol):
+    """The client's side of an exchange (`updraft.flight_service.Call`)."""
+
+    async def read(self) -> bytes | None:
+        """The next message, or None once the client has half-closed."""
+
+    async def write(self, message: bytes) -> None:
+        """Send a message, held back by flow control."""
+
+    def header(self, name: str) -> str:
+        """A request header, empty when absent."""
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Time until the client's deadline."""
+
+
+class Replies:
+    """The writer's direction of one exchange."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._turn = asyncio.Lock()
+        self._credit = 0
+
+    async def give_leave(self) -> None:
+        """Let the client send one more batch."""
+        self._credit += 1
+        await self._send(WriteReplyMetadata(credit=self._credit))
+
+    async def part(self, offset: int, piece: bytes) -> None:
+        """Send bytes of a returned file."""
+        await self._send(WriteReplyMetadata(credit=self._credit, offset=offset), memoryview(piece))
+
+    async def receipt(self, receipt: Receipt) -> None:
+        """Say that the file is finished."""
+        await self._send(WriteReplyMetadata(credit=self._credit, receipt=receipt))
+
+    async def error(self, error: UpdraftError) -> None:
+        """Say why there is no file; a client that does not read gets the status alone."""
+        try:
+            async with asyncio.timeout(_LAST_MESSAGE_TIMEOUT_SECONDS):
+                await self._send(WriteReplyMetadata(credit=self._credit, error=error.to_message()))
+        except TimeoutError:
+            _log.warning("the client does not read: it gets the error's status alone")
+
+    async def _send(self, metadata: WriteReplyMetadata, body: memoryview = _NOTHING) -> None:
+        async with self._turn:
+            await self._call.write(join_flight_data(_NOTHING, metadata.SerializeToString(), body))
+
+
+class ReturnedSink:
+    """The `return` delivery: encoded bytes go back to the client, who stores them; they stay reserved until sent."""
+
+    def __init__(self, replies: Replies, *, stall_timeout_seconds: float) -> None:
+        self._replies = replies
+        self._stall_timeout_seconds = stall_timeout_seconds
+        self._offset = 0
+
+    async def open(self) -> None:
+        """The client has its file open."""
+
+    async def write(self, piece: bytes) -> None:
+        """Send a piece; raises DeadlineError when the client does not read and SinkError when it is gone."""
+        try:
+            async with asyncio.timeout(self._stall_timeout_seconds):
+                await self._replies.part(self._offset, piece)
+        except TimeoutError:
+            raise DeadlineError(
+                f"the client did not read its file for {self._stall_timeout_seconds:g} seconds"
+            ) from None
+        except Exception as error:
+            raise SinkError(f"the client is gone: {error}") from error
+        self._offset += len(piece)
+
+    async def publish(self) -> None:
+        """The receipt tells the client that its file is whole."""
+
+    async def discard(self) -> None:
+        """The error tells the client that its file is not."""

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Flight service of a writer: its state and the order to drain; exchanges go to `exchanges`."""
+
+import json
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Any
+
+from updraft.errors import FunctionNotFoundError, ProtocolError
+from updraft.flight_service import Call, FlightService
+from updraft.lifecycle import Event, Lifecycle
+from updraft_writer.exchanges import Exchanges
+from updraft_writer.open_files import OpenFiles
+from updraft_writer.opening import PROTOCOL_VERSION
+from updraft_writer.quota import Quota
+
+STATUS_ACTION = "updraft.writer_status"
+DRAIN_ACTION = "updraft.drain"
+
+_ACTIONS = (
+    (STATUS_ACTION, "Versions, state, quota and open files of this writer, as a JSON object."),
+    (DRAIN_ACTION, "Finish open files, open no new ones, then stop: as on SIGTERM."),
+)
+
+
+class WriterService(FlightService):
+    """Flight, as a writer answers it."""
+
+    def __init__(self, exchanges: Exchanges, quota: Quota, files: OpenFiles, lifecycle: Lifecycle) -> None:
+        self._exchanges = exchanges
+        self._quota = quota
+        self._files = files
+        self._lifecycle = lifecycle
+
+    async def do_exchange(self, call: Call) -> None:
+        """Serve one exchange."""
+        await self._exchanges.serve(call)
+
+    def list_flights(self) -> Iterable[Any]:
+        """A writer has nothing to read."""
+        return []
+
+    def flight_info(self, descriptor: Any) -> Any:
+        """A writer has nothing to read: raises FunctionNotFoundError."""
+        raise FunctionNotFoundError("a writer has no functions: exchange with a WriteCommand")
+
+    def list_actions(self) -> Iterable[tuple[str, str]]:
+        """Name and description of every action."""
+        return _ACTIONS
+
+    async def do_action(self, name: str, body: bytes) -> bytes:
+        """Run an action; raises ProtocolError for one that does not exist."""
+        if name == STATUS_ACTION:
+            return json.dumps(self.status()).encode()
+        if name == DRAIN_ACTION:
+            self._lifecycle.handle(Event.DRAIN_REQUESTED)
+            return b""
+        known = ", ".join(action for action, _ in _ACTIONS)
+        raise ProtocolError(f"no action {name!r}: this writer has {known}")
+
+    def status(self) -> dict[str, object]:
+        """The writer as it is now."""
+        quota = self._quota
+        return {
+            "protocol_version": PROTOCOL_VERSION,
+            "writer_version": version("updraft-writer"),
+            "state": self._lifecycle.phase.value,
+            "open_files": len(self._files),
+            "quota_bytes": quota.limits.quota_bytes,
+            "held_bytes": quota.held_bytes,
+            "peak_bytes": quota.peak_bytes,
+            "reservations": quota.reservations,
+            "batches_waiting": quota.waiting,
+        }

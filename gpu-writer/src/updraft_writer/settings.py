@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every setting of `updraft-writer serve`, declared once; docs/reference/writer.md is generated from here."""
+
+import os
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+from pydantic_settings import NoDecode
+
+from updraft.service_settings import MIB, Address, ServiceSettings
+from updraft.settings import reference_page, restated, setting
+from updraft_writer.sinks.location import parse_location
+
+
+def _texts(value: object) -> object:
+    """One text from the environment; from the command line a list, in which commas may stand too."""
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        return value
+    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
+
+
+def _checked_roots(roots: tuple[str, ...]) -> tuple[str, ...]:
+    for root in roots:
+        parse_location(root)
+    return roots
+
+
+RootPaths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_texts), AfterValidator(_checked_roots)]
+
+
+class ServeSettings(ServiceSettings):
+    """Write Parquet and ORC for clients of Arrow Flight, holding no more bytes than a quota.
+
+    Every option can also be given as an environment variable: --quota-bytes is UPDRAFT_QUOTA_BYTES. SIGTERM drains the
+    writer: open files are finished, no new ones are opened.
+    """
+
+    listen: Address = restated(ServiceSettings, "listen", default="127.0.0.1:8816")
+    admin_listen: Address = restated(ServiceSettings, "admin_listen", default="127.0.0.1:8826")
+    metrics_listen: Address = restated(ServiceSettings, "metrics_listen", default="127.0.0.1:9826")
+
+    root: RootPaths = setting(
+        "Absolute path or URI below which files may be written; give it again for another, or several with commas. "
+        "Without one, files can only be returned to the client.",
+        default=(),
+        unit="paths",
+    )
+    quota_bytes: int = setting(
+        "Bytes that the writer may hold, from the leave to send a batch until its encoding is stored; 0 computes a "
+        "share of the container's memory limit and logs every term.",
+        default=0,
+        unit="bytes",
+        ge=0,
+    )
+    expected_open_files: int = setting(
+        "Files that are expected to be open at once: the computed quota leaves room for what each takes beyond it.",
+        default=16,
+        unit="files",
+        ge=1,
+    )
+    expected_batch_bytes: int = setting(
+        "Size that batches usually have: a part of what an open file takes beyond the quota.",
+        default=4 * MIB,
+        unit="bytes",
+        ge=1,
+    )
+    max_open_files: int = setting(
+        "Files that may be open at once; the next is refused with RESOURCE_EXHAUSTED and a retry hint.",
+        default=256,
+        unit="files",
+        ge=1,
+    )
+    admission_timeout_seconds: float = setting(
+        "Time that a batch may wait for room before its file fails with RESOURCE_EXHAUSTED and a retry hint.",
+        default=60.0,
+        unit="seconds",
+        gt=0,
+    )
+    bypass_seconds: float = setting(
+        "Time for which smaller batches may overtake one that does not fit; then everybody waits for it.",
+        default=5.0,
+        unit="seconds",
+        ge=0,
+    )
+    retry_after_milliseconds: int = setting(
+        "The hint given to a refused client.", default=1000, unit="milliseconds", ge=1
+    )
+    stall_timeout_seconds: float = setting(
+        "Time after which a client that does not use its leave to send, or does not read its file, is ended.",
+        default=60.0,
+        unit="seconds",
+        gt=0,
+    )
+    row_group_bytes: int = setting(
+        "Raw bytes of a Parquet row group where the client asks for none; many open files in a small quota get less.",
+        default=128 * MIB,
+        unit="bytes",
+        ge=64 * 1024,
+    )
+    encode_threads: int = setting(
+        "Row groups that are encoded at once; by default one for each CPU.",
+        default_factory=lambda: os.cpu_count() or 1,
+        unit="threads",
+        ge=1,
+        le=1024,
+    )
+    store_threads: int = setting(
+        "Pieces that are on their way to storage at once.", default=64, unit="threads", ge=1, le=1024
+    )
+    store_attempts: int = setting(
+        "How often a step of the storage is tried when its error may pass; the bytes stay reserved.",
+        default=5,
+        unit="attempts",
+        ge=1,
+    )
+
+
+def reference() -> str:
+    """The reference page of all settings, in Markdown."""
+    return reference_page("updraft-writer", ServeSettings)

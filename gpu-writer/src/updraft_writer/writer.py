@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The writer process: wires quota, files and listeners together and lives through start, drain and stop."""
+
+import asyncio
+import os
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+
+import structlog
+
+from updraft.errors import PoolUnavailableError
+from updraft.flight_service import FLIGHT_SERVICE_NAME, flight_handler
+from updraft.health import WHOLE_SERVICE, HealthBoard
+from updraft.lifecycle import Event, Lifecycle
+from updraft.listeners import ListenError, Listeners
+from updraft.ready_file import ReadyFile
+from updraft.security import SecurityError
+from updraft.telemetry import configure_logging
+from updraft_writer.container_memory import memory_limits, resident_bytes
+from updraft_writer.default_quota import default_quota
+from updraft_writer.encoders.choice import gpu_probe
+from updraft_writer.exchange import ExchangeLimits
+from updraft_writer.exchanges import Exchanges
+from updraft_writer.file_factory import Equipment, FileFactory
+from updraft_writer.metrics import WriterMetrics
+from updraft_writer.open_files import OpenFiles
+from updraft_writer.quota import Quota, QuotaLimits
+from updraft_writer.service import WriterService
+from updraft_writer.settings import ServeSettings
+from updraft_writer.sinks.location import Roots
+from updraft_writer.sinks.stored import RetryPolicy
+
+# Files that a drain has ended get this long to remove what is unfinished.
+_CLOSING_SECONDS = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class WriterError(Exception):
+    """Raised when the writer cannot start; the message says what to change."""
+
+
+class Writer:
+    """One writer: a quota, the open files, the listeners."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.lifecycle = Lifecycle()
+        self.metrics = WriterMetrics()
+        self.quota = Quota(_quota_limits(settings))
+        self._settings = settings
+        self._files_changed = asyncio.Event()
+        self.files = OpenFiles(self.quota, max_open_files=settings.max_open_files, changed=self._files_changed.set)
+        self._encode_threads = ThreadPoolExecutor(settings.encode_threads, "encode")
+        self._store_threads = ThreadPoolExecutor(settings.store_threads, "store")
+        self.factory = FileFactory(self.quota, self.files, self._equipment(), Roots(settings.root))
+        exchanges = Exchanges(self.quota, self.files, self.factory, _exchange_limits(settings), self.metrics)
+        service = WriterService(exchanges, self.quota, self.files, self.lifecycle)
+        self._health = HealthBoard()
+        self._listeners = Listeners(settings, flight_handler(service), self._health)
+        self._watch()
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """What was really bound, by the name of the setting."""
+        return self._listeners.addresses
+
+    async def run(self) -> None:
+        """Serve until a drain has ended; raises WriterError when a listener cannot start."""
+        async with AsyncExitStack() as stack:
+            stack.callback(self._encode_threads.shutdown, wait=False, cancel_futures=True)
+            stack.callback(self._store_threads.shutdown, wait=False, cancel_futures=True)
+            stack.push_async_callback(self._listeners.close)
+            try:
+                await self._listeners.start(self.metrics.registry)
+            except (ListenError, SecurityError) as error:
+                raise WriterError(str(error)) from error
+            await self._publish_health(serving=True)
+            self.lifecycle.handle(Event.STARTED)
+            self._announce()
+            await self.lifecycle.drain_requested()
+            await self._drain()
+
+    async def _drain(self) -> None:
+        _log.info("draining", open_files=len(self.files))
+        self.files.refuse()
+        await self._publish_health(serving=False)
+        # The listener stays open until the files are finished: who comes is told to go elsewhere, probes are answered.
+        if not await self._idle(self._settings.drain_timeout_seconds):
+            _log.warning("files were not finished within the drain timeout", open_files=len(self.files))
+            self.files.fail_all(PoolUnavailableError("the writer stops: the file was not finished in time"))
+            await self._idle(_CLOSING_SECONDS)
+        await self._listeners.stop_flight()
+        self.lifecycle.handle(Event.DRAINED)
+        _log.info("drained", held_bytes=self.quota.held_bytes)
+
+    async def _idle(self, timeout_seconds: float) -> bool:
+        """Whether all files were closed in time."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while len(self.files):
+                    self._files_changed.clear()
+                    await self._files_changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _equipment(self) -> Equipment:
+        settings = self._settings
+        return Equipment(
+            encode_threads=self._encode_threads,
+            store_threads=self._store_threads,
+            retry=RetryPolicy(attempts=settings.store_attempts),
+            row_group_bytes=settings.row_group_bytes,
+            stall_timeout_seconds=settings.stall_timeout_seconds,
+            gpu=gpu_probe(),
+        )
+
+    def _watch(self) -> None:
+        quota, metrics = self.quota, self.metrics
+        metrics.watch("updraft_writer_quota_bytes", "Bytes that may be held.", lambda: quota.limits.quota_bytes)
+        metrics.watch("updraft_writer_held_bytes", "Bytes that are held.", lambda: quota.held_bytes)
+        metrics.watch("updraft_writer_peak_bytes", "The most bytes that were held.", lambda: quota.peak_bytes)
+        metrics.watch("updraft_writer_batches_waiting", "Batches that wait for room.", lambda: quota.waiting)
+        metrics.watch("updraft_writer_open_files", "Files that are open.", lambda: len(self.files))
+
+    async def _publish_health(self, *, serving: bool) -> None:
+        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
+
+    def _announce(self) -> None:
+        _log.info("writer is ready", **self.addresses, writer=os.getpid(), roots=self._settings.root)
+        path = self._settings.ready_file
+        if path is None:
+            return
+        try:
+            ReadyFile(path, lambda: {**self.addresses, "writer": os.getpid()}).update()
+        except OSError as error:
+            raise WriterError(f"cannot write --ready-file {path}: {error.strerror}") from error
+
+
+def _quota_limits(settings: ServeSettings) -> QuotaLimits:
+    quota_bytes = settings.quota_bytes
+    if quota_bytes:
+        _log.info("the quota is set", quota_bytes=quota_bytes)
+    else:
+        computed = default_quota(
+            memory_limits(),
+            base_bytes=resident_bytes(),
+            streams=settings.expected_open_files,
+            batch_bytes=settings.expected_batch_bytes,
+        )
+        _log.info("the quota is computed", **computed.terms())
+        quota_bytes = computed.quota_bytes
+    return QuotaLimits(
+        quota_bytes=quota_bytes,
+        bypass_seconds=settings.bypass_seconds,
+        timeout_seconds=settings.admission_timeout_seconds,
+        retry_after_milliseconds=settings.retry_after_milliseconds,
+    )
+
+
+def _exchange_limits(settings: ServeSettings) -> ExchangeLimits:
+    return ExchangeLimits(
+        max_message_bytes=settings.max_message_bytes,
+        first_message_timeout_seconds=settings.first_message_timeout_seconds,
+        default_deadline_seconds=settings.default_deadline_seconds,
+        max_deadline_seconds=settings.max_deadline_seconds,
+        stall_timeout_seconds=settings.stall_timeout_seconds,
+    )
+
+
+async def _serve(settings: ServeSettings) -> None:
+    writer = Writer(settings)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, writer.lifecycle.handle, Event.DRAIN_REQUESTED)
+    await writer.run()
+
+
+def serve(settings: ServeSettings) -> None:
+    """Serve in this process until told to stop; exits with 2 and one line when that cannot start."""
+    import uvloop
+
+    configure_logging(log_format=settings.log_format, level=settings.log_level, process="writer")
+    try:
+        uvloop.run(_serve(settings))
+    except WriterError as error:
+        sys.stderr.write(f"updraft-writer: cannot start: {error}\n")
+        sys.exit(2)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A writer that serves in a thread of the test, on ports that the system chooses, and clients of it."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyarrow as pa
+from pyarrow import flight
+
+from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.lifecycle import Event, Phase
+from updraft.v1.exchange_pb2 import Finish
+from updraft.v1.write_pb2 import (
+    Ask,
+    Delivery,
+    ParquetOptions,
+    WriteCommand,
+    WriteReplyMetadata,
+    WriteRequestMetadata,
+)
+from updraft.writer import WriterClient
+from updraft_writer.settings import ServeSettings
+from updraft_writer.writer import Writer
+
+WITHIN_SECONDS = 30.0
+NOTHING = memoryview(b"")
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WITHIN_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {WITHIN_SECONDS:g} seconds"
+        time.sleep(0.005)
+
+
+class RunningWriter:
+    """A writer that serves; `root` is where it may write."""
+
+    def __init__(self, root: Path, **changes: Any) -> None:
+        self.root = root
+        values = {
+            "listen": "127.0.0.1:0",
+            "admin_listen": "",
+            "metrics_listen": "",
+            "root": (str(root),),
+            "quota_bytes": 64 << 20,
+            "encode_threads": 2,
+            "row_group_bytes": 1 << 20,
+            **changes,
+        }
+        self.settings = ServeSettings(**values).with_free_ports()
+        self._made = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self._thread.start()
+        self._made.wait(WITHIN_SECONDS)
+        wait_for(lambda: self.writer.lifecycle.phase is not Phase.STARTING, "the start")
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.writer = Writer(self.settings)
+        self._made.set()
+        await self.writer.run()
+
+    @property
+    def address(self) -> str:
+        return self.settings.listen
+
+    def client(self, **options: Any) -> WriterClient:
+        return WriterClient(self.address, **{"timeout_seconds": WITHIN_SECONDS, **options})
+
+    def drain(self) -> None:
+        self._loop.call_soon_threadsafe(self.writer.lifecycle.handle, Event.DRAIN_REQUESTED)
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self.drain()
+            self._thread.join(WITHIN_SECONDS)
+        assert not self._thread.is_alive()
+
+    def files(self) -> list[str]:
+        """All files below the root, also those that nobody reads."""
+        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file())
+
+    def becomes_empty(self) -> None:
+        """Wait until nothing is held, nobody waits and no file is open."""
+        quota = self.writer.quota
+        wait_for(
+            lambda: (quota.held_bytes, quota.reservations, quota.waiting, len(self.writer.files)) == (0, 0, 0, 0),
+            "the release of everything",
+        )
+
+
+@contextmanager
+def running_writer(root: Path, **changes: Any) -> Iterator[RunningWriter]:
+    """A writer for a test, which at its end holds nothing and has left no unfinished file."""
+    writer = RunningWriter(root, **changes)
+    try:
+        yield writer
+        writer.becomes_empty()
+        assert not [name for name in writer.files() if name.endswith(".updraft")]
+    finally:
+        writer.stop()
+
+
+def command(path: Path | str, **changes: Any) -> WriteCommand:
+    values: dict[str, Any] = {
+        "protocol_version": 1,
+        "path": str(path),
+        "delivery": Delivery.DELIVERY_DIRECT,
+        "parquet": ParquetOptions(),
+        **changes,
+    }
+    return WriteCommand(**values)
+
+
+class RawExchange:
+    """An exchange message by message, also by those who do not keep to the protocol."""
+
+    def __init__(self, address: str, schema: pa.Schema, to_do: WriteCommand) -> None:
+        self._schema = schema
+        self._requests: queue.Queue[bytes | None] = queue.Queue()
+        self._channel = grpc.insecure_channel(address)
+        self.call: Any = self._channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")(
+            iter(self._requests.get, None), timeout=WITHIN_SECONDS
+        )
+        header = memoryview(pa.ipc.read_message(schema.serialize()).metadata).cast("B")
+        descriptor = flight.FlightDescriptor.for_command(to_do.SerializeToString()).serialize()
+        self.send(join_flight_data(header, b"", NOTHING, descriptor=bytes(descriptor)))
+
+    def send(self, message: bytes) -> None:
+        self._requests.put(message)
+
+    def say(self, **event: Any) -> None:
+        self.send(join_flight_data(NOTHING, WriteRequestMetadata(**event).SerializeToString(), NOTHING))
+
+    def ask(self, body_bytes: int) -> None:
+        self.say(ask=Ask(body_bytes=body_bytes))
+
+    def batch(self, sequence: int, data: pa.RecordBatch) -> None:
+        message = pa.ipc.read_message(data.serialize())
+        metadata = WriteRequestMetadata(sequence=sequence).SerializeToString()
+        self.send(
+            join_flight_data(memoryview(message.metadata).cast("B"), metadata, memoryview(message.body).cast("B"))
+        )
+
+    def finish(self, batches: int, rows: int) -> None:
+        self.say(finish=Finish(batches=batches, rows=rows))
+
+    def half_close(self) -> None:
+        self._requests.put(None)
+
+    def next_reply(self) -> WriteReplyMetadata:
+        return WriteReplyMetadata.FromString(bytes(split_flight_data(next(self.call)).app_metadata))
+
+    def last_reply(self) -> WriteReplyMetadata:
+        """The last message before the status."""
+        last = WriteReplyMetadata()
+        try:
+            while True:
+                last = self.next_reply()
+        except (StopIteration, grpc.RpcError):
+            return last
+
+    def close(self) -> None:
+        self._requests.put(None)
+        self._channel.close()
+
+    def __enter__(self) -> "RawExchange":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resident memory of a writer with a slow storage stays within what gpu-writer/README.md promises."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from updraft.v1.write_pb2 import Codec, Compression, OrcOptions, ParquetOptions
+from updraft.writer import WriterClient
+
+MIB = 1 << 20
+QUOTA_BYTES = 48 * MIB
+TOTAL_BYTES = 4 * QUOTA_BYTES
+# The constants of gpu-writer/README.md.
+CONSTANT_BYTES = 64 * MIB
+BYTES_PER_FILE = 2 * MIB
+NONE = Compression(codec=Codec.CODEC_NONE)
+
+
+class SlowWriter:
+    """The process, and the most memory that it has had since it was warm."""
+
+    def __init__(self, directory: Path) -> None:
+        ready = directory / "ready.json"
+        script = Path(__file__).with_name("slow_writer.py")
+        self.root = directory
+        self.process = subprocess.Popen([sys.executable, str(script), str(directory), str(ready), str(QUOTA_BYTES)])
+        while not ready.exists():
+            assert self.process.poll() is None
+            time.sleep(0.01)
+        told = json.loads(ready.read_text())
+        self.address, self._metrics = told["listen"], told["metrics_listen"]
+        self._resident = psutil.Process(self.process.pid).memory_info
+        self.peak_bytes = 0
+
+    def resident_bytes(self) -> int:
+        return int(self._resident().rss)
+
+    def watch(self, until: threading.Event) -> None:
+        while not until.wait(0.02):
+            self.peak_bytes = max(self.peak_bytes, self.resident_bytes())
+
+    def metric(self, name: str) -> float:
+        with urlopen(f"http://{self._metrics}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
+
+
+@pytest.fixture
+def slow_writer(tmp_path: Path) -> Iterator[SlowWriter]:
+    writer = SlowWriter(tmp_path)
+    yield writer
+    writer.process.kill()
+    writer.process.wait()
+
+
+def noise(size_bytes: int) -> pa.Table:
+    """Numbers that neither a dictionary nor a codec makes smaller."""
+    with open("/dev/urandom", "rb") as source:  # noqa: PTH123 - a device, not a file
+        data = source.read(size_bytes)
+    values = pa.Array.from_buffers(pa.int64(), size_bytes // 8, [None, pa.py_buffer(data)])
+    return pa.Table.from_arrays([values], names=["n"])
+
+
+def write(writer: SlowWriter, name: str, data: pa.Table, rounds: int, options: Any) -> None:
+    path = str(writer.root / name)
+    with (
+        WriterClient(writer.address) as client,
+        client.create(path, data.schema, options, max_batch_bytes=MIB) as file,
+    ):
+        for _ in range(rounds):
+            file.write(data)
+
+
+@pytest.mark.parametrize("files", [4, 64])
+@pytest.mark.parametrize("options", [ParquetOptions(compression=NONE), OrcOptions(compression=NONE)])
+def test_resident_memory_stays_within_quota_and_constant(slow_writer: SlowWriter, files: int, options: Any) -> None:
+    data = noise(MIB)
+    write(slow_writer, "warm-up", data, 2, options)
+    base_bytes = slow_writer.resident_bytes()
+    rounds = TOTAL_BYTES // files // MIB
+    done = threading.Event()
+    watching = threading.Thread(target=slow_writer.watch, args=(done,))
+    producers = [
+        threading.Thread(target=write, args=(slow_writer, f"{index}.file", data, rounds, options))
+        for index in range(files)
+    ]
+    watching.start()
+    for producer in producers:
+        producer.start()
+    for producer in producers:
+        producer.join()
+    done.set()
+    watching.join()
+    over_base_bytes = slow_writer.peak_bytes - base_bytes
+    assert over_base_bytes <= QUOTA_BYTES + CONSTANT_BYTES + files * BYTES_PER_FILE
+    assert slow_writer.metric("updraft_writer_peak_bytes") <= QUOTA_BYTES
+    assert slow_writer.metric("updraft_writer_held_bytes") == 0
+    assert len(list(slow_writer.root.glob("*.file"))) == files
+    if isinstance(options, ParquetOptions):
+        assert pq.read_metadata(slow_writer.root / "0.file").num_rows == rounds * MIB // 8
