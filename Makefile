@@ -12,6 +12,8 @@ JAR_OF_4.3 := 4.2
 JAR_OF_4.2 := 4.2
 JAR_OF_4.1 := 4.1
 JAR_OF_4.0 := 4.0
+RAPIDS := 26.08.1
+RAPIDS_SPARK := 4.1
 # spark-versions.toml: end
 NEWEST := $(firstword $(SPARKS))
 FULL := $(wordlist 1,2,$(SPARKS))
@@ -38,6 +40,8 @@ MVN := ./mvnw --batch-mode --no-transfer-progress
 jar = spark-connector/bundle/target/updraft-spark-$(JAR_OF_$(1))_2.13-0.1.0.jar
 JARS := $(sort $(foreach spark,$(SPARKS),$(call jar,$(spark))))
 JAR := $(call jar,$(SPARK))
+MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
+RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
 PYTEST = $(1)/bin/python -m pytest -q --junitxml=$(REPORTS)/$(2).xml
@@ -72,7 +76,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-sessions test-connector test-contract test-e2e test-core test-faults test-smoke summary
+.PHONY: check check-all lint types test-unit test-sessions test-connector test-contract test-e2e test-core test-faults test-smoke test-rapids summary
 check: ## Everything that CI runs: the newest two Sparks in full, the main paths of the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -123,6 +127,9 @@ test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
 test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a user does
 	$(call PYTEST,$(VENV),smoke-$(SPARK)) tests/smoke
 
+test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) ## The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
+	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids
+
 summary: ## Count the tests of the last check
 	@.venv/bin/python .ci/summary.py $(REPORTS) spark-connector
 
@@ -155,7 +162,7 @@ docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own d
 	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference
 
 clean: ## Remove everything that was built here
-	rm -rf build .venv .venv-spark* proto/python/src/updraft/v1
+	rm -rf build .venv .venv-* proto/python/src/updraft/v1
 	find spark-connector -name target -type d -prune -exec rm -rf {} +
 
 $(REPORTS):
@@ -172,11 +179,17 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 	$(UV) sync --quiet --locked --reinstall-package updraft
 	@touch $@
 
-.venv-spark%/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
-	UV_PROJECT_ENVIRONMENT=$(@D) $(UV) sync --quiet --locked --reinstall-package updraft --no-group spark$(subst .,,$(NEWEST)) --group spark$*
+.venv-%/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
+	UV_PROJECT_ENVIRONMENT=$(@D) $(UV) sync --quiet --locked --reinstall-package updraft --no-group spark$(subst .,,$(NEWEST)) --group $*
 	@touch $@
 
 $(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-0.1.0.jar: $(CONNECTOR_SOURCES)
 	@java -version 2>&1 | grep -q 'version "\(17\|21\)' || { echo 'error: a JDK 17 is needed: java -version says' "$$(java -version 2>&1 | head -1)"; exit 1; }
 	cd spark-connector && $(MVN) -q -Pspark-$* -Dmaven.test.skip -DskipTests package
 	@touch $@
+
+$(RAPIDS_JAR):
+	@mkdir -p $(@D)
+	curl --fail --silent --show-error --location --output $@.part $(MAVEN_CENTRAL)/com/nvidia/rapids-4-spark_2.13/$(RAPIDS)/$(@F)
+	@echo "$$(curl --fail --silent --show-error --location $(MAVEN_CENTRAL)/com/nvidia/rapids-4-spark_2.13/$(RAPIDS)/$(@F).sha1)  $@.part" | sha1sum --check --quiet
+	@mv $@.part $@

@@ -30,6 +30,7 @@ class Table:
         parsed: dict[str, Any] = tomllib.loads(text)
         self.sparks: list[Row] = parsed["spark"]
         self.jars: list[Row] = parsed["jar"]
+        self.rapids: Row = parsed["rapids"]
 
     def jar_of(self, spark: Row) -> Row:
         """The jar that runs on a Spark."""
@@ -56,19 +57,20 @@ def _profile(jar: Row, *, default: bool) -> str:
 
 
 def variables(table: Table) -> str:
-    """Make's variables: the versions, newest first, and the jar of each."""
+    """Make's variables: the versions, newest first, the jar of each, and what the RAPIDS Accelerator is tested with."""
     jars = "".join(f"JAR_OF_{spark['version']} := {spark['jar']}\n" for spark in table.sparks)
-    return f"SPARKS := {' '.join(spark['version'] for spark in table.sparks)}\n{jars}"
+    sparks = " ".join(spark["version"] for spark in table.sparks)
+    return f"SPARKS := {sparks}\n{jars}RAPIDS := {table.rapids['version']}\nRAPIDS_SPARK := {table.rapids['spark']}\n"
 
 
 def groups(table: Table) -> str:
     """uv's dependency groups: one pyspark each."""
-    return "".join(f'{_group(spark)} = ["pyspark=={spark["pyspark"]}"]\n' for spark in table.sparks)
+    return "".join(f'{group} = ["pyspark=={pyspark}"]\n' for group, pyspark in _groups(table).items())
 
 
 def conflicts(table: Table) -> str:
     """No environment has two of the groups."""
-    names = ", ".join(f'{{ group = "{_group(spark)}" }}' for spark in table.sparks)
+    names = ", ".join(f'{{ group = "{group}" }}' for group in _groups(table))
     return f"conflicts = [[{names}]]\n"
 
 
@@ -97,8 +99,9 @@ def compatibility(table: Table) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _group(spark: Row) -> str:
-    return f"spark{spark['version'].replace('.', '')}"
+def _groups(table: Table) -> Row:
+    sparks = {f"spark{spark['version'].replace('.', '')}": spark["pyspark"] for spark in table.sparks}
+    return {**sparks, "rapids": table.rapids["pyspark"]}
 
 
 def _number(version: str) -> tuple[int, int]:

@@ -70,7 +70,18 @@ def session_command(
 def scalar_arrow(
     function: Callable[..., Any], return_type: DataType | None = None, **options: Any
 ) -> exchange_pb2.ExchangeCommand:
-    return session_command(SCALAR_ARROW, udf(function, return_type or LongType()), **options)
+    """What most tests run; PySpark 4.0 has no such function and runs it over pandas."""
+    return_type = return_type or LongType()
+    if SCALAR_ARROW in PYSPARKS_KINDS:
+        return session_command(SCALAR_ARROW, udf(function, return_type), **options)
+    return session_command(SCALAR_PANDAS, udf(_over_series(function), return_type), **options)
+
+
+def _over_series(function: Callable[..., Any]) -> Callable[..., Any]:
+    def over_series(*columns: Any) -> Any:
+        return function(*(pa.Array.from_pandas(column) for column in columns)).to_pandas()
+
+    return over_series
 
 
 def rows_struct(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
 
+from tests.support.spark import SPARK_VERSION
+
 _MIB = 1 << 20
 _D = decimal.Decimal
 
@@ -70,11 +72,18 @@ def _type_cases() -> list[TypeCase]:
         TypeCase("struct_nested", _struct(s=inner, l=T.ArrayType(T.IntegerType())), _nested_structs()),
         TypeCase("point_udt", ExamplePointUDT(), (ExamplePoint(1.0, 2.0), ExamplePoint(-0.5, 0.0))),
         TypeCase("variant", T.VariantType(), expression="parse_json(to_json(struct(`int`, `array_string`)))"),
-        TypeCase("time", T.TimeType(), expression="cast(date_format(timestamp_ntz, 'HH:mm:ss.SSSSSS') as time(6))"),
+        *_time_of_day(),
         TypeCase("void", T.NullType(), expression="null"),
         TypeCase("year_month_interval", T.YearMonthIntervalType(), expression="make_ym_interval(`tinyint`, 3)"),
         TypeCase("calendar_interval", T.CalendarIntervalType(), expression="make_interval(`tinyint`, 3)"),
     ]
+
+
+def _time_of_day() -> list[TypeCase]:
+    if SPARK_VERSION < (4, 1):
+        return []
+    expression = "cast(date_format(timestamp_ntz, 'HH:mm:ss.SSSSSS') as time(6))"
+    return [TypeCase("time", T.TimeType(), expression=expression)]
 
 
 def _struct(**fields: T.DataType) -> T.StructType:

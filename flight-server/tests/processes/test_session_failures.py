@@ -8,7 +8,16 @@ import pyarrow as pa
 import pytest
 from pool_driver import Reply, Zygotes, batches_of, exchange, numbers, running_pool
 from pyspark.sql.types import LongType, StringType
-from session_commands import BATCHED, SCALAR_ARROW, SCALAR_ARROW_ITER, pickled_rows, scalar_arrow, session_command, udf
+from session_commands import (
+    BATCHED,
+    SCALAR_ARROW,
+    SCALAR_ARROW_ITER,
+    SCALAR_PANDAS,
+    pickled_rows,
+    scalar_arrow,
+    session_command,
+    udf,
+)
 
 from updraft.v1 import exchange_pb2
 from updraft_server.frame_stream import PeerClosedError
@@ -73,7 +82,8 @@ async def test_an_exception_keeps_its_class_its_traceback_and_its_batch(zygotes:
 
 async def test_a_simplified_traceback_has_only_the_users_frames(zygotes: Zygotes) -> None:
     environment = {"SPARK_SIMPLIFIED_TRACEBACK": "1"}
-    error = await failing(zygotes, scalar_arrow(fail_with(KeyError("x")), environment=environment))
+    fails = udf(fail_with(KeyError("x")), LongType())
+    error = await failing(zygotes, session_command(SCALAR_PANDAS, fails, environment=environment))
     assert "pyspark" not in error.traceback
     assert error.traceback.count('File "') == 1
 

@@ -5,6 +5,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import pyspark
+import pytest
 from pool_driver import Reply, Zygotes, batches_of, exchange, raw_exchange, requests, running_pool, until
 from pyspark.sql.types import LongType, StringType
 from session_commands import scalar_arrow
@@ -12,6 +14,8 @@ from session_commands import scalar_arrow
 from updraft.v1 import exchange_pb2
 from updraft_server.frames import FrameKind
 from updraft_server.pool import NoIdleWorker, Pool
+
+logs_for_spark = pytest.mark.skipif(pyspark.__version__ < "4.1", reason="pyspark 4.0 does not log for Spark")
 
 
 def answer(reply: Reply) -> Any:
@@ -164,6 +168,7 @@ async def test_the_memory_limit_holds_for_the_exchange_only(zygotes: Zygotes) ->
     assert [answer(reply) for reply in replies] == [-1, 2, -1]
 
 
+@logs_for_spark
 async def test_what_is_logged_for_spark_comes_with_the_replies(zygotes: Zygotes) -> None:
     def logs(x):
         import logging
@@ -185,6 +190,7 @@ async def test_what_is_logged_for_spark_comes_with_the_replies(zygotes: Zygotes)
     assert printed == ["from a print"]
 
 
+@logs_for_spark
 async def test_what_a_failing_function_logged_comes_too(zygotes: Zygotes) -> None:
     def logs_and_fails(x):
         print("about to fail")  # noqa: T201

@@ -8,22 +8,17 @@ import pyarrow as pa
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.sessions.arrow_stream import ArrowStream
 from updraft_server.worker.sessions.group_readers import Group
-from updraft_server.worker.sessions.kinds import Reads
 from updraft_server.worker.sessions.replies import Replies
 
 
 class GroupBatchStream(ArrowStream):
     """Input and output file of PySpark's worker for one exchange of groups."""
 
-    def __init__(self, exchange: Exchange, replies: Replies, groups: Iterable[Group], reads: Reads) -> None:
+    def __init__(self, exchange: Exchange, replies: Replies, groups: Iterable[Group]) -> None:
         super().__init__(exchange, replies)
         self._groups = groups
-        self._reads = reads
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The groups, each in one piece."""
         for (slices,) in self._groups:
-            batch = pa.concat_batches(list(slices))
-            if self._reads is Reads.GROUP_STRUCTS:
-                batch = pa.RecordBatch.from_arrays([batch.to_struct_array()], ["struct"])
-            yield batch
+            yield pa.concat_batches(list(slices))

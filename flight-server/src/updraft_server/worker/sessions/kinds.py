@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of session functions: how PySpark's worker reads the arguments of each, and how its results become replies.
 
-One table for every PySpark that a pool runs on, with the version that brought a kind; 4.0 reads groups in ways of its
-own, which a second one has.
+One table for every PySpark that a pool runs on, with the version that brought a kind; and what 4.0 reads in a
+way of its own.
 """
 
 import enum
@@ -42,7 +42,6 @@ class Reads(enum.Enum):
     GROUPS = "a count of 1 and an Arrow stream for each group"
     COGROUPS = "a count of 2 and two Arrow streams for each group"
     GROUP_BATCHES = "one Arrow stream with a batch for each group"
-    GROUP_STRUCTS = "the same, with the rows in one struct column"
 
 
 class Answers(enum.Enum):
@@ -84,17 +83,18 @@ KINDS = {
     EvalType.WINDOW_AGG_ARROW: Kind(Reads.GROUPS, Answers.PER_ROW, (4, 1)),
 }
 
-_READS_IN_4_0 = {
-    EvalType.GROUPED_MAP_PANDAS: Reads.GROUP_BATCHES,
-    EvalType.GROUPED_MAP_ARROW: Reads.GROUP_STRUCTS,
-    EvalType.GROUPED_AGG_PANDAS: Reads.GROUP_BATCHES,
-    EvalType.WINDOW_AGG_PANDAS: Reads.GROUP_BATCHES,
-}
+_GROUPS_ARE_BATCHES_IN_4_0 = (
+    EvalType.GROUPED_MAP_PANDAS,
+    EvalType.GROUPED_MAP_ARROW,
+    EvalType.GROUPED_AGG_PANDAS,
+    EvalType.WINDOW_AGG_PANDAS,
+)
 
 
 def kinds_of(version: tuple[int, int]) -> dict[EvalType, Kind]:
     """The kinds that a PySpark has, as it reads them."""
     kinds = {eval_type: kind for eval_type, kind in KINDS.items() if kind.since <= version}
     if version == (4, 0):
-        kinds |= {eval_type: kinds[eval_type]._replace(reads=reads) for eval_type, reads in _READS_IN_4_0.items()}
+        for eval_type in _GROUPS_ARE_BATCHES_IN_4_0:
+            kinds[eval_type] = kinds[eval_type]._replace(reads=Reads.GROUP_BATCHES)
     return kinds

@@ -35,8 +35,8 @@ def _grouped(kind: Kind, exchange: Exchange, replies: Replies, source: AnsweredR
     match kind.reads:
         case Reads.COGROUPS:
             return GroupedStream(exchange, replies, CogroupReader(source))
-        case Reads.GROUP_BATCHES | Reads.GROUP_STRUCTS:
-            return GroupBatchStream(exchange, replies, GroupReader(source), kind.reads)
+        case Reads.GROUP_BATCHES:
+            return GroupBatchStream(exchange, replies, GroupReader(source))
         case _:
             return GroupedStream(exchange, replies, GroupReader(source))
 
