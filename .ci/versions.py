@@ -82,7 +82,7 @@ def extra(table: Table) -> str:
 
 def compatibility(table: Table) -> str:
     """The README's table."""
-    head = ["Spark", "connector's jar", "built against", "its Arrow and Netty", "pyspark of the pool", "its pyarrow"]
+    head = ["Spark", "connector's jar", "built against", "its Arrow and Netty", "pyspark of the pool"]
     rows = [head, ["---"] * len(head)]
     for spark in table.sparks:
         jar = table.jar_of(spark)
@@ -93,7 +93,6 @@ def compatibility(table: Table) -> str:
                 f"Spark {jar['spark']}, Scala {jar['scala']}",
                 f"{jar['arrow']}, {jar['netty'].removesuffix('.Final')}",
                 f"{spark['version']}.x, tested: {spark['pyspark']}",
-                f"{spark['pyarrow']} or newer",
             ]
         )
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

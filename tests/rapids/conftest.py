@@ -23,7 +23,6 @@ _CONFS = {
     "spark.rapids.sql.mode": "explainOnly",
     "spark.rapids.sql.explain": "NONE",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "false",
 }
 
 
