@@ -62,6 +62,7 @@ class OpenFile:
         self._life = FileLife()
         self._builder = RowGroupBuilder(max_rows=shape.max_rows)
         self._retained = quota.charge(tenant)
+        self._retained.resize(encoder.retained_bytes)
         self._changed = asyncio.Event()
         self._encode_turn = asyncio.Lock()
         self._store_turn = asyncio.Lock()

@@ -18,6 +18,9 @@ DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
 _DEFAULT_ROW_INDEX_STRIDE = 10_000
 # Spark's orc.dictionary.key.threshold.
 _DICTIONARY_THRESHOLD = 0.8
+# The library's own buffers: they are there before the first row.
+_BYTES_PER_FILE = 2 * 1024 * 1024
+_BYTES_PER_COLUMN = 512 * 1024
 _ORC_NAMES = {"none": "uncompressed", "gzip": "zlib"}
 
 
@@ -47,8 +50,9 @@ class OrcEncoder:
 
     @property
     def retained_bytes(self) -> int:
-        """What the writer holds of a stripe that is not full."""
-        return min(self._unstored_bytes, self._stripe_bytes)
+        """What the writer holds: its buffers and a stripe that is not full."""
+        columns = sum(1 for field in self._schema for _ in leaf_types(field.type))
+        return _BYTES_PER_FILE + columns * _BYTES_PER_COLUMN + min(self._unstored_bytes, self._stripe_bytes)
 
     @property
     def footer(self) -> Footer:

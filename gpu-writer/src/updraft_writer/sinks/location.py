@@ -3,7 +3,7 @@
 
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pyarrow import fs
 
@@ -65,7 +65,9 @@ class Roots:
         if location.scheme == "file":
             return LocalStorage(Path(location.path))
         try:
-            file_system, inner_path = fs.FileSystem.from_uri(str(location))
+            file_system, inner_path = fs.FileSystem.from_uri(
+                f"{location.scheme}://{location.authority}{quote(str(location.path))}"
+            )
         except (OSError, ValueError) as error:
             raise SinkError(f"cannot reach {path}: {error}") from error
         return RemoteStorage(file_system, inner_path)

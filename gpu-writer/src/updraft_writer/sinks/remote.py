@@ -12,6 +12,9 @@ from pyarrow import fs
 
 from updraft_writer.sinks.sink import hidden_name, sink_error
 
+# Object stores have none: making one would leave an empty object.
+_WITH_DIRECTORIES = ("hdfs", "local")
+
 
 class RemoteStorage:
     """Streams to a hidden object, which is moved to the final name."""
@@ -27,7 +30,7 @@ class RemoteStorage:
 
     def open(self) -> None:
         """Begin the hidden object; raises OSError."""
-        if self._directory:
+        if self._directory and self._file_system.type_name in _WITH_DIRECTORIES:
             self._file_system.create_dir(self._directory, recursive=True)
         self._stream = self._file_system.open_output_stream(self._hidden)
 

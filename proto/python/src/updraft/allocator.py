@@ -17,7 +17,9 @@ _ARENA_MAX = -8
 
 _LARGEST_MMAP_THRESHOLD_BYTES = 32 * _MIB
 _RETAINED_BYTES = 256 * _MIB
-_MAPPED_ALONE_BYTES = 128 * 1024
+# Mapping every batch alone cost a writer half as much CPU again; this much may stay free at the end of a heap.
+_MAPPED_ALONE_BYTES = 2 * _MIB
+_RETURNED_BEYOND_BYTES = 16 * _MIB
 
 
 def retain_freed_memory() -> bool:
@@ -28,8 +30,7 @@ def retain_freed_memory() -> bool:
 
 def return_freed_memory() -> bool:
     """Give freed memory back; call it before the process starts threads. False where the C library has no mallopt."""
-    # Large buffers are mapped one by one, and a hole in the heap never keeps the end of it from being given back.
-    return _tune(arenas=2, mmap_threshold_bytes=_MAPPED_ALONE_BYTES, trim_threshold_bytes=_MAPPED_ALONE_BYTES)
+    return _tune(arenas=2, mmap_threshold_bytes=_MAPPED_ALONE_BYTES, trim_threshold_bytes=_RETURNED_BEYOND_BYTES)
 
 
 def _tune(*, arenas: int, mmap_threshold_bytes: int, trim_threshold_bytes: int) -> bool:
