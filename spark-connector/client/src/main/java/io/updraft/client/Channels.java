@@ -22,6 +22,8 @@ final class Channels {
   /** HTTP/2 window of a connection and of each stream: some batches, not a memory bound. */
   private static final int FLOW_CONTROL_BYTES = 4 << 20;
 
+  private static final int UNIX_SEND_BUFFER_BYTES = 2 << 20;
+
   private static final int KEEPALIVE_SECONDS = 60;
   private static final int KEEPALIVE_TIMEOUT_SECONDS = 20;
   private static final int IDLE_MINUTES = 5;
@@ -73,6 +75,8 @@ final class Channels {
         .channelType(EventLoops.unixChannel())
         // gRPC asks for it on every socket, and netty warns of it on each that has no such option.
         .withOption(ChannelOption.SO_KEEPALIVE, null)
+        // TCP's buffers grow by themselves; a Unix socket's hold a fraction of a batch unless told.
+        .withOption(ChannelOption.SO_SNDBUF, UNIX_SEND_BUFFER_BYTES)
         .overrideAuthority("localhost");
   }
 
