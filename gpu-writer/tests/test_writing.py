@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight, orc
 from running_writer import RawExchange, RunningWriter, command, running_writer, wait_for
 from spark_like import spark_table
@@ -462,3 +464,19 @@ def test_the_state_of_a_writer_can_be_asked_for(writer: RunningWriter) -> None:
         assert {action.type for action in client.list_actions()} == {"updraft.writer_status", "updraft.drain"}
         [status] = client.do_action("updraft.writer_status")
     assert b'"quota_bytes": 67108864' in status.body.to_pybytes()
+
+
+def test_health_is_served_until_the_drain(tmp_path: Path) -> None:
+    with running_writer(tmp_path, admin_listen="127.0.0.1:0") as writer, writer.client() as client:
+        file = client.create(str(tmp_path / "open"), SCHEMA)
+        file.write(BATCH)
+        with grpc.insecure_channel(writer.settings.admin_listen) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            for name in ("", "arrow.flight.protocol.FlightService"):
+                request = health_pb2.HealthCheckRequest(service=name)
+                assert health.Check(request).status == health_pb2.HealthCheckResponse.SERVING
+            writer.drain()
+            wait_for(
+                lambda: health.Check(request).status == health_pb2.HealthCheckResponse.NOT_SERVING, "the end of health"
+            )
+        file.finish()

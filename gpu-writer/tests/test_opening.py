@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pyarrow import flight
+from running_writer import command
+
+from updraft.errors import ProtocolError, VersionMismatchError
+from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.v1.exchange_pb2 import ExchangeCommand, Function, RegisteredFunction, TaskIdentity
+from updraft.v1.write_pb2 import Pace
+from updraft_writer.opening import open_with_schema, parse_command
+
+SCHEMA = pa.schema({"n": pa.int64()})
+HEADER = memoryview(pa.ipc.read_message(SCHEMA.serialize()).metadata).cast("B")
+NOTHING = memoryview(b"")
+
+
+def first_message(encoded: bytes, header: memoryview = HEADER) -> bytes:
+    descriptor = flight.FlightDescriptor.for_command(encoded).serialize()
+    return join_flight_data(header, b"", NOTHING, descriptor=bytes(descriptor))
+
+
+def parsed(**changes: Any) -> Any:
+    message = first_message(command(**{"path": "/f", **changes}).SerializeToString())
+    return open_with_schema(parse_command(split_flight_data(message)), message)
+
+
+def test_a_command_and_its_schema_are_read() -> None:
+    opening = parsed()
+    assert opening.command.path == "/f"
+    assert opening.decoder.schema.equals(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit_bytes"),
+    [
+        ({}, None),
+        ({"max_in_flight_bytes": 5}, 5),
+        ({"pace": Pace.PACE_SYNCHRONOUS, "max_in_flight_bytes": 5}, 0),
+        ({"pace": Pace.PACE_ASYNCHRONOUS}, None),
+    ],
+)
+def test_a_synchronous_file_may_hold_nothing_when_the_next_batch_comes(changes: Any, limit_bytes: int | None) -> None:
+    assert parsed(**changes).in_flight_limit_bytes == limit_bytes
+
+
+def test_log_lines_name_the_task() -> None:
+    task = TaskIdentity(application_id="app", query_id="7", stage_id=1, stage_attempt_number=2, partition_id=3)
+    assert parsed(task=task).log_context == {
+        "path": "/f",
+        "application": "app",
+        "query": "7",
+        "stage": "1.2",
+        "partition": "3",
+        "attempt": "0",
+    }
+
+
+def test_a_command_for_a_pool_is_not_taken_for_a_file() -> None:
+    function = Function(registered=RegisteredFunction(name="echo"))
+    encoded = ExchangeCommand(protocol_version=1, function=function).SerializeToString()
+    with pytest.raises(ProtocolError, match="delivery"):
+        parse_command(split_flight_data(first_message(encoded)))
+
+
+def test_another_version_is_refused_and_both_are_named() -> None:
+    with pytest.raises(VersionMismatchError, match="version 9 of the protocol, this writer version 1"):
+        parsed(protocol_version=9)
+
+
+def test_a_path_descriptor_is_refused() -> None:
+    descriptor = bytes(flight.FlightDescriptor.for_path("echo").serialize())
+    message = join_flight_data(HEADER, b"", NOTHING, descriptor=descriptor)
+    with pytest.raises(ProtocolError, match="CMD with a WriteCommand"):
+        parse_command(split_flight_data(message))
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+def test_whatever_the_first_message_is_it_is_a_command_or_the_client_s_error(message: bytes) -> None:
+    with suppress(ProtocolError, VersionMismatchError):
+        parse_command(split_flight_data(message))
+
+
+@given(st.binary(max_size=200))
+def test_whatever_the_command_is_it_is_one_or_the_client_s_error(encoded: bytes) -> None:
+    with suppress(ProtocolError, VersionMismatchError):
+        open_with_schema(parse_command(split_flight_data(first_message(encoded))), first_message(encoded))
+
+
+@given(st.binary(min_size=1, max_size=200))
+def test_whatever_the_schema_is_it_is_one_or_the_client_s_error(header: bytes) -> None:
+    with suppress(ProtocolError):
+        open_with_schema(command("/f"), first_message(b"", memoryview(header)))
