@@ -76,7 +76,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-sessions test-connector test-contract test-e2e test-core test-faults test-smoke test-rapids summary
+.PHONY: check check-all lint types test-unit test-sessions test-connector test-contract test-e2e test-core test-faults test-smoke test-rapids fuzz summary
 check: ## Everything that CI runs: the newest two Sparks in full, the main paths of the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -132,6 +132,9 @@ test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(
 
 summary: ## Count the tests of the last check
 	@.venv/bin/python .ci/summary.py $(REPORTS) spark-connector
+
+fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's (FUZZ="--seconds 60 --seed 1")
+	.venv/bin/python flight-server/tests/fuzz.py $(FUZZ)
 
 ## Measure
 .PHONY: bench-udf bench-check
