@@ -255,13 +255,12 @@ def test_a_function_registered_for_sql_runs_on_the_pool(sides: Sides, source: Qu
     sides.assert_same(query)
 
 
-def test_a_grouped_map_stays_on_stock_execution_and_says_so(sides: Sides, source: Query) -> None:
-    def tallest(group: pd.DataFrame) -> pd.DataFrame:
-        return group.nlargest(1, "id")
+def test_a_barrier_stage_stays_on_stock_execution_and_says_so(sides: Sides, source: Query) -> None:
+    def smallest(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        yield next(frames).nsmallest(1, "id")
 
     def query(spark: SparkSession) -> DataFrame:
-        frame = source(spark).select("id", (F.col("id") % 3).alias("k"))
-        return frame.groupBy("k").applyInPandas(tallest, "id bigint, k bigint").orderBy("k")
+        return source(spark).select("id").coalesce(1).mapInPandas(smallest, "id bigint", barrier=True)
 
     stock, ours = sides.stock(query), sides.updraft(query)
     assert not stock.error

@@ -29,6 +29,12 @@ object ResultColumns {
     case _ => new ArrowColumnVector(vector)
   }
 
+  /** Whether [[wrap]] for the declared type reads a vector of the type that was found. */
+  def reads(found: DataType, declared: DataType): Boolean = (found, declared) match {
+    case (found: DecimalType, declared: DecimalType) => found == declared
+    case _ => className(found) == className(declared)
+  }
+
   /** The class that [[wrap]] gives for a type; Spark's generated code casts to it. */
   def className(dataType: DataType): String = dataType match {
     case ByteType => classOf[ByteColumn].getName

@@ -27,6 +27,8 @@ import io.updraft.proto.v1.{
   *   the functions' names, for errors
   * @param maxRecordsPerBatch
   *   rows that the function may see at once; 0: all of a batch
+  * @param secondInputSchema
+  *   of cogroups: the right input's Arrow schema as an IPC message
   */
 final case class FunctionCall(
     call: PythonCall,
@@ -35,7 +37,8 @@ final case class FunctionCall(
     runnerConf: Map[String, String],
     evalConf: Map[String, String],
     environment: Map[String, String],
-    maxRecordsPerBatch: Int
+    maxRecordsPerBatch: Int,
+    secondInputSchema: Array[Byte] = Array.empty
 ) {
 
   /** The command of the exchange of one task. */
@@ -57,6 +60,7 @@ final case class FunctionCall(
       .addAllUdfs(call.udfs.map(FunctionCall.udf).asJava)
       .putAllRunnerConf(runnerConf.asJava)
       .putAllEvalConf(evalConf.asJava)
+      .setSecondInputSchema(ByteString.copyFrom(secondInputSchema))
       .putAllEnvironment((environment + ("TZ" -> TimeZone.getDefault.getID)).asJava)
       .build()
 }

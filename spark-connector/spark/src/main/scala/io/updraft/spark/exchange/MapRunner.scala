@@ -18,15 +18,30 @@ import io.updraft.spark.config.UdfSettings
   *   the operator's output
   * @param operation
   *   names the kind of function in errors
-  * @param validates
-  *   whether replies are checked against it (`spark.sql.execution.pyspark.arrow.validateSchema`)
+  * @param check
+  *   what of replies is compared with it
   */
 final case class RowResult(
     row: DataType,
     columns: Seq[DataType],
     operation: String,
-    validates: Boolean
+    check: RowCheck
 )
+
+/** How strictly the rows of replies must be what was declared: as strictly as stock is. */
+sealed trait RowCheck extends Serializable
+
+object RowCheck {
+
+  /** Every type and whether it may be null. */
+  case object Types extends RowCheck
+
+  /** That the columns can be read as the declared ones: Python has compared the rest. */
+  case object Layout extends RowCheck
+
+  /** Nothing (`spark.sql.execution.pyspark.arrow.validateSchema` is off). */
+  case object Nothing extends RowCheck
+}
 
 /** Functions of the map family: iterators of batches in and out, which answer when they like. */
 final class MapRunner(

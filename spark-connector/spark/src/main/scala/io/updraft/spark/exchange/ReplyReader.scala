@@ -6,12 +6,12 @@ import scala.jdk.CollectionConverters._
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.arrow.vector.types.pojo.Schema
-import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.updraft.{ResultTypes, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
-import io.updraft.spark.columns.ColumnSet
+import io.updraft.spark.columns.{ColumnSet, ResultColumns}
 
 /** Reads replies as columns of the operator's output; raises what stock raises when their types are
   * not as declared.
@@ -73,15 +73,27 @@ object ReplyReader {
 
     /** Unchecked types are read through Arrow's own accessors, which do not trust them. */
     private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =
-      if (result.validates) ColumnSet.load(columns, declaredColumns, fields, allocator)
-      else ColumnSet.loadUntyped(columns, fields, allocator).take(declaredColumns.length)
+      if (result.check == RowCheck.Nothing)
+        ColumnSet.loadUntyped(columns, fields, allocator).take(declaredColumns.length)
+      else ColumnSet.load(columns, declaredColumns, fields, allocator)
 
     private def check(schema: Schema): Unit = {
       val actual = SparkInternals.sparkType(schema.getFields.get(0))
-      if (result.validates && !SparkInternals.compatibleRow(actual, result.row)) {
+      if (!isAccepted(actual)) {
         throw ResultTypes.mismatch(result.operation, Seq(result.row), Seq(actual))
       }
       checked = schema
+    }
+
+    private def isAccepted(actual: DataType): Boolean = (result.check, actual) match {
+      case (RowCheck.Nothing, _) => true
+      case (RowCheck.Types, _) => SparkInternals.compatibleRow(actual, result.row)
+      case (RowCheck.Layout, StructType(fields)) =>
+        fields.length == declaredColumns.length &&
+        fields.map(_.dataType).zip(declaredColumns).forall { case (found, declared) =>
+          ResultColumns.reads(found, declared)
+        }
+      case _ => false
     }
   }
 }

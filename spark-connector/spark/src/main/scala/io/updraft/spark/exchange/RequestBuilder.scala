@@ -171,4 +171,22 @@ object RequestBuilder {
     ): Array[ColumnVector] =
       Array.empty
   }
+
+  /** Requests of a function over groups: the columns as they are; nothing stays here. */
+  final class OfColumns(
+      spec: RequestSpec,
+      override val schema: Schema,
+      allocator: BufferAllocator,
+      partition: Int
+  ) extends RequestBuilder(spec, allocator, partition) {
+
+    override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
+      ColumnSet.recordBatch(rows, columns)
+
+    override protected def passThrough(
+        columns: Seq[FilledColumn],
+        rows: Int
+    ): Array[ColumnVector] =
+      Array.empty
+  }
 }

@@ -13,20 +13,8 @@ import io.updraft.spark.config.UdfSettings
 /** The work of one task of an operator: made on the driver, serialized, run once for each
   * partition.
   */
-abstract class TaskRunner(settings: UdfSettings, call: FunctionCall, metrics: ExchangeMetrics)
+abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: ExchangeMetrics)
     extends Serializable {
-
-  def runBatches(
-      partition: Int,
-      input: Iterator[ColumnarBatch],
-      context: TaskContext
-  ): Iterator[ColumnarBatch]
-
-  def runRows(
-      partition: Int,
-      input: Iterator[InternalRow],
-      context: TaskContext
-  ): Iterator[ColumnarBatch]
 
   protected def pipeline(
       source: RequestSource,
@@ -54,4 +42,21 @@ abstract class TaskRunner(settings: UdfSettings, call: FunctionCall, metrics: Ex
       metrics,
       context
     )
+}
+
+/** The work of one task of an operator with one child, which gives rows or batches. */
+abstract class TaskRunner(settings: UdfSettings, call: FunctionCall, metrics: ExchangeMetrics)
+    extends TaskPipeline(settings, call, metrics) {
+
+  def runBatches(
+      partition: Int,
+      input: Iterator[ColumnarBatch],
+      context: TaskContext
+  ): Iterator[ColumnarBatch]
+
+  def runRows(
+      partition: Int,
+      input: Iterator[InternalRow],
+      context: TaskContext
+  ): Iterator[ColumnarBatch]
 }

@@ -21,7 +21,7 @@ case class FlightEvalPythonExec(
     child: SparkPlan,
     evalType: Int,
     settings: UdfSettings
-) extends FlightPythonExec {
+) extends FlightUnaryExec {
 
   override def output: Seq[Attribute] = child.output ++ resultAttrs
 

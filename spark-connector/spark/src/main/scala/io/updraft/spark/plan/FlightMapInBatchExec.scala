@@ -19,7 +19,7 @@ case class FlightMapInBatchExec(
     child: SparkPlan,
     evalType: Int,
     settings: UdfSettings
-) extends FlightPythonExec {
+) extends FlightUnaryExec {
 
   override def udfs: Seq[PythonUDF] = Seq(function)
 
@@ -45,7 +45,7 @@ case class FlightMapInBatchExec(
       function.dataType,
       output.map(_.dataType),
       EvalType.name(evalType),
-      PythonConf.validatesSchema(conf)
+      if (PythonConf.validatesSchema(conf)) RowCheck.Types else RowCheck.Nothing
     )
     new MapRunner(settings, call, spec, child.schema, result, metrics)
   }

@@ -5,8 +5,8 @@ import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
-import org.apache.spark.sql.execution.UnaryExecNode
 import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.vectorized.ColumnarBatch
@@ -15,10 +15,10 @@ import io.updraft.spark.columns.BatchLimits
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.exchange.{ExchangeMetrics, TaskRunner}
 
-/** What the operators that run Python on a pool share: they read rows or batches, whichever the
-  * child gives, and give batches. [[TaskRunner]] does the work of a task.
+/** What the operators that run Python on a pool share: they read rows or batches, whichever their
+  * children give, and give batches.
   */
-trait FlightPythonExec extends UnaryExecNode {
+trait FlightPythonExec extends SparkPlan {
 
   /** The functions that run on the pool. */
   def udfs: Seq[PythonUDF]
@@ -31,10 +31,7 @@ trait FlightPythonExec extends UnaryExecNode {
   /** How the functions exchange data with PySpark's worker, a value of Spark's PythonEvalType. */
   def evalType: Int
 
-  /** The work of one task. */
-  protected def taskRunner(metrics: ExchangeMetrics): TaskRunner
-
-  private[this] lazy val exchangeMetrics = ExchangeMetrics.create(sparkContext)
+  protected lazy val exchangeMetrics: ExchangeMetrics = ExchangeMetrics.create(sparkContext)
 
   override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all
 
@@ -42,20 +39,6 @@ trait FlightPythonExec extends UnaryExecNode {
 
   override protected def doExecute(): RDD[InternalRow] =
     throw new UnsupportedOperationException(s"$nodeName gives batches")
-
-  override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
-    PoolProbe.require(settings)
-    val runner = taskRunner(exchangeMetrics)
-    if (child.supportsColumnar) {
-      SparkInternals.mapPartitions(child.executeColumnar()) { (partition, batches) =>
-        runner.runBatches(partition, batches, TaskContext.get())
-      }
-    } else {
-      SparkInternals.mapPartitions(child.execute()) { (partition, rows) =>
-        runner.runRows(partition, rows, TaskContext.get())
-      }
-    }
-  }
 
   protected def functionNames: String = udfs.map(udf => s"${udf.name}()").mkString(", ")
 
@@ -86,6 +69,27 @@ trait FlightPythonExec extends UnaryExecNode {
 
   override def simpleString(maxFields: Int): String =
     s"$nodeName [$functionNames], endpoint=${settings.endpoint}, kind=${EvalType.name(evalType)}"
+}
+
+/** An operator with one child; [[TaskRunner]] does the work of a task. */
+trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
+
+  /** The work of one task. */
+  protected def taskRunner(metrics: ExchangeMetrics): TaskRunner
+
+  override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
+    PoolProbe.require(settings)
+    val runner = taskRunner(exchangeMetrics)
+    if (child.supportsColumnar) {
+      SparkInternals.mapPartitions(child.executeColumnar()) { (partition, batches) =>
+        runner.runBatches(partition, batches, TaskContext.get())
+      }
+    } else {
+      SparkInternals.mapPartitions(child.execute()) { (partition, rows) =>
+        runner.runRows(partition, rows, TaskContext.get())
+      }
+    }
+  }
 }
 
 object FlightPythonExec {

@@ -14,10 +14,10 @@ object ReadRowsDirectly extends ColumnarRule {
 
     override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
       case flight: FlightPythonExec =>
-        flight.child match {
-          case RowToColumnarExec(rows) => flight.withNewChildren(Seq(rows))
-          case _ => flight
-        }
+        flight.withNewChildren(flight.children.map {
+          case RowToColumnarExec(rows) => rows
+          case other => other
+        })
     }
   }
 }

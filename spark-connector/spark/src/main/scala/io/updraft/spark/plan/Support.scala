@@ -2,6 +2,7 @@
 package io.updraft.spark.plan
 
 import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
   Expression,
   PythonFuncExpression,
   PythonUDF,
@@ -20,6 +21,8 @@ object Support {
   /** Whether a node itself, not its children, runs Python. */
   def holdsPython(plan: LogicalPlan): Boolean = plan match {
     case _: BaseEvalPython | _: BaseEvalPythonUDTF | _: MapInArrow | _: MapInPandas => true
+    case _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow => true
+    case _: FlatMapCoGroupsInPandas | _: FlatMapCoGroupsInArrow => true
     case other => !other.isStreaming && other.expressions.exists(_.exists(isPython))
   }
 
@@ -44,6 +47,12 @@ object Support {
       mapFamily(plan, function, child, isBarrier, profile.isDefined)
     case MapInPandas(function, _, child, isBarrier, profile) =>
       mapFamily(plan, function, child, isBarrier, profile.isDefined)
+    case FlatMapGroupsInPandas(_, function, _, child) => ofRows(plan, function, child.output)
+    case FlatMapGroupsInArrow(_, function, _, child) => ofRows(plan, function, child.output)
+    case FlatMapCoGroupsInPandas(_, _, function, _, left, right) =>
+      ofRows(plan, function, left.output ++ right.output)
+    case FlatMapCoGroupsInArrow(_, _, function, _, left, right) =>
+      ofRows(plan, function, left.output ++ right.output)
     case other => Some(Obstacle.NotYet.about(other.nodeName))
   }
 
@@ -53,13 +62,21 @@ object Support {
       child: LogicalPlan,
       isBarrier: Boolean,
       hasProfile: Boolean
+  ): Option[Obstacle] =
+    if (isBarrier) Some(Obstacle.Barrier)
+    else if (hasProfile) Some(Obstacle.ResourceProfile)
+    else ofRows(plan, function, child.output)
+
+  /** Functions of whole rows. */
+  private def ofRows(
+      plan: LogicalPlan,
+      function: Expression,
+      rows: Seq[Attribute]
   ): Option[Obstacle] = function match {
-    case _ if isBarrier => Some(Obstacle.Barrier)
-    case _ if hasProfile => Some(Obstacle.ResourceProfile)
     case udf: PythonUDF =>
       session(plan.conf)
         .orElse(PythonCall.obstacle(Seq(udf)))
-        .orElse(types(child.output.map(_.dataType)))
+        .orElse(types(rows.map(_.dataType)))
     case other => Some(Obstacle.NotYet.about(other.nodeName))
   }
 

@@ -10,6 +10,7 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import io.updraft.spark.exchange.RowShape
 
 /** Plans Python functions on the pool; what the pool cannot take is planned by Spark and wrapped
   * with the reason.
@@ -51,6 +52,30 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
         output,
         planLater(child),
         EvalType.MapInPandas,
+        settings
+      )
+    case FlatMapGroupsInPandas(keys, function: PythonUDF, output, child) =>
+      FlightGroupedMapExec(keys, function, output, planLater(child), RowShape.Columns, settings)
+    case FlatMapGroupsInArrow(keys, function: PythonUDF, output, child) =>
+      FlightGroupedMapExec(keys, function, output, planLater(child), RowShape.Struct, settings)
+    case node @ FlatMapCoGroupsInPandas(_, _, function: PythonUDF, output, left, right) =>
+      FlightCogroupedMapExec(
+        node.leftAttributes,
+        node.rightAttributes,
+        function,
+        output,
+        planLater(left),
+        planLater(right),
+        settings
+      )
+    case node @ FlatMapCoGroupsInArrow(_, _, function: PythonUDF, output, left, right) =>
+      FlightCogroupedMapExec(
+        node.leftAttributes,
+        node.rightAttributes,
+        function,
+        output,
+        planLater(left),
+        planLater(right),
         settings
       )
     case other => throw new IllegalStateException(s"no operator for ${other.nodeName}")

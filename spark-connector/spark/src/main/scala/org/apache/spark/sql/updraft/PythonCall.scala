@@ -54,8 +54,17 @@ object PythonCall {
   }
 
   /** A call whose one argument is not an expression: the whole row. */
-  def ofRows(udf: PythonUDF): PythonCall = PythonCall(
-    Seq(ChainedUdf(Seq(udf.func.command.toArray), udf.resultId.id, Seq(CallArgument(0, None)))),
+  def ofRows(udf: PythonUDF): PythonCall = ofNumbers(udf, Seq(0))
+
+  /** A call with the numbers that PySpark's worker takes for arguments. */
+  def ofNumbers(udf: PythonUDF, numbers: Seq[Int]): PythonCall = PythonCall(
+    Seq(
+      ChainedUdf(
+        Seq(udf.func.command.toArray),
+        udf.resultId.id,
+        numbers.map(CallArgument(_, None))
+      )
+    ),
     Seq.empty,
     udf.func.pythonVer,
     udf.func.accumulator

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.exchange
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeProjection
+
+import io.updraft.spark.columns.GroupCut
+
+/** One side of a cogroup: reads rows that are sorted by their group into a builder, group by group.
+  * A row is copied before the next is asked for.
+  */
+final class GroupedSide(rows: Iterator[InternalRow], input: GroupedInput, partition: Int)
+    extends AutoCloseable {
+  private[this] val builder = input.builder(partition)
+  private[this] val boundary = input.boundary
+  private[this] val cut = new GroupCut(input.spec.limits, () => builder.size)
+  private[this] val projection = GenerateUnsafeProjection.generate(input.keys, input.spec.child)
+  private[this] var row: InternalRow = _
+  private[this] var nextKey: InternalRow = _
+
+  /** Goes to the first group. */
+  def start(): Unit = {
+    advance()
+    enter()
+  }
+
+  /** Key of the group whose rows are next; null at the end of the input. */
+  def key: InternalRow = nextKey
+
+  /** Appends rows of the group until the request is full or the group has ended; whether it has. */
+  def copyGroup(): Boolean = {
+    var ended = false
+    var full = false
+    while (!ended && !full) {
+      builder.append(row)
+      advance()
+      ended = row == null || boundary.isCrossedBy(row)
+      full = !ended && cut.endsInsideGroup(builder.rows)
+    }
+    if (ended) endGroup()
+    ended
+  }
+
+  private def endGroup(): Unit = {
+    builder.endGroup(boundary.first)
+    enter()
+  }
+
+  /** A group that has no rows on this side. */
+  def skipGroup(): Unit = builder.endGroup(null)
+
+  /** Whether the request should end behind the group that has just ended. */
+  def isFull: Boolean = cut.endsBehindGroup(builder.rows, builder.groups)
+
+  def isEmpty: Boolean = builder.rows == 0 && builder.groups == 0
+
+  def request(file: AnyRef): Request = {
+    cut.advance()
+    builder.finish(file)
+  }
+
+  private def advance(): Unit = row = if (rows.hasNext) rows.next() else null
+
+  private def enter(): Unit =
+    if (row == null) {
+      nextKey = null
+    } else {
+      boundary.enter(row)
+      nextKey = projection(boundary.first)
+    }
+
+  override def close(): Unit = builder.close()
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.TaskContext
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning}
+import org.apache.spark.sql.execution.python.{FlatMapCoGroupsInPandasExec, GroupColumns}
+import org.apache.spark.sql.execution.{BinaryExecNode, SparkPlan}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.exchange._
+
+/** Runs cogrouped applyInPandas and applyInArrow on a pool, in the place of
+  * FlatMapCoGroupsInPandasExec and FlatMapCoGroupsInArrowExec.
+  */
+case class FlightCogroupedMapExec(
+    leftKeys: Seq[Attribute],
+    rightKeys: Seq[Attribute],
+    function: PythonUDF,
+    output: Seq[Attribute],
+    left: SparkPlan,
+    right: SparkPlan,
+    settings: UdfSettings
+) extends FlightGroupsExec
+    with BinaryExecNode {
+
+  /** What Spark would have planned: what it requires is required here. */
+  private def stock: SparkPlan =
+    FlatMapCoGroupsInPandasExec(leftKeys, rightKeys, function, output, left, right)
+
+  override def outputPartitioning: Partitioning = stock.outputPartitioning
+
+  override def requiredChildDistribution: Seq[Distribution] = stock.requiredChildDistribution
+
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] = stock.requiredChildOrdering
+
+  override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
+    PoolProbe.require(settings)
+    val runner = taskRunner
+    rows(left).zipPartitions(rows(right)) { (leftRows, rightRows) =>
+      val context = TaskContext.get()
+      runner.run(context.partitionId(), leftRows, rightRows, context)
+    }
+  }
+
+  private def taskRunner: CogroupedMapRunner = {
+    val leftColumns = GroupColumns.of(left.output, leftKeys)
+    val rightColumns = GroupColumns.of(right.output, rightKeys)
+    val leftInput = groupedInput(left, leftKeys, leftColumns, RowShape.Columns)
+    val rightInput = groupedInput(right, rightKeys, rightColumns, RowShape.Columns)
+    val call = groupedCall(leftColumns.arguments ++ rightColumns.arguments)
+      .copy(secondInputSchema = rightInput.schema.serializeAsMessage())
+    new CogroupedMapRunner(settings, call, leftInput, rightInput, rowResult, exchangeMetrics)
+  }
+
+  private def rows(plan: SparkPlan): RDD[InternalRow] =
+    if (plan.supportsColumnar) plan.executeColumnar().flatMap(_.rowIterator().asScala)
+    else plan.execute()
+
+  override protected def withNewChildrenInternal(
+      newLeft: SparkPlan,
+      newRight: SparkPlan
+  ): FlightCogroupedMapExec = copy(left = newLeft, right = newRight)
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning}
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.python.{FlatMapGroupsInPandasExec, GroupColumns}
+
+import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.exchange._
+
+/** Runs applyInPandas and applyInArrow on a pool, in the place of FlatMapGroupsInPandasExec and
+  * FlatMapGroupsInArrowExec.
+  */
+case class FlightGroupedMapExec(
+    keys: Seq[Attribute],
+    function: PythonUDF,
+    output: Seq[Attribute],
+    child: SparkPlan,
+    shape: RowShape,
+    settings: UdfSettings
+) extends FlightUnaryExec
+    with FlightGroupsExec {
+
+  /** What Spark would have planned: what it requires is required here. */
+  private def stock: SparkPlan = FlatMapGroupsInPandasExec(keys, function, output, child)
+
+  override def outputPartitioning: Partitioning = stock.outputPartitioning
+
+  override def requiredChildDistribution: Seq[Distribution] = stock.requiredChildDistribution
+
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] = stock.requiredChildOrdering
+
+  override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
+    val columns = GroupColumns.of(child.output, keys)
+    val input = groupedInput(child, keys, columns, shape)
+    new GroupedMapRunner(settings, groupedCall(columns.arguments), input, rowResult, metrics)
+  }
+
+  override protected def withNewChildInternal(newChild: SparkPlan): FlightGroupedMapExec =
+    copy(child = newChild)
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, PythonUDF}
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.python.GroupColumns
+import org.apache.spark.sql.updraft.SparkInternals.EvalType
+import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
+
+import io.updraft.spark.columns.ResultColumns
+import io.updraft.spark.exchange._
+
+/** What the operators share whose function gives rows for groups of rows. */
+trait FlightGroupsExec extends FlightPythonExec {
+
+  def function: PythonUDF
+
+  override def udfs: Seq[PythonUDF] = Seq(function)
+
+  override def evalType: Int = function.evalType
+
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  override def vectorTypes: Option[Seq[String]] =
+    Some(output.map(column => ResultColumns.className(column.dataType)))
+
+  protected def groupedInput(
+      plan: SparkPlan,
+      keys: Seq[Attribute],
+      columns: GroupColumns,
+      shape: RowShape
+  ): GroupedInput = {
+    val spec = RequestSpec(
+      plan.output,
+      columns.ordinals,
+      columns.attributes,
+      limits,
+      conf.sessionLocalTimeZone,
+      conf.arrowUseLargeVarTypes
+    )
+    GroupedInput(spec, keys, shape)
+  }
+
+  protected def groupedCall(arguments: Seq[Int]): FunctionCall = FunctionCall(
+    PythonCall.ofNumbers(function, arguments),
+    functionNames,
+    evalType,
+    SparkInternals.arrowRunnerConf(conf),
+    Map.empty,
+    environment(FlightPythonExec.DefaultPickledRows),
+    if (sliceRows == Int.MaxValue) 0 else sliceRows
+  )
+
+  protected def rowResult: RowResult =
+    RowResult(function.dataType, output.map(_.dataType), EvalType.name(evalType), RowCheck.Layout)
+}
