@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +22,18 @@ _CONFS = {
     "spark.sql.session.timeZone": "America/Los_Angeles",
 }
 
+# What `make check` runs on every Spark: each kind of function over each type, and how batches are cut.
+_CORE = re.compile(r"test_types\.py.*-row-tcp\]|test_(batches|cancellation)\.py")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stock-only", action="store_true", help="compare stock PySpark with itself; needs no pool")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _CORE.search(item.nodeid):
+            item.add_marker("core")
 
 
 @pytest.fixture(scope="session")
