@@ -309,6 +309,22 @@ async def test_when_the_quota_runs_short_the_largest_partial_row_group_is_encode
     assert bench.is_empty()
 
 
+async def test_a_batch_that_comes_while_others_wait_does_not_lie_in_a_partial_row_group(
+    threads: ThreadPoolExecutor,
+) -> None:
+    bench = Bench(threads, 10 * BATCH_BYTES)
+    file = bench.file(MemorySink(), row_group_bytes=1 << 30)
+    await file.open()
+    leave = await bench.quota.acquire("t", BATCH_BYTES)
+    waiting = asyncio.create_task(bench.quota.acquire("t", 10 * BATCH_BYTES))
+    await asyncio.sleep(0)
+    file.add(batch(), leave, raw_bytes=RAW_BYTES)
+    async with asyncio.timeout(10):
+        (await waiting).release()
+    await file.close()
+    assert bench.is_empty()
+
+
 async def test_a_batch_larger_than_the_quota_gets_in_although_partial_row_groups_fill_it(
     threads: ThreadPoolExecutor,
 ) -> None:

@@ -309,8 +309,10 @@ class GatedStorage(LocalStorage):
     """Holds every piece back until the test opens the gate."""
 
     gate = threading.Event()
+    at_the_gate = threading.Event()
 
     def write(self, piece: bytes) -> None:
+        self.at_the_gate.set()
         assert self.gate.wait(30)
         super().write(piece)
 
@@ -319,6 +321,7 @@ class GatedStorage(LocalStorage):
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     gate = threading.Event()
     monkeypatch.setattr(GatedStorage, "gate", gate)
+    monkeypatch.setattr(GatedStorage, "at_the_gate", threading.Event())
     yield gate
     gate.set()
 
@@ -354,7 +357,7 @@ def test_a_client_that_keeps_its_leave_to_itself_is_ended_and_its_bytes_are_free
 
 
 def test_a_client_that_does_not_read_its_file_is_ended(tmp_path: Path) -> None:
-    with running_writer(tmp_path, stall_timeout_seconds=0.3) as writer:
+    with running_writer(tmp_path, stall_timeout_seconds=1.0) as writer:
         to_do = command("returned", delivery=Delivery.DELIVERY_RETURN)
         batch = pa.RecordBatch.from_arrays(
             [pa.Array.from_buffers(pa.int64(), 1_000_000, [None, pa.py_buffer(os.urandom(8_000_000))])], schema=SCHEMA
@@ -385,11 +388,15 @@ def test_leave_for_the_next_batch_of_a_synchronous_file_waits_for_the_storage(
             for _ in range(2):
                 exchange.ask(BATCH_BYTES)
             assert exchange.next_reply().credit == 1
+            replies: list[WriteReplyMetadata] = []
+            reading = threading.Thread(target=lambda: replies.append(exchange.next_reply()))
+            reading.start()
             exchange.batch(1, BATCH)
-            wait_for(lambda: bool(GatedStorage.gate) and writer.writer.quota.held_bytes > 0, "the first batch")
-            assert writer.writer.quota.waiting == 0
+            assert GatedStorage.at_the_gate.wait(30)
+            assert replies == []
             gate.set()
-            assert exchange.next_reply().credit == 2
+            reading.join()
+            assert replies[0].credit == 2
             exchange.batch(2, BATCH)
             exchange.finish(2, 2000)
             exchange.half_close()

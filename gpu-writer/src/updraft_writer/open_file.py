@@ -58,6 +58,7 @@ class OpenFile:
         self._encoder = encoder
         self._sink = sink
         self._shape = shape
+        self._quota = quota
         self._encode_threads = encode_threads
         self._life = FileLife()
         self._builder = RowGroupBuilder(max_rows=shape.max_rows)
@@ -107,6 +108,8 @@ class OpenFile:
         self.progress.raw_bytes += raw_bytes
         target_bytes = self._shape.target_bytes()
         self._send(self._builder.add(batch, reservation, raw_bytes=raw_bytes, target_bytes=target_bytes))
+        if self.partial_bytes:
+            self._quota.tell_shortage()
 
     def flush(self) -> None:
         """Encode the partial row group now: its bytes are needed."""

@@ -99,8 +99,8 @@ class _Waiter:
 class Quota:
     """A ceiling in bytes over everything that a writer holds for its files.
 
-    `on_shortage(missing_bytes)` is called whenever somebody waits: whoever holds bytes that nothing is about to release
-    then has to let them go.
+    `on_shortage(missing_bytes)` is called when somebody waits and what is held has changed: whoever holds bytes that
+    nothing is about to release then has to let them go.
     """
 
     def __init__(self, limits: QuotaLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -151,6 +151,11 @@ class Quota:
         """A reservation of nothing yet, for what nobody asked leave for: what an open file retains."""
         return Reservation(self, tenant, 0, admitted=False)
 
+    def tell_shortage(self) -> None:
+        """Tell what is missing if somebody waits: whoever comes to hold bytes that nothing releases calls this."""
+        if self._waiters:
+            self.on_shortage(self._missing_bytes())
+
     def _refusal(self, waiter: _Waiter) -> QuotaError:
         limits = self.limits
         return QuotaError(
@@ -169,8 +174,7 @@ class Quota:
             self._waiters.remove(waiter)
             if not waiter.granted.done():
                 waiter.granted.set_result(Reservation(self, waiter.tenant, waiter.wanted_bytes, admitted=True))
-        if self._waiters:
-            self.on_shortage(self._missing_bytes())
+        self.tell_shortage()
 
     def _candidates(self) -> Iterator[_Waiter]:
         """Who may be let in now, the first in turn first."""
