@@ -21,7 +21,8 @@ object PickledRows {
       binaryAsBytes: Boolean
   ): Iterator[Array[Byte]] = {
     EvaluatePython.registerPicklers()
-    val arguments = Seq[AnyRef](rows, schema, Int.box(listRows), Boolean.box(binaryAsBytes))
+    val arguments = Seq[AnyRef](rows, schema, Int.box(listRows)) ++
+      PythonConf.picklingArguments(binaryAsBytes)
     val more = (arguments.length until inputIterator.getParameterCount).map(defaultArgument)
     try inputIterator
         .invoke(BatchEvalPythonExec, arguments ++ more: _*)

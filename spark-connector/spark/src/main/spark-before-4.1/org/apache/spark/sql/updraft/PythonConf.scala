@@ -8,6 +8,9 @@ object PythonConf {
 
   def binaryAsBytes(conf: SQLConf): Boolean = false
 
+  /** Binary values are bytearray. */
+  def picklingArguments(binaryAsBytes: Boolean): Seq[AnyRef] = Seq.empty
+
   def validatesSchema(conf: SQLConf): Boolean = false
 
   def collectsWorkerLogs(conf: SQLConf): Boolean = false

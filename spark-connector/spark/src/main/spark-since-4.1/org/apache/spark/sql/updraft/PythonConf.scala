@@ -8,6 +8,9 @@ object PythonConf {
 
   def binaryAsBytes(conf: SQLConf): Boolean = conf.pysparkBinaryAsBytes
 
+  /** What Spark's pickling of rows takes for it. */
+  def picklingArguments(binaryAsBytes: Boolean): Seq[AnyRef] = Seq(Boolean.box(binaryAsBytes))
+
   def validatesSchema(conf: SQLConf): Boolean = conf.pysparkArrowValidateSchema
 
   def collectsWorkerLogs(conf: SQLConf): Boolean = conf.pythonWorkerLoggingEnabled
