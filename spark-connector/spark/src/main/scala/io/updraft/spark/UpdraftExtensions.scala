@@ -3,7 +3,7 @@ package io.updraft.spark
 
 import org.apache.spark.sql.SparkSessionExtensions
 
-import io.updraft.spark.plan.{ReadRowsDirectly, UpdraftStrategy}
+import io.updraft.spark.plan.{ReadRowsDirectly, StatefulFunctions, UpdraftStrategy}
 
 /** Name this class in `spark.sql.extensions`; it does nothing until `spark.updraft.udf.endpoint` is
   * set.
@@ -13,5 +13,6 @@ class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectPlannerStrategy(UpdraftStrategy(_))
     extensions.injectColumnar(_ => ReadRowsDirectly)
+    extensions.injectColumnar(_ => StatefulFunctions)
   }
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
+
+import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+
+/** Says of a stream's stateful functions why they stay with Spark: its own strategies plan them
+  * before [[UpdraftStrategy]] is asked.
+  */
+object StatefulFunctions extends ColumnarRule with Logging {
+
+  override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
+    override val ruleName: String = "StatefulFunctions"
+
+    override def apply(plan: SparkPlan): SparkPlan =
+      if (plan.exists(isStateful)) UpdraftConf.settings(conf).fold(plan)(explained(plan, _))
+      else plan
+  }
+
+  private def explained(plan: SparkPlan, settings: UdfSettings): SparkPlan = plan.transformUp {
+    case node if isStateful(node) =>
+      settings.permitStock(node.nodeName, Obstacle.State)
+      // For each micro-batch, as Spark's own lines about it.
+      logInfo(s"${node.nodeName} stays in Spark's own Python workers: ${Obstacle.State}")
+      StockPythonExec(Obstacle.State.toString, node)
+  }
+
+  private def isStateful(node: SparkPlan): Boolean =
+    node.logicalLink.exists(_.isStreaming) &&
+      FunctionKinds.obstacle(node.expressions, isWindow = false).contains(Obstacle.State)
+}
