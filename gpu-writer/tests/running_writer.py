@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import flight
 
 from updraft.flight_data import join_flight_data, split_flight_data
@@ -27,10 +28,14 @@ from updraft.v1.write_pb2 import (
 )
 from updraft.writer import WriterClient
 from updraft_writer.settings import ServeSettings
+from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.writer import Writer
 
 WITHIN_SECONDS = 30.0
 NOTHING = memoryview(b"")
+SCHEMA = pa.schema({"n": pa.int64()})
+BATCH = pa.record_batch({"n": pa.array(range(1000), pa.int64())})
+BATCH_BYTES = 8000
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
@@ -177,3 +182,47 @@ class RawExchange:
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+
+def write(writer: RunningWriter, path: Path, *rows: pa.RecordBatch | pa.Table, then: Exception | None = None) -> None:
+    """Write a file through a client; with `then` the producer fails after the last rows."""
+    with writer.client() as client, client.create(str(path), rows[0].schema) as file:
+        for data in rows:
+            file.write(data)
+        if then is not None:
+            raise then
+
+
+def read(path: Path) -> list[int]:
+    rows: list[int] = pq.read_table(path)["n"].to_pylist()
+    return rows
+
+
+class Gate:
+    """Where pieces wait for the test on their way to a storage."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+
+
+class GatedStorage(LocalStorage):
+    """Holds every piece back until the test opens the gate."""
+
+    def __init__(self, path: Path, gate: Gate) -> None:
+        super().__init__(path)
+        self._gate = gate
+
+    def write(self, piece: bytes) -> None:
+        self._gate.reached.set()
+        assert self._gate.opened.wait(WITHIN_SECONDS)
+        super().write(piece)
+
+
+@contextmanager
+def gated_storage(writer: RunningWriter) -> Iterator[Gate]:
+    """Give a writer storages with a gate, which is open at the end."""
+    gate = Gate()
+    writer.writer.factory.storage = lambda path: GatedStorage(Path(path), gate)
+    yield gate
+    gate.opened.set()
