@@ -41,6 +41,7 @@ class Replies:
         self._call = call
         self._turn = asyncio.Lock()
         self._credit = 0
+        self._sending: asyncio.Future[None] | None = None
 
     async def give_leave(self) -> None:
         """Let the client send one more batch."""
@@ -65,7 +66,19 @@ class Replies:
 
     async def _send(self, metadata: WriteReplyMetadata, body: memoryview = _NOTHING) -> None:
         async with self._turn:
-            await self._call.write(join_flight_data(_NOTHING, metadata.SerializeToString(), body))
+            # gRPC does not take back a message whose sending has begun, whoever has stopped waiting for it.
+            if self._sending is not None and not self._sending.done():
+                await asyncio.wait({self._sending})
+            message = join_flight_data(_NOTHING, metadata.SerializeToString(), body)
+            self._sending = asyncio.ensure_future(self._call.write(message))
+            self._sending.add_done_callback(_retrieved)
+            await asyncio.shield(self._sending)
+
+
+def _retrieved(sending: asyncio.Future[None]) -> None:
+    """A message that nobody waits for any more may fail: nobody has to be warned of that."""
+    if not sending.cancelled():
+        sending.exception()
 
 
 class ReturnedSink:
