@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 
 import com.google.protobuf.ByteString
 import org.apache.spark.sql.execution.SQLExecution
-import org.apache.spark.sql.updraft.{CallArgument, ChainedUdf, PythonCall}
+import org.apache.spark.sql.updraft.{CallArgument, ChainedUdf, PythonCall, SparkInternals}
 import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
 
 import io.updraft.proto.v1.{
@@ -20,6 +20,7 @@ import io.updraft.proto.v1.{
   TaskIdentity,
   Udf
 }
+import io.updraft.spark.contents.SessionContent
 
 /** What an operator asks of a pool, without the task: made on the driver, serialized to the tasks.
   *
@@ -41,17 +42,25 @@ final case class FunctionCall(
     secondInputSchema: Array[Byte] = Array.empty
 ) {
 
+  /** What the functions need beside their pickles, as this executor has it. */
+  def contents: Seq[SessionContent] = SessionContent.of(call.belongings)
+
   /** The command of the exchange of one task. */
-  def command(context: TaskContext): ExchangeCommand =
+  def command(contents: Seq[SessionContent], context: TaskContext): ExchangeCommand =
     ExchangeCommand
       .newBuilder()
       .setProtocolVersion(FunctionCall.ProtocolVersion)
-      .setFunction(Function.newBuilder().setSession(sessionFunction))
+      .setFunction(Function.newBuilder().setSession(sessionFunction(contents)))
       .setTask(FunctionCall.identity(context))
-      .setLimits(Limits.newBuilder().setMaxRecordsPerBatch(maxRecordsPerBatch))
+      .setLimits(
+        Limits
+          .newBuilder()
+          .setMaxRecordsPerBatch(maxRecordsPerBatch)
+          .setWorkerMemoryBytes(SparkInternals.workerMemoryBytes(context))
+      )
       .build()
 
-  private def sessionFunction: SessionFunction =
+  private def sessionFunction(contents: Seq[SessionContent]): SessionFunction =
     SessionFunction
       .newBuilder()
       .setPythonVersion(call.pythonVersion)
@@ -61,12 +70,21 @@ final case class FunctionCall(
       .putAllRunnerConf(runnerConf.asJava)
       .putAllEvalConf(evalConf.asJava)
       .setSecondInputSchema(ByteString.copyFrom(secondInputSchema))
-      .putAllEnvironment((environment + ("TZ" -> TimeZone.getDefault.getID)).asJava)
+      .putAllEnvironment((FunctionCall.hostEnvironment ++ environment).asJava)
+      .addAllContents(contents.map(_.listed).asJava)
+      .addAllPythonIncludes(call.belongings.includes.asJava)
+      .putAllUserEnvironment(call.belongings.variables.asJava)
       .build()
 }
 
 object FunctionCall {
   val ProtocolVersion = 1
+
+  /** What Spark's own workers find of the executor that starts them. */
+  private def hostEnvironment: Map[String, String] = Map(
+    "TZ" -> TimeZone.getDefault.getID,
+    "OMP_NUM_THREADS" -> SparkEnv.get.conf.get("spark.task.cpus", "1")
+  )
 
   private def udf(chained: ChainedUdf): Udf =
     Udf
@@ -100,6 +118,7 @@ object FunctionCall {
       .setTaskAttemptId(context.taskAttemptId())
       .setCpus(context.cpus())
       .putAllResources(resources.asJava)
+      .putAllLocalProperties(SparkInternals.visibleProperties(context).asJava)
       .build()
   }
 }

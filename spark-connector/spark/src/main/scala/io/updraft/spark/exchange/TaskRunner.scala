@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.exchange
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
@@ -28,20 +30,25 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
     new PipelinedIterator(
       source,
       replies,
-      () =>
-        Exchange.open(
-          settings.clientOptions(),
-          call.command(context),
-          schema,
-          SparkInternals.allocator,
-          replay
-        ),
+      () => open(schema, replay, context),
       joins,
       files,
       new Failures(call, settings.endpoint, context),
       metrics,
       context
     )
+
+  private def open(schema: Schema, replay: Replay, context: TaskContext): Exchange = {
+    val contents = call.contents
+    Exchange.open(
+      settings.clientOptions(),
+      call.command(contents, context),
+      schema,
+      SparkInternals.allocator,
+      replay,
+      contents.asJava
+    )
+  }
 }
 
 /** The work of one task of an operator with one child, which gives rows or batches. */

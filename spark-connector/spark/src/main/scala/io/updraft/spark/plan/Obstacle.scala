@@ -44,14 +44,9 @@ object Obstacle {
     "the session collects Python worker logs, which the pool keeps in its own log"
   )
 
-  val Broadcast: Obstacle = Obstacle(
-    "broadcast",
-    "the function uses a broadcast variable, or is too large to be sent without one"
-  )
-
-  val PythonFiles: Obstacle = Obstacle(
-    "python-files",
-    "the application ships Python files (addPyFile), which the pool does not have"
+  val HashSeed: Obstacle = Obstacle(
+    "hash-seed",
+    "PYTHONHASHSEED of the session is not 0, with which the pool's workers hash"
   )
 
   val DataTypes: Obstacle = Obstacle("type", "the pool cannot take a type")
@@ -66,8 +61,7 @@ object Obstacle {
     ResourceProfile,
     State,
     DataTypes,
-    Broadcast,
-    PythonFiles,
+    HashSeed,
     WorkerLogs,
     OutputBatchLimits,
     NotYet

@@ -12,8 +12,8 @@ import org.scalatest.funsuite.AnyFunSuite
 class SupportSuite extends AnyFunSuite {
   private val id = AttributeReference("id", LongType)()
 
-  private def udf(includes: String*): PythonUDF =
-    PythonFunctions.udf("f", LongType, Seq(id), EvalType.Pickled, includes)
+  private def udf(variables: (String, String)*): PythonUDF =
+    PythonFunctions.udf("f", LongType, Seq(id), EvalType.Pickled, variables.toMap)
 
   private def pickled(function: PythonUDF, columns: AttributeReference*): LogicalPlan =
     BatchEvalPython(
@@ -33,8 +33,10 @@ class SupportSuite extends AnyFunSuite {
     assert(Support.obstacle(plan.copy(isBarrier = false)).isEmpty)
   }
 
-  test("Python files that the application ships keep a function with Spark") {
-    assert(Support.obstacle(pickled(udf("helpers.zip"))).contains(Obstacle.PythonFiles))
+  test("a session with its own hash seed stays with Spark") {
+    def seeded(seed: String) = pickled(udf("PYTHONHASHSEED" -> seed))
+    assert(Support.obstacle(seeded("random")).exists(_.name == "hash-seed"))
+    assert(Support.obstacle(seeded("0")).isEmpty)
   }
 
   test("a type that Arrow cannot carry unchanged is named") {

@@ -32,12 +32,15 @@ final case class ChainedUdf(
   *   Python that pickled the functions, "major.minor"
   * @param accumulator
   *   where the functions' accumulator updates go; null only in tests
+  * @param belongings
+  *   what the functions need beside their pickles
   */
 final case class PythonCall(
     udfs: Seq[ChainedUdf],
     inputs: Seq[Expression],
     pythonVersion: String,
-    accumulator: CollectionAccumulator[Array[Byte]]
+    accumulator: CollectionAccumulator[Array[Byte]],
+    belongings: Belongings
 )
 
 object PythonCall {
@@ -49,8 +52,15 @@ object PythonCall {
       val arguments = innermost(udf).children.map(argument(_, inputs))
       ChainedUdf(functions.map(_.command.toArray), udf.resultId.id, arguments)
     }
-    val first = functionsOf(udfs).head
-    PythonCall(chained, inputs.toSeq, first.pythonVer, first.accumulator)
+    val functions = functionsOf(udfs)
+    val first = functions.head
+    PythonCall(
+      chained,
+      inputs.toSeq,
+      first.pythonVer,
+      first.accumulator,
+      Belongings.of(functions)
+    )
   }
 
   /** A call whose one argument is not an expression: the whole row. */
@@ -67,20 +77,19 @@ object PythonCall {
     ),
     Seq.empty,
     udf.func.pythonVer,
-    udf.func.accumulator
+    udf.func.accumulator,
+    Belongings.of(Seq(udf.func))
   )
 
   /** Why the pool cannot run these functions, if it cannot. */
-  def obstacle(udfs: Seq[PythonUDF]): Option[Obstacle] = {
-    val functions = functionsOf(udfs)
-    if (functions.exists(!_.broadcastVars.isEmpty)) {
-      Some(Obstacle.Broadcast)
-    } else if (functions.exists(!_.pythonIncludes.isEmpty)) {
-      Some(Obstacle.PythonFiles)
-    } else {
-      None
-    }
-  }
+  def obstacle(udfs: Seq[PythonUDF]): Option[Obstacle] =
+    functionsOf(udfs)
+      .flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))
+      .find(_ != PoolHashSeed)
+      .map(Obstacle.HashSeed.about)
+
+  /** What PySpark sets unless the user does. */
+  private val PoolHashSeed = "0"
 
   private def functionsOf(udfs: Seq[PythonUDF]): Seq[PythonFunction] = udfs.flatMap(chain)
 

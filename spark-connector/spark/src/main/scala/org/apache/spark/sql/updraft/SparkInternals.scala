@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
+import java.io.{File, InputStream}
+
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.types.pojo.ArrowType
 import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
 import org.apache.spark.api.python.PythonEvalType
+import org.apache.spark.internal.config.{EXECUTOR_CORES, SECRET_REDACTION_PATTERN}
 import org.apache.spark.rdd.RDD
+import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
@@ -16,7 +20,8 @@ import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, UserDefinedType}
 import org.apache.spark.sql.util.ArrowUtils
-import org.apache.spark.{JobArtifactSet, SparkContext, TaskContext, TaskKilledException}
+import org.apache.spark.util.Utils
+import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv, TaskContext, TaskKilledException}
 
 /** What the connector needs of Spark that is visible only inside Spark's packages, and nothing
   * else. Objects beside this one that differ between Spark versions are in the folders
@@ -79,6 +84,53 @@ object SparkInternals {
       .map(_.apply(plan))
       .find(_.nonEmpty)
       .getOrElse(Nil)
+
+  /** Whether Spark encrypts what it writes to disk, broadcast variables too. */
+  def isEncrypted: Boolean = SparkEnv.get.serializerManager.encryptionEnabled
+
+  def decrypted(stream: InputStream): InputStream =
+    SparkEnv.get.serializerManager.wrapForEncryption(stream)
+
+  /** A file that goes with this process. */
+  def temporaryFile(prefix: String, suffix: String): File =
+    File.createTempFile(prefix, suffix, temporaryDirectory)
+
+  private lazy val temporaryDirectory =
+    Utils.createTempDir(Utils.getLocalDir(SparkEnv.get.conf), "updraft")
+
+  /** The local properties of a task that a function may see: those that the user set, and those
+    * that say which job it is. Spark keeps every setting of the session there too, and what it
+    * would not show in its own UI stays here.
+    */
+  def visibleProperties(context: TaskContext): Map[String, String] = {
+    val candidates = context.getLocalProperties.asScala.toSeq.filter { case (name, _) =>
+      !name.startsWith("spark.") || JobProperties(name)
+    }
+    Utils
+      .redact(Some(SparkEnv.get.conf.get(SECRET_REDACTION_PATTERN)), candidates)
+      .filter { case (_, value) => value != Utils.REDACTION_REPLACEMENT_TEXT }
+      .toMap
+  }
+
+  private val JobProperties = Set(
+    "spark.jobGroup.id",
+    "spark.job.description",
+    "spark.job.interruptOnCancel",
+    "spark.job.tags",
+    "spark.scheduler.pool",
+    "spark.sql.execution.id",
+    "spark.sql.execution.root.id"
+  )
+
+  /** Memory that one worker may take (`spark.executor.pyspark.memory`), as stock's runner divides
+    * it; 0 without a limit.
+    */
+  def workerMemoryBytes(context: TaskContext): Long = {
+    val cores = Option(context.getLocalProperty(ResourceProfile.EXECUTOR_CORES_LOCAL_PROPERTY))
+      .fold(SparkEnv.get.conf.get(EXECUTOR_CORES))(_.toInt)
+    Option(context.getLocalProperty(ResourceProfile.PYSPARK_MEMORY_LOCAL_PROPERTY))
+      .fold(0L)(_.toLong / cores << 20)
+  }
 
   def jobArtifactUuid: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
 

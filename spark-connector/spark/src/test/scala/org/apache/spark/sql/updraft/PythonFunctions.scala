@@ -17,11 +17,11 @@ object PythonFunctions {
       dataType: DataType,
       arguments: Seq[Expression],
       evalType: Int,
-      includes: Seq[String] = Nil
+      variables: Map[String, String] = Map.empty
   ): PythonUDF =
     PythonUDF(
       name,
-      function(name, includes),
+      function(name, variables),
       dataType,
       arguments,
       evalType,
@@ -30,7 +30,7 @@ object PythonFunctions {
 
   def tableFunction(dataType: DataType): PythonUDTF = PythonUDTF(
     "t",
-    function("t", Nil),
+    function("t", Map.empty),
     new StructType().add("c", dataType),
     None,
     Nil,
@@ -38,11 +38,11 @@ object PythonFunctions {
     udfDeterministic = true
   )
 
-  private def function(name: String, includes: Seq[String]): SimplePythonFunction =
+  private def function(name: String, variables: Map[String, String]): SimplePythonFunction =
     SimplePythonFunction(
       name.getBytes.toSeq,
-      Collections.emptyMap[String, String](),
-      includes.asJava,
+      variables.asJava,
+      Collections.emptyList(),
       "python3",
       "3.11",
       Collections.emptyList(),
