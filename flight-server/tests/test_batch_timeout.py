@@ -28,6 +28,13 @@ def test_the_smaller_limit_holds_and_is_named(
     assert setting in timeout.setting
 
 
+def test_an_idle_limit_that_is_smaller_is_the_one_that_is_named() -> None:
+    timeout = BatchTimeout.effective(60.0, 0, 1500)
+    assert timeout.seconds == 1.5
+    assert "neither took nor gave a batch for more than 1.5 seconds" in timeout.error().message
+    assert BatchTimeout.effective(1.0, 0, 1500).seconds == 1.0
+
+
 def test_only_an_alarm_under_a_limit_is_a_timeout() -> None:
     assert BatchTimeout(1.0, "x").explains(ALARM)
     assert not BatchTimeout(0.0, "x").explains(ALARM)

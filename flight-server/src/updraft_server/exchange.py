@@ -116,7 +116,9 @@ class Exchanges:
 
     async def _with_worker(self, call: Call, opening: Opening, provision: Provision, grant: Grant) -> None:
         grant.lease.log_context.update(opening.log_context)
-        batch_timeout = BatchTimeout.effective(self._limits.batch_timeout_seconds, opening.batch_timeout_milliseconds)
+        batch_timeout = BatchTimeout.effective(
+            self._limits.batch_timeout_seconds, opening.batch_timeout_milliseconds, opening.idle_timeout_milliseconds
+        )
         limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
         relay = Relay(call, grant.lease, limits, self._metrics.transfer)
         outcome = LeaseOutcome.BROKEN

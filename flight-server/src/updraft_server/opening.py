@@ -46,6 +46,7 @@ class Opening:
     version: str
     task: TaskIdentity
     batch_timeout_milliseconds: int = 0
+    idle_timeout_milliseconds: int = 0
     needs: Needs = NO_NEEDS
     binding: str = ""
     """Names what a worker has loaded for good once it has run this; empty when that is nothing of a session's own."""
@@ -149,6 +150,7 @@ def _command_opening(encoded: bytes, fields: FlightFields) -> Opening:
         version=function.registered.version,
         task=command.task,
         batch_timeout_milliseconds=command.limits.batch_timeout_milliseconds,
+        idle_timeout_milliseconds=command.limits.idle_timeout_milliseconds,
     )
 
 

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import enum
 import os
 import signal
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 from updraft_server.frames import HEADER_BYTES, FrameError, FrameKind, decode_header
 from updraft_server.worker_events import WorkerDeath, WorkerOutput
-from updraft_server.worker_output import OutputReader
+from updraft_server.worker_output import CrashReport, OutputReader
 from updraft_server.zygote_client import ForkedWorker
 
 # The kernel says at once that a worker has ended, the zygote a moment later how; a dead zygote says nothing.
@@ -47,9 +48,9 @@ class PooledWorker:
         self.death: asyncio.Future[WorkerDeath] = self._loop.create_future()
         self.socket = socket.socket(fileno=forked.socket_fd)
         self.socket.setblocking(False)  # noqa: FBT003
-        self.output = OutputReader(
-            forked.output_fd, lambda line: on_output(WorkerOutput(forked.pid, line, self.context))
-        )
+        self._on_output = on_output
+        self._crash = CrashReport()
+        self.output = OutputReader(forked.output_fd, self._take_line)
         self._on_end = on_end
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._status_timer: asyncio.TimerHandle | None = None
@@ -83,7 +84,7 @@ class PooledWorker:
         if not self._ready.done():
             self._ready.set_exception(FrameError(f"the worker {death} before it was ready"))
             self._ready.exception()  # it may be that nobody waits
-        self.death.set_result(death)
+        self.death.set_result(dataclasses.replace(death, stack=self._crash.text))
         self._end()
 
     def close_socket(self) -> None:
@@ -95,6 +96,10 @@ class PooledWorker:
         self._loop.remove_reader(number)
         self._loop.remove_writer(number)
         self.socket.close()
+
+    def _take_line(self, line: str) -> None:
+        self._crash.take(line)
+        self._on_output(WorkerOutput(self.pid, line, self.context))
 
     def _read_ready(self) -> None:
         data = b""

@@ -184,7 +184,7 @@ class Relay:
             return WorkerError("the worker closed its socket while it held the exchange")
         if self._limits.batch_timeout.explains(death):
             return self._limits.batch_timeout.error()
-        return WorkerError(f"the worker {death} while it held the exchange")
+        return WorkerError(f"the worker {death} while it held the exchange", traceback=death.stack)
 
 
 def _death_notice(receiver: FrameReceiver) -> Callable[[asyncio.Future[WorkerDeath]], None]:

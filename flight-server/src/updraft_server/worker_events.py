@@ -11,6 +11,8 @@ class WorkerDeath:
 
     exit_code: int | None = None
     signal: int | None = None
+    stack: str = ""
+    """Where Python was when it crashed, in its own words."""
 
     def __str__(self) -> str:
         """In words: "was killed by SIGSEGV", "exited with code 3"."""

@@ -7,6 +7,27 @@ from collections.abc import Callable
 
 _READ_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 16 * 1024
+_CRASH_START = "Fatal Python error: "
+_MAX_CRASH_LINES = 200
+
+
+class CrashReport:
+    """What Python says about its own crash (`faulthandler`), out of the lines that a worker prints."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """Empty when there was no crash."""
+        return "\n".join(self._lines)
+
+    def take(self, line: str) -> None:
+        """Keep a line that belongs to the report."""
+        if line.startswith(_CRASH_START):
+            self._lines = [line]
+        elif 0 < len(self._lines) < _MAX_CRASH_LINES:
+            self._lines.append(line)
 
 
 class OutputReader:

@@ -53,10 +53,10 @@ def sleeper() -> Any:
     return sleeps_in_the_second_batch
 
 
-def struct_command(function) -> exchange_pb2.ExchangeCommand:
+def struct_command(function, **options) -> exchange_pb2.ExchangeCommand:
     from pyspark.sql.types import LongType, StructField, StructType
 
-    return session_command(MAP_ARROW_ITER, udf(function, StructType([StructField("_0", LongType())])))
+    return session_command(MAP_ARROW_ITER, udf(function, StructType([StructField("_0", LongType())])), **options)
 
 
 async def death_of(pool: Pool, command: exchange_pb2.ExchangeCommand, batches: list[pa.RecordBatch]) -> int | None:
@@ -125,3 +125,26 @@ async def test_a_worker_whose_function_was_in_time_has_no_alarm_left(tmp_path: P
         own.stop()
     assert 0 < limited.table.column(0)[0].as_py() <= 60_000
     assert free.table.column(0)[0].as_py() == 0
+
+
+async def test_a_function_that_gives_nothing_for_too_long_is_idle(zygotes: Zygotes) -> None:
+    limits = exchange_pb2.Limits(idle_timeout_milliseconds=200)
+    async with running_pool(zygotes) as pool:
+        command = scalar_arrow(sleeper(), limits=limits)
+        assert await death_of(pool, command, batches_of([2, 2])) == signal.SIGALRM
+
+
+async def test_a_function_that_gives_something_now_and_then_is_not_idle(zygotes: Zygotes) -> None:
+    def slowly(batches):
+        import time
+
+        for batch in batches:
+            for row in range(batch.num_rows):
+                time.sleep(0.2)
+                yield batch.slice(row, 1)
+
+    limits = exchange_pb2.Limits(idle_timeout_milliseconds=1500)
+    async with running_pool(zygotes) as pool:
+        reply = await exchange(pool, [rows_struct(numbers(10))], struct_command(slowly, limits=limits))
+    assert reply.error is None
+    assert reply.table.num_rows == 10

@@ -2,18 +2,30 @@
 """What a session function finds around it in a real worker: broadcasts, files, variables, memory, logs."""
 
 import pickle
+import signal
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
-from pool_driver import Reply, Zygotes, batches_of, exchange, raw_exchange, requests, running_pool, until
+from pool_driver import (
+    Reply,
+    Zygotes,
+    batches_of,
+    exchange,
+    raw_exchange,
+    requests,
+    running_pool,
+    send_command,
+    send_requests,
+    until,
+)
 from pyspark.sql.types import LongType, StringType
 from session_commands import scalar_arrow
 
 from updraft.v1 import exchange_pb2
 from updraft_server.frames import FrameKind
-from updraft_server.pool import NoIdleWorker, Pool
+from updraft_server.pool import LeaseOutcome, NoIdleWorker, Pool
 
 logs_for_spark = pytest.mark.skipif(pyspark.__version__ < "4.1", reason="pyspark 4.0 does not log for Spark")
 
@@ -166,6 +178,23 @@ async def test_the_memory_limit_holds_for_the_exchange_only(zygotes: Zygotes) ->
     async with running_pool(zygotes) as pool:
         replies = [await exchange(pool, batches_of([1]), one) for one in (limited, scalar_arrow(allocate), limited)]
     assert [answer(reply) for reply in replies] == [-1, 2, -1]
+
+
+async def test_a_crash_tells_where_python_was(zygotes: Zygotes) -> None:
+    def crashes(x):
+        import ctypes
+
+        return ctypes.string_at(0)
+
+    async with running_pool(zygotes) as pool:
+        lease = await pool.lease(None)
+        await send_command(lease, batches_of([1])[0].schema, scalar_arrow(crashes))
+        await send_requests(lease, requests(batches_of([1])))
+        death = await lease.death
+        lease.release(LeaseOutcome.BROKEN)
+    assert death.signal == signal.SIGSEGV
+    assert death.stack.startswith("Fatal Python error: Segmentation fault")
+    assert "in crashes" in death.stack
 
 
 @logs_for_spark

@@ -15,8 +15,9 @@ from updraft_server.worker.sessions.replies import FreeRunningReplies, OneToOneR
 class Recorder:
     """Stands for the exchange: remembers replies."""
 
-    def __init__(self, max_reply_batch_bytes: int = 1 << 20) -> None:
-        self.max_reply_batch_bytes = max_reply_batch_bytes
+    def __init__(self, max_reply_batch_bytes: int = 1 << 20, max_records_per_reply: int = 0) -> None:
+        self.max_reply_batch_bytes = self.max_bytes_per_reply = max_reply_batch_bytes
+        self.max_records_per_reply = max_records_per_reply
         self.replies: list[tuple[int, list[int]]] = []
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
@@ -92,3 +93,11 @@ def test_slices_have_at_most_as_many_rows_as_allowed(count: int, limit: int) -> 
     slices = list(slice_by_rows(rows(0, count), limit))
     assert sum(part.num_rows for part in slices) == count
     assert all(part.num_rows <= (limit or count) for part in slices)
+
+
+def test_free_running_replies_keep_to_the_rows_that_were_asked_for() -> None:
+    recorder = Recorder(max_records_per_reply=3)
+    replies = FreeRunningReplies(recorder)
+    replies.add(rows(0, 7))
+    replies.add(rows(7, 2))
+    assert recorder.replies == [(1, [0, 1, 2]), (2, [3, 4, 5]), (3, [6]), (4, [7, 8])]

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends this process when a function works for too long on one batch.
+"""Ends this process when a function works for too long on one batch, or for too long without giving or taking one.
 
 The kernel's timer is what does it, with the default action of SIGALRM: it needs no thread, and also ends a function
 that never comes back from C. The front (`updraft_server.batch_timeout`) tells the client what the death means.
 """
 
+import math
 import signal
 
 
@@ -12,29 +13,35 @@ class BatchClock:
     """Counts while the function has the processor's turn: not while this worker waits for the client."""
 
     def __init__(self) -> None:
-        self._limit_seconds = 0.0
-        self._left_seconds = 0.0
+        self._batch_seconds = self._idle_seconds = self._left_seconds = math.inf
+        self._armed_seconds = 0.0
 
-    def limit(self, seconds: float) -> None:
-        """Allow so much for each batch from now on; 0 is no limit."""
-        self._limit_seconds = seconds
+    def limit(self, batch_seconds: float, idle_seconds: float = 0.0) -> None:
+        """Allow so much for each batch, and between giving or taking batches, from now on; 0 is no limit."""
+        self._batch_seconds = batch_seconds or math.inf
+        self._idle_seconds = idle_seconds or math.inf
 
     def start(self) -> None:
         """The function has got its next batch."""
-        self._left_seconds = self._limit_seconds
+        self._left_seconds = self._batch_seconds
         self.resume()
 
     def pause(self) -> None:
         """The function waits for the client."""
-        if self._limit_seconds:
-            self._left_seconds, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._armed_seconds:
+            rest_seconds, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+            self._left_seconds -= self._armed_seconds - rest_seconds
+            self._armed_seconds = 0.0
 
     def resume(self) -> None:
-        """The function goes on with the batch that it has."""
-        if self._left_seconds:
-            signal.setitimer(signal.ITIMER_REAL, self._left_seconds)
+        """The function has given a batch and goes on with the one that it has."""
+        seconds = min(self._left_seconds, self._idle_seconds)
+        if seconds < math.inf:
+            # A timer of zero would be none.
+            self._armed_seconds = max(seconds, 1e-6)
+            signal.setitimer(signal.ITIMER_REAL, self._armed_seconds)
 
     def stop(self) -> None:
         """The function has ended."""
         self.pause()
-        self._limit_seconds = self._left_seconds = 0.0
+        self._batch_seconds = self._idle_seconds = self._left_seconds = math.inf

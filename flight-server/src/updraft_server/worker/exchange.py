@@ -47,6 +47,8 @@ class Exchange:
         """The number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
         self.max_records_per_batch = settings.max_records_per_batch
+        self.max_records_per_reply = 0
+        self.max_bytes_per_reply = settings.max_reply_batch_bytes
         self.clock = BatchClock()
         self._takes_groups = False
         self._rows_taken = 0
@@ -61,7 +63,10 @@ class Exchange:
         self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
         self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
         own_milliseconds = math.ceil(self._settings.batch_timeout_seconds * 1000)
-        self.clock.limit(_smaller(own_milliseconds, limits.batch_timeout_milliseconds) / 1000)
+        batch_milliseconds = _smaller(own_milliseconds, limits.batch_timeout_milliseconds)
+        self.clock.limit(batch_milliseconds / 1000, limits.idle_timeout_milliseconds / 1000)
+        self.max_records_per_reply = max(limits.max_records_per_reply, 0)
+        self.max_bytes_per_reply = _smaller(self.max_reply_batch_bytes, limits.max_bytes_per_reply)
 
     @property
     def schema(self) -> pa.Schema:

@@ -21,6 +21,14 @@ class ReplyChannel(Protocol):
     def max_reply_batch_bytes(self) -> int:
         """Bytes of one batch in a reply."""
 
+    @property
+    def max_records_per_reply(self) -> int:
+        """Rows of one batch of a free-running function; 0 is no limit."""
+
+    @property
+    def max_bytes_per_reply(self) -> int:
+        """Bytes at which a batch of a free-running function is split."""
+
     def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
         """Send a batch."""
 
@@ -53,9 +61,10 @@ class FreeRunningReplies:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Send the batch, in parts if need be."""
-        for part in split_by_bytes(batch, self._exchange.max_reply_batch_bytes):
-            self._sequence += 1
-            self._exchange.reply(part, sequence=self._sequence)
+        for rows in slice_by_rows(batch, self._exchange.max_records_per_reply):
+            for part in split_by_bytes(rows, self._exchange.max_bytes_per_reply):
+                self._sequence += 1
+                self._exchange.reply(part, sequence=self._sequence)
 
     def flush(self) -> None:
         """Nothing is held back."""

@@ -43,9 +43,17 @@ final class Failures(call: FunctionCall, endpoint: String, context: TaskContext)
   private def poolError(e: ExchangeException): Throwable = new SparkException(
     s"${call.names} failed on the pool at $endpoint (${UpdraftConf.endpoint.key}) in task " +
       s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()} " +
-      s"(TID ${context.taskAttemptId()}): ${e.getMessage} [${e.code()}]",
+      s"(TID ${context.taskAttemptId()}): ${e.getMessage} [${e.code()}]${crash(e)}",
     e
   )
+
+  /** Where Python was when its worker crashed, in stock's words. */
+  private def crash(e: ExchangeException): String =
+    e.details()
+      .map[String](_.getTraceback)
+      .filter(_.nonEmpty)
+      .map[String](stack => s"\nPython worker exited unexpectedly (crashed): $stack")
+      .orElse("")
 
   private def interrupted(e: InterruptedException): Throwable =
     if (context.isInterrupted()) killed(e) else e

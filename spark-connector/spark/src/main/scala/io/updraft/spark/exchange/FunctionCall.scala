@@ -7,7 +7,14 @@ import scala.jdk.CollectionConverters._
 
 import com.google.protobuf.ByteString
 import org.apache.spark.sql.execution.SQLExecution
-import org.apache.spark.sql.updraft.{CallArgument, ChainedUdf, PythonCall, SparkInternals}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.updraft.{
+  CallArgument,
+  ChainedUdf,
+  PythonCall,
+  PythonConf,
+  SparkInternals
+}
 import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
 
 import io.updraft.proto.v1.{
@@ -52,13 +59,23 @@ final case class FunctionCall(
       .setProtocolVersion(FunctionCall.ProtocolVersion)
       .setFunction(Function.newBuilder().setSession(sessionFunction(contents)))
       .setTask(FunctionCall.identity(context))
-      .setLimits(
-        Limits
-          .newBuilder()
-          .setMaxRecordsPerBatch(maxRecordsPerBatch)
-          .setWorkerMemoryBytes(SparkInternals.workerMemoryBytes(context))
-      )
+      .setLimits(limits(context))
       .build()
+
+  /** The session whose logs the functions write, if it collects them. */
+  def loggingSession: Option[String] = environment.get(FunctionCall.SessionVariable)
+
+  private def limits(context: TaskContext): Limits = {
+    val conf = SQLConf.get
+    Limits
+      .newBuilder()
+      .setMaxRecordsPerBatch(maxRecordsPerBatch)
+      .setWorkerMemoryBytes(SparkInternals.workerMemoryBytes(context))
+      .setIdleTimeoutMilliseconds(PythonConf.idleTimeoutSeconds(conf) * 1000)
+      .setMaxRecordsPerReply(PythonConf.outputBatchRows(conf))
+      .setMaxBytesPerReply(PythonConf.outputBatchBytes(conf))
+      .build()
+  }
 
   private def sessionFunction(contents: Seq[SessionContent]): SessionFunction =
     SessionFunction
@@ -79,6 +96,9 @@ final case class FunctionCall(
 
 object FunctionCall {
   val ProtocolVersion = 1
+
+  /** With it PySpark's worker logs for a session of this name. */
+  val SessionVariable = "PYSPARK_SPARK_SESSION_UUID"
 
   /** What Spark's own workers find of the executor that starts them. */
   private def hostEnvironment: Map[String, String] = Map(

@@ -4,7 +4,7 @@ package io.updraft.spark.exchange
 import java.util.ArrayDeque
 
 import org.apache.spark.TaskContext
-import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills}
+import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills, WorkerLogs}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Exchange, Reply}
@@ -23,6 +23,7 @@ final class PipelinedIterator(
     joins: ReplyJoin,
     files: InputFiles,
     failures: Failures,
+    logs: WorkerLogs,
     metrics: ExchangeMetrics,
     context: TaskContext
 ) extends Iterator[ColumnarBatch]
@@ -104,7 +105,10 @@ final class PipelinedIterator(
   }
 
   private def handle(reply: Reply): ColumnarBatch = reply.kind() match {
-    case Reply.Kind.ROOM | Reply.Kind.LOG => null
+    case Reply.Kind.ROOM => null
+    case Reply.Kind.LOG =>
+      reply.lines().forEach(line => logs.add(line))
+      null
     case Reply.Kind.END =>
       end()
       null
@@ -152,6 +156,7 @@ final class PipelinedIterator(
   }
 
   private def closeExchange(): Unit = if (exchange != null) {
+    logs.close()
     metrics.closed(exchange)
     exchange.close()
     exchange = null

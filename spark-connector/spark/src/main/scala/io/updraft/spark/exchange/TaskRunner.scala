@@ -6,7 +6,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.updraft.{InputFiles, SparkInternals}
+import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, WorkerLogs}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Exchange, Replay}
@@ -34,6 +34,7 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
       joins,
       files,
       new Failures(call, settings.endpoint, context),
+      new WorkerLogs(call.loggingSession, context),
       metrics,
       context
     )

@@ -7,13 +7,13 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
-import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
+import org.apache.spark.sql.updraft.{PythonConf, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.spark.columns.BatchLimits
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange.{ExchangeMetrics, TaskRunner}
+import io.updraft.spark.exchange.{ExchangeMetrics, FunctionCall, TaskRunner}
 
 /** What the operators that run Python on a pool share: they read rows or batches, whichever their
   * children give, and give batches.
@@ -65,7 +65,14 @@ trait FlightPythonExec extends SparkPlan {
       "PYTHON_UDF_BATCH_SIZE" -> pickledRows.toString
     ) ++
       Option.when(conf.pysparkHideTraceback)("SPARK_HIDE_TRACEBACK" -> "1") ++
-      Option.when(conf.pysparkSimplifiedTraceback)("SPARK_SIMPLIFIED_TRACEBACK" -> "1")
+      Option.when(conf.pysparkSimplifiedTraceback)("SPARK_SIMPLIFIED_TRACEBACK" -> "1") ++
+      Option.when(PythonConf.tracebackDumpSeconds(conf) > 0)(
+        "PYTHON_TRACEBACK_DUMP_INTERVAL_SECONDS" -> PythonConf.tracebackDumpSeconds(conf).toString
+      ) ++
+      Option
+        .when(PythonConf.collectsWorkerLogs(conf))(SparkInternals.sessionUuid(this))
+        .flatten
+        .map(FunctionCall.SessionVariable -> _)
 
   override def simpleString(maxFields: Int): String =
     s"$nodeName [$functionNames], endpoint=${settings.endpoint}, kind=${EvalType.name(evalType)}"

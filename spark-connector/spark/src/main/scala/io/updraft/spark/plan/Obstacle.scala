@@ -34,16 +34,6 @@ object Obstacle {
     "the function asks Spark's state store, which only a worker beside the executor can reach"
   )
 
-  val OutputBatchLimits: Obstacle = Obstacle(
-    "output-batch-limits",
-    "spark.sql.execution.arrow.maxRecordsPerOutputBatch or maxBytesPerOutputBatch is set"
-  )
-
-  val WorkerLogs: Obstacle = Obstacle(
-    "worker-logs",
-    "the session collects Python worker logs, which the pool keeps in its own log"
-  )
-
   val HashSeed: Obstacle = Obstacle(
     "hash-seed",
     "PYTHONHASHSEED of the session is not 0, with which the pool's workers hash"
@@ -62,8 +52,6 @@ object Obstacle {
     State,
     DataTypes,
     HashSeed,
-    WorkerLogs,
-    OutputBatchLimits,
     NotYet
   )
 }

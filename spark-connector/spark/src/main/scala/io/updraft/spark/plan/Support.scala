@@ -9,9 +9,8 @@ import org.apache.spark.sql.catalyst.expressions.{
   PythonUDTF
 }
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.updraft.{PythonCall, PythonConf, ResultTypes}
+import org.apache.spark.sql.updraft.{PythonCall, ResultTypes}
 
 /** What a pool can take: for each logical node that holds Python functions, the reason why not, if
   * there is one.
@@ -35,29 +34,28 @@ object Support {
 
   private def ofNode(plan: LogicalPlan): Option[Obstacle] = plan match {
     case ArrowEvalPython(udfs, _, child, _) =>
-      session(plan.conf)
-        .orElse(PythonCall.obstacle(udfs))
+      PythonCall
+        .obstacle(udfs)
         .orElse(types(arguments(udfs)))
         .orElse(types(child.output.map(_.dataType)))
     case BatchEvalPython(udfs, _, child) =>
-      session(plan.conf)
-        .orElse(PythonCall.obstacle(udfs))
+      PythonCall
+        .obstacle(udfs)
         .orElse(types(udfs.map(_.dataType) ++ child.output.map(_.dataType)))
     case MapInArrow(function, _, child, isBarrier, profile) =>
-      mapFamily(plan, function, child, isBarrier, profile.isDefined)
+      mapFamily(function, child, isBarrier, profile.isDefined)
     case MapInPandas(function, _, child, isBarrier, profile) =>
-      mapFamily(plan, function, child, isBarrier, profile.isDefined)
-    case FlatMapGroupsInPandas(_, function, _, child) => ofRows(plan, function, child.output)
-    case FlatMapGroupsInArrow(_, function, _, child) => ofRows(plan, function, child.output)
+      mapFamily(function, child, isBarrier, profile.isDefined)
+    case FlatMapGroupsInPandas(_, function, _, child) => ofRows(function, child.output)
+    case FlatMapGroupsInArrow(_, function, _, child) => ofRows(function, child.output)
     case FlatMapCoGroupsInPandas(_, _, function, _, left, right) =>
-      ofRows(plan, function, left.output ++ right.output)
+      ofRows(function, left.output ++ right.output)
     case FlatMapCoGroupsInArrow(_, _, function, _, left, right) =>
-      ofRows(plan, function, left.output ++ right.output)
+      ofRows(function, left.output ++ right.output)
     case other => Some(Obstacle.NotYet.about(other.nodeName))
   }
 
   private def mapFamily(
-      plan: LogicalPlan,
       function: Expression,
       child: LogicalPlan,
       isBarrier: Boolean,
@@ -65,25 +63,19 @@ object Support {
   ): Option[Obstacle] =
     if (isBarrier) Some(Obstacle.Barrier)
     else if (hasProfile) Some(Obstacle.ResourceProfile)
-    else ofRows(plan, function, child.output)
+    else ofRows(function, child.output)
 
   /** Functions of whole rows. */
   private def ofRows(
-      plan: LogicalPlan,
       function: Expression,
       rows: Seq[Attribute]
   ): Option[Obstacle] = function match {
     case udf: PythonUDF =>
-      session(plan.conf)
-        .orElse(PythonCall.obstacle(Seq(udf)))
+      PythonCall
+        .obstacle(Seq(udf))
         .orElse(types(rows.map(_.dataType)))
     case other => Some(Obstacle.NotYet.about(other.nodeName))
   }
-
-  private def session(conf: SQLConf): Option[Obstacle] =
-    if (PythonConf.collectsWorkerLogs(conf)) Some(Obstacle.WorkerLogs)
-    else if (PythonConf.limitsOutputBatches(conf)) Some(Obstacle.OutputBatchLimits)
-    else None
 
   private def arguments(udfs: Seq[PythonUDF]): Seq[DataType] =
     PythonCall.of(udfs).inputs.map(_.dataType)

@@ -3,7 +3,6 @@ package io.updraft.spark.plan
 
 import org.apache.spark.sql.catalyst.expressions.{AttributeReference, PythonUDF}
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.PythonFunctions
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
@@ -42,14 +41,6 @@ class SupportSuite extends AnyFunSuite {
   test("a type that Arrow cannot carry unchanged is named") {
     val interval = AttributeReference("i", CalendarIntervalType)()
     assert(Support.obstacle(pickled(udf(), interval)).exists(_.text.contains("INTERVAL")))
-  }
-
-  test("worker logging keeps functions with Spark, as the logs would be missed") {
-    val conf = new SQLConf
-    conf.setConf(SQLConf.PYTHON_WORKER_LOGGING_ENABLED, true)
-    SQLConf.withExistingConf(conf) {
-      assert(Support.obstacle(pickled(udf())).contains(Obstacle.WorkerLogs))
-    }
   }
 
   test("what a kind's row says keeps its functions with Spark") {

@@ -132,6 +132,9 @@ object SparkInternals {
       .fold(0L)(_.toLong / cores << 20)
   }
 
+  /** Names the session of a plan to PySpark. */
+  def sessionUuid(plan: SparkPlan): Option[String] = Option(plan.session).map(_.sessionUUID)
+
   def jobArtifactUuid: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
 
   def mapPartitions[T, R: scala.reflect.ClassTag](rdd: RDD[T])(

@@ -15,5 +15,11 @@ object PythonConf {
 
   def collectsWorkerLogs(conf: SQLConf): Boolean = false
 
-  def limitsOutputBatches(conf: SQLConf): Boolean = false
+  def outputBatchRows(conf: SQLConf): Int = 0
+
+  def outputBatchBytes(conf: SQLConf): Long = 0
+
+  def idleTimeoutSeconds(conf: SQLConf): Long = 0
+
+  def tracebackDumpSeconds(conf: SQLConf): Long = 0
 }

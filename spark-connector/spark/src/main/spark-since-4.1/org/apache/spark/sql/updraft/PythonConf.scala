@@ -15,6 +15,14 @@ object PythonConf {
 
   def collectsWorkerLogs(conf: SQLConf): Boolean = conf.pythonWorkerLoggingEnabled
 
-  def limitsOutputBatches(conf: SQLConf): Boolean =
-    conf.arrowMaxRecordsPerOutputBatch > 0 || conf.arrowMaxBytesPerOutputBatch > 0
+  /** Rows of a batch of results; 0: as many as the function gives. */
+  def outputBatchRows(conf: SQLConf): Int = math.max(conf.arrowMaxRecordsPerOutputBatch, 0)
+
+  def outputBatchBytes(conf: SQLConf): Long = math.max(conf.arrowMaxBytesPerOutputBatch, 0)
+
+  /** After which an idle worker is killed; 0: never. */
+  def idleTimeoutSeconds(conf: SQLConf): Long =
+    if (conf.pythonUDFWorkerKillOnIdleTimeout) conf.pythonUDFWorkerIdleTimeoutSeconds else 0
+
+  def tracebackDumpSeconds(conf: SQLConf): Long = conf.pythonUDFWorkerTracebackDumpIntervalSeconds
 }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import scala.collection.mutable
+
+import org.apache.spark.storage.{
+  PythonWorkerLogBlockIdGenerator,
+  PythonWorkerLogLine,
+  RollingLogWriter
+}
+import org.apache.spark.{SparkEnv, TaskContext}
+
+/** What the functions of one exchange logged, kept where Spark looks for the logs of Python workers
+  * (`system.session.python_worker_logs`). Used by the task thread alone.
+  */
+final class WorkerLogs(session: Option[String], context: TaskContext) extends AutoCloseable {
+  private[this] val writers = mutable.Map.empty[String, RollingLogWriter]
+  private[this] var lines = 0L
+
+  /** Takes a line as PySpark's worker writes it: a mark, the worker's number, and JSON. */
+  def add(line: String): Unit = session.foreach { id =>
+    line.split(":", 3) match {
+      case Array(_, worker, json) if json.nonEmpty =>
+        val entry = PythonWorkerLogLine(System.currentTimeMillis(), lines, json)
+        writers.getOrElseUpdate(worker, writer(id, worker)).writeLog(entry)
+        lines += 1
+      case _ => // The mark of the end, after which comes nothing.
+    }
+  }
+
+  /** Workers of several pools may have the same number. */
+  private def writer(session: String, worker: String): RollingLogWriter = {
+    val blocks =
+      new PythonWorkerLogBlockIdGenerator(session, s"${context.taskAttemptId()}-$worker")
+    SparkEnv.get.blockManager.getRollingLogWriter(blocks)
+  }
+
+  override def close(): Unit = {
+    writers.values.foreach(_.close())
+    writers.clear()
+  }
+}
