@@ -114,7 +114,7 @@ def test_ansi_mode_holds_around_a_function(sides: Sides, ansi: str) -> None:
     sides.assert_ran_on_the_pool(ours)
 
 
-class Words(AccumulatorParam[list[str]]):
+class Words(AccumulatorParam[list[str]]):  # type: ignore[misc]
     def zero(self, value: list[str]) -> list[str]:
         return []
 
@@ -172,7 +172,7 @@ def test_worker_logs_are_collected_for_the_session(
         return str(x)
 
     sides.assert_same(kind(logs), confs={_LOGGING: "true"})
-    found = spark.sql("SELECT level, logger, msg FROM system.session.python_worker_logs").collect()
+    found = spark.tvf.python_worker_logs().select("level", "logger", "msg").collect()
     mine = sorted((row.level, row.logger, row.msg) for row in found if kind.__name__ in row.msg)
     warning = ("WARNING", "of.the.function", f"a warning about 3 in {kind.__name__}")
     printed = ("INFO", "stdout", f"printed in {kind.__name__}")
@@ -217,14 +217,16 @@ def test_a_worker_that_is_idle_for_too_long_is_killed(sides: Sides) -> None:
 def test_a_function_that_yields_now_and_then_is_not_idle(sides: Sides) -> None:
     def slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for start in range(0, batch.num_rows, 10):
-                time.sleep(0.7)
-                yield batch.slice(start, 10)
+            for start in range(0, batch.num_rows, 4):
+                time.sleep(0.8)
+                yield batch.slice(start, 4)
 
     def query(spark: SparkSession) -> DataFrame:
         return _numbers(spark).mapInArrow(slowly, "id bigint")
 
-    sides.assert_same(query, confs={_IDLE_SECONDS: "1", _KILL_WHEN_IDLE: "true"})
+    answer = sides.updraft(query, confs={_IDLE_SECONDS: "3", _KILL_WHEN_IDLE: "true"})
+    sides.assert_ran_on_the_pool(answer)
+    assert sorted(row[0] for row in answer.rows) == list(range(_ROWS))
 
 
 @since_4_1

@@ -11,7 +11,7 @@ import org.apache.spark.storage.{
 import org.apache.spark.{SparkEnv, TaskContext}
 
 /** What the functions of one exchange logged, kept where Spark looks for the logs of Python workers
-  * (`system.session.python_worker_logs`). Used by the task thread alone.
+  * (`python_worker_logs()`). Used by the task thread alone.
   */
 final class WorkerLogs(session: Option[String], context: TaskContext) extends AutoCloseable {
   private[this] val writers = mutable.Map.empty[String, RollingLogWriter]
