@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -236,6 +237,76 @@ def test_a_function_may_give_nothing_for_a_group(sides: Sides) -> None:
     schema = "key bigint, id bigint, text string"
     for function in (pandas_none, arrow_few):
         sides.assert_same(grouped(numbers(), function, "key", schema=schema))
+
+
+def pandas_raising(frame: pd.DataFrame) -> pd.DataFrame:
+    raise KeyError("žluťoučký")
+
+
+def arrow_raising_after_a_slice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield next(batches)
+    raise ValueError("after the first slice")
+
+
+def pandas_of_the_wrong_type(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame["id"].sum()
+
+
+def arrow_of_the_wrong_type(table: pa.Table) -> pa.Table:
+    return table.to_pandas()
+
+
+def pandas_without_a_column(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[["key"]]
+
+
+def arrow_without_a_column(table: pa.Table) -> pa.Table:
+    return table.select(["key"])
+
+
+def arrow_with_another_type(table: pa.Table) -> pa.Table:
+    return table.set_column(1, "id", pc.cast(table["id"], pa.string()))
+
+
+def pandas_that_cannot_be_cast(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(id="no number")
+
+
+def arrow_raising_in_a_cogroup(left: pa.Table, right: pa.Table) -> pa.Table:
+    raise RuntimeError("of both sides")
+
+
+FAILING = [
+    pandas_raising,
+    arrow_raising_after_a_slice,
+    pandas_of_the_wrong_type,
+    arrow_of_the_wrong_type,
+    pandas_without_a_column,
+    arrow_without_a_column,
+    arrow_with_another_type,
+    pandas_that_cannot_be_cast,
+]
+
+
+def _said(error: Exception | None) -> list[str]:
+    """The lines that say what went wrong: those at the left of Python's traceback."""
+    return [line for line in str(error).splitlines() if line[:1].isalpha() and ("Error" in line or "[" in line)][-1:]
+
+
+@pytest.mark.parametrize("function", [*FAILING, arrow_raising_in_a_cogroup], ids=lambda function: function.__name__)
+def test_a_failure_is_what_stock_says_it_is(sides: Sides, function: Any) -> None:
+    rows = rows_of("id % 3 as key", "id", ids=range(30))
+
+    def query(spark: SparkSession) -> DataFrame:
+        groups = rows(spark).groupBy("key")
+        both = groups if function in FAILING else groups.cogroup(rows(spark).groupBy("key"))
+        return applied(both, function, "key bigint, id bigint")
+
+    stock, ours = sides.stock(query), sides.updraft(query)
+    assert isinstance(stock.error, PythonException)
+    assert type(ours.error) is type(stock.error)
+    assert _said(ours.error) == _said(stock.error) != []
+    assert sides.compares_stock_with_itself or "FlightGroupedMap" in ours.plan or "FlightCogroupedMap" in ours.plan
 
 
 def test_groups_of_a_function_that_is_followed_by_another(sides: Sides) -> None:
