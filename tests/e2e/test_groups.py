@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.sides import Query, Sides
+from tests.support.kinds_of_spark import needs_spark
 
 _MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BY_NAME = "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName"
@@ -102,6 +103,8 @@ def arrow_of_key_and_cogroup(key: Any, left: pa.Table, right: pa.Table) -> pa.Ta
 
 def applied(groups: Any, function: Any, schema: str) -> DataFrame:
     """applyInPandas or applyInArrow, as the function's name says."""
+    if function.__name__.endswith("slices"):
+        needs_spark((4, 1), "iterators over groups")
     apply = groups.applyInPandas if function.__name__.startswith("pandas") else groups.applyInArrow
     return apply(function, schema)
 

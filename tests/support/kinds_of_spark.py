@@ -9,14 +9,22 @@ import pyspark
 import pytest
 from pyspark.sql import functions as F
 
+from tests.support.spark import SPARK_VERSION
+
+
+def needs_spark(version: tuple[int, int], what: str) -> None:
+    """Skip the test on an older Spark, which lacks `what`."""
+    if version > SPARK_VERSION:
+        pytest.skip(f"pyspark {pyspark.__version__} has no {what}")
+
 
 class _ArrowUdf:
     """What `arrow_udf` would make, or the decorator that would make it."""
 
     def __call__(self, argument: Any, *_: Any) -> Any:
-        if callable(argument):
-            return self
-        pytest.skip(f"pyspark {pyspark.__version__} has no arrow_udf")
+        if not callable(argument):
+            needs_spark((4, 1), "arrow_udf")
+        return self
 
 
 class _ArrowUDFType:

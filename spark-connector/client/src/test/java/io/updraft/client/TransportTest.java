@@ -9,8 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.grpc.netty.GrpcSslContexts;
 import io.grpc.netty.NettyServerBuilder;
 import io.netty.channel.EventLoopGroup;
-import io.netty.channel.MultiThreadIoEventLoopGroup;
-import io.netty.channel.epoll.EpollIoHandler;
+import io.netty.channel.epoll.EpollEventLoopGroup;
 import io.netty.channel.epoll.EpollServerDomainSocketChannel;
 import io.netty.handler.ssl.ClientAuth;
 import io.netty.handler.ssl.SslContextBuilder;
@@ -125,11 +124,12 @@ final class TransportTest {
 
   @Test
   @EnabledOnOs(OS.LINUX)
+  @SuppressWarnings("deprecation") // What replaces it is not in the Netty of Spark 4.0.
   void batches_travel_over_a_unix_socket_without_a_warning(@TempDir Path directory)
       throws Exception {
     String path = directory.resolve("pool.sock").toString();
     PrintStream stderr = System.err;
-    EventLoopGroup loops = new MultiThreadIoEventLoopGroup(1, EpollIoHandler.newFactory());
+    EventLoopGroup loops = new EpollEventLoopGroup(1);
     NettyServerBuilder builder =
         NettyServerBuilder.forAddress(new io.netty.channel.unix.DomainSocketAddress(path))
             .channelType(EpollServerDomainSocketChannel.class)
