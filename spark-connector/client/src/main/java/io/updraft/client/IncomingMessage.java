@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.memory.ReferenceManager;
 
 /**
  * One FlightData from pool to client.
@@ -13,6 +14,13 @@ import org.apache.arrow.memory.ArrowBuf;
  */
 record IncomingMessage(byte[] header, byte[] appMetadata, ArrowBuf body, int sizeBytes)
     implements AutoCloseable {
+  private static final ArrowBuf EMPTY = new ArrowBuf(ReferenceManager.NO_OP, null, 0, 0);
+
+  /** The body of a batch; one without rows may have none on the wire. */
+  ArrowBuf batchBody() {
+    return body == null ? EMPTY : body;
+  }
+
   @Override
   public void close() {
     if (body != null) {

@@ -112,10 +112,11 @@ final class ReplyProtocol {
       throw new MalformedReplyException(
           "the pool sent batch " + sequence + " after batch " + batches);
     }
-    if (message.body() == null || IpcReader.kind(message.header()) != MessageHeader.RecordBatch) {
+    if (message.header().length == 0
+        || IpcReader.kind(message.header()) != MessageHeader.RecordBatch) {
       throw new MalformedReplyException("reply " + sequence + " has no batch");
     }
-    ArrowRecordBatch batch = IpcReader.batch(message.header(), message.body());
+    ArrowRecordBatch batch = IpcReader.batch(message.header(), message.batchBody());
     batches = sequence;
     rows += batch.getLength();
     return new ReplyEvent.Batch(sequence, batch);

@@ -11,6 +11,7 @@ import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.ReplyMetadata;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.IpcOption;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.junit.jupiter.api.AfterEach;
@@ -135,6 +136,21 @@ final class ReplyProtocolTest {
   void a_sequence_without_a_batch_is_refused() throws Exception {
     acceptSchema();
     refused("reply 1 has no batch", sequence(1), NOTHING, 0);
+  }
+
+  @Test
+  void a_batch_without_rows_needs_no_body() throws Exception {
+    acceptSchema();
+    ReplyEvent event = accept(sequence(1), Batches.header(0), 0);
+    try (ArrowRecordBatch batch = ((ReplyEvent.Batch) event).batch()) {
+      assertEquals(0, batch.getLength());
+    }
+  }
+
+  @Test
+  void a_batch_of_rows_needs_its_body() throws Exception {
+    acceptSchema();
+    refused("32 bytes at 0 in a body of 0", sequence(1), Batches.header(4), 0);
   }
 
   @Test

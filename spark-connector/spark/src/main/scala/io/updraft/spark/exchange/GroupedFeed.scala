@@ -54,7 +54,7 @@ final class GroupedFeed(
 
   /** Whether the request has room for the group that begins with the next row. */
   private def endGroup(): Boolean = {
-    builder.endGroup(boundary.first)
+    builder.endGroup()
     if (row != null) boundary.enter(row)
     row != null && !cut.endsBehindGroup(builder.rows, builder.groups)
   }

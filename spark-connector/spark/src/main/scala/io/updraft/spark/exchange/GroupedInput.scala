@@ -41,7 +41,7 @@ final case class GroupedInput(spec: RequestSpec, keys: Seq[Attribute], shape: Ro
       new RequestBuilder.OfColumns(spec, rowSchema, SparkInternals.allocator, partition)
   }
 
-  def boundary: GroupBoundary = new GroupBoundary(keys, spec.child)
+  def boundary: OrderedBoundary = new OrderedBoundary(keys, spec.child)
 
   /** Orders rows of the keys alone. */
   def keyOrdering: Ordering[InternalRow] =

@@ -42,12 +42,12 @@ final class GroupedSide(rows: Iterator[InternalRow], input: GroupedInput, partit
   }
 
   private def endGroup(): Unit = {
-    builder.endGroup(boundary.first)
+    builder.endGroup()
     enter()
   }
 
   /** A group that has no rows on this side. */
-  def skipGroup(): Unit = builder.endGroup(null)
+  def skipGroup(): Unit = builder.endGroup()
 
   /** Whether the request should end behind the group that has just ended. */
   def isFull: Boolean = cut.endsBehindGroup(builder.rows, builder.groups)

@@ -48,6 +48,9 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
 
   protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch
 
+  /** Rows of the reply to a request of so many rows, in which so many groups end. */
+  protected def answers(rows: Int, groups: Int): Int = rows
+
   /** What the parent wants beside the results. */
   protected def passThrough(columns: Seq[FilledColumn], rows: Int): Array[ColumnVector]
 
@@ -83,8 +86,8 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     count += 1
   }
 
-  /** The rows since the last end are all of a group; `first` is a copy of its first row. */
-  def endGroup(first: InternalRow): Unit = ends += count
+  /** The rows since the last end are all of a group. */
+  def endGroup(): Unit = ends += count
 
   /** Bytes so far. */
   def size: BatchSize = {
@@ -112,7 +115,8 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     count = 0
     cut.advance()
     try {
-      val kept = Kept(rows, rows, passThrough(childColumns, rows), inputFile)
+      val replyRows = answers(rows, groups.ends.length)
+      val kept = Kept(replyRows, replyRows, passThrough(childColumns, rows), inputFile)
       try Request(request(columns, rows), kept, groups)
       catch {
         case e: Throwable =>
@@ -150,6 +154,30 @@ object RequestBuilder {
         rows: Int
     ): Array[ColumnVector] =
       ColumnSet.load(rows, columns, spec.childTypes, childSchema, allocator)
+  }
+
+  /** Requests of a [[Fold]]: a column for each argument; what stays here are the fold's own rows.
+    */
+  final class OfGroups(
+      spec: RequestSpec,
+      answers: Answers.Value,
+      allocator: BufferAllocator,
+      partition: Int
+  ) extends RequestBuilder(spec, allocator, partition) {
+
+    override val schema: Schema = spec.inputSchema
+
+    override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
+      ColumnSet.recordBatch(rows, spec.slots.map(columns))
+
+    override protected def answers(rows: Int, groups: Int): Int =
+      if (answers == Answers.PerGroup) groups else rows
+
+    override protected def passThrough(
+        columns: Seq[FilledColumn],
+        rows: Int
+    ): Array[ColumnVector] =
+      Array.empty
   }
 
   /** Requests of the map family: one struct column that holds the row; nothing stays here. */

@@ -63,3 +63,18 @@ final case class RequestSpec(
     case _ => None
   }
 }
+
+object RequestSpec {
+
+  /** Requests that hold the arguments and nothing else. */
+  def ofArguments(
+      child: Seq[Attribute],
+      inputs: Seq[Expression],
+      limits: BatchLimits,
+      timeZone: String,
+      largeVarTypes: Boolean
+  ): RequestSpec = {
+    val copied = child.indices.filter(i => inputs.exists(_.semanticEquals(child(i))))
+    RequestSpec(child, copied, inputs, limits, timeZone, largeVarTypes)
+  }
+}

@@ -4,7 +4,7 @@ package io.updraft.spark.plan
 import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.PythonUDF
+import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
@@ -21,7 +21,7 @@ import io.updraft.spark.exchange.{ExchangeMetrics, FunctionCall, TaskRunner}
 trait FlightPythonExec extends SparkPlan {
 
   /** The functions that run on the pool. */
-  def udfs: Seq[PythonUDF]
+  def udfs: Seq[PythonFuncExpression]
 
   /** The connector's settings when the query was planned: those of the session may have changed
     * since.

@@ -46,12 +46,12 @@ object FunctionKinds {
     pool(215, "SQL_GROUPED_MAP_ARROW_ITER_UDF", "`applyInArrow`, iterators", "4.1"),
     pool(206, "SQL_COGROUPED_MAP_PANDAS_UDF", "`cogroup().applyInPandas`", "4.0"),
     pool(210, "SQL_COGROUPED_MAP_ARROW_UDF", "`cogroup().applyInArrow`", "4.0"),
-    stock(202, "SQL_GROUPED_AGG_PANDAS_UDF", "`pandas_udf`, aggregate", "4.0", NotYet),
-    stock(217, "SQL_GROUPED_AGG_PANDAS_ITER_UDF", "the same, iterators", "4.2", NotYet),
-    stock(252, "SQL_GROUPED_AGG_ARROW_UDF", "`arrow_udf`, aggregate", "4.1", NotYet),
-    stock(254, "SQL_GROUPED_AGG_ARROW_ITER_UDF", "the same, iterators", "4.2", NotYet),
-    stock(203, "SQL_WINDOW_AGG_PANDAS_UDF", "`pandas_udf` over a window", "4.0", NotYet),
-    stock(253, "SQL_WINDOW_AGG_ARROW_UDF", "`arrow_udf` over a window", "4.1", NotYet),
+    pool(202, "SQL_GROUPED_AGG_PANDAS_UDF", "`pandas_udf`, aggregate", "4.0"),
+    pool(217, "SQL_GROUPED_AGG_PANDAS_ITER_UDF", "the same, iterators", "4.2"),
+    pool(252, "SQL_GROUPED_AGG_ARROW_UDF", "`arrow_udf`, aggregate", "4.1"),
+    pool(254, "SQL_GROUPED_AGG_ARROW_ITER_UDF", "the same, iterators", "4.2"),
+    pool(203, "SQL_WINDOW_AGG_PANDAS_UDF", "`pandas_udf` over a window", "4.0"),
+    pool(253, "SQL_WINDOW_AGG_ARROW_UDF", "`arrow_udf` over a window", "4.1"),
     stock(300, "SQL_TABLE_UDF", "`udtf`", "4.0", NotYet),
     stock(301, "SQL_ARROW_TABLE_UDF", "`udtf` with `useArrow=True`", "4.0", NotYet),
     stock(302, "SQL_ARROW_UDTF", "`arrow_udtf`", "4.1", NotYet),
@@ -95,7 +95,7 @@ object FunctionKinds {
   private val byEvalType = all.map(kind => kind.evalType -> kind).toMap
 
   /** In a window Spark plans an aggregate by the number of the same without one. */
-  private val inWindow = Map(202 -> 203, 252 -> 253)
+  val inWindow: Map[Int, Int] = Map(202 -> 203, 252 -> 253)
 
   /** Why the functions in these expressions never run on the pool, if one does not. */
   def obstacle(expressions: Seq[Expression], isWindow: Boolean): Option[Obstacle] = {

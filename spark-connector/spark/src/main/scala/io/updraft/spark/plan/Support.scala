@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   Attribute,
   Expression,
   PythonFuncExpression,
+  PythonUDAF,
   PythonUDF,
   PythonUDTF
 }
@@ -22,7 +23,10 @@ object Support {
     case _: BaseEvalPython | _: BaseEvalPythonUDTF | _: MapInArrow | _: MapInPandas => true
     case _: FlatMapGroupsInPandas | _: FlatMapGroupsInArrow => true
     case _: FlatMapCoGroupsInPandas | _: FlatMapCoGroupsInArrow => true
-    case other => !other.isStreaming && other.expressions.exists(_.exists(isPython))
+    case plan if plan.isStreaming || !plan.expressions.exists(_.exists(isPython)) => false
+    case _: Aggregate => PythonAggregate.unapply(plan).isDefined
+    case _: Window => PythonWindow.unapply(plan).isDefined
+    case _ => true
   }
 
   private def isPython(expression: Expression): Boolean =
@@ -52,6 +56,10 @@ object Support {
       ofRows(function, left.output ++ right.output)
     case FlatMapCoGroupsInArrow(_, _, function, _, left, right) =>
       ofRows(function, left.output ++ right.output)
+    case PythonAggregate(_, functions, _, _, _) =>
+      fold(functions.map(_.aggregateFunction.asInstanceOf[PythonUDAF]))
+    case PythonWindow(windows, _, _, _, _) =>
+      fold(windows.flatMap(_.collect { case udf: PythonUDAF => udf }))
     case other => Some(Obstacle.NotYet.about(other.nodeName))
   }
 
@@ -77,7 +85,10 @@ object Support {
     case other => Some(Obstacle.NotYet.about(other.nodeName))
   }
 
-  private def arguments(udfs: Seq[PythonUDF]): Seq[DataType] =
+  private def fold(udfs: Seq[PythonUDAF]): Option[Obstacle] =
+    PythonCall.obstacle(udfs).orElse(types(arguments(udfs)))
+
+  private def arguments(udfs: Seq[PythonFuncExpression]): Seq[DataType] =
     PythonCall.of(udfs).inputs.map(_.dataType)
 
   private def types(all: Seq[DataType]): Option[Obstacle] =

@@ -78,6 +78,10 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
         planLater(right),
         settings
       )
+    case PythonAggregate(keys, functions, results, child, evalType) =>
+      FlightAggregateExec(keys, functions, results, planLater(child), evalType, settings)
+    case PythonWindow(windows, partitions, order, child, evalType) =>
+      FlightWindowExec(windows, partitions, order, planLater(child), evalType, settings)
     case other => throw new IllegalStateException(s"no operator for ${other.nodeName}")
   }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
-import java.lang.reflect.{InvocationTargetException, Method}
 import java.util.{List => JavaList}
 
 import net.razorvine.pickle.Unpickler
@@ -23,23 +22,10 @@ object PickledRows {
     EvaluatePython.registerPicklers()
     val arguments = Seq[AnyRef](rows, schema, Int.box(listRows)) ++
       PythonConf.picklingArguments(binaryAsBytes)
-    val more = (arguments.length until inputIterator.getParameterCount).map(defaultArgument)
-    try inputIterator
-        .invoke(BatchEvalPythonExec, arguments ++ more: _*)
-        .asInstanceOf[Iterator[Array[Byte]]]
-    catch { case e: InvocationTargetException => throw e.getCause }
+    Defaults
+      .call(BatchEvalPythonExec, "getInputIterator", arguments)
+      .asInstanceOf[Iterator[Array[Byte]]]
   }
-
-  /** Spark 4.3 added parameters with defaults; looked up by name so that one jar runs on both. */
-  private lazy val inputIterator: Method =
-    BatchEvalPythonExec.getClass.getMethods
-      .find(_.getName == "getInputIterator")
-      .getOrElse(throw new NoSuchMethodError("BatchEvalPythonExec.getInputIterator"))
-
-  private def defaultArgument(index: Int): AnyRef =
-    BatchEvalPythonExec.getClass
-      .getMethod(s"getInputIterator$$default$$${index + 1}")
-      .invoke(BatchEvalPythonExec)
 
   /** Reads pickled results of these types. */
   final class Results(types: Seq[DataType]) {

@@ -4,7 +4,12 @@ package org.apache.spark.sql.updraft
 import scala.collection.mutable.ArrayBuffer
 
 import org.apache.spark.api.python.PythonFunction
-import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression, PythonUDF}
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression,
+  NamedArgumentExpression,
+  PythonFuncExpression,
+  PythonUDF
+}
 import org.apache.spark.util.CollectionAccumulator
 
 import io.updraft.spark.plan.Obstacle
@@ -41,11 +46,25 @@ final case class PythonCall(
     pythonVersion: String,
     accumulator: CollectionAccumulator[Array[Byte]],
     belongings: Belongings
-)
+) {
+
+  /** The same call with `columns` in front of the inputs; of each function's arguments the first
+    * are those that `leading` counts for it.
+    */
+  def after(columns: Seq[Expression], leading: Seq[Seq[Int]]): PythonCall = copy(
+    udfs = udfs.zip(leading).map { case (udf, offsets) =>
+      val moved = udf.arguments.map(argument =>
+        argument.copy(offset = argument.offset + columns.length)
+      )
+      udf.copy(arguments = offsets.map(CallArgument(_, None)) ++ moved)
+    },
+    inputs = columns ++ inputs
+  )
+}
 
 object PythonCall {
 
-  def of(udfs: Seq[PythonUDF]): PythonCall = {
+  def of(udfs: Seq[PythonFuncExpression]): PythonCall = {
     val inputs = ArrayBuffer.empty[Expression]
     val chained = udfs.map { udf =>
       val functions = chain(udf)
@@ -82,7 +101,7 @@ object PythonCall {
   )
 
   /** Why the pool cannot run these functions, if it cannot. */
-  def obstacle(udfs: Seq[PythonUDF]): Option[Obstacle] =
+  def obstacle(udfs: Seq[PythonFuncExpression]): Option[Obstacle] =
     functionsOf(udfs)
       .flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))
       .find(_ != PoolHashSeed)
@@ -91,15 +110,16 @@ object PythonCall {
   /** What PySpark sets unless the user does. */
   private val PoolHashSeed = "0"
 
-  private def functionsOf(udfs: Seq[PythonUDF]): Seq[PythonFunction] = udfs.flatMap(chain)
+  private def functionsOf(udfs: Seq[PythonFuncExpression]): Seq[PythonFunction] =
+    udfs.flatMap(chain)
 
-  private def chain(udf: PythonUDF): Seq[PythonFunction] = udf.children match {
-    case Seq(inner: PythonUDF) => chain(inner) :+ udf.func
+  private def chain(udf: PythonFuncExpression): Seq[PythonFunction] = udf.children match {
+    case Seq(inner: PythonFuncExpression) => chain(inner) :+ udf.func
     case _ => Seq(udf.func)
   }
 
-  private def innermost(udf: PythonUDF): PythonUDF = udf.children match {
-    case Seq(inner: PythonUDF) => innermost(inner)
+  private def innermost(udf: PythonFuncExpression): PythonFuncExpression = udf.children match {
+    case Seq(inner: PythonFuncExpression) => innermost(inner)
     case _ => udf
   }
 

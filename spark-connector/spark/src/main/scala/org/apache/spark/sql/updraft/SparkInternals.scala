@@ -13,7 +13,9 @@ import org.apache.spark.internal.config.{EXECUTOR_CORES, SECRET_REDACTION_PATTER
 import org.apache.spark.rdd.RDD
 import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.physical.{AllTuples, ClusteredDistribution, Distribution}
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, PythonSQLMetrics}
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
@@ -45,6 +47,11 @@ object SparkInternals {
   )
 
   def sparkType(field: Field): DataType = ArrowUtils.fromArrowField(field)
+
+  /** Rows with equal keys in one partition; without keys, all rows. */
+  def togetherBy(keys: Seq[Expression]): Distribution =
+    if (keys.isEmpty) AllTuples
+    else Defaults.call(ClusteredDistribution, "apply", Seq(keys)).asInstanceOf[Distribution]
 
   /** Stock's metrics of Python operators, under stock's names. */
   def pythonMetrics(context: SparkContext): Map[String, SQLMetric] = {

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   Literal,
   NamedArgumentExpression
 }
-import org.apache.spark.sql.types.LongType
+import org.apache.spark.sql.types.{IntegerType, LongType}
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -34,5 +34,20 @@ class PythonCallSuite extends AnyFunSuite {
   test("named arguments keep their names") {
     val call = PythonCall.of(Seq(udf("f", a, NamedArgumentExpression("key", b))))
     assert(call.udfs.head.arguments == Seq(CallArgument(0, None), CallArgument(1, Some("key"))))
+  }
+
+  test("columns in front of the arguments move them, and each function reads its own") {
+    val begin = AttributeReference("begin", IntegerType)()
+    val end = AttributeReference("end", IntegerType)()
+    val call = PythonCall
+      .of(Seq(udf("f", a, NamedArgumentExpression("key", b)), udf("g", a)))
+      .after(Seq(begin, end), Seq(Seq(0, 1), Seq.empty))
+    assert(call.inputs == Seq(begin, end, a, b))
+    assert(
+      call.udfs.map(_.arguments) == Seq(
+        Seq(0, 1, 2).map(CallArgument(_, None)) :+ CallArgument(3, Some("key")),
+        Seq(CallArgument(2, None))
+      )
+    )
   }
 }

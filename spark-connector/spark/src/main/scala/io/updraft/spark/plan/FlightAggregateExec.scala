@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning}
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.updraft.{PythonCall, SessionRows, SparkInternals}
+
+import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.exchange.{AggregateFold, Fold}
+
+/** Runs Python aggregates on a pool, in the place of ArrowAggregatePythonExec: one row for each
+  * group.
+  */
+case class FlightAggregateExec(
+    keys: Seq[NamedExpression],
+    functions: Seq[AggregateExpression],
+    results: Seq[NamedExpression],
+    child: SparkPlan,
+    evalType: Int,
+    settings: UdfSettings
+) extends FlightFoldExec {
+  private val sessions = SessionRows.of(keys, child.output)
+
+  override val udfs: Seq[PythonUDAF] =
+    functions.map(_.aggregateFunction.asInstanceOf[PythonUDAF])
+
+  override def output: Seq[Attribute] = results.map(_.toAttribute)
+
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+
+  override def requiredChildDistribution: Seq[Distribution] =
+    Seq(SparkInternals.togetherBy(keys))
+
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(
+    sessions.fold(keys)(_.sortKeys).map(SortOrder(_, Ascending))
+  )
+
+  override protected def pythonCall: PythonCall = PythonCall.of(udfs)
+
+  override protected def fold: Fold =
+    AggregateFold(keys, sessions, child.output, functions.map(_.resultAttribute), results)
+
+  override protected def withNewChildInternal(newChild: SparkPlan): FlightAggregateExec =
+    copy(child = newChild)
+}

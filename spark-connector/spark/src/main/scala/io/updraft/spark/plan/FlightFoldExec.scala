@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.TaskContext
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.UnaryExecNode
+import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
+
+import io.updraft.spark.exchange._
+
+/** What aggregates and windows share: they read sorted rows and give rows. [[FoldRunner]] does the
+  * work of a task.
+  */
+trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
+
+  /** The functions and their arguments among the columns of [[fold]]. */
+  protected def pythonCall: PythonCall
+
+  protected def fold: Fold
+
+  /** What PySpark's worker must know beside the settings of every function. */
+  protected def kindConf: Map[String, String] = Map.empty
+
+  override def supportsColumnar: Boolean = false
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    PoolProbe.require(settings)
+    val runner = foldRunner
+    SparkInternals.mapPartitions(child.execute()) { (partition, rows) =>
+      runner.run(partition, rows, TaskContext.get())
+    }
+  }
+
+  private def foldRunner: FoldRunner = {
+    val call = pythonCall
+    val rows = fold
+    val spec = RequestSpec.ofArguments(
+      rows.columns,
+      call.inputs,
+      limits,
+      conf.sessionLocalTimeZone,
+      conf.arrowUseLargeVarTypes
+    )
+    val results = udfs.map(_.dataType)
+    new FoldRunner(settings, functionCall(call), spec, rows, results, exchangeMetrics)
+  }
+
+  private def functionCall(call: PythonCall): FunctionCall = FunctionCall(
+    call,
+    functionNames,
+    evalType,
+    SparkInternals.arrowRunnerConf(conf) ++ kindConf,
+    Map.empty,
+    environment(FlightPythonExec.DefaultPickledRows),
+    if (sliceRows == Int.MaxValue) 0 else sliceRows
+  )
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.python.HybridRowQueue
+
+/** Rows of a task that wait for their results, first in first out: Spark's own queue, which takes
+  * the task's memory and moves to disk when that is short.
+  */
+final class WaitingRows(columns: Int, context: TaskContext) {
+  private[this] val queue = HybridRowQueue(context.taskMemoryManager(), columns)
+
+  context.addTaskCompletionListener[Unit](_ => queue.close())
+
+  /** Keeps a copy of a row, which must be an UnsafeRow. */
+  def add(row: InternalRow): Unit = queue.add(row.asInstanceOf[UnsafeRow])
+
+  /** The oldest row; valid until the next one is asked for. */
+  def remove(): InternalRow = queue.remove()
+}

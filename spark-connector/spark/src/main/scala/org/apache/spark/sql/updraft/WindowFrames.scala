@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.window.{WindowEvaluatorFactoryBase, WindowFunctionFrame}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.IntegerType
+
+/** The frames of Python window functions, made and moved by Spark's own code.
+  *
+  * A function whose frame is its whole partition gets the partition once. For every other frame
+  * each row of the partition says where its frame begins and ends, in two columns in front of the
+  * child's: functions over the same frame share them.
+  *
+  * Made on the driver, serialized to the tasks.
+  */
+final case class WindowFrames(
+    windowExpression: Seq[NamedExpression],
+    partitionSpec: Seq[Expression],
+    orderSpec: Seq[SortOrder],
+    childOutput: Seq[Attribute],
+    spillSize: SQLMetric
+) extends WindowEvaluatorFactoryBase {
+
+  private val expressions: Seq[WindowExpression] =
+    windowExpression.flatMap(_.collect { case window: WindowExpression => window })
+
+  private val bounded: Seq[SpecifiedWindowFrame] =
+    expressions.map(WindowFrames.frameOf).distinct.filterNot(WindowFrames.isWholePartition)
+
+  /** The columns that say where frames begin and end, two for each frame that needs them. */
+  val boundColumns: Seq[Attribute] = bounded.indices.flatMap { i =>
+    Seq(s"begin_$i", s"end_$i").map(AttributeReference(_, IntegerType, nullable = false)())
+  }
+
+  /** For each function, in the order of the results, which of [[boundColumns]] it reads before its
+    * arguments; none: its frame is the partition.
+    */
+  val boundsOfFunctions: Seq[Seq[Int]] = expressions.map { window =>
+    val frame = bounded.indexOf(WindowFrames.frameOf(window))
+    if (frame < 0) Seq.empty else Seq(2 * frame, 2 * frame + 1)
+  }
+
+  /** What PySpark's worker wants to know of each function's frame. */
+  def boundTypes: Seq[String] =
+    boundsOfFunctions.map(columns => if (columns.isEmpty) "unbounded" else "bounded")
+
+  /** Gives output rows for rows of the child joined with the functions' results. */
+  def resultProjection(): UnsafeProjection = createResultProjection(expressions)
+
+  /** Sorted rows of the child with their [[boundColumns]] in front; without them where no frame
+    * needs any. A row is valid until the next is asked for.
+    */
+  def rows(child: Iterator[InternalRow]): Iterator[InternalRow] =
+    if (bounded.isEmpty) {
+      child
+    } else {
+      val key = UnsafeProjection.create(partitionSpec, childOutput)
+      new BoundedRows(new PartitionedRows(child, key), makeFrames, spillSize)
+    }
+
+  /** Spark's frames in the order of their columns; they keep their place in the partition. */
+  private def makeFrames: IndexedSeq[WindowFunctionFrame] = {
+    val factories = windowFrameExpressionFactoryPairs.map { case (windows, factory) =>
+      WindowFrames.frameOf(windows.head) -> factory
+    }.toMap
+    bounded.map(frame => factories(frame)(EmptyRow)).toIndexedSeq
+  }
+}
+
+object WindowFrames {
+
+  private def frameOf(window: Expression): SpecifiedWindowFrame =
+    window
+      .asInstanceOf[WindowExpression]
+      .windowSpec
+      .frameSpecification
+      .asInstanceOf[SpecifiedWindowFrame]
+
+  private def isWholePartition(frame: SpecifiedWindowFrame): Boolean =
+    frame.lower == UnboundedPreceding && frame.upper == UnboundedFollowing
+}
+
+/** Cuts sorted rows where their key changes, byte for byte as Spark's window operators do. */
+private final class PartitionedRows(
+    rows: Iterator[InternalRow],
+    key: UnsafeProjection
+) extends Iterator[Iterator[InternalRow]] {
+  private[this] var row: InternalRow = _
+
+  override def hasNext: Boolean = {
+    if (row == null && rows.hasNext) row = rows.next()
+    row != null
+  }
+
+  override def next(): Iterator[InternalRow] = {
+    if (!hasNext) throw new NoSuchElementException("no partition left")
+    new Partition(key(row).copy())
+  }
+
+  private final class Partition(own: UnsafeRow) extends Iterator[InternalRow] {
+
+    override def hasNext: Boolean = PartitionedRows.this.hasNext && key(row) == own
+
+    override def next(): InternalRow = {
+      val taken = row
+      row = null
+      taken
+    }
+  }
+}
+
+/** Holds one partition at a time, on disk where it is large, and moves the frames along its rows.
+  */
+private final class BoundedRows(
+    partitions: Iterator[Iterator[InternalRow]],
+    frames: IndexedSeq[WindowFunctionFrame],
+    spillSize: SQLMetric
+) extends Iterator[InternalRow] {
+  private[this] val partition = SpillingRows.partition(SQLConf.get)
+  private[this] var rows: Iterator[UnsafeRow] = Iterator.empty
+  private[this] var index = 0
+  private[this] val bounds =
+    new SpecificInternalRow(frames.flatMap(_ => Seq(IntegerType, IntegerType)))
+  private[this] val joined = new JoinedRow
+
+  private[this] var ended = false
+
+  override def hasNext: Boolean = rows.hasNext || (!ended && enterPartition())
+
+  private def enterPartition(): Boolean = {
+    partition.clear()
+    if (partitions.hasNext) {
+      partitions.next().foreach(row => partition.add(row.asInstanceOf[UnsafeRow]))
+      frames.foreach(_.prepare(partition))
+      rows = partition.generateIterator()
+      index = 0
+    } else {
+      spillSize += partition.spillSize
+      ended = true
+    }
+    !ended
+  }
+
+  override def next(): InternalRow = {
+    if (!hasNext) throw new NoSuchElementException("no row left")
+    val row = rows.next()
+    var i = 0
+    while (i < frames.length) {
+      frames(i).write(index, row)
+      bounds.setInt(2 * i, frames(i).currentLowerBound())
+      bounds.setInt(2 * i + 1, frames(i).currentUpperBound())
+      i += 1
+    }
+    index += 1
+    joined(bounds, row)
+  }
+}
