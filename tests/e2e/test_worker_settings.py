@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from tests.e2e.sides import Query, Sides
 from tests.support.pool import LocalPool
-from tests.support.spark import SPARK_VERSION
+from tests.support.spark import SPARK_VERSION, runtime_confs
 
 _ROWS = 40
 _LOGGING = "spark.sql.pyspark.worker.logging.enabled"
@@ -160,6 +160,12 @@ def test_the_profiler_sees_the_function(
     assert re.search(rf"{_ROWS} +\d.*\(profiled\)", shown) or "profiled" in shown
 
 
+def _worker_logs(spark: SparkSession) -> list[tuple[str, ...]]:
+    with runtime_confs(spark, {_LOGGING: "true"}):
+        found = spark.tvf.python_worker_logs().select("level", "logger", "msg").collect()
+    return [tuple(row) for row in found]
+
+
 @since_4_1
 @every_kind
 def test_worker_logs_are_collected_for_the_session(
@@ -172,8 +178,7 @@ def test_worker_logs_are_collected_for_the_session(
         return str(x)
 
     sides.assert_same(kind(logs), confs={_LOGGING: "true"})
-    found = spark.tvf.python_worker_logs().select("level", "logger", "msg").collect()
-    mine = sorted((row.level, row.logger, row.msg) for row in found if kind.__name__ in row.msg)
+    mine = sorted(entry for entry in _worker_logs(spark) if kind.__name__ in entry[2])
     warning = ("WARNING", "of.the.function", f"a warning about 3 in {kind.__name__}")
     printed = ("INFO", "stdout", f"printed in {kind.__name__}")
     # Once by stock and once by the pool.
