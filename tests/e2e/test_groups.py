@@ -214,7 +214,7 @@ def test_cogroups_of_hard_keys(sides: Sides, function: Any) -> None:
 
 
 def test_cogroups_without_keys(sides: Sides) -> None:
-    sides.assert_same(cogrouped(numbers(), numbers, pandas_of_cogroup))
+    sides.assert_same(cogrouped(numbers(), numbers(), pandas_of_cogroup))
 
 
 @pytest.mark.parametrize("by_name", ["true", "false"])
@@ -335,8 +335,9 @@ def test_a_hundred_thousand_groups(sides: Sides) -> None:
     assert answer.rows == [(100_000, sum(range(100_000)))]
 
 
+@pytest.mark.timeout(300)
 def test_one_group_of_millions_streams(sides: Sides) -> None:
-    """A row of 200 bytes: 600 MB pass a worker that holds a few slices of them."""
+    """A row of 100 bytes: 200 MB pass a worker that holds a few slices of them."""
 
     def arrow_peak(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import resource
@@ -348,10 +349,10 @@ def test_one_group_of_millions_streams(sides: Sides) -> None:
         grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib
         yield pa.RecordBatch.from_pydict({"rows": [rows], "grown_mib": [grown_kib // 1024]})
 
-    rows = rows_of("1 as key", "id", "rpad(string(id), 190, 'x') as text", ids=range(3_000_000))
+    rows = rows_of("1 as key", "id", "rpad(string(id), 90, 'x') as text", ids=range(2_000_000))
     query = grouped(rows, arrow_peak, "key", schema="rows bigint, grown_mib bigint")
     answer = sides.updraft(query)
     assert answer.error is None
     sides.assert_ran_on_the_pool(answer)
-    assert answer.rows[0][0] == 3_000_000
-    assert answer.rows[0][1] < 200
+    assert answer.rows[0][0] == 2_000_000
+    assert answer.rows[0][1] < 100
