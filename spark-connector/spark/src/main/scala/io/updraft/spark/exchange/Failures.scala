@@ -3,7 +3,8 @@ package io.updraft.spark.exchange
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.updraft.{PythonExceptions, SparkInternals}
+import org.apache.spark.sql.execution.python.PythonExceptions
+import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.{SparkException, TaskContext}
 
 import io.updraft.client.ExchangeException

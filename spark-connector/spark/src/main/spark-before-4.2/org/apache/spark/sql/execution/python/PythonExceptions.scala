@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-package org.apache.spark.sql.updraft
+package org.apache.spark.sql.execution.python
 
 import org.apache.spark.api.python.PythonException
 
 /** What stock raises for an exception of a user's function: the traceback alone before Spark 4.2.
+  * PySpark takes it for its own by a frame of this package on its stack.
   */
 object PythonExceptions {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package org.apache.spark.sql.updraft
+package org.apache.spark.sql.execution.python
 
 import org.apache.spark.api.python.PythonException
 
