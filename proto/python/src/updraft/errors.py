@@ -29,7 +29,7 @@ from updraft.v1.exchange_pb2 import Error, ErrorKind
 
 MAX_STATUS_MESSAGE_BYTES = 1024
 MAX_MESSAGE_BYTES = 64 * 1024
-MAX_TRACEBACK_BYTES = 64 * 1024
+MAX_TRACEBACK_BYTES = 1024 * 1024
 
 
 class UpdraftError(Exception):
@@ -52,7 +52,7 @@ class UpdraftError(Exception):
         self.sequence = sequence
 
     def to_message(self) -> Error:
-        """The in-band form: the traceback cut to its last 64 KiB, the message to its first."""
+        """The in-band form: the traceback cut to its last MiB, the message to its first."""
         traceback, truncated = _keep_end(self.traceback, MAX_TRACEBACK_BYTES)
         return Error(
             kind=self.kind,

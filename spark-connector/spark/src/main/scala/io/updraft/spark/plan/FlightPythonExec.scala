@@ -66,6 +66,7 @@ trait FlightPythonExec extends SparkPlan {
     ) ++
       Option.when(conf.pysparkHideTraceback)("SPARK_HIDE_TRACEBACK" -> "1") ++
       Option.when(conf.pysparkSimplifiedTraceback)("SPARK_SIMPLIFIED_TRACEBACK" -> "1") ++
+      Option.when(showsLocals)("SPARK_TRACEBACK_WITH_LOCALS" -> "1") ++
       Option.when(PythonConf.tracebackDumpSeconds(conf) > 0)(
         "PYTHON_TRACEBACK_DUMP_INTERVAL_SECONDS" -> PythonConf.tracebackDumpSeconds(conf).toString
       ) ++
@@ -73,6 +74,12 @@ trait FlightPythonExec extends SparkPlan {
         .when(PythonConf.collectsWorkerLogs(conf))(SparkInternals.sessionUuid(this))
         .flatten
         .map(FunctionCall.SessionVariable -> _)
+
+  // By its name: the setting came with Spark 4.3.
+  private def showsLocals: Boolean =
+    conf
+      .getConfString("spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled", "false")
+      .toBoolean
 
   override def simpleString(maxFields: Int): String =
     s"$nodeName [$functionNames], endpoint=${settings.endpoint}, kind=${EvalType.name(evalType)}"
