@@ -76,7 +76,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-sessions test-connector test-contract test-e2e test-core test-faults test-smoke test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-sessions test-connector test-contract test-e2e list-e2e test-core test-faults test-smoke test-rapids fuzz summary
 check: ## Everything that CI runs: the newest two Sparks in full, the main paths of the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -120,6 +120,9 @@ test-e2e: setup $(JAR) | $(REPORTS) ## Spark with and without Updraft: equal ans
 
 test-core: test-sessions $(JAR) ## The main paths of SPARK: session functions and a part of the end-to-end tests
 	$(call PYTEST,$(VENV),core-$(SPARK)) tests/e2e -m core
+
+list-e2e: setup ## Count the cases of the differential suite by kind of function
+	$(PYTHON) -m pytest -qq --collect-only tests/e2e
 
 test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
 	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults

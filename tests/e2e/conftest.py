@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.e2e import matrix
 from tests.e2e.sides import Sides
 from tests.e2e.types import write_table
 from tests.support.pool import LocalPool
@@ -24,6 +26,21 @@ _CONFS = {
 
 # What `make check` runs on every Spark: each kind of function over each type, and how batches are cut.
 _CORE = re.compile(r"test_types\.py.*-row-tcp\]|test_(batches|cancellation)\.py")
+_COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "matrix(group): a case of the differential suite for the kind `kind`")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[_COUNTS] = matrix.counts(session.items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if found := config.stash.get(_COUNTS, None):
+        terminalreporter.section("the differential suite: tests of each kind of function")
+        terminalreporter.write_line("\n".join(matrix.table(found)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

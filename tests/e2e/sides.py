@@ -7,6 +7,7 @@ sides share one JVM: Updraft is switched by runtime confs, so that the suite pay
 
 from __future__ import annotations
 
+import pickle
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ class Sides:
             try:
                 frame = query(self.spark)
                 rows = [tuple(row) for row in frame.collect()]
-            except (PySparkException, Py4JJavaError) as error:
+            except (PySparkException, Py4JJavaError, pickle.PicklingError) as error:
                 return Answer(plan=executed_plan(frame) if frame is not None else "", error=error)
             return Answer(frame.columns, rows, executed_plan(frame))
 

@@ -3,179 +3,134 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.e2e.errors import CRASHES, LATE, PLAIN, QUIET_EXIT, RAISED, ErrorCase, told
+from tests.e2e.kinds import KINDS
+from tests.e2e.kinds.kind import Kind
+from tests.e2e.kinds.seen import same
 from tests.e2e.sides import Query, Sides
 
+# Few enough rows for a second call after the first batches, in one task: each failure costs stock its workers.
+_CONFS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "2"}
+# One for each way in which PySpark's worker runs functions.
+_WAYS = (
+    "udf_pickled",
+    "arrow_udf",
+    "pandas_udf_iterator",
+    "map_in_arrow",
+    "grouped_pandas",
+    "cogroup_arrow",
+    "aggregate_arrow",
+    "window_pandas_bounded",
+    "udtf_lateral",
+    "udtf_arrow_table",
+)
+_BY_WAY = [kind for kind in KINDS if kind.name in _WAYS]
+_CHANGED = next(kind for kind in KINDS if kind.name == "udf_arrow")
 
-def _raising(error: BaseException) -> Callable[[Any], Any]:
-    def fail_on_purpose(value: Any) -> Any:
-        raise error
 
-    return fail_on_purpose
-
-
-def _killed_by(number: int) -> Callable[[Any], Any]:
-    def die(value: Any) -> Any:
-        os.kill(os.getpid(), number)
-        return value
-
-    return die
-
-
-def _of_one_column(column: Callable[[], Column]) -> Query:
+def _query(kind: Kind, function: Any) -> Query:
     def query(spark: SparkSession) -> DataFrame:
-        return spark.range(0, 100, 1, 2).select(column().alias("x"))
+        return kind.apply(spark.range(0, 12, 1, 1).withColumn("k", F.col("id") % 4), function)
 
     return query
 
 
-def _user_lines(error: Exception | None) -> list[str]:
-    """The traceback's lines that speak of the user's code and of what it raised; not those of Spark's own files."""
-    text = str(error)
-    return [
-        line.strip()
-        for line in text.splitlines()
-        if not line.startswith(("\tat ", "  File ", "    ")) or "fail_on_purpose" in line or "test_errors" in line
-    ]
+def _failing(kind: Kind, error: ErrorCase) -> Query:
+    return _query(kind, kind.function(error.change()))
 
 
-WRAPPERS: dict[str, Callable[[Callable[[Any], Any]], Callable[[str], Column]]] = {
-    "pickled": lambda f: F.udf(f, "bigint", useArrow=False),
-    "arrow_optimised": lambda f: F.udf(f, "bigint", useArrow=True),
-    "pandas": lambda f: F.pandas_udf(f, "bigint", F.PandasUDFType.SCALAR),
-    "arrow": lambda f: F.arrow_udf(f, "bigint", F.ArrowUDFType.SCALAR),
-}
-ERRORS: dict[str, BaseException] = {
-    "plain": ValueError("a value that nobody likes"),
-    "key_error": KeyError("missing"),
-    "non_ascii": RuntimeError("žluťoučký kůň 🐎"),
-    "empty": Exception(),
-    "exit": SystemExit(3),
-    "stop": StopIteration("early"),
-}
+def _each(kinds: list[Kind], errors: list[ErrorCase]) -> list[Any]:
+    return [pytest.param(kind, error, id=f"{kind.name}-{error.name}") for kind in kinds for error in errors]
 
 
 @pytest.fixture(autouse=True)
 def the_pool_lives_on(sides: Sides) -> Iterator[None]:
     """After each failure the pool answers the next query."""
     yield
-    query = _of_one_column(lambda: WRAPPERS["arrow"](lambda a: pa.compute.add(a, 1))("id"))
-    answer = sides.updraft(query)
+    answer = sides.updraft(_query(_CHANGED, same))
     assert answer.error is None
     sides.assert_ran_on_the_pool(answer)
 
 
-# Every failure costs stock its workers, so that not every kind meets every error.
-_KINDS_AND_ERRORS = [*(("pickled", error) for error in ERRORS), *((kind, "plain") for kind in WRAPPERS)]
-
-
-@pytest.mark.parametrize(("kind", "error"), sorted(set(_KINDS_AND_ERRORS)))
-def test_an_exception_reads_as_on_stock(sides: Sides, kind: str, error: str) -> None:
-    query = _of_one_column(lambda: WRAPPERS[kind](_raising(ERRORS[error]))("id"))
-    stock, ours = sides.stock(query), sides.updraft(query)
+@pytest.mark.matrix("raised")
+@pytest.mark.parametrize(("kind", "error"), [*_each(KINDS, [PLAIN, LATE]), *_each(_BY_WAY, RAISED)])
+def test_an_exception_reads_as_on_stock(sides: Sides, kind: Kind, error: ErrorCase) -> None:
+    query = _failing(kind, error)
+    stock, ours = sides.stock(query, _CONFS), sides.updraft(query, confs=_CONFS)
     assert stock.error is not None
     assert type(ours.error) is type(stock.error)
     sides.assert_ran_on_the_pool(ours)
     if isinstance(stock.error, PythonException):
-        assert _user_lines(ours.error) == _user_lines(stock.error)
+        assert told(ours.error) == told(stock.error)
 
 
-def test_a_long_message_keeps_its_end(sides: Sides) -> None:
-    # The contract cuts a traceback to 64 KiB from its end, so that no reply is larger than a pool allows.
-    message = "long " * 20_000 + "and over"
-    query = _of_one_column(lambda: WRAPPERS["pickled"](_raising(RuntimeError(message)))("id"))
-    error = sides.updraft(query).error
-    assert isinstance(error, PythonException)
-    assert "long and over" in str(error)
-    assert str(error).count("long ") > 10_000
+@pytest.mark.matrix("wrong results")
+@pytest.mark.parametrize(
+    ("kind", "result"),
+    [pytest.param(kind, result, id=f"{kind.name}-{result}") for kind in KINDS for result in kind.wrong],
+)
+def test_a_result_that_does_not_fit_means_what_it_means_on_stock(sides: Sides, kind: Kind, result: str) -> None:
+    query = _query(kind, kind.wrong[result])
+    stock, ours = sides.stock(query, _CONFS), sides.updraft(query, confs=_CONFS)
+    assert type(ours.error) is type(stock.error), ours.error
+    sides.assert_ran_on_the_pool(ours)
+    # Stock takes some of them.
+    assert ours.rows == stock.rows
+    if isinstance(stock.error, PythonException):
+        assert told(ours.error) == told(stock.error)
 
 
-def test_the_traceback_names_the_users_line(sides: Sides) -> None:
-    query = _of_one_column(lambda: WRAPPERS["pickled"](_raising(ValueError("here")))("id"))
-    error = sides.updraft(query).error
-    assert isinstance(error, PythonException)
-    assert "fail_on_purpose" in str(error)
-    assert "ValueError: here" in str(error)
-
-
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT], ids=lambda number: number.name)
-@pytest.mark.parametrize("kind", ["pickled", "arrow"])
-def test_a_function_that_kills_its_worker_fails_in_words(sides: Sides, kind: str, number: signal.Signals) -> None:
-    query = _of_one_column(lambda: WRAPPERS[kind](_killed_by(number))("id"))
-    error = sides.updraft(query).error
-    assert error is not None
+@pytest.mark.matrix("crashes")
+@pytest.mark.parametrize(("kind", "error"), [*_each(_BY_WAY, CRASHES[:1]), *_each([_CHANGED], CRASHES[1:])])
+def test_a_function_that_kills_its_worker_fails_in_words(sides: Sides, kind: Kind, error: ErrorCase) -> None:
+    query = _failing(kind, error)
+    stock, ours = sides.stock(query, _CONFS), sides.updraft(query, confs=_CONFS)
+    assert stock.error is not None
+    assert type(ours.error) is type(stock.error)
     if not sides.compares_stock_with_itself:
-        assert number.name in str(error)
+        assert error.name in str(ours.error)
 
 
-BAD_RESULTS: dict[str, Callable[[], Column]] = {
-    "pandas_too_short": lambda: F.pandas_udf(lambda s: s.head(1), "bigint", F.PandasUDFType.SCALAR)("id"),
-    "pandas_too_long": lambda: F.pandas_udf(lambda s: pd.concat([s, s]), "bigint", F.PandasUDFType.SCALAR)("id"),
-    "pandas_not_a_series": lambda: F.pandas_udf(lambda s: 1, "bigint", F.PandasUDFType.SCALAR)("id"),
-    "pandas_wrong_type": lambda: F.pandas_udf(lambda s: s.astype(str) + "x", "bigint", F.PandasUDFType.SCALAR)("id"),
-    "pandas_missing_field": lambda: F.pandas_udf(
-        lambda s: pd.DataFrame({"a": s}), "a bigint, b bigint", F.PandasUDFType.SCALAR
-    )("id"),
-    "arrow_too_short": lambda: F.arrow_udf(lambda a: a.slice(0, 1), "bigint", F.ArrowUDFType.SCALAR)("id"),
-    "arrow_not_an_array": lambda: F.arrow_udf(lambda a: "no", "bigint", F.ArrowUDFType.SCALAR)("id"),
-    "arrow_wrong_type": lambda: F.arrow_udf(lambda a: pa.array(["x"] * len(a)), "bigint", F.ArrowUDFType.SCALAR)("id"),
-    "arrow_optimised_wrong_type": lambda: F.udf(lambda x: "text", "bigint", useArrow=True)("id"),
-    "iterator_too_short": lambda: F.arrow_udf(lambda it: iter(()), "bigint", F.ArrowUDFType.SCALAR_ITER)("id"),
-    "iterator_too_long": lambda: F.arrow_udf(
-        lambda it: (pa.concat_arrays([a, a]) for a in it), "bigint", F.ArrowUDFType.SCALAR_ITER
-    )("id"),
-}
+def test_a_quiet_exit_of_the_worker_is_an_error(sides: Sides) -> None:
+    assert sides.updraft(_failing(_CHANGED, QUIET_EXIT), confs=_CONFS).error is not None
 
 
-@pytest.mark.parametrize("result", BAD_RESULTS)
-def test_a_result_that_does_not_fit_fails_as_on_stock(sides: Sides, result: str) -> None:
-    query = _of_one_column(BAD_RESULTS[result])
+@pytest.mark.matrix("unpicklable")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_function_that_cannot_be_pickled_fails_as_on_stock(sides: Sides, kind: Kind) -> None:
+    lock = threading.Lock()
+
+    def locked(values: Any) -> Any:
+        with lock:
+            return values
+
+    query = _query(kind, kind.function(locked))
     stock, ours = sides.stock(query), sides.updraft(query)
     assert stock.error is not None
-    assert type(ours.error) is type(stock.error), ours.error
-    assert _user_lines(ours.error)[-1:] == _user_lines(stock.error)[-1:]
+    assert type(ours.error) is type(stock.error)
+    assert str(ours.error) == str(stock.error)
 
 
-MAP_RESULTS: dict[str, Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]] = {
-    "wrong_schema": lambda batches: (pa.RecordBatch.from_pydict({"other": ["x"]}) for _ in batches),
-    "not_a_batch": lambda batches: (1 for _ in batches),
-}
-
-
-@pytest.mark.parametrize("result", MAP_RESULTS)
-def test_a_mapped_batch_that_does_not_fit_fails_as_on_stock(sides: Sides, result: str) -> None:
-    def query(spark: SparkSession) -> DataFrame:
-        return spark.range(0, 100, 1, 2).mapInArrow(MAP_RESULTS[result], "id bigint")
-
-    stock, ours = sides.stock(query), sides.updraft(query)
-    assert stock.error is not None
-    assert type(ours.error) is type(stock.error), ours.error
-
-
-def test_a_pickled_result_of_another_type_becomes_what_stock_makes_of_it(sides: Sides) -> None:
-    sides.assert_same(_of_one_column(lambda: F.udf(lambda x: str(x), "bigint", useArrow=False)("id")))
-    sides.assert_same(_of_one_column(lambda: F.udf(lambda x: x * 1.5, "int", useArrow=False)("id")))
+@pytest.mark.parametrize(("function", "result"), [(str, "bigint"), (lambda x: x * 1.5, "int")], ids=["text", "double"])
+def test_a_pickled_result_of_another_type_becomes_what_stock_makes_of_it(
+    sides: Sides, function: Any, result: str
+) -> None:
+    column = F.udf(function, result, useArrow=False)("id").alias("x")
+    sides.assert_same(lambda spark: spark.range(100).select(column))
 
 
 def test_hidden_tracebacks_stay_hidden(sides: Sides) -> None:
     confs = {"spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true"}
-    query = _of_one_column(lambda: WRAPPERS["pickled"](_raising(ValueError("only this")))("id"))
+    query = _failing(_CHANGED, PLAIN)
     stock, ours = sides.stock(query, confs), sides.updraft(query, confs=confs)
     assert "fail_on_purpose" not in str(ours.error)
-    assert _user_lines(ours.error) == _user_lines(stock.error)
-
-
-def test_a_quiet_exit_of_the_worker_is_an_error(sides: Sides) -> None:
-    query = _of_one_column(lambda: WRAPPERS["pickled"](lambda _: os._exit(0))("id"))
-    assert sides.updraft(query).error is not None
+    assert told(ours.error) == told(stock.error)

@@ -16,20 +16,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.kinds import KINDS, Kind, identity_name, seen_name
+from tests.e2e.kinds import KINDS
+from tests.e2e.kinds.kind import Kind, identity_name, seen_name
 from tests.e2e.sides import Answer, Sides
 from tests.e2e.types import TYPE_CASES, TypeCase
 
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 _CHILDREN = {"columnar": {_VECTORIZED: "true"}, "row": {_VECTORIZED: "false"}}
 _TRANSPORTS = ("tcp", "unix")
-
-_WITH_PANDAS = ("pandas_udf", "pandas_udf_struct", "pandas_udf_iterator", "map_in_pandas")
-# What Spark's own planner or worker refuses; both sides must refuse it alike.
-_REFUSED_BY_STOCK = {
-    *((kind.name, case) for kind in KINDS for case in ("year_month_interval", "calendar_interval")),
-    *((kind, case) for kind in _WITH_PANDAS for case in ("bigint_extreme", "point_udt")),
-}
 
 
 class Observations:
@@ -64,9 +58,11 @@ def _columns(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
 
 def _shared_with(kind: Kind, case: TypeCase) -> Sequence[TypeCase]:
     """The cases that are asked in the same query: those that neither side refuses."""
-    accepted = [other for other in TYPE_CASES if (kind.name, other.name) not in _REFUSED_BY_STOCK]
-    if case not in accepted:
+    if case.name in kind.refuses:
         return (case,)
+    accepted = [other for other in TYPE_CASES if other.name not in kind.refuses]
+    if kind.over_groups:
+        return tuple(accepted)
     # Derived columns put a projection, which makes rows, between a columnar scan and the operator.
     return tuple(other for other in accepted if (other.expression is None) == (case.expression is None))
 
@@ -79,11 +75,14 @@ def observations(sides: Sides, table: Path) -> Observations:
 def _grid() -> Iterator[Any]:
     for kind, case, child, transport in itertools.product(KINDS, TYPE_CASES, _CHILDREN, _TRANSPORTS):
         # What is refused is refused before any byte travels; each failure costs stock two workers.
-        if (kind.name, case.name) in _REFUSED_BY_STOCK and (child, transport) != ("row", "tcp"):
+        if case.name in kind.refuses and (child, transport) != ("row", "tcp"):
+            continue
+        if kind.over_groups and child != "row":
             continue
         yield pytest.param(kind, case, child, transport, id=f"{kind.name}-{case.name}-{child}-{transport}")
 
 
+@pytest.mark.matrix("types")
 @pytest.mark.parametrize(("kind", "case", "child", "transport"), list(_grid()))
 def test_a_function_sees_and_returns_what_stock_does(
     observations: Observations, sides: Sides, kind: Kind, case: TypeCase, child: str, transport: str
@@ -91,7 +90,7 @@ def test_a_function_sees_and_returns_what_stock_does(
     stock = observations.of(kind, case, child, "stock")
     ours = observations.of(kind, case, child, transport)
 
-    refused = (kind.name, case.name) in _REFUSED_BY_STOCK
+    refused = case.name in kind.refuses
     assert (stock.error is not None) == refused, stock.error
     assert type(ours.error) is type(stock.error), ours.error
     if refused:
@@ -100,5 +99,5 @@ def test_a_function_sees_and_returns_what_stock_does(
     assert ours.column(seen_name(case)) == stock.column(seen_name(case))
     assert ours.column("id") == stock.column("id")
     sides.assert_ran_on_the_pool(ours)
-    if child == "columnar" and case.expression is None:
+    if child == "columnar" and case.expression is None and not kind.over_groups:
         assert "Batched: true" in ours.plan

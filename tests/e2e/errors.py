@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How functions of the matrix fail: what they do instead of giving values back, after how many calls; what is told."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e.kinds.kind import Change
+
+_JVMS_FRAME = re.compile(r"^\tat .*\n?", re.MULTILINE)
+_PYSPARKS_FRAME = re.compile(r'^  File "[^"]*/pyspark/.*\n(?:    .*\n)*', re.MULTILINE)
+_DRIVERS_MODULE = "a_module_of_the_driver_alone"
+
+
+@dataclass(frozen=True)
+class ErrorCase:
+    """`act` runs in the function once it was called `after` times."""
+
+    name: str
+    act: Callable[[], None]
+    after: int = 0
+
+    def change(self) -> Change:
+        """A change that fails."""
+        return _Failing(self.act, self.after)
+
+
+class _Failing:
+    def __init__(self, act: Callable[[], None], after: int):
+        self._act = act
+        self._calls_left = after
+
+    def __call__(self, values: Any) -> Any:
+        if self._calls_left == 0:
+            self._act()
+        self._calls_left -= 1
+        return values
+
+
+def _raise(error: BaseException) -> Callable[[], None]:
+    def fail_on_purpose() -> None:
+        raise error
+
+    return fail_on_purpose
+
+
+def _fail_with_a_cause() -> None:
+    try:
+        int("no number")
+    except ValueError as error:
+        raise RuntimeError("because of another") from error
+
+
+def _import_what_is_not_there() -> None:
+    __import__("a_module_that_nobody_has")
+
+
+def _use_a_module_of_the_driver() -> Callable[[], None]:
+    module = types.ModuleType(_DRIVERS_MODULE)
+    # Pickled by reference, as a user's module is that was not shipped: found here, and not in a worker.
+    exec("def act(): pass", module.__dict__)
+    sys.modules[_DRIVERS_MODULE] = module
+    return module.act  # type: ignore[no-any-return]
+
+
+def _die_by(number: signal.Signals) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+PLAIN = ErrorCase("plain", _raise(ValueError("a value that nobody likes")))
+LATE = ErrorCase("late", _raise(ValueError("a value that nobody likes")), after=2)
+# Each failure costs stock a worker, so that not every kind meets each of these.
+RAISED = [
+    ErrorCase("key_error", _raise(KeyError("missing"))),
+    ErrorCase("non_ascii", _raise(RuntimeError("žluťoučký kůň 🐎"))),
+    ErrorCase("empty", _raise(Exception())),
+    ErrorCase("exit", _raise(SystemExit(3))),
+    ErrorCase("stop", _raise(StopIteration("early"))),
+    ErrorCase("long", _raise(RuntimeError("long " * 20_000 + "and over"))),
+    ErrorCase("caused", _fail_with_a_cause),
+    ErrorCase("import", _import_what_is_not_there),
+    ErrorCase("unpickling", _use_a_module_of_the_driver()),
+]
+CRASHES = [ErrorCase(number.name, _die_by(number)) for number in (signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT)]
+QUIET_EXIT = ErrorCase("quiet_exit", lambda: os._exit(0))
+
+
+def told(error: Exception | None) -> str:
+    """What the error says of the user's code: not the JVM's stack and PySpark's own frames, which differ by nature."""
+    return _PYSPARKS_FRAME.sub("", _JVMS_FRAME.sub("", str(error)))

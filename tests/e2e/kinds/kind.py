@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the differential suite has to know of a kind of function; the entries are in the files beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from tests.e2e.types import TypeCase
+
+# What a function of any kind does to the values that it is given: a number, a pandas Series or an Arrow Array.
+Change = Callable[[Any], Any]
+
+
+# Type cases that Spark's own planner or worker refuses; both sides must refuse them alike.
+REFUSED = frozenset({"year_month_interval", "calendar_interval"})
+REFUSED_IN_PANDAS = REFUSED | {"bigint_extreme", "point_udt"}
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A kind of function, as one entry of the matrix.
+
+    `query` sends the columns of type cases through a function, several in one query: the identity, which proves that
+    values survive both ways, and `seen`, the text of what the function was given, which proves that it was given
+    exactly what stock PySpark gives it.
+
+    `function` makes a function of this kind that applies a change to each `id` that it gets, and `apply` runs one over
+    a frame with the columns `id` and `k`. `wrong` are functions whose results do not fit; `refuses` are the type cases
+    that stock PySpark does not take.
+
+    `over_groups`: Spark shuffles and sorts what it is given, so that its input never comes as vectors.
+    """
+
+    name: str
+    query: Callable[[DataFrame, Sequence[TypeCase]], DataFrame]
+    function: Callable[[Change], Any]
+    apply: Callable[[DataFrame, Any], DataFrame]
+    wrong: Mapping[str, Any] = field(default_factory=dict)
+    refuses: frozenset[str] = REFUSED
+    over_groups: bool = False
+    since: tuple[int, int] = (4, 0)
+
+
+def identity_name(case: TypeCase) -> str:
+    """Column of the result that holds the values as they came back."""
+    return f"same_{case.name}"
+
+
+def seen_name(case: TypeCase) -> str:
+    """Column of the result that holds what the function saw."""
+    return f"seen_{case.name}"
+
+
+def columns_of(cases: Sequence[TypeCase]) -> list[str]:
+    """The columns that a query over type cases reads beside `id`."""
+    return [case.name for case in cases]
+
+
+def result_type(cases: Sequence[TypeCase]) -> T.StructType:
+    """Both results of every case."""
+    fields = []
+    for case in cases:
+        fields += [T.StructField(identity_name(case), case.type), T.StructField(seen_name(case), T.StringType())]
+    return T.StructType(fields)
+
+
+def rows_type(cases: Sequence[TypeCase]) -> T.StructType:
+    """Both results of every case, after the row's `id`."""
+    return T.StructType([T.StructField("id", T.IntegerType()), *result_type(cases)])
