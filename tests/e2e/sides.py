@@ -92,8 +92,16 @@ class Sides:
                 frame = query(self.spark)
                 rows = [tuple(row) for row in frame.collect()]
             except (PySparkException, Py4JJavaError, pickle.PicklingError) as error:
-                return Answer(plan=executed_plan(frame) if frame is not None else "", error=error)
+                return Answer(plan=_plan_of_failure(frame), error=error)
             return Answer(frame.columns, rows, executed_plan(frame))
+
+
+def _plan_of_failure(frame: DataFrame | None) -> str:
+    """The plan of a query that failed; empty where that was before it had one."""
+    try:
+        return executed_plan(frame) if frame is not None else ""
+    except (PySparkException, Py4JJavaError):
+        return ""
 
 
 def canonical(value: Any) -> str:

@@ -290,9 +290,12 @@ def assert_alike(sides: Sides, query: Query) -> None:
 
 
 def _said(error: Exception | None) -> str:
-    """What the user is told: of an exception in Python the last line, of others the first, without columns' numbers."""
+    """What the user is told, without numbers of columns: Python's exception, the JVM's innermost, or the first line."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
-    return lines[-1] if isinstance(error, PythonException) else re.sub(r"#\d+", "#", lines[0])
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    if isinstance(error, PythonException):
+        return lines[-1]
+    return re.sub(r"#\d+", "#", causes[-1] if causes else lines[0])
 
 
 def _failing(values: Any) -> Any:
