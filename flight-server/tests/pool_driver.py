@@ -64,6 +64,8 @@ class Reply:
     """What an exchange gave."""
 
     batches: list[tuple[int, pa.RecordBatch]] = dataclasses.field(default_factory=list)
+    # Of each batch.
+    row_ends: list[list[int]] = dataclasses.field(default_factory=list)
     schema: pa.Schema | None = None
     credits: list[int] = dataclasses.field(default_factory=list)
     # None or the message; each test says by what it reads which one it expects.
@@ -166,6 +168,7 @@ def _take_message(reply: Reply, frame: Any, *, plain: bool) -> None:
             reply.schema = pa.ipc.read_schema(message)
         else:
             assert plain or event == "sequence"
+            reply.row_ends.append(list(metadata.row_ends))
             reply.batches.append((metadata.sequence, pa.ipc.read_record_batch(message, reply.schema)))
 
 

@@ -21,6 +21,7 @@ SCALAR_ARROW, SCALAR_ARROW_ITER = 250, 251
 GROUPED_MAP_PANDAS, COGROUPED_MAP_PANDAS, GROUPED_MAP_ARROW, COGROUPED_MAP_ARROW = 201, 206, 209, 210
 GROUPED_MAP_ARROW_ITER, GROUPED_MAP_PANDAS_ITER = 215, 216
 GROUPED_AGG_ARROW, WINDOW_AGG_ARROW = 252, 253
+TABLE, ARROW_TABLE, ARROW_UDTF = 300, 301, 302
 
 PYSPARKS_KINDS = kinds_of(minor_version(pyspark.__version__))
 
@@ -65,6 +66,19 @@ def session_command(
         task=exchange_pb2.TaskIdentity(application_id="app", stage_id=3, partition_id=5, task_attempt_id=11, cpus=1),
         limits=limits or exchange_pb2.Limits(),
     )
+
+
+def table_command(
+    eval_type: int, handler: type, return_type: DataType, *, joined: bool = True, **options: Any
+) -> exchange_pb2.ExchangeCommand:
+    table = exchange_pb2.Udtf(
+        arguments=[exchange_pb2.Argument(offset=0)],
+        command=cloudpickle.dumps(handler),
+        return_type=return_type.json(),
+        name="handler",
+        joined=joined,
+    )
+    return session_command(eval_type, [], udtf=table, **options)
 
 
 def scalar_arrow(

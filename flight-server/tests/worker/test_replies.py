@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """However a function cuts its results, one-to-one replies have the rows of their requests, in order."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ class Recorder:
         self.max_records_per_reply = max_records_per_reply
         self.replies: list[tuple[int, list[int]]] = []
 
-    def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
+    def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
         self.replies.append((sequence, batch.column(0).to_pylist()))
 
 

@@ -6,6 +6,7 @@ Functions pull with `take` and push with `reply`; numbering, counting, credits a
 
 import enum
 import math
+from collections.abc import Sequence
 from typing import NoReturn
 
 import pyarrow as pa
@@ -115,8 +116,8 @@ class Exchange:
         header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
         self._send_result(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
 
-    def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
-        """Send one batch of results; the first one sends its schema before."""
+    def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
+        """Send one batch of results; the first one sends its schema before. `row_ends` is of table functions."""
         if self._reply_schema is None:
             self.announce(batch.schema)
         elif not batch.schema.equals(self._reply_schema):
@@ -137,7 +138,7 @@ class Exchange:
         self._rows_replied += batch.num_rows
         view = memoryview(message)
         header_end = _IPC_PREFIX_BYTES + int.from_bytes(view[4:_IPC_PREFIX_BYTES], "little")
-        metadata = exchange_pb2.ReplyMetadata(consumed=self.consumed, sequence=sequence)
+        metadata = exchange_pb2.ReplyMetadata(consumed=self.consumed, sequence=sequence, row_ends=row_ends)
         self._send_result(metadata, view[_IPC_PREFIX_BYTES:header_end], view[header_end:])
 
     def log(self, lines: list[str]) -> None:

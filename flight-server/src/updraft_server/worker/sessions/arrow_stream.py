@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from updraft_server.frames import Buffer
 from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.request_batch import RequestBatch
 from updraft_server.worker.sessions.replies import Replies, slice_by_rows
 from updraft_server.worker.sessions.wire import END_OF_STREAM, INT
 
@@ -47,13 +48,19 @@ class ArrowStream:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Send the results that were held back."""
+        self._replies.flush()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The arguments, in slices of what the function may see at once."""
-        while (request := self._exchange.take()) is not None:
+        while (request := self._next_request()) is not None:
             self._replies.requested(self._exchange.consumed, request.batch.num_rows)
             yield from slice_by_rows(request.batch, self._exchange.max_records_per_batch)
+
+    def _next_request(self) -> RequestBatch | None:
+        """The next request; what was held back of the results is sent before it is waited for."""
+        self._replies.flush()
+        return self._exchange.take()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch of results."""

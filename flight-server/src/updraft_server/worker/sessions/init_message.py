@@ -38,7 +38,9 @@ def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunct
             INT.pack(function.eval_type),
             settings(function.runner_conf),
             settings(function.eval_conf),
-            functions(function.udfs, argument_names=True, result_ids=True),
+            table_function(function.udtf)
+            if function.HasField("udtf")
+            else functions(function.udfs, argument_names=True, result_ids=True),
         ]
     )
 
@@ -71,6 +73,22 @@ def functions(udfs: Iterable[exchange_pb2.Udf], *, argument_names: bool, result_
     return INT.pack(len(written)) + b"".join(written)
 
 
+def table_function(udtf: exchange_pb2.Udtf) -> bytes:
+    """A table function: arguments with names, how its table is partitioned, what was analyzed, the class."""
+    indexes = b"".join(map(INT.pack, udtf.partition_child_indexes))
+    analyzed = udtf.HasField("analyze_result")
+    return b"".join(
+        [
+            _arguments(udtf, names=True),
+            INT.pack(len(udtf.partition_child_indexes)) + indexes,
+            BOOL.pack(analyzed) + (with_length(udtf.analyze_result) if analyzed else b""),
+            with_length(udtf.command),
+            text(udtf.return_type),
+            text(udtf.name),
+        ]
+    )
+
+
 def _task_context(task: exchange_pb2.TaskIdentity) -> str:
     cpus = max(task.cpus, 1)
     return json.dumps(
@@ -100,7 +118,7 @@ def _broadcasts(around: Surroundings) -> bytes:
     return not_encrypted + INT.pack(count) + removed + added
 
 
-def _arguments(udf: exchange_pb2.Udf, *, names: bool) -> bytes:
+def _arguments(udf: exchange_pb2.Udf | exchange_pb2.Udtf, *, names: bool) -> bytes:
     offsets = [INT.pack(argument.offset) + (_name(argument.name) if names else b"") for argument in udf.arguments]
     return INT.pack(len(offsets)) + b"".join(offsets)
 

@@ -8,7 +8,7 @@ are only there for Arrow's kinds, and the profiler is not among them.
 from collections.abc import Mapping
 
 from updraft.v1 import exchange_pb2
-from updraft_server.worker.sessions.init_message import BOOL, functions, settings
+from updraft_server.worker.sessions.init_message import BOOL, functions, settings, table_function
 from updraft_server.worker.sessions.kinds import KINDS, Answers, EvalType
 from updraft_server.worker.sessions.wire import INT, LONG, text
 
@@ -37,14 +37,16 @@ def task_context(task: exchange_pb2.TaskIdentity) -> bytes:
 
 def arrow_settings(function: exchange_pb2.SessionFunction, eval_conf: Mapping[str, str]) -> bytes:
     """The settings of a function over Arrow batches; none of a pickled one."""
-    if function.eval_type == EvalType.BATCHED:
+    if function.eval_type in (EvalType.BATCHED, EvalType.TABLE):
         return b""
     runner_conf = {key: value for key, value in function.runner_conf.items() if key != PROFILER}
     return settings({**runner_conf, **eval_conf})
 
 
 def profiled_functions(function: exchange_pb2.SessionFunction) -> bytes:
-    """The profiler, if there is one, and the UDFs."""
+    """The profiler, if there is one, and the UDFs; a table function has none."""
+    if function.HasField("udtf"):
+        return table_function(function.udtf)
     profiler = function.runner_conf.get(PROFILER)
     named = BOOL.pack(profiler is not None) + (text(profiler) if profiler else b"")
     # Functions that answer as they like take rows: their arguments have no names to flag.

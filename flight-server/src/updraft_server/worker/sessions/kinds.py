@@ -32,6 +32,9 @@ class EvalType(enum.IntEnum):
     GROUPED_AGG_ARROW = 252
     WINDOW_AGG_ARROW = 253
     GROUPED_AGG_ARROW_ITER = 254
+    TABLE = 300
+    ARROW_TABLE = 301
+    ARROW_UDTF = 302
 
 
 class Reads(enum.Enum):
@@ -50,6 +53,7 @@ class Answers(enum.Enum):
     FREELY = "any number of batches"
     PER_ROW = "a reply for each request, with a row for each of its rows"
     PER_GROUP = "a reply for each request, with a row for each group that ends in it"
+    OUTPUTS = "the outputs of the rows, each any number of rows, in any number of replies"
 
 
 class Kind(NamedTuple):
@@ -81,6 +85,9 @@ KINDS = {
     EvalType.GROUPED_AGG_ARROW_ITER: Kind(Reads.GROUPS, Answers.PER_GROUP, (4, 2)),
     EvalType.WINDOW_AGG_PANDAS: Kind(Reads.GROUPS, Answers.PER_ROW),
     EvalType.WINDOW_AGG_ARROW: Kind(Reads.GROUPS, Answers.PER_ROW, (4, 1)),
+    EvalType.TABLE: Kind(Reads.PICKLED_LISTS, Answers.OUTPUTS),
+    EvalType.ARROW_TABLE: Kind(Reads.BATCHES, Answers.OUTPUTS),
+    EvalType.ARROW_UDTF: Kind(Reads.BATCHES, Answers.OUTPUTS, (4, 1)),
 }
 
 _GROUPS_ARE_BATCHES_IN_4_0 = (

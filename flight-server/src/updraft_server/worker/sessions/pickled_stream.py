@@ -13,13 +13,14 @@ import pyarrow as pa
 from updraft_server.frames import Buffer
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.failures import InternalFailure, ProtocolFailure
+from updraft_server.worker.request_batch import RequestBatch
 from updraft_server.worker.sessions.wire import END_OF_DATA_SECTION, END_OF_STREAM, INT
 
-_REPLY_SCHEMA = pa.schema([pa.field("_0", pa.binary(), nullable=False)])
+REPLY_SCHEMA = pa.schema([pa.field("_0", pa.binary(), nullable=False)])
 
 
-class PickledStream:
-    """Input and output file of PySpark's worker for one exchange of pickled rows."""
+class PickledInput:
+    """Input file of PySpark's worker for one exchange of pickled rows."""
 
     def __init__(self, exchange: Exchange) -> None:
         _check_schema(exchange.schema)
@@ -27,10 +28,6 @@ class PickledStream:
         self._input = self._pieces()
         self._unread = b""
         self._position = 0
-        self._owed: deque[tuple[int, int]] = deque()
-        self._results: list[Buffer] = []
-        self._result_bytes: int | None = None
-        self.trailer = bytearray()
 
     def preface(self, data: bytes) -> None:
         """Let `data` be read before anything else."""
@@ -43,6 +40,43 @@ class PickledStream:
             self._position = 0
         start, self._position = self._position, self._position + size
         return self._unread[start : self._position]
+
+    def flush(self) -> None:
+        """Send the results that were held back: the next request is about to be waited for."""
+
+    def requested(self, values: int) -> None:
+        """A request with so many values is about to be read."""
+
+    def _next_request(self) -> RequestBatch | None:
+        self.flush()
+        return self._exchange.take()
+
+    def _pieces(self) -> Iterator[bytes]:
+        while (request := self._next_request()) is not None:
+            column = request.batch.column(0)
+            if column.null_count:
+                raise ProtocolFailure(f"batch {self._exchange.consumed} has null where pickled rows must be")
+            self.requested(len(column))
+            for value in column.to_pylist():
+                yield INT.pack(len(value))
+                yield value
+        yield INT.pack(END_OF_DATA_SECTION)
+        yield INT.pack(END_OF_STREAM)
+
+
+class PickledStream(PickledInput):
+    """Input and output file of PySpark's worker for one exchange of pickled rows and as many results."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__(exchange)
+        self._owed: deque[tuple[int, int]] = deque()
+        self._results: list[Buffer] = []
+        self._result_bytes: int | None = None
+        self.trailer = bytearray()
+
+    def requested(self, values: int) -> None:
+        """A reply with so many results is owed from now on."""
+        self._owed.append((self._exchange.consumed, values))
 
     def write(self, data: Buffer) -> int:
         """A result's length or its bytes, each whole; after a negative length, the trailer."""
@@ -60,9 +94,6 @@ class PickledStream:
             self._reply_when_complete()
         return len(data)
 
-    def flush(self) -> None:
-        """Nothing is held back."""
-
     def close(self) -> None:
         """Raises ProtocolFailure when the values were not cut as PySpark cuts their results."""
         if self._owed:
@@ -72,24 +103,12 @@ class PickledStream:
                 " every value but the last must hold PYTHON_UDF_BATCH_SIZE rows"
             )
 
-    def _pieces(self) -> Iterator[bytes]:
-        while (request := self._exchange.take()) is not None:
-            column = request.batch.column(0)
-            if column.null_count:
-                raise ProtocolFailure(f"batch {self._exchange.consumed} has null where pickled rows must be")
-            self._owed.append((self._exchange.consumed, len(column)))
-            for value in column.to_pylist():
-                yield INT.pack(len(value))
-                yield value
-        yield INT.pack(END_OF_DATA_SECTION)
-        yield INT.pack(END_OF_STREAM)
-
     def _reply_when_complete(self) -> None:
         while self._owed and len(self._results) >= self._owed[0][1]:
             sequence, values = self._owed.popleft()
             results, self._results = self._results[:values], self._results[values:]
             column = pa.array(results, pa.binary())
-            self._exchange.reply(pa.RecordBatch.from_arrays([column], schema=_REPLY_SCHEMA), sequence=sequence)
+            self._exchange.reply(pa.RecordBatch.from_arrays([column], schema=REPLY_SCHEMA), sequence=sequence)
 
 
 def _check_schema(schema: pa.Schema) -> None:

@@ -28,12 +28,16 @@ def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunct
             contents(function, around),
             INT.pack(function.eval_type),
             arrow_settings(function, {}),
-            _input_type(function),
+            _eval_conf(function),
             profiled_functions(function),
         ]
     )
 
 
-def _input_type(function: exchange_pb2.SessionFunction) -> bytes:
-    input_type = function.eval_conf.get("input_type")
-    return b"" if input_type is None else text(input_type)
+def _eval_conf(function: exchange_pb2.SessionFunction) -> bytes:
+    if "input_type" in function.eval_conf:
+        return text(function.eval_conf["input_type"])
+    if "table_arg_offsets" in function.eval_conf:
+        offsets = [int(offset) for offset in function.eval_conf["table_arg_offsets"].split(",") if offset]
+        return INT.pack(len(offsets)) + b"".join(map(INT.pack, offsets))
+    return b""

@@ -3,7 +3,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ class ReplyChannel(Protocol):
     def max_bytes_per_reply(self) -> int:
         """Bytes at which a batch of a free-running function is split."""
 
-    def reply(self, batch: pa.RecordBatch, *, sequence: int) -> None:
+    def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
         """Send a batch."""
 
 
@@ -61,10 +61,19 @@ class FreeRunningReplies:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Send the batch, in parts if need be."""
+        self._send(batch)
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        for part in self._parts(batch):
+            self._reply(part)
+
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for rows in slice_by_rows(batch, self._exchange.max_records_per_reply):
-            for part in split_by_bytes(rows, self._exchange.max_bytes_per_reply):
-                self._sequence += 1
-                self._exchange.reply(part, sequence=self._sequence)
+            yield from split_by_bytes(rows, self._exchange.max_bytes_per_reply)
+
+    def _reply(self, part: pa.RecordBatch, row_ends: Sequence[int] = ()) -> None:
+        self._sequence += 1
+        self._exchange.reply(part, sequence=self._sequence, row_ends=row_ends)
 
     def flush(self) -> None:
         """Nothing is held back."""
@@ -94,11 +103,37 @@ class JoinedReplies(FreeRunningReplies):
         """Send what is held."""
         if self._held:
             held, self._held, self._held_bytes = self._held, [], 0
-            super().add(held[0] if len(held) == 1 else pa.concat_batches(held))
+            self._send(held[0] if len(held) == 1 else pa.concat_batches(held))
 
     def close(self) -> None:
         """Send the rest."""
         self.flush()
+
+
+class OutputReplies(JoinedReplies):
+    """Each batch is the output of one input row: replies say where outputs end."""
+
+    def __init__(self, exchange: ReplyChannel) -> None:
+        super().__init__(exchange)
+        self._ends: list[int] = []
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Hold the output until there are enough to send."""
+        self._rows += batch.num_rows
+        self._ends.append(self._rows)
+        super().add(batch)
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        ends, self._ends, self._rows = deque(self._ends), [], 0
+        start = 0
+        for part in self._parts(batch):
+            stop = start + part.num_rows
+            own = []
+            while ends and ends[0] <= stop:
+                own.append(ends.popleft() - start)
+            self._reply(part, own)
+            start = stop
 
 
 class OneToOneReplies:

@@ -65,7 +65,7 @@ class SessionRunner:
         """Run the command's function over the exchange; raises WorkerFailure."""
         function = command.function.session
         self._check_versions(function)
-        stream = session_stream(self._kind(function.eval_type), function.second_input_schema, exchange)
+        stream = session_stream(self._kind(function.eval_type), function, exchange)
         message = self._adapter.compose(command.task, function, self._surroundings(command.task, assignment))
         before = dict(os.environ)
         restore_environment(before | _checked_environment(function))
@@ -95,6 +95,8 @@ class SessionRunner:
         except TrailerError as error:
             raise InternalFailure(str(error)) from None
         if ended_by is not None or trailer.traceback is not None:
+            # What came before the exception is the client's: it may want no more than that.
+            stream.flush()
             self._raise_reported(trailer, ended_by, exchange)
         if not trailer.complete:
             raise InternalFailure("pyspark's worker ended without saying so")

@@ -3,6 +3,7 @@
 
 from typing import TypeAlias
 
+from updraft.v1 import exchange_pb2
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.failures import ProtocolFailure
 from updraft_server.worker.sessions.arrow_stream import ArrowStream
@@ -11,23 +12,32 @@ from updraft_server.worker.sessions.group_readers import AnsweredRequests, Cogro
 from updraft_server.worker.sessions.grouped_stream import GroupedStream
 from updraft_server.worker.sessions.kinds import Answers, Kind, Reads
 from updraft_server.worker.sessions.pickled_stream import PickledStream
-from updraft_server.worker.sessions.replies import FreeRunningReplies, JoinedReplies, OneToOneReplies, Replies
+from updraft_server.worker.sessions.pickled_table_stream import PickledTableStream
+from updraft_server.worker.sessions.replies import (
+    FreeRunningReplies,
+    JoinedReplies,
+    OneToOneReplies,
+    OutputReplies,
+    Replies,
+)
 
-SessionStream: TypeAlias = ArrowStream | PickledStream
+SessionStream: TypeAlias = ArrowStream | PickledStream | PickledTableStream
 
 
-def session_stream(kind: Kind, second_input_schema: bytes, exchange: Exchange) -> SessionStream:
-    """The stream for one exchange; raises ProtocolFailure when the client's schemas do not fit the kind."""
-    if bool(second_input_schema) is not (kind.reads is Reads.COGROUPS):
+def session_stream(kind: Kind, function: exchange_pb2.SessionFunction, exchange: Exchange) -> SessionStream:
+    """The stream for one exchange; raises ProtocolFailure when the client's command does not fit the kind."""
+    if bool(function.second_input_schema) is not (kind.reads is Reads.COGROUPS):
         raise ProtocolFailure("second_input_schema belongs to cogroups, and to them only")
+    if function.HasField("udtf") is not (kind.answers is Answers.OUTPUTS):
+        raise ProtocolFailure("udtf belongs to table functions, and to them only")
     match kind.reads:
         case Reads.PICKLED_LISTS:
-            return PickledStream(exchange)
+            return PickledTableStream(exchange) if kind.answers is Answers.OUTPUTS else PickledStream(exchange)
         case Reads.BATCHES:
-            return ArrowStream(exchange, _replies(kind, exchange))
+            return ArrowStream(exchange, _replies(kind, function, exchange))
         case _:
-            exchange.accept_groups(second_input_schema)
-            replies = _replies(kind, exchange)
+            exchange.accept_groups(function.second_input_schema)
+            replies = _replies(kind, function, exchange)
             return _grouped(kind, exchange, replies, AnsweredRequests(exchange, replies, kind.answers))
 
 
@@ -41,7 +51,13 @@ def _grouped(kind: Kind, exchange: Exchange, replies: Replies, source: AnsweredR
             return GroupedStream(exchange, replies, GroupReader(source))
 
 
-def _replies(kind: Kind, exchange: Exchange) -> Replies:
-    if kind.answers is not Answers.FREELY:
-        return OneToOneReplies(exchange)
-    return FreeRunningReplies(exchange) if kind.reads is Reads.BATCHES else JoinedReplies(exchange)
+def _replies(kind: Kind, function: exchange_pb2.SessionFunction, exchange: Exchange) -> Replies:
+    match kind.answers:
+        case Answers.FREELY if kind.reads is Reads.BATCHES:
+            return FreeRunningReplies(exchange)
+        case Answers.FREELY:
+            return JoinedReplies(exchange)
+        case Answers.OUTPUTS:
+            return OutputReplies(exchange) if function.udtf.joined else JoinedReplies(exchange)
+        case Answers.PER_ROW | Answers.PER_GROUP:
+            return OneToOneReplies(exchange)

@@ -261,7 +261,7 @@ final class ExchangeCore {
       }
       recovery.progressed();
     }
-    replies.add(Reply.batch(number, batch.batch()), from);
+    replies.add(Reply.batch(number, batch.batch(), batch.rowEnds()), from);
   }
 
   private void takeSchema(Schema schema) throws MalformedReplyException {

@@ -20,32 +20,35 @@ public final class Reply {
     END
   }
 
+  private static final int[] NO_ROWS = {};
+
   /** Says that the window opened. */
-  public static final Reply ROOM = new Reply(Kind.ROOM, 0, 0, null, List.of());
+  public static final Reply ROOM = new Reply(Kind.ROOM, 0, null, NO_ROWS, List.of());
 
   /** Says that every result was delivered. */
-  public static final Reply END = new Reply(Kind.END, 0, 0, null, List.of());
+  public static final Reply END = new Reply(Kind.END, 0, null, NO_ROWS, List.of());
 
   private final Kind kind;
   private final long sequence;
-  private final int rows;
   private final ArrowRecordBatch batch;
+  private final int[] rowEnds;
   private final List<String> lines;
 
-  private Reply(Kind kind, long sequence, int rows, ArrowRecordBatch batch, List<String> lines) {
+  private Reply(
+      Kind kind, long sequence, ArrowRecordBatch batch, int[] rowEnds, List<String> lines) {
     this.kind = kind;
     this.sequence = sequence;
-    this.rows = rows;
     this.batch = batch;
+    this.rowEnds = rowEnds;
     this.lines = lines;
   }
 
-  static Reply batch(long sequence, ArrowRecordBatch batch) {
-    return new Reply(Kind.BATCH, sequence, batch.getLength(), batch, List.of());
+  static Reply batch(long sequence, ArrowRecordBatch batch, int[] rowEnds) {
+    return new Reply(Kind.BATCH, sequence, batch, rowEnds, List.of());
   }
 
   static Reply logged(List<String> lines) {
-    return new Reply(Kind.LOG, 0, 0, null, lines);
+    return new Reply(Kind.LOG, 0, null, NO_ROWS, lines);
   }
 
   /** What happened. */
@@ -64,7 +67,7 @@ public final class Reply {
 
   /** Rows of the batch; zero unless {@link Kind#BATCH}. */
   public int rows() {
-    return rows;
+    return batch == null ? 0 : batch.getLength();
   }
 
   /** The batch, which the caller closes; null unless {@link Kind#BATCH}. */
@@ -75,5 +78,13 @@ public final class Reply {
   /** Lines as PySpark's worker wrote them; empty unless {@link Kind#LOG}. */
   public List<String> lines() {
     return lines;
+  }
+
+  /**
+   * Table functions: rows of the batch before which the output of an input row ends, in order and
+   * within the batch. Not to be changed.
+   */
+  public int[] rowEnds() {
+    return rowEnds;
   }
 }

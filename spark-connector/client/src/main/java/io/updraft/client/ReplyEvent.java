@@ -23,7 +23,7 @@ sealed interface ReplyEvent {
   record Logged(List<String> lines) implements ReplyEvent {}
 
   /** Results, owned by whoever holds the event. */
-  record Batch(long sequence, ArrowRecordBatch batch) implements ReplyEvent {}
+  record Batch(long sequence, ArrowRecordBatch batch, int[] rowEnds) implements ReplyEvent {}
 
   /** All results were sent and all have arrived. */
   record Finished(Report report) implements ReplyEvent {}

@@ -57,7 +57,7 @@ final class ReplyProtocol {
     return switch (metadata.getEventCase()) {
       case ERROR -> failed(metadata);
       case FINISH -> finished(metadata.getFinish());
-      case SEQUENCE -> batch(message, metadata.getSequence());
+      case SEQUENCE -> batch(message, metadata);
       case CONTENTS_WANTED -> contentsWanted(metadata.getContentsWanted());
       case EVENT_NOT_SET -> schemaOrCredit(message, metadata);
     };
@@ -104,7 +104,9 @@ final class ReplyProtocol {
     return new ReplyEvent.Finished(finish.getReport());
   }
 
-  private ReplyEvent batch(IncomingMessage message, long sequence) throws MalformedReplyException {
+  private ReplyEvent batch(IncomingMessage message, ReplyMetadata metadata)
+      throws MalformedReplyException {
+    long sequence = metadata.getSequence();
     if (state != State.STREAMING) {
       throw new MalformedReplyException("the pool sent a batch before its schema");
     }
@@ -117,9 +119,26 @@ final class ReplyProtocol {
       throw new MalformedReplyException("reply " + sequence + " has no batch");
     }
     ArrowRecordBatch batch = IpcReader.batch(message.header(), message.batchBody());
+    int[] rowEnds = metadata.getRowEndsList().stream().mapToInt(Integer::intValue).toArray();
+    if (!areOffsets(rowEnds, batch.getLength())) {
+      batch.close();
+      throw new MalformedReplyException(
+          "the row ends of reply " + sequence + " are not offsets up to its rows in order");
+    }
     batches = sequence;
     rows += batch.getLength();
-    return new ReplyEvent.Batch(sequence, batch);
+    return new ReplyEvent.Batch(sequence, batch, rowEnds);
+  }
+
+  private static boolean areOffsets(int[] ends, int rows) {
+    int last = 0;
+    for (int end : ends) {
+      if (end < last) {
+        return false;
+      }
+      last = end;
+    }
+    return last <= rows;
   }
 
   private ReplyEvent contentsWanted(ContentsWanted wanted) throws MalformedReplyException {

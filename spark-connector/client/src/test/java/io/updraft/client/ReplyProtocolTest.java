@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -9,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.ReplyMetadata;
+import java.util.List;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
@@ -173,5 +175,19 @@ final class ReplyProtocolTest {
   @Test
   void garbage_instead_of_arrow_is_refused() {
     refused("not Arrow", ReplyMetadata.newBuilder(), new byte[] {1, 2, 3, 4, 5}, 0);
+  }
+
+  @Test
+  void row_ends_are_offsets_into_their_batch() throws Exception {
+    acceptSchema();
+    ReplyMetadata.Builder metadata = sequence(1).addAllRowEnds(List.of(0, 3, 3, 4));
+    ReplyEvent.Batch event =
+        assertInstanceOf(ReplyEvent.Batch.class, accept(metadata, Batches.header(4), 32));
+    event.batch().close();
+    assertArrayEquals(new int[] {0, 3, 3, 4}, event.rowEnds());
+    String part = "row ends of reply 2";
+    refused(part, sequence(2).addAllRowEnds(List.of(5)), Batches.header(4), 32);
+    refused(part, sequence(2).addAllRowEnds(List.of(3, 2)), Batches.header(4), 32);
+    refused(part, sequence(2).addAllRowEnds(List.of(-1)), Batches.header(4), 32);
   }
 }

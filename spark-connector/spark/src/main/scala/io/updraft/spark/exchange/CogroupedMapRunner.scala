@@ -34,8 +34,7 @@ final class CogroupedMapRunner(
         files
       ),
       left.schema,
-      new ReplyReader.OfRows(result, SparkInternals.allocator),
-      ReplyJoin.FreeRunning,
+      Results.freeRunning(new ReplyReader.OfRows(result, SparkInternals.allocator)),
       Replay.NEVER,
       files,
       context

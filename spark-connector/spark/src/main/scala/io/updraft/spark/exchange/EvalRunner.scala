@@ -3,19 +3,18 @@ package io.updraft.spark.exchange
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.{InputFiles, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.Replay
 import io.updraft.spark.config.UdfSettings
 
-/** One-to-one functions over Arrow columns. */
+/** Functions over Arrow columns: an exchange's columns are their arguments. */
 final class EvalRunner(
     settings: UdfSettings,
     call: FunctionCall,
     spec: RequestSpec,
-    resultTypes: Seq[DataType],
+    newResults: () => Results,
     replay: Replay,
     metrics: ExchangeMetrics
 ) extends TaskRunner(settings, call, metrics) {
@@ -42,8 +41,7 @@ final class EvalRunner(
     pipeline(
       feed(builder, files),
       builder.schema,
-      new ReplyReader.OfColumns(resultTypes, SparkInternals.allocator),
-      new ReplyJoin.OneToOne(call.names),
+      newResults(),
       replay,
       files,
       context

@@ -58,8 +58,10 @@ final class FoldRunner(
         files
       ),
       builder.schema,
-      new ReplyReader.OfColumns(resultTypes, SparkInternals.allocator),
-      new ReplyJoin.OneToOne(call.names),
+      Results.oneToOne(
+        call.names,
+        new ReplyReader.OfColumns(resultTypes, SparkInternals.allocator)
+      ),
       Replay.NEVER,
       files,
       context

@@ -13,7 +13,8 @@ import org.apache.spark.sql.updraft.{
   ChainedUdf,
   PythonCall,
   PythonConf,
-  SparkInternals
+  SparkInternals,
+  TableFunction
 }
 import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
 
@@ -25,7 +26,8 @@ import io.updraft.proto.v1.{
   ResourceAddresses,
   SessionFunction,
   TaskIdentity,
-  Udf
+  Udf,
+  Udtf
 }
 import io.updraft.spark.contents.SessionContent
 
@@ -37,6 +39,8 @@ import io.updraft.spark.contents.SessionContent
   *   rows that the function may see at once; 0: all of a batch
   * @param secondInputSchema
   *   of cogroups: the right input's Arrow schema as an IPC message
+  * @param joined
+  *   whether the rows of a table function are joined to those that they came from
   */
 final case class FunctionCall(
     call: PythonCall,
@@ -46,7 +50,8 @@ final case class FunctionCall(
     evalConf: Map[String, String],
     environment: Map[String, String],
     maxRecordsPerBatch: Int,
-    secondInputSchema: Array[Byte] = Array.empty
+    secondInputSchema: Array[Byte] = Array.empty,
+    joined: Boolean = false
 ) {
 
   /** What the functions need beside their pickles, as this executor has it. */
@@ -77,8 +82,8 @@ final case class FunctionCall(
       .build()
   }
 
-  private def sessionFunction(contents: Seq[SessionContent]): SessionFunction =
-    SessionFunction
+  private def sessionFunction(contents: Seq[SessionContent]): SessionFunction = {
+    val builder = SessionFunction
       .newBuilder()
       .setPythonVersion(call.pythonVersion)
       .setSparkVersion(SPARK_VERSION)
@@ -91,7 +96,9 @@ final case class FunctionCall(
       .addAllContents(contents.map(_.listed).asJava)
       .addAllPythonIncludes(call.belongings.includes.asJava)
       .putAllUserEnvironment(call.belongings.variables.asJava)
-      .build()
+    call.table.foreach(table => builder.setUdtf(FunctionCall.udtf(table, joined)))
+    builder.build()
+  }
 }
 
 object FunctionCall {
@@ -113,6 +120,19 @@ object FunctionCall {
       .addAllCommands(chained.commands.map(ByteString.copyFrom).asJava)
       .setResultId(chained.resultId)
       .build()
+
+  private def udtf(table: TableFunction, joined: Boolean): Udtf = {
+    val builder = Udtf
+      .newBuilder()
+      .addAllArguments(table.arguments.map(argument).asJava)
+      .addAllPartitionChildIndexes(table.partitionIndexes.map(Int.box).asJava)
+      .setCommand(ByteString.copyFrom(table.command))
+      .setReturnType(table.returnType.json)
+      .setName(table.name)
+      .setJoined(joined)
+    table.analyzeResult.foreach(result => builder.setAnalyzeResult(ByteString.copyFrom(result)))
+    builder.build()
+  }
 
   private def argument(call: CallArgument): Argument = {
     val builder = Argument.newBuilder().setOffset(call.offset)

@@ -37,8 +37,7 @@ final class GroupedMapRunner(
     pipeline(
       new GroupedFeed(rows, input.boundary, builder, input.spec.limits, files),
       builder.schema,
-      new ReplyReader.OfRows(result, SparkInternals.allocator),
-      ReplyJoin.FreeRunning,
+      Results.freeRunning(new ReplyReader.OfRows(result, SparkInternals.allocator)),
       Replay.NEVER,
       files,
       context

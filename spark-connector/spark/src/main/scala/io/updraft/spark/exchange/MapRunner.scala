@@ -77,8 +77,7 @@ final class MapRunner(
     pipeline(
       feed(builder, files),
       builder.schema,
-      new ReplyReader.OfRows(result, SparkInternals.allocator),
-      ReplyJoin.FreeRunning,
+      Results.unprompted(new ReplyReader.OfRows(result, SparkInternals.allocator)),
       Replay.NEVER,
       files,
       context

@@ -19,9 +19,14 @@ final class PickledFeed(
     allocator: BufferAllocator,
     partition: Int
 ) extends RequestSource {
-  private[this] val childSchema = spec.childSchema
-  private[this] val child =
-    new ColumnSet(spec.childTypes, childSchema, allocator, spec.largeVarTypes)
+  private[this] val passedSchema = spec.passedSchema
+  private[this] val passed = new ColumnSet(
+    spec.passedTypes,
+    passedSchema,
+    allocator,
+    spec.largeVarTypes,
+    spec.passed.toArray
+  )
   private[this] val lists = new BinaryBuilder(allocator, offsetWidth = 4)
   private[this] val projection = MutableProjection.create(spec.inputs, spec.child)
   private[this] val pickled = PickledRows.of(
@@ -36,7 +41,7 @@ final class PickledFeed(
   projection.initialize(partition)
 
   private def keepAndProject(row: InternalRow): InternalRow = {
-    child.append(row)
+    passed.append(row)
     rows += 1
     projection(row)
   }
@@ -63,14 +68,14 @@ final class PickledFeed(
   }
 
   private def isFull: Boolean = {
-    child.measure()
+    passed.measure()
     lists.byteCount >= spec.limits.requestBytes ||
-    child.byteCount(_ => true) >= spec.limits.heldBytes
+    passed.byteCount(_ => true) >= spec.limits.heldBytes
   }
 
   private def finish(file: AnyRef): Request = {
     val list = lists.finish()
-    val columns = child.finish()
+    val columns = passed.finish()
     val kept = (rows, values)
     rows = 0
     values = 0
@@ -80,7 +85,7 @@ final class PickledFeed(
         Kept(
           kept._1,
           kept._2,
-          ColumnSet.load(kept._1, columns, spec.childTypes, childSchema, allocator),
+          ColumnSet.load(kept._1, columns, spec.passedTypes, passedSchema, allocator),
           file
         )
       )
@@ -92,6 +97,6 @@ final class PickledFeed(
 
   override def close(): Unit = {
     lists.close()
-    child.close()
+    passed.close()
   }
 }

@@ -5,7 +5,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.types.{BinaryType, DataType, StructField, StructType}
+import org.apache.spark.sql.types.{BinaryType, StructField, StructType}
 import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
@@ -21,13 +21,15 @@ import io.updraft.spark.config.UdfSettings
   */
 final case class Pickling(listRows: Int, binaryAsBytes: Boolean)
 
-/** Pickled UDFs: a value of the exchange is a pickled list of rows, in Spark's own encoding. */
+/** Functions over pickled rows: a value of the exchange is a pickled list of rows, in Spark's own
+  * encoding.
+  */
 final class PickledRunner(
     settings: UdfSettings,
     call: FunctionCall,
     spec: RequestSpec,
     pickling: Pickling,
-    resultTypes: Seq[DataType],
+    newResults: () => Results,
     replay: Replay,
     metrics: ExchangeMetrics
 ) extends TaskRunner(settings, call, metrics) {
@@ -53,8 +55,7 @@ final class PickledRunner(
     pipeline(
       new PickledFeed(input, spec, pickling, files, SparkInternals.allocator, partition),
       schema,
-      new PickledReplies(resultTypes, spec, SparkInternals.allocator),
-      new ReplyJoin.OneToOne(call.names),
+      newResults(),
       replay,
       files,
       context

@@ -13,14 +13,13 @@ import io.updraft.client.{Exchange, Reply}
   * when it can do neither.
   *
   * Runs on the task thread alone. The exchange is opened by the first request, so that an empty
-  * partition costs the pool nothing, and cancelled as soon as the task ends or is killed. A batch
-  * is valid until the next one is asked for.
+  * partition costs the pool nothing where the function gives nothing for it, and cancelled as soon
+  * as the task ends or is killed. A batch is valid until the next one is asked for.
   */
 final class PipelinedIterator(
     source: RequestSource,
-    replies: ReplyReader,
+    results: Results,
     open: () => Exchange,
-    joins: ReplyJoin,
     files: InputFiles,
     failures: Failures,
     logs: WorkerLogs,
@@ -31,6 +30,7 @@ final class PipelinedIterator(
   private[this] val kept = new ArrayDeque[Kept]()
   @volatile private[this] var exchange: Exchange = _
   private[this] var phase = Phase.Sending
+  private[this] var batches: Iterator[ResultBatch] = Iterator.empty
   private[this] var ready: ColumnarBatch = _
   private[this] var emitted: ColumnarBatch = _
 
@@ -58,7 +58,12 @@ final class PipelinedIterator(
     while (result == null && phase != Phase.Ended) {
       SparkInternals.throwIfKilled(context)
       fillWindow()
-      if (exchange == null) phase = Phase.Ended else result = handle(nextReply())
+      if (exchange == null) {
+        phase = Phase.Ended
+      } else {
+        if (!batches.hasNext) handle(nextReply())
+        if (batches.hasNext) result = show(batches.next())
+      }
     }
     result
   }
@@ -73,23 +78,27 @@ final class PipelinedIterator(
   private def send(request: Request): Unit = {
     kept.add(request.kept)
     if (exchange == null) {
-      exchange =
-        try open()
-        catch {
-          case e: Throwable =>
-            request.batch.close()
-            throw e
-        }
-      metrics.opened()
-      // A kill while there was no exchange found nothing to cancel.
-      if (context.isInterrupted()) exchange.cancel("the task was killed")
+      try start()
+      catch {
+        case e: Throwable =>
+          request.batch.close()
+          throw e
+      }
     }
     exchange.send(request.batch, request.batch.getLength, request.groups)
     metrics.sent()
   }
 
+  private def start(): Unit = {
+    exchange = open()
+    metrics.opened()
+    // A kill while there was no exchange found nothing to cancel.
+    if (context.isInterrupted()) exchange.cancel("the task was killed")
+  }
+
   private def finishSending(): Unit = {
     phase = Phase.Receiving
+    if (exchange == null && results.needNoInput) start()
     if (exchange != null) exchange.finishSending()
   }
 
@@ -104,36 +113,24 @@ final class PipelinedIterator(
     }
   }
 
-  private def handle(reply: Reply): ColumnarBatch = reply.kind() match {
-    case Reply.Kind.ROOM => null
-    case Reply.Kind.LOG =>
-      reply.lines().forEach(line => logs.add(line))
-      null
-    case Reply.Kind.END =>
-      end()
-      null
+  private def handle(reply: Reply): Unit = reply.kind() match {
+    case Reply.Kind.ROOM =>
+    case Reply.Kind.LOG => reply.lines().forEach(line => logs.add(line))
+    case Reply.Kind.END => end()
     case Reply.Kind.BATCH =>
-      try join(reply)
+      try batches = results.of(reply, kept, exchange.resultSchema())
       finally reply.batch().close()
   }
 
-  private def join(reply: Reply): ColumnarBatch = {
-    val partner = joins.partner(reply, kept)
-    val columns =
-      try partner.columns ++ replies.read(reply, partner.rows, exchange.resultSchema())
-      catch {
-        case e: Throwable =>
-          partner.close()
-          throw e
-      }
-    metrics.received(partner.rows.toLong)
-    files.show(partner.inputFile)
-    new ColumnarBatch(columns, partner.rows)
+  private def show(batch: ResultBatch): ColumnarBatch = {
+    metrics.received(batch.rows.toLong)
+    files.show(batch.inputFile)
+    new ColumnarBatch(batch.columns, batch.rows)
   }
 
   private def end(): Unit = {
     phase = Phase.Ended
-    joins.ended(kept)
+    results.ended(kept)
     failures.report(exchange.report())
     metrics.reported(exchange.report(), context)
     closeExchange()
@@ -152,6 +149,7 @@ final class PipelinedIterator(
     if (ready != null) ready.close()
     ready = null
     while (!kept.isEmpty) kept.poll().close()
+    results.close()
     source.close()
   }
 

@@ -58,18 +58,10 @@ object ReplyReader {
 
     override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
       if (schema ne checked) check(schema)
-      val fields = new Schema(schema.getFields.get(0).getChildren)
       val columns = fieldsOf(reply.batch())
-      try load(columns, fields)
+      try load(columns, fieldsOf(schema))
       finally columns.close()
     }
-
-    /** The same batch without the struct around its columns: one node and one buffer less. */
-    private def fieldsOf(batch: ArrowRecordBatch): ArrowRecordBatch = new ArrowRecordBatch(
-      batch.getLength,
-      batch.getNodes.asScala.tail.asJava,
-      batch.getBuffers.asScala.tail.asJava
-    )
 
     /** Unchecked types are read through Arrow's own accessors, which do not trust them. */
     private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =
@@ -96,4 +88,34 @@ object ReplyReader {
       case _ => false
     }
   }
+
+  /** Replies of table functions: one struct column, whose fields are what the function gives. */
+  final class OfTable(resultTypes: Seq[DataType], allocator: BufferAllocator) extends ReplyReader {
+    private[this] val declared = resultTypes.map(SparkInternals.withoutUserDefined)
+    private[this] var checked: Schema = _
+
+    override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
+      if (schema ne checked) check(schema)
+      val columns = fieldsOf(reply.batch())
+      try ColumnSet.load(columns, declared, fieldsOf(schema), allocator)
+      finally columns.close()
+    }
+
+    private def check(schema: Schema): Unit = {
+      val actual = fieldsOf(schema).getFields.asScala.map(SparkInternals.sparkType).toSeq
+      if (!SparkInternals.sameTypes(declared, actual)) {
+        throw ResultTypes.mismatch("Python UDTF", declared, actual)
+      }
+      checked = schema
+    }
+  }
+
+  private def fieldsOf(schema: Schema): Schema = new Schema(schema.getFields.get(0).getChildren)
+
+  /** The same batch without the struct around its columns: one node and one buffer less. */
+  private def fieldsOf(batch: ArrowRecordBatch): ArrowRecordBatch = new ArrowRecordBatch(
+    batch.getLength,
+    batch.getNodes.asScala.tail.asJava,
+    batch.getBuffers.asScala.tail.asJava
+  )
 }

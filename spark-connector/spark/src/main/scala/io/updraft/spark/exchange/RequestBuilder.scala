@@ -19,10 +19,10 @@ import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnSet, FilledColumn}
   */
 abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
     extends AutoCloseable {
-  private[this] val childSchema = spec.childSchema
+  private[this] val passedSchema = spec.passedSchema
   private[this] val child = new ColumnSet(
     spec.childTypes,
-    childSchema,
+    spec.childSchema,
     allocator,
     spec.largeVarTypes,
     spec.copied.toArray
@@ -51,8 +51,12 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
   /** Rows of the reply to a request of so many rows, in which so many groups end. */
   protected def answers(rows: Int, groups: Int): Int = rows
 
-  /** What the parent wants beside the results. */
-  protected def passThrough(columns: Seq[FilledColumn], rows: Int): Array[ColumnVector]
+  private def passThrough(columns: Seq[FilledColumn], rows: Int): Array[ColumnVector] =
+    if (spec.passed.isEmpty) Array.empty
+    else {
+      val passed = spec.passedSlots.map(columns)
+      ColumnSet.load(rows, passed, spec.passedTypes, passedSchema, allocator)
+    }
 
   def rows: Int = count
 
@@ -138,22 +142,14 @@ object RequestBuilder {
   val FirstRows = 16
   val MostRows = 4096
 
-  /** Requests of a one-to-one function: a column for each argument; the child's columns stay here.
-    */
+  /** Requests with a column for each argument. */
   final class OfArguments(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
       extends RequestBuilder(spec, allocator, partition) {
-    private[this] val childSchema = spec.childSchema
 
     override val schema: Schema = spec.inputSchema
 
     override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
       ColumnSet.recordBatch(rows, spec.slots.map(columns))
-
-    override protected def passThrough(
-        columns: Seq[FilledColumn],
-        rows: Int
-    ): Array[ColumnVector] =
-      ColumnSet.load(rows, columns, spec.childTypes, childSchema, allocator)
   }
 
   /** Requests of a [[Fold]]: a column for each argument; what stays here are the fold's own rows.
@@ -172,15 +168,9 @@ object RequestBuilder {
 
     override protected def answers(rows: Int, groups: Int): Int =
       if (answers == Answers.PerGroup) groups else rows
-
-    override protected def passThrough(
-        columns: Seq[FilledColumn],
-        rows: Int
-    ): Array[ColumnVector] =
-      Array.empty
   }
 
-  /** Requests of the map family: one struct column that holds the row; nothing stays here. */
+  /** Requests of the map family: one struct column that holds the row. */
   final class OfRows(
       spec: RequestSpec,
       rowSchema: Schema,
@@ -192,12 +182,6 @@ object RequestBuilder {
 
     override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
       ColumnSet.structBatch(rows, columns, allocator)
-
-    override protected def passThrough(
-        columns: Seq[FilledColumn],
-        rows: Int
-    ): Array[ColumnVector] =
-      Array.empty
   }
 
   /** Requests of a function over groups: the columns as they are; nothing stays here. */
@@ -210,11 +194,5 @@ object RequestBuilder {
 
     override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
       ColumnSet.recordBatch(rows, columns)
-
-    override protected def passThrough(
-        columns: Seq[FilledColumn],
-        rows: Int
-    ): Array[ColumnVector] =
-      Array.empty
   }
 }

@@ -13,7 +13,9 @@ import io.updraft.spark.columns.BatchLimits
   * @param child
   *   the child's columns
   * @param copied
-  *   those of them, by ordinal, that are sent or stay here to be joined to results
+  *   those of them, by ordinal, that are sent or stay here
+  * @param passed
+  *   those that stay here, to be joined to the results
   * @param inputs
   *   the distinct arguments, in the order of the exchange's columns
   * @param limits
@@ -22,6 +24,7 @@ import io.updraft.spark.columns.BatchLimits
 final case class RequestSpec(
     child: Seq[Attribute],
     copied: Seq[Int],
+    passed: Seq[Int],
     inputs: Seq[Expression],
     limits: BatchLimits,
     timeZone: String,
@@ -41,17 +44,18 @@ final case class RequestSpec(
 
   val childTypes: Seq[DataType] = columns.map(_.dataType)
 
-  val inputType: StructType = StructType(inputs.zipWithIndex.map { case (input, i) =>
-    StructField(s"_$i", input.dataType)
-  })
+  val passedTypes: Seq[DataType] = passed.map(child(_).dataType)
 
-  def childSchema: Schema = arrow(StructType(columns.zipWithIndex.map { case (column, i) =>
-    StructField(s"_$i", column.dataType)
-  }))
+  /** Where the columns that stay are among the copied. */
+  val passedSlots: Seq[Int] = passed.map(copied.indexOf(_))
 
-  def computedSchema: Schema = arrow(StructType(computed.zipWithIndex.map { case (input, i) =>
-    StructField(s"_$i", input.dataType)
-  }))
+  val inputType: StructType = RequestSpec.numbered(inputs.map(_.dataType))
+
+  def childSchema: Schema = arrow(RequestSpec.numbered(childTypes))
+
+  def computedSchema: Schema = arrow(RequestSpec.numbered(computed.map(_.dataType)))
+
+  def passedSchema: Schema = arrow(RequestSpec.numbered(passedTypes))
 
   def inputSchema: Schema = arrow(inputType)
 
@@ -75,6 +79,10 @@ object RequestSpec {
       largeVarTypes: Boolean
   ): RequestSpec = {
     val copied = child.indices.filter(i => inputs.exists(_.semanticEquals(child(i))))
-    RequestSpec(child, copied, inputs, limits, timeZone, largeVarTypes)
+    RequestSpec(child, copied, Seq.empty, inputs, limits, timeZone, largeVarTypes)
   }
+
+  /** Columns of these types, named as the exchange names them. */
+  def numbered(types: Seq[DataType]): StructType =
+    StructType(types.zipWithIndex.map { case (dataType, i) => StructField(s"_$i", dataType) })
 }

@@ -21,17 +21,15 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
   protected def pipeline(
       source: RequestSource,
       schema: Schema,
-      replies: ReplyReader,
-      joins: ReplyJoin,
+      results: Results,
       replay: Replay,
       files: InputFiles,
       context: TaskContext
   ): Iterator[ColumnarBatch] =
     new PipelinedIterator(
       source,
-      replies,
+      results,
       () => open(schema, replay, context),
-      joins,
       files,
       new Failures(call, settings.endpoint, context),
       new WorkerLogs(call.loggingSession, context),

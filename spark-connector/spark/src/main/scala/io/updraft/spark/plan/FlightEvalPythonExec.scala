@@ -35,18 +35,24 @@ case class FlightEvalPythonExec(
     val spec = RequestSpec(
       child.output,
       child.output.indices,
+      child.output.indices,
       call.inputs,
       limits,
       conf.sessionLocalTimeZone,
       conf.arrowUseLargeVarTypes
     )
     val results = udfs.map(_.dataType)
+    val names = functionNames
     val replay = if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
     if (evalType == EvalType.Pickled) {
       val pickling = Pickling(pickledRows, PythonConf.binaryAsBytes(conf))
-      new PickledRunner(settings, pickledCall(call), spec, pickling, results, replay, metrics)
+      val newResults = () =>
+        Results.oneToOne(names, new PickledReplies(results, spec, SparkInternals.allocator))
+      new PickledRunner(settings, pickledCall(call), spec, pickling, newResults, replay, metrics)
     } else {
-      new EvalRunner(settings, arrowCall(call, spec), spec, results, replay, metrics)
+      val newResults = () =>
+        Results.oneToOne(names, new ReplyReader.OfColumns(results, SparkInternals.allocator))
+      new EvalRunner(settings, arrowCall(call, spec), spec, newResults, replay, metrics)
     }
   }
 

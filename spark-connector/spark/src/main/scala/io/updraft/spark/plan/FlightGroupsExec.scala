@@ -33,6 +33,7 @@ trait FlightGroupsExec extends FlightPythonExec {
     val spec = RequestSpec(
       plan.output,
       columns.ordinals,
+      Seq.empty,
       columns.attributes,
       limits,
       conf.sessionLocalTimeZone,

@@ -36,6 +36,7 @@ case class FlightMapInBatchExec(
     val spec = RequestSpec(
       child.output,
       child.output.indices,
+      Seq.empty,
       child.output,
       limits,
       conf.sessionLocalTimeZone,

@@ -52,9 +52,9 @@ object FunctionKinds {
     pool(254, "SQL_GROUPED_AGG_ARROW_ITER_UDF", "the same, iterators", "4.2"),
     pool(203, "SQL_WINDOW_AGG_PANDAS_UDF", "`pandas_udf` over a window", "4.0"),
     pool(253, "SQL_WINDOW_AGG_ARROW_UDF", "`arrow_udf` over a window", "4.1"),
-    stock(300, "SQL_TABLE_UDF", "`udtf`", "4.0", NotYet),
-    stock(301, "SQL_ARROW_TABLE_UDF", "`udtf` with `useArrow=True`", "4.0", NotYet),
-    stock(302, "SQL_ARROW_UDTF", "`arrow_udtf`", "4.1", NotYet),
+    pool(300, "SQL_TABLE_UDF", "`udtf`", "4.0"),
+    pool(301, "SQL_ARROW_TABLE_UDF", "`udtf` with `useArrow=True`", "4.0"),
+    pool(302, "SQL_ARROW_UDTF", "`arrow_udtf`", "4.1"),
     stock(
       208,
       "SQL_GROUPED_MAP_PANDAS_UDF_WITH_STATE",

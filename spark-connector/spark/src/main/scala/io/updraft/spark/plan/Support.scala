@@ -46,6 +46,10 @@ object Support {
       PythonCall
         .obstacle(udfs)
         .orElse(types(udfs.map(_.dataType) ++ child.output.map(_.dataType)))
+    case table: BaseEvalPythonUDTF =>
+      PythonCall
+        .obstacle(Seq(table.udtf))
+        .orElse(types(table.resultAttrs.map(_.dataType) ++ table.child.output.map(_.dataType)))
     case MapInArrow(function, _, child, isBarrier, profile) =>
       mapFamily(function, child, isBarrier, profile.isDefined)
     case MapInPandas(function, _, child, isBarrier, profile) =>

@@ -38,6 +38,14 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
       FlightEvalPythonExec(udfs, results, planLater(child), evalType, settings)
     case BatchEvalPython(udfs, results, child) =>
       FlightEvalPythonExec(udfs, results, planLater(child), EvalType.Pickled, settings)
+    case table: BaseEvalPythonUDTF =>
+      FlightEvalPythonUDTFExec(
+        table.udtf,
+        table.requiredChildOutput,
+        table.resultAttrs,
+        planLater(table.child),
+        settings
+      )
     case MapInArrow(function: PythonUDF, output, child, _, _) =>
       FlightMapInBatchExec(
         function,

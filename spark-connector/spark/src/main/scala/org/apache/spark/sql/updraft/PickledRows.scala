@@ -3,10 +3,13 @@ package org.apache.spark.sql.updraft
 
 import java.util.{List => JavaList}
 
+import scala.jdk.CollectionConverters._
+
 import net.razorvine.pickle.Unpickler
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.execution.python.{BatchEvalPythonExec, EvaluatePython}
-import org.apache.spark.sql.types.{DataType, StructField, StructType}
+import org.apache.spark.sql.types.{ArrayType, DataType, StructField, StructType}
 
 /** Spark's own pickled encoding of rows and results, called where it lies so that it stays Spark's.
   */
@@ -40,5 +43,24 @@ object PickledRows {
 
     /** A value of the only type, or a row with one value of each. */
     def convert(value: Any): Any = fromJava(value)
+  }
+
+  /** Reads the pickled outputs of a table function. */
+  final class Outputs(rowType: StructType) {
+    private[this] val unpickler = new Unpickler
+    private[this] val fromJava: Any => Any = EvaluatePython.makeFromJava(ArrayType(rowType))
+
+    /** The rows of one output, which the worker pickles as the only item of a list; a row may be
+      * null.
+      */
+    def of(pickle: Array[Byte]): Iterator[InternalRow] =
+      unpickler
+        .loads(pickle)
+        .asInstanceOf[JavaList[Any]]
+        .asScala
+        .iterator
+        .flatMap(rows =>
+          fromJava(rows).asInstanceOf[ArrayData].array.iterator.map(_.asInstanceOf[InternalRow])
+        )
   }
 }

@@ -8,8 +8,10 @@ import org.apache.spark.sql.catalyst.expressions.{
   Expression,
   NamedArgumentExpression,
   PythonFuncExpression,
-  PythonUDF
+  PythonUDF,
+  PythonUDTF
 }
+import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.CollectionAccumulator
 
 import io.updraft.spark.plan.Obstacle
@@ -26,11 +28,26 @@ final case class ChainedUdf(
     arguments: Seq[CallArgument]
 )
 
-/** The UDFs that one operator evaluates together, taken apart as EvalPythonEvaluatorFactory does
-  * it.
+/** A table function as PySpark's worker reads it.
+  *
+  * @param partitionIndexes
+  *   fields of the TABLE argument by which it is partitioned
+  * @param analyzeResult
+  *   what the class's `analyze` gave, pickled
+  */
+final case class TableFunction(
+    name: String,
+    command: Array[Byte],
+    returnType: StructType,
+    arguments: Seq[CallArgument],
+    partitionIndexes: Seq[Int],
+    analyzeResult: Option[Array[Byte]]
+)
+
+/** The functions that one operator evaluates together, taken apart as Spark's own operators do it.
   *
   * @param udfs
-  *   one for each result column
+  *   one for each result column; none for a table function
   * @param inputs
   *   the distinct arguments, in the order that [[CallArgument.offset]] counts
   * @param pythonVersion
@@ -39,13 +56,16 @@ final case class ChainedUdf(
   *   where the functions' accumulator updates go; null only in tests
   * @param belongings
   *   what the functions need beside their pickles
+  * @param table
+  *   in the place of `udfs`
   */
 final case class PythonCall(
     udfs: Seq[ChainedUdf],
     inputs: Seq[Expression],
     pythonVersion: String,
     accumulator: CollectionAccumulator[Array[Byte]],
-    belongings: Belongings
+    belongings: Belongings,
+    table: Option[TableFunction] = None
 ) {
 
   /** The same call with `columns` in front of the inputs; of each function's arguments the first
@@ -99,6 +119,32 @@ object PythonCall {
     udf.func.accumulator,
     Belongings.of(Seq(udf.func))
   )
+
+  def ofTable(udtf: PythonUDTF): PythonCall = {
+    val inputs = ArrayBuffer.empty[Expression]
+    val function = TableFunction(
+      udtf.name,
+      udtf.func.command.toArray,
+      udtf.elementSchema,
+      udtf.children.map(argument(_, inputs)),
+      udtf.pythonUDTFPartitionColumnIndexes.toSeq.flatMap(_.partitionChildIndexes),
+      udtf.pickledAnalyzeResult
+    )
+    PythonCall(
+      Seq.empty,
+      inputs.toSeq,
+      udtf.func.pythonVer,
+      udtf.func.accumulator,
+      Belongings.of(Seq(udtf.func)),
+      Some(function)
+    )
+  }
+
+  /** Offsets of the TABLE arguments among the inputs of a call of `udtf`. */
+  def tableOffsets(udtf: PythonUDTF, call: PythonCall): Seq[Int] = for {
+    function <- call.table.toSeq
+    (argument, true) <- function.arguments.zip(TableArguments.of(udtf))
+  } yield argument.offset
 
   /** Why the pool cannot run these functions, if it cannot. */
   def obstacle(udfs: Seq[PythonFuncExpression]): Option[Obstacle] =

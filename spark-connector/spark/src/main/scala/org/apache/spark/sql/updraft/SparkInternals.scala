@@ -155,6 +155,8 @@ object SparkInternals {
     val ArrowOptimized: Int = PythonEvalType.SQL_ARROW_BATCHED_UDF
     val MapInArrow: Int = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     val MapInPandas: Int = PythonEvalType.SQL_MAP_PANDAS_ITER_UDF
+    val PickledTable: Int = PythonEvalType.SQL_TABLE_UDF
+    val ArrowOptimizedTable: Int = PythonEvalType.SQL_ARROW_TABLE_UDF
 
     def name(evalType: Int): String = PythonEvalType.toString(evalType)
   }
