@@ -67,6 +67,25 @@ def test_rows_that_nobody_asked_for_are_a_user_failure() -> None:
         replies.add(rows(0, 3))
 
 
+def test_the_value_of_a_group_may_come_before_the_group_has_ended() -> None:
+    recorder = Recorder()
+    replies = OneToOneReplies(recorder, ahead=1)
+    replies.requested(1, 0)
+    replies.add(rows(0, 1))
+    replies.requested(2, 1)
+    replies.flush()
+    replies.close()
+    assert recorder.replies == [(1, []), (2, [0])]
+
+
+def test_a_value_too_many_is_a_user_failure() -> None:
+    replies = OneToOneReplies(Recorder(), ahead=1)
+    replies.requested(1, 0)
+    replies.add(rows(0, 1))
+    with pytest.raises(UserFailure, match="1 more rows"):
+        replies.close()
+
+
 def test_rows_that_are_missing_are_a_user_failure() -> None:
     replies = OneToOneReplies(Recorder())
     replies.requested(1, 2)

@@ -4,7 +4,7 @@
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import pyarrow as pa
 
@@ -140,11 +140,13 @@ class OneToOneReplies:
     """One reply of as many rows for each request, whatever batches the function makes of them.
 
     The worker slices requests to what a function may see at once, and an iterator function may yield batches of any
-    size and read ahead: requests wait in order until their rows are complete.
+    size and read ahead: requests wait in order until their rows are complete. Up to `ahead` rows may come early:
+    PySpark gives the value of a group whose rows the function has not read to their end.
     """
 
-    def __init__(self, exchange: ReplyChannel) -> None:
+    def __init__(self, exchange: ReplyChannel, *, ahead: int = 0) -> None:
         self._exchange = exchange
+        self._ahead = ahead
         self._owed: deque[tuple[int, int]] = deque()
         self._ready: deque[pa.RecordBatch] = deque()
         self._ready_rows = 0
@@ -161,14 +163,15 @@ class OneToOneReplies:
             self._ready.append(batch)
             self._ready_rows += batch.num_rows
         self._send_complete()
-        if not self._owed and self._ready_rows:
-            raise UserFailure(f"the function yielded {self._ready_rows} more rows than it was given")
+        if not self._owed and self._ready_rows > self._ahead:
+            self._fail_of_more()
 
     def flush(self) -> None:
-        """Complete replies are sent at once, others cannot be."""
+        """Send replies that early rows complete."""
+        self._send_complete()
 
     def close(self) -> None:
-        """Raises UserFailure when rows are missing."""
+        """Raises UserFailure when rows are missing or left over."""
         self._send_complete()
         if self._owed:
             sequence, rows = self._owed[0]
@@ -176,6 +179,11 @@ class OneToOneReplies:
                 f"the function ended with {self._ready_rows} of the {rows} rows of batch {sequence}:"
                 " it must yield one row for each that it was given"
             )
+        if self._ready_rows:
+            self._fail_of_more()
+
+    def _fail_of_more(self) -> NoReturn:
+        raise UserFailure(f"the function yielded {self._ready_rows} more rows than it was given")
 
     def _send_complete(self) -> None:
         while self._owed and self._schema is not None and self._ready_rows >= self._owed[0][1]:

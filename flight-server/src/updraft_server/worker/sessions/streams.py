@@ -59,5 +59,7 @@ def _replies(kind: Kind, function: exchange_pb2.SessionFunction, exchange: Excha
             return JoinedReplies(exchange)
         case Answers.OUTPUTS:
             return OutputReplies(exchange) if function.udtf.joined else JoinedReplies(exchange)
-        case Answers.PER_ROW | Answers.PER_GROUP:
+        case Answers.PER_ROW:
             return OneToOneReplies(exchange)
+        case Answers.PER_GROUP:
+            return OneToOneReplies(exchange, ahead=1)
