@@ -24,8 +24,8 @@ _CONFS = {
     "spark.sql.session.timeZone": "America/Los_Angeles",
 }
 
-# What `make check` runs on every Spark: each kind of function over each type, and how batches are cut.
-_CORE = re.compile(r"test_types\.py.*-row-tcp\]|test_(batches|cancellation)\.py")
+# What `make check` runs: each kind of function over each type, and the main paths of everything else.
+_CORE = re.compile(r"test_types\.py.*-row-tcp\]|test_(batches|cancellation|plans|observability|streaming|spark_log|tls|worker_settings|belongings)\.py")
 _COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
 
 

@@ -290,7 +290,7 @@ def sql_of_functions(spark: SparkSession) -> DataFrame:
     )
 
 
-# By the family that a pool has to run.
+# By the family of functions.
 JOBS = {
     "scalar": [
         revenue_with_tax,

@@ -8,11 +8,9 @@ import pytest
 from tests.e2e.jobs import JOBS
 from tests.e2e.sides import Query, Sides
 
-# Families that no pool runs yet.
-_ON_STOCK = ("udtf", "arrow_udtf")
-_ON_POOL = [job for family, jobs in JOBS.items() if family not in _ON_STOCK for job in jobs]
+_JOBS = [job for jobs in JOBS.values() for job in jobs]
 
 
-@pytest.mark.parametrize("job", _ON_POOL, ids=lambda job: job.__name__)
+@pytest.mark.parametrize("job", _JOBS, ids=lambda job: job.__name__)
 def test_a_job_gives_what_it_gives_on_stock(sides: Sides, job: Query) -> None:
     assert sides.assert_same(job).rows
