@@ -162,7 +162,9 @@ async def test_a_connection_gets_no_more_calls_than_the_setting_says(running_fro
     async with running_front(FakePool(), max_exchanges=5, first_message_timeout_seconds=60.0) as front:
         calls = [front.exchange(timeout=1.0) for _ in range(50)]
         await asyncio.wait([asyncio.ensure_future(call.read()) for call in calls])
-        assert {await call.code() for call in calls} == {grpc.StatusCode.DEADLINE_EXCEEDED}
+        # A call beyond the limit waits in the client; one that left before the client knew the limit is sent back by HTTP/2.
+        refused = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
+        assert {await call.code() for call in calls} <= refused
         assert await serves(front)
 
 
