@@ -82,7 +82,7 @@ check: ## Everything that CI runs: the main paths of the newest two Sparks from 
 	@$(MAKE) --no-print-directory lint types
 	@$(MAKE) --no-print-directory test-connector
 	@$(MAKE) --no-print-directory test-unit
-	@$(MAKE) --no-print-directory test-contract test-faults test-smoke
+	@$(MAKE) --no-print-directory test-contract test-faults
 	@for spark in $(FULL); do $(MAKE) --no-print-directory test-core SPARK=$$spark; done
 	@$(MAKE) --no-print-directory summary
 
