@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table functions of every kind and in every call give on a pool what they give on stock PySpark, errors included.
 
-`test_types` has them over every type.
+Types: numbers, strings, nulls and a user-defined type; the matrix of `test_types` does not have these kinds.
 """
 
 from __future__ import annotations
