@@ -54,8 +54,9 @@ class MakeCommand:
         return self.wait(_END_SECONDS)
 
     def left_running(self) -> list[psutil.Process]:
-        """What it started and did not end, however far down."""
-        return [process for process in self._descendants() - self._before if _runs(process)]
+        """What it started and did not end, however far down; a JVM ends by itself a moment after its driver."""
+        started = [process for process in self._descendants() - self._before if _runs(process)]
+        return psutil.wait_procs(started, timeout=_END_SECONDS)[1]
 
     def _descendants(self) -> set[psutil.Process]:
         return set(psutil.Process().children(recursive=True))

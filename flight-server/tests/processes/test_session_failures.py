@@ -23,6 +23,7 @@ from updraft.v1 import exchange_pb2
 from updraft_server.frame_stream import PeerClosedError
 from updraft_server.frames import FrameKind
 from updraft_server.pool import LeaseOutcome
+from updraft_server.worker.settings import WorkerSettings
 
 
 async def failing(
@@ -113,8 +114,8 @@ async def test_endless_recursion_is_an_error(zygotes: Zygotes) -> None:
 
 
 async def test_a_huge_message_is_cut_at_its_beginning(zygotes: Zygotes) -> None:
-    error = await failing(zygotes, scalar_arrow(fail_with(ValueError("ø€" * 50_000 + " the end"))))
-    assert len(error.traceback.encode()) <= 64 * 1024
+    error = await failing(zygotes, scalar_arrow(fail_with(ValueError("ø€" * 300_000 + " the end"))))
+    assert len(error.traceback.encode()) <= WorkerSettings().max_traceback_bytes
     assert error.traceback_truncated
     assert error.traceback.endswith("the end\n")
     assert len(error.message) <= 1000
