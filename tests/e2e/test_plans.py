@@ -260,7 +260,7 @@ def test_a_barrier_stage_stays_on_stock_execution_and_says_so(sides: Sides, sour
         yield next(frames).nsmallest(1, "id")
 
     def query(spark: SparkSession) -> DataFrame:
-        return source(spark).select("id").coalesce(1).mapInPandas(smallest, "id bigint", barrier=True)
+        return source(spark).select("id").repartition(1).mapInPandas(smallest, "id bigint", barrier=True)
 
     stock, ours = sides.stock(query), sides.updraft(query)
     assert not stock.error
