@@ -80,8 +80,7 @@ check: ## Everything that CI runs: the main paths of the newest two Sparks from 
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
 	@$(MAKE) --no-print-directory lint types
-	@$(MAKE) --no-print-directory test-connector
-	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector test-unit
 	@$(MAKE) --no-print-directory test-contract test-faults
 	@for spark in $(FULL); do $(MAKE) --no-print-directory test-core SPARK=$$spark; done
 	@$(MAKE) --no-print-directory summary
