@@ -16,13 +16,13 @@ from google.protobuf import text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from tests.support.java import run_java
 from tests.support.paths import BUILD, REPOSITORY, connector_jar
 from tests.support.pool import LocalPool
 from updraft.v1 import control_pb2, exchange_pb2
 
 _SOURCES = Path(__file__).parent / "java"
 _MAVEN = REPOSITORY / "spark-connector/mvnw"
-_JAVA_TIMEOUT_SECONDS = 60
 _MAVEN_TIMEOUT_SECONDS = 300
 
 _EDGES: dict[int, list[Any]] = {
@@ -106,7 +106,7 @@ def _read_by_java() -> list[tuple[Message, bytes, str]]:
     """Each vector with the bytes that Java wrote and the text that it printed."""
     vectors = _vectors()
     lines = [f"{m.DESCRIPTOR.name} {base64.b64encode(m.SerializeToString()).decode()}" for m in vectors]
-    answer = _java(str(connector_jar()), "ReadVectors.java", text="\n".join(lines) + "\n")
+    answer = run_java(str(connector_jar()), _SOURCES / "ReadVectors.java", text="\n".join(lines) + "\n")
     pairs = [line.split(" ") for line in answer.splitlines()]
     assert len(pairs) == len(vectors)
     return [
@@ -142,20 +142,12 @@ def flight_class_path() -> str:
 
 @pytest.mark.timeout(_MAVEN_TIMEOUT_SECONDS)
 def test_arrows_java_client_calls_echo(flight_class_path: str, pool: LocalPool) -> None:
-    answer = _java(flight_class_path, "EchoClient.java", f"grpc://{pool.tcp_address}", "echo")
+    answer = run_java(flight_class_path, _SOURCES / "EchoClient.java", f"grpc://{pool.tcp_address}", "echo")
     rows = [line for line in answer.splitlines() if line != "n\tt"]
     assert rows == [f"{number}\t{'null' if number % 5 == 2 else f'row {number % 5}'}" for number in range(15)]
 
 
 def test_arrows_java_client_hears_of_an_unknown_function(flight_class_path: str, pool: LocalPool) -> None:
-    answer = _java(flight_class_path, "EchoClient.java", f"grpc://{pool.tcp_address}", "no_such_function")
+    answer = run_java(flight_class_path, _SOURCES / "EchoClient.java", f"grpc://{pool.tcp_address}", "no_such_function")
     assert answer.startswith("NOT_FOUND")
     assert "no_such_function" in answer
-
-
-def _java(class_path: str, source: str, *arguments: str, text: str = "") -> str:
-    opened = "--add-opens=java.base/java.nio=ALL-UNNAMED"
-    command = ["java", opened, "-Xmx256m", "-cp", class_path, str(_SOURCES / source), *arguments]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_JAVA_TIMEOUT_SECONDS)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

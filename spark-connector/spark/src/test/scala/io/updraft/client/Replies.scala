@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
+
+import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
+
+/** Replies as an exchange gives them; only this package can make them. */
+object Replies {
+
+  /** A batch of binary values, in which outputs end. */
+  def ofBinaries(values: Seq[Array[Byte]], rowEnds: Seq[Int], allocator: BufferAllocator): Reply = {
+    val builder = new BinaryBuilder(allocator, offsetWidth = 4)
+    values.foreach(builder.put)
+    val column = builder.finish()
+    val batch: ArrowRecordBatch =
+      try ColumnSet.recordBatch(values.length, Seq(column))
+      finally column.close()
+    Reply.batch(1, batch, rowEnds.toArray)
+  }
+}

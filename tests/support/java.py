@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Java programs of one source file, which tests run beside a pool."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+_TIMEOUT_SECONDS = 60
+
+
+def run_java(class_path: str, source: Path, *arguments: str, text: str = "") -> str:
+    """What the program prints; an AssertionError with its errors when it fails."""
+    opened = "--add-opens=java.base/java.nio=ALL-UNNAMED"
+    command = ["java", opened, "-Xmx256m", "-cp", class_path, str(source), *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
