@@ -39,6 +39,11 @@ object Obstacle {
     "PYTHONHASHSEED of the session is not 0, with which the pool's workers hash"
   )
 
+  val WorkerModule: Obstacle = Obstacle(
+    "worker-module",
+    "the application replaces PySpark's own worker or daemon, which a pool does not run"
+  )
+
   val DataTypes: Obstacle = Obstacle("type", "the pool cannot take a type")
 
   val NotYet: Obstacle = Obstacle("not-yet", "a pool does not run functions of this kind yet")
@@ -52,6 +57,7 @@ object Obstacle {
     State,
     DataTypes,
     HashSeed,
+    WorkerModule,
     NotYet
   )
 }

@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.updraft.{PythonCall, ResultTypes}
+import org.apache.spark.sql.updraft.{PythonCall, ResultTypes, WorkerModules}
 
 /** What a pool can take: for each logical node that holds Python functions, the reason why not, if
   * there is one.
@@ -34,7 +34,10 @@ object Support {
 
   /** Why the pool cannot run a node; None: it can. */
   def obstacle(plan: LogicalPlan): Option[Obstacle] =
-    FunctionKinds.obstacle(plan.expressions, plan.isInstanceOf[Window]).orElse(ofNode(plan))
+    FunctionKinds
+      .obstacle(plan.expressions, plan.isInstanceOf[Window])
+      .orElse(WorkerModules.obstacle)
+      .orElse(ofNode(plan))
 
   private def ofNode(plan: LogicalPlan): Option[Obstacle] = plan match {
     case ArrowEvalPython(udfs, _, child, _) =>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.plan
 
+import org.apache.spark.SparkConf
 import org.apache.spark.sql.catalyst.expressions.{AttributeReference, PythonUDF}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.updraft.PythonFunctions
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
+import org.apache.spark.sql.updraft.{PythonFunctions, WorkerModules}
 import org.scalatest.funsuite.AnyFunSuite
 
 class SupportSuite extends AnyFunSuite {
@@ -36,6 +37,15 @@ class SupportSuite extends AnyFunSuite {
     def seeded(seed: String) = pickled(udf("PYTHONHASHSEED" -> seed))
     assert(Support.obstacle(seeded("random")).exists(_.name == "hash-seed"))
     assert(Support.obstacle(seeded("0")).isEmpty)
+  }
+
+  test("an application with a worker or a daemon of its own stays with Spark") {
+    for (setting <- Seq("spark.python.daemon.module", "spark.python.worker.module")) {
+      val obstacle = WorkerModules.obstacle(new SparkConf(false).set(setting, "own.module"))
+      assert(obstacle.exists(_.text.endsWith(s"$setting is own.module")))
+    }
+    val named = new SparkConf(false).set("spark.python.daemon.module", "pyspark.daemon")
+    assert(WorkerModules.obstacle(named).isEmpty)
   }
 
   test("a type that Arrow cannot carry unchanged is named") {
