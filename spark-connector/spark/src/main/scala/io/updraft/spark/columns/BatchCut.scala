@@ -11,19 +11,46 @@ package io.updraft.spark.columns
   *
   * @param sliceRows
   *   rows that the function sees at once
+  * @param sliceBytes
+  *   bytes of arguments that the function sees at once
+  *   (`spark.sql.execution.arrow.maxBytesPerBatch`), where that is fewer rows
   * @param requestBytes
-  *   bytes of arguments to aim at
+  *   bytes of arguments to aim at, no more than `sliceBytes`
   * @param heldBytes
   *   bytes of all columns, pass-through included, that a batch holds at most
   * @param ceilingBytes
-  *   bytes at which a batch ends even inside a slice
+  *   bytes of all columns at which a batch ends even inside a slice
   */
 final case class BatchLimits(
     sliceRows: Int,
+    sliceBytes: Long,
     requestBytes: Long,
     heldBytes: Long,
     ceilingBytes: Long
-)
+) {
+
+  /** Whether a batch ends even inside a slice. */
+  def areReachedBy(size: BatchSize): Boolean =
+    size.requestBytes >= sliceBytes || size.heldBytes >= ceilingBytes
+
+  /** Rows that may follow before the size must be looked at again: as many as there are, and fewer
+    * where such rows would reach a limit.
+    */
+  def lookAhead(rows: Int, size: BatchSize): Int = {
+    def left(bytes: Long, limit: Long): Long =
+      if (bytes == 0) Long.MaxValue else (limit - bytes) * rows / bytes
+    val untilReached =
+      math.min(left(size.requestBytes, sliceBytes), left(size.heldBytes, ceilingBytes))
+    math.max(1L, math.min(untilReached, math.min(rows, BatchLimits.MostRows).toLong)).toInt
+  }
+}
+
+object BatchLimits {
+
+  /** Rows after which the size of a batch is looked at: at first, and at the most. */
+  val FirstRows = 16
+  val MostRows = 4096
+}
 
 /** Bytes of a batch: of its arguments, and of all columns with those that stay here. */
 final case class BatchSize(requestBytes: Long, heldBytes: Long)
@@ -31,22 +58,28 @@ final case class BatchSize(requestBytes: Long, heldBytes: Long)
 /** Decides for one task, batch by batch. */
 final class BatchCut(limits: BatchLimits) {
   private[this] var slicesAllowed = 1L
+  private[this] var lookAhead = BatchLimits.FirstRows
 
-  /** Rows until the next place where [[endsAt]] must be asked. */
-  def room(rows: Int): Int = limits.sliceRows - rows % limits.sliceRows
+  /** Rows that may be appended to so many before [[endsAt]] must be asked. */
+  def room(rows: Int): Int = math.min(lookAhead, limits.sliceRows - rows % limits.sliceRows)
 
-  /** Whether a batch that holds this much ends here. */
-  def endsAt(rows: Int, requestBytes: Long, heldBytes: Long): Boolean =
-    rows > 0 && (heldBytes >= limits.ceilingBytes || endsAtSlice(rows, requestBytes, heldBytes))
+  /** Whether a batch of so many rows ends here. */
+  def endsAt(rows: Int, size: BatchSize): Boolean = rows > 0 && {
+    lookAhead = limits.lookAhead(rows, size)
+    limits.areReachedBy(size) || endsAtSlice(rows, size)
+  }
 
-  private def endsAtSlice(rows: Int, requestBytes: Long, heldBytes: Long): Boolean =
+  private def endsAtSlice(rows: Int, size: BatchSize): Boolean =
     rows % limits.sliceRows == 0 && {
       val slices = rows / limits.sliceRows
       slices >= slicesAllowed ||
-      requestBytes + requestBytes / slices > limits.requestBytes ||
-      heldBytes + heldBytes / slices > limits.heldBytes
+      size.requestBytes + size.requestBytes / slices > limits.requestBytes ||
+      size.heldBytes + size.heldBytes / slices > limits.heldBytes
     }
 
   /** A batch was cut. */
-  def advance(): Unit = if (slicesAllowed < Int.MaxValue) slicesAllowed *= 2
+  def advance(): Unit = {
+    if (slicesAllowed < Int.MaxValue) slicesAllowed *= 2
+    lookAhead = BatchLimits.FirstRows
+  }
 }

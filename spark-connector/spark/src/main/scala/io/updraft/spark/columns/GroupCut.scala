@@ -12,7 +12,7 @@ package io.updraft.spark.columns
   */
 final class GroupCut(limits: BatchLimits, size: () => BatchSize) {
   private[this] var aimBytes = math.min(GroupCut.FirstBytes, limits.requestBytes)
-  private[this] var lookAt = GroupCut.FirstRows
+  private[this] var lookAt = BatchLimits.FirstRows
   private[this] var sliceLeft = limits.sliceRows
 
   /** Whether a request of so many rows ends here, inside a group that goes on. */
@@ -22,7 +22,7 @@ final class GroupCut(limits: BatchLimits, size: () => BatchSize) {
       sliceLeft = limits.sliceRows
       holdsNoSliceMore(rows)
     } else {
-      isDue(rows) && size().heldBytes >= limits.ceilingBytes
+      isDue(rows) && limits.areReachedBy(measured(rows))
     }
   }
 
@@ -37,21 +37,24 @@ final class GroupCut(limits: BatchLimits, size: () => BatchSize) {
   def endsBehindGroup(rows: Int, groups: Int): Boolean = {
     sliceLeft = limits.sliceRows
     groups >= GroupCut.MostGroups || isDue(rows) && {
-      val bytes = size()
+      val bytes = measured(rows)
       bytes.requestBytes >= aimBytes || bytes.heldBytes >= limits.heldBytes
     }
   }
 
-  private def isDue(rows: Int): Boolean = {
-    val due = rows >= lookAt
-    if (due) lookAt = rows + math.min(rows, GroupCut.MostRows)
-    due
+  private def isDue(rows: Int): Boolean = rows >= lookAt
+
+  private def measured(rows: Int): BatchSize = {
+    val bytes = size()
+    lookAt = rows + limits.lookAhead(rows, bytes)
+    bytes
   }
 
   /** A request was cut. */
   def advance(): Unit = {
     aimBytes = math.min(limits.requestBytes, aimBytes * 2)
-    lookAt = GroupCut.FirstRows
+    lookAt = BatchLimits.FirstRows
+    sliceLeft = limits.sliceRows
   }
 }
 
@@ -64,8 +67,4 @@ object GroupCut {
     * have.
     */
   val MostGroups = 8192
-
-  /** Rows after which sizes are looked at: at first, and at the most. */
-  val FirstRows = 16
-  val MostRows = 4096
 }

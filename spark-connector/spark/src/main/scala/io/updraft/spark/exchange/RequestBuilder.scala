@@ -63,14 +63,8 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
   /** Groups that have ended so far. */
   def groups: Int = ends.length
 
-  /** Rows that may be appended before [[isFull]] must be asked: at most as many again, so that wide
-    * rows are noticed.
-    */
-  def room: Int =
-    math.min(
-      cut.room(count),
-      math.min(RequestBuilder.MostRows, math.max(RequestBuilder.FirstRows, count))
-    )
+  /** Rows that may be appended before [[isFull]] must be asked. */
+  def room: Int = cut.room(count)
 
   def append(batch: ColumnarBatch, from: Int, rows: Int): Unit = {
     child.append(batch, from, rows)
@@ -104,10 +98,7 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     )
   }
 
-  def isFull: Boolean = {
-    val bytes = size
-    cut.endsAt(count, bytes.requestBytes, bytes.heldBytes)
-  }
+  def isFull: Boolean = cut.endsAt(count, size)
 
   /** The request as it stands; the builder is empty afterwards. */
   def finish(inputFile: AnyRef): Request = {
@@ -137,10 +128,6 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
 }
 
 object RequestBuilder {
-
-  /** Rows after which the size of a batch is looked at: at first, and at the most. */
-  val FirstRows = 16
-  val MostRows = 4096
 
   /** Requests with a column for each argument. */
   final class OfArguments(spec: RequestSpec, allocator: BufferAllocator, partition: Int)

@@ -44,12 +44,10 @@ trait FlightPythonExec extends SparkPlan {
 
   protected def limits: BatchLimits = BatchLimits(
     sliceRows = sliceRows,
-    requestBytes = settings.batchBytes,
+    sliceBytes = conf.arrowMaxBytesPerBatch,
+    requestBytes = math.min(settings.batchBytes, conf.arrowMaxBytesPerBatch),
     heldBytes = settings.batchBytes * FlightPythonExec.HeldPerRequest,
-    ceilingBytes = math.max(
-      math.min(conf.arrowMaxBytesPerBatch, FlightPythonExec.CeilingBytes),
-      settings.batchBytes
-    )
+    ceilingBytes = math.max(FlightPythonExec.CeilingBytes, settings.batchBytes)
   )
 
   /** Rows that the function may see at once. */

@@ -6,18 +6,24 @@ import org.scalatest.funsuite.AnyFunSuite
 class BatchCutSuite extends AnyFunSuite {
   private val limits = BatchLimits(
     sliceRows = 100,
+    sliceBytes = 50000,
     requestBytes = 10000,
     heldBytes = 40000,
     ceilingBytes = 100000
   )
 
   /** Rows of each of the first batches, when a row has this many bytes. */
-  private def batches(count: Int, rowBytes: Long, heldRowBytes: Long): Seq[Int] = {
+  private def batches(
+      count: Int,
+      rowBytes: Long,
+      heldRowBytes: Long,
+      limits: BatchLimits = limits
+  ): Seq[Int] = {
     val cut = new BatchCut(limits)
     Seq.fill(count) {
       var rows = 0
-      do rows += math.min(cut.room(rows), 10)
-      while (!cut.endsAt(rows, rows * rowBytes, rows * heldRowBytes))
+      do rows += cut.room(rows)
+      while (!cut.endsAt(rows, BatchSize(rows * rowBytes, rows * heldRowBytes)))
       cut.advance()
       rows
     }
@@ -37,10 +43,16 @@ class BatchCutSuite extends AnyFunSuite {
   }
 
   test("a slice that is too large for a batch is cut inside") {
-    assert(batches(2, rowBytes = 5000, heldRowBytes = 5000) == Seq(20, 20))
+    assert(batches(2, rowBytes = 50, heldRowBytes = 5000) == Seq(20, 20))
   }
 
   test("batches end at slices, so that slicing them on the pool gives stock's batches") {
     assert(batches(10, rowBytes = 13, heldRowBytes = 70).forall(_ % 100 == 0))
+  }
+
+  test("a function never sees more bytes of arguments than it may, at the very row") {
+    assert(batches(2, rowBytes = 1000, heldRowBytes = 1000) == Seq(50, 50))
+    val few = limits.copy(sliceRows = 10000, sliceBytes = 800, requestBytes = 800)
+    assert(batches(2, rowBytes = 8, heldRowBytes = 8, few) == Seq(100, 100))
   }
 }

@@ -8,7 +8,8 @@ class GroupCutSuite extends AnyFunSuite {
 
   private final class Filling(rowBytes: Long, sliceRows: Int, aimBytes: Long) {
     var rows = 0
-    private val limits = BatchLimits(sliceRows, aimBytes, 4 * aimBytes, 16 * aimBytes)
+    private val limits =
+      BatchLimits(sliceRows, 16 * aimBytes, aimBytes, 4 * aimBytes, 16 * aimBytes)
     val cut = new GroupCut(limits, () => BatchSize(rows * rowBytes, rows * rowBytes))
 
     /** Rows of each of the first requests of one group that has no end. */
@@ -41,6 +42,12 @@ class GroupCutSuite extends AnyFunSuite {
     val filling =
       new Filling(rowBytes = kilobyte, sliceRows = Int.MaxValue, aimBytes = 64 * kilobyte)
     assert(filling.requestsOfOneGroup(1) == Seq(1024))
+  }
+
+  test("behind such a cut the next slice begins") {
+    val filling =
+      new Filling(rowBytes = kilobyte, sliceRows = 1500, aimBytes = 64 * kilobyte)
+    assert(filling.requestsOfOneGroup(3) == Seq(1024, 1024, 1024))
   }
 
   test("small groups share a request until it has its bytes") {
