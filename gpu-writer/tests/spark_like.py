@@ -3,6 +3,7 @@
 
 import datetime as dt
 import decimal
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -10,10 +11,13 @@ UTC = pa.timestamp("us", "UTC")
 WHEN = dt.datetime(2026, 2, 28, 23, 59, 59, 999_999, tzinfo=dt.UTC)
 
 
-def spark_table(rows: int = 100) -> pa.Table:
+BEFORE_1970 = dt.datetime(1950, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)
+
+
+def spark_table(rows: int = 100, *, instants: Sequence[dt.datetime | None] = (WHEN, None, BEFORE_1970)) -> pa.Table:
     """Nulls in every column, negative numbers, empty and nested values."""
 
-    def column(values: list[object], data_type: pa.DataType) -> pa.Array:
+    def column(values: Sequence[object], data_type: pa.DataType) -> pa.Array:
         return pa.array([values[index % len(values)] for index in range(rows)], data_type)
 
     return pa.table(
@@ -31,12 +35,17 @@ def spark_table(rows: int = 100) -> pa.Table:
             "text": column(["", "žluť", None, "a\0b"], pa.string()),
             "bytes": column([b"\0\xff", None, b""], pa.binary()),
             "date": column([dt.date(1970, 1, 1), None, dt.date(1600, 2, 29)], pa.date32()),
-            "instant": column([WHEN, None, dt.datetime(1950, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)], UTC),
+            "instant": column(instants, UTC),
             "list": column([[1, None], None, []], pa.list_(pa.int32())),
             "map": column([[("a", 1.0), ("b", None)], None, []], pa.map_(pa.string(), pa.float64())),
             "struct": column(
                 [{"x": 1, "y": ["s"]}, None, {"x": None, "y": None}],
                 pa.struct({"x": pa.int64(), "y": pa.list_(pa.string())}),
+            ),
+            "wall_clock": column([WHEN.replace(tzinfo=None), None, dt.datetime(1066, 10, 14, 9)], pa.timestamp("us")),
+            "times": column(
+                [[{"at": WHEN, "on": dt.date(2026, 1, 1)}, None], None, [{"at": None, "on": None}]],
+                pa.list_(pa.struct({"at": UTC, "on": pa.date32()})),
             ),
         }
     )

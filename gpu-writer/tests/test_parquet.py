@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_like import UTC, spark_table
+from spark_like import UTC, WHEN, spark_table
 
 from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import (
@@ -19,6 +19,7 @@ from updraft.v1.write_pb2 import (
     TimestampType,
 )
 from updraft_writer.encoders.dictionary_sampling import columns_worth_a_dictionary
+from updraft_writer.encoders.leaves import with_leaf_fields
 from updraft_writer.encoders.parquet import ParquetEncoder
 
 
@@ -38,10 +39,11 @@ def read(data: bytes) -> pa.Table:
 
 def without_zones(table: pa.Table) -> pa.Table:
     """INT96 and Spark's footers know no zone: the values are what counts."""
-    fields = [
-        field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field for field in table.schema
-    ]
-    return table.cast(pa.schema(fields))
+
+    def without_zone(field: pa.Field) -> pa.Field:
+        return field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field
+
+    return table.cast(pa.schema([with_leaf_fields(field, without_zone) for field in table.schema]))
 
 
 @pytest.mark.parametrize("timestamps", [TimestampType.TIMESTAMP_TYPE_INT96, TimestampType.TIMESTAMP_TYPE_MICROS])
@@ -122,6 +124,12 @@ def test_milliseconds_are_cut_to_the_one_before_also_before_1970() -> None:
     assert got["t"].cast(pa.int64()).to_pylist() == [-1, -1, 1]
 
 
+def test_milliseconds_are_not_cut_by_the_clocks_of_a_zone_which_show_an_hour_twice() -> None:
+    half_past_two = [dt.datetime(2026, 10, 25, hour, 30, tzinfo=dt.UTC) for hour in (0, 1)]
+    table = pa.table({"t": pa.array(half_past_two, pa.timestamp("us", "Europe/Prague"))})
+    assert read(written(table, timestamps=TimestampType.TIMESTAMP_TYPE_MILLIS))["t"].to_pylist() == half_past_two
+
+
 def test_a_timestamp_without_a_zone_is_microseconds_whatever_is_asked_for_instants() -> None:
     table = pa.table({"t": pa.array([1], pa.timestamp("us"))})
     for timestamps in TimestampType.values():
@@ -129,10 +137,33 @@ def test_a_timestamp_without_a_zone_is_microseconds_whatever_is_asked_for_instan
         assert "isAdjustedToUTC=false, timeUnit=microseconds" in logical_type
 
 
-def test_int96_beside_a_timestamp_without_a_zone_is_refused_with_a_way_out() -> None:
-    schema = pa.schema({"i": UTC, "s": pa.struct({"n": pa.timestamp("us")})})
-    with pytest.raises(WriteOptionError, match="TIMESTAMP_MICROS"):
-        ParquetEncoder(schema, ParquetOptions(), {})
+@pytest.mark.parametrize("pages", [False, True])
+@pytest.mark.parametrize("columns", [1, 40])
+def test_a_timestamp_without_a_zone_keeps_its_name_and_statistics_beside_int96(columns: int, pages: bool) -> None:
+    wall = pa.array([dt.datetime(1500, 1, 1), None, dt.datetime(2026, 1, 1)], pa.timestamp("us"))
+    instants = wall.cast(UTC)
+    nested = pa.StructArray.from_arrays([instants, wall], names=["at", "shown"])
+    names = [f"{kind} {index}" for index in range(columns) for kind in ("wall", "instant", "nested")]
+    table = pa.table([wall, instants, nested] * columns, names=names)
+    data = written(table, page_index=pages)
+    for start in range(0, 4 * columns, 4):
+        found = [metadata(data).schema.column(start + leaf) for leaf in range(4)]
+        assert [column.physical_type for column in found] == ["INT64", "INT96", "INT96", "INT64"]
+        for column in (found[0], found[3]):
+            assert "isAdjustedToUTC=false, timeUnit=microseconds" in str(column.logical_type)
+    assert metadata(data).row_group(0).column(0).statistics.min == dt.datetime(1500, 1, 1)
+    assert without_zones(read(data)).equals(without_zones(table))
+
+
+def test_milliseconds_are_stored_inside_of_nested_columns_too() -> None:
+    one = pa.array([[{"t": -1}, None, {"t": None}], None, [], [{"t": 1999}]], pa.list_(pa.struct({"t": UTC})))
+    lists = pa.concat_arrays([one, one]).slice(3, 3)
+    maps = pa.array([[("k", 1500)], None, [("l", None)]], pa.map_(pa.string(), UTC))
+    got = read(written(pa.table({"list": lists, "map": maps}), timestamps=TimestampType.TIMESTAMP_TYPE_MILLIS))
+    before, after = (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=step) for step in (-1, 1))
+    assert str(got.schema.field("map").type.item_type) == "timestamp[ms, tz=UTC]"
+    assert got["list"].to_pylist() == [[{"t": after}], [{"t": before}, None, {"t": None}], None]
+    assert got["map"].to_pylist() == [[("k", after)], None, [("l", None)]]
 
 
 @pytest.mark.parametrize(
@@ -146,10 +177,20 @@ def test_int96_beside_a_timestamp_without_a_zone_is_refused_with_a_way_out() -> 
     ],
 )
 def test_a_value_of_an_uncertain_calendar_is_an_error_unless_it_is_said_which(old: pa.Array) -> None:
-    table = pa.table({"old": old})
+    table, exception = pa.table({"old": old}), Rebase.REBASE_EXCEPTION
     with pytest.raises(EncodeError, match="column 'old' has a date before 1582"):
-        written(table)
-    written(table, rebase=Rebase.REBASE_CORRECTED)
+        written(table, rebase=exception, int96_rebase=exception)
+    assert without_zones(read(written(table))).equals(without_zones(table))
+
+
+def test_dates_and_int96_timestamps_have_a_rebase_mode_each() -> None:
+    dates, instants = (pa.table({"old": [value]}) for value in (dt.date(1000, 1, 1), WHEN.replace(year=1800)))
+    written(dates, int96_rebase=Rebase.REBASE_EXCEPTION)
+    written(instants, rebase=Rebase.REBASE_EXCEPTION)
+    with pytest.raises(EncodeError):
+        written(dates, rebase=Rebase.REBASE_EXCEPTION)
+    with pytest.raises(EncodeError):
+        written(instants, int96_rebase=Rebase.REBASE_EXCEPTION)
 
 
 def test_the_first_values_of_the_new_calendar_are_no_error() -> None:
@@ -162,12 +203,13 @@ def test_the_first_values_of_the_new_calendar_are_no_error() -> None:
             }
         ),
         timestamps=TimestampType.TIMESTAMP_TYPE_MICROS,
+        rebase=Rebase.REBASE_EXCEPTION,
     )
 
 
 def test_a_part_of_a_map_column_is_judged_by_its_own_values() -> None:
     whole = pa.array([[("k", dt.date(1000, 1, 1))], [("k", dt.date(2000, 1, 1))]], pa.map_(pa.string(), pa.date32()))
-    written(pa.table({"m": whole.slice(1)}))
+    written(pa.table({"m": whole.slice(1)}), rebase=Rebase.REBASE_EXCEPTION)
 
 
 def test_the_footer_has_spark_s_keys_and_not_arrow_s() -> None:
@@ -209,9 +251,27 @@ def test_a_type_that_parquet_does_not_have_is_refused_before_any_data() -> None:
         ParquetEncoder(pa.schema({"i": pa.month_day_nano_interval()}), ParquetOptions(), {})
 
 
-def test_the_rebase_mode_that_is_not_there_is_refused() -> None:
-    with pytest.raises(WriteOptionError, match="LEGACY"):
-        ParquetEncoder(pa.schema({"a": pa.int64()}), ParquetOptions(rebase=Rebase.REBASE_LEGACY), {})
+def test_a_rebased_file_says_so_in_its_footer_and_others_do_not() -> None:
+    table = pa.table({"d": [dt.date(1582, 10, 4)]})
+    keys = {"org.apache.spark.legacyDateTime": "", "org.apache.spark.timeZone": "Europe/Prague"}
+    data = written(table, rebase=Rebase.REBASE_LEGACY, time_zone="Europe/Prague")
+    assert {key.decode(): value.decode() for key, value in metadata(data).metadata.items()} == keys
+    assert read(data)["d"].to_pylist() == [dt.date(1582, 10, 14)]
+    assert metadata(written(table)).metadata is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"rebase": Rebase.REBASE_LEGACY}, "needs the session's time zone"),
+        ({"int96_rebase": Rebase.REBASE_LEGACY, "time_zone": "Asia/Kolkata"}, "in UTC alone, not in Asia/Kolkata"),
+        ({"rebase": 9}, "none that this writer knows"),
+        ({"timestamps": 9}, "none that this writer knows"),
+    ],
+)
+def test_what_cannot_be_rebased_is_refused_before_any_data(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(WriteOptionError, match=says):
+        ParquetEncoder(pa.schema({"a": pa.list_(UTC)}), ParquetOptions(**options), {})
 
 
 def test_a_file_without_rows_has_its_schema() -> None:
@@ -219,6 +279,21 @@ def test_a_file_without_rows_has_its_schema() -> None:
     data = b"".join(ParquetEncoder(empty.schema, ParquetOptions(), {}).close())
     assert read(data).num_rows == 0
     assert read(data).column_names == empty.column_names
+
+
+@pytest.mark.parametrize("rows", [[{"n": 1}, None], [None], [{"n": 1}]])
+def test_a_field_that_is_never_null_may_lie_in_a_struct_that_is(rows: list[Any]) -> None:
+    table = pa.table({"s": pa.array(rows, pa.struct([pa.field("n", pa.int64(), nullable=False)]))})
+    data = written(table)
+    assert read(data)["s"].to_pylist() == rows
+    assert metadata(data).schema.column(0).max_definition_level == 1
+
+
+def test_a_null_where_none_may_be_is_an_error() -> None:
+    child = pa.array([1, None])
+    struct = pa.StructArray.from_arrays([child], fields=[pa.field("n", pa.int64(), nullable=False)])
+    with pytest.raises(EncodeError, match="'n' is declared as never null"):
+        written(pa.table({"s": struct}))
 
 
 def test_each_write_is_one_row_group_and_the_footer_tells_them() -> None:

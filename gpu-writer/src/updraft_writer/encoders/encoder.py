@@ -59,6 +59,15 @@ class EncodedBytes:
         """What was written can still be taken."""
 
 
+def with_end(pieces: list[bytes], least_bytes: int) -> list[bytes]:
+    """The pieces with their last ones joined, so that the last has at least so many bytes."""
+    kept = list(pieces)
+    end: list[bytes] = []
+    while kept and sum(map(len, end)) < least_bytes:
+        end.insert(0, kept.pop())
+    return [*kept, b"".join(end)]
+
+
 class Encoder(Protocol):
     """One file's encoder; after an error it is thrown away."""
 

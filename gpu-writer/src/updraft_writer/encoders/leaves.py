@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leaf columns under nested Arrow columns, in the order in which Parquet has them."""
+"""The leaf columns under nested Arrow columns, in the order in which Parquet has them, and how to change them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from updraft.errors import EncodeError, WriteOptionError
 
 
 def leaf_types(data_type: pa.DataType) -> Iterator[pa.DataType]:
@@ -36,3 +39,68 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
         yield from leaf_arrays(array.flatten())
     else:
         yield array
+
+
+def with_leaf_fields(field: pa.Field, change: Callable[[pa.Field], pa.Field]) -> pa.Field:
+    """The field with `change` applied to each leaf below it; raises WriteOptionError for nesting that Spark has not."""
+    data_type = field.type
+    if pa.types.is_map(data_type):
+        key, item = (with_leaf_fields(child, change) for child in (data_type.key_field, data_type.item_field))
+        return field.with_type(pa.map_(key, item, data_type.keys_sorted))
+    if pa.types.is_struct(data_type):
+        return field.with_type(pa.struct([with_leaf_fields(child, change) for child in data_type]))
+    if pa.types.is_list(data_type):
+        return field.with_type(pa.list_(with_leaf_fields(data_type.value_field, change)))
+    if pa.types.is_large_list(data_type):
+        return field.with_type(pa.large_list(with_leaf_fields(data_type.value_field, change)))
+    if any(change(pa.field("", leaf)).type != leaf for leaf in leaf_types(data_type) if leaf != data_type):
+        raise WriteOptionError(f"column {field.name!r}: dates and timestamps inside of {data_type} are not written")
+    return change(field)
+
+
+def has_required_fields(data_type: pa.DataType) -> bool:
+    """Whether a struct somewhere in a column has a field that is never null."""
+    required = pa.types.is_struct(data_type) and not all(field.nullable for field in data_type)
+    children = range(data_type.num_fields)
+    return required or any(has_required_fields(data_type.field(index).type) for index in children)
+
+
+def with_leaves(
+    array: pa.Array, stored: pa.DataType, change: Callable[[pa.Array, pa.DataType], pa.Array], *, required: bool = False
+) -> pa.Array:
+    """The column as the type `stored`, whose nesting is its own, with `change` applied to each leaf.
+
+    `required` leaves out what says that a value is null. Raises EncodeError for a null in a field that is never null.
+    """
+    if pa.types.is_map(stored):
+        keys = with_leaves(array.keys, stored.key_type, change)
+        items = with_leaves(array.items, stored.item_type, change)
+        entries = pa.StructArray.from_arrays([keys, items], fields=[stored.key_field, stored.item_field])
+        return _rebuilt(array, stored, required=required, children=[entries])
+    if pa.types.is_list(stored) or pa.types.is_large_list(stored):
+        values = with_leaves(array.values, stored.value_type, change)
+        return _rebuilt(array, stored, required=required, children=[values])
+    if pa.types.is_struct(stored):
+        children = [_child(array, index, field, change) for index, field in enumerate(stored)]
+        mask = array.is_null() if array.null_count and not required else None
+        return pa.StructArray.from_arrays(children, fields=list(stored), mask=mask)
+    changed = change(array, stored)
+    return _rebuilt(changed, stored, required=True) if required else changed
+
+
+def _child(
+    struct: pa.StructArray, index: int, field: pa.Field, change: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """A field of a struct; below a null struct even a field that is never null is null to Arrow, but not to Parquet."""
+    child = struct.field(index)
+    required = bool(child.null_count) and not field.nullable
+    if required and pc.any(pc.and_(child.is_null(), struct.is_valid())).as_py():
+        raise EncodeError(f"the field {field.name!r} is declared as never null and has a null")
+    return with_leaves(child, field.type, change, required=required)
+
+
+def _rebuilt(array: pa.Array, stored: pa.DataType, *, required: bool, children: Sequence[pa.Array] = ()) -> pa.Array:
+    """An array with other children: it may be a slice, which shares all of them with the whole."""
+    own = array.buffers()[: 2 if children else None]
+    buffers, nulls = ([None, *own[1:]], 0) if required else (own, array.null_count)
+    return pa.Array.from_buffers(stored, len(array), buffers, nulls, array.offset, children=children or None)

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ORC on the CPU by pyarrow."""
+"""ORC on the CPU by pyarrow, as Spark has it.
+
+Dates and times are in the calendar of Spark 2, points in time as the wall clock of a time zone, which is what an ORC
+timestamp is; times without a zone are integers.
+"""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,10 +14,12 @@ from pyarrow import orc
 
 from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import OrcOptions
+from updraft_writer.encoders.calendars import PER_SECOND, hybrid_dates, hybrid_wall_clocks
 from updraft_writer.encoders.codecs import codec_name, compression_level
-from updraft_writer.encoders.encoder import EncodedBytes, Footer
-from updraft_writer.encoders.leaves import leaf_types
-from updraft_writer.encoders.timestamps import is_instant
+from updraft_writer.encoders.encoder import EncodedBytes, Footer, with_end
+from updraft_writer.encoders.leaves import leaf_types, with_leaf_fields, with_leaves
+from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
+from updraft_writer.encoders.timestamps import check_time_zone, is_instant, is_wall_clock
 
 DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
 _DEFAULT_ROW_INDEX_STRIDE = 10_000
@@ -22,6 +29,11 @@ _DICTIONARY_THRESHOLD = 0.8
 _BYTES_PER_FILE = 2 * 1024 * 1024
 _BYTES_PER_COLUMN = 512 * 1024
 _ORC_NAMES = {"none": "uncompressed", "gzip": "zlib"}
+_DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
+# 2038-01-01: Arrow's time zones end with 2037.
+_FIRST_SECOND_WITHOUT_RULES = 2_145_916_800
+# What Spark reads the type of an integer column from.
+_CATALYST_TYPE = "spark.sql.catalyst.type"
 
 
 class OrcEncoder:
@@ -33,12 +45,13 @@ class OrcEncoder:
         self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
     ) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
-        if footer:
-            raise WriteOptionError("key-value pairs in the footer of an ORC file are not there: send none")
         if compression_level(options.compression) is not None:
             raise WriteOptionError("ORC has no compression levels here: send none")
         self._time_zone = options.time_zone or "UTC"
-        self._schema = self._stored_schema(schema)
+        check_time_zone(self._time_zone)
+        self._footer_entries = dict(footer)
+        self._schema = pa.schema([with_leaf_fields(field, _stored_field) for field in schema])
+        self._bloom_filters = self._bloom_filter_arguments(options)
         self._stripe_bytes = min(options.stripe_bytes or DEFAULT_STRIPE_BYTES, max_stripe_bytes)
         self._row_index_stride = options.row_index_stride or _DEFAULT_ROW_INDEX_STRIDE
         self._codec = codec_name(options.compression)
@@ -82,7 +95,8 @@ class OrcEncoder:
             self._writer.close()
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
-        return self._output.take()
+        *before, end = with_end(self._output.take(), TAIL_BYTES)
+        return [*before, with_footer_entries(end, self._footer_entries)]
 
     def _opened(self, output: EncodedBytes) -> orc.ORCWriter:
         return orc.ORCWriter(
@@ -91,6 +105,7 @@ class OrcEncoder:
             compression=_ORC_NAMES.get(self._codec, self._codec),
             row_index_stride=self._row_index_stride,
             dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
+            **self._bloom_filters,
         )
 
     def _check_types(self) -> None:
@@ -102,27 +117,76 @@ class OrcEncoder:
         except (pa.ArrowException, OSError) as error:
             raise WriteOptionError(f"the file cannot be written as ORC: {error}") from error
 
-    def _stored_schema(self, schema: pa.Schema) -> pa.Schema:
-        """ORC as Spark has it keeps instants as the wall clock of the writer's time zone."""
-        try:
-            pc.local_timestamp(pa.nulls(1, pa.timestamp("us", self._time_zone)))
-        except pa.ArrowException as error:
-            raise WriteOptionError(f"no time zone {self._time_zone!r}: {error}") from error
-        fields = []
-        for field in schema:
-            if is_instant(field.type):
-                fields.append(field.with_type(pa.timestamp(field.type.unit)))
-            elif any(map(is_instant, leaf_types(field.type))):
-                raise WriteOptionError(f"column {field.name!r}: ORC timestamps inside of nested columns")
-            else:
-                fields.append(field)
-        return pa.schema(fields)
+    def _bloom_filter_arguments(self, options: OrcOptions) -> dict[str, Any]:
+        names = self._schema.names
+        for column in options.bloom_filter_columns:
+            if column not in names:
+                raise WriteOptionError(f"bloom filter over {column!r}: the columns are {', '.join(names)}")
+        if not options.bloom_filter_columns:
+            return {}
+        return {
+            "bloom_filter_columns": [self._column_id(column) for column in options.bloom_filter_columns],
+            "bloom_filter_fpp": options.bloom_filter_false_positive_probability or _DEFAULT_BLOOM_FALSE_POSITIVES,
+        }
+
+    def _column_id(self, name: str) -> int:
+        """The number of a column in ORC, which counts every level of nesting, from the row itself."""
+        return 1 + sum(_levels(field.type) for field in list(self._schema)[: self._schema.names.index(name)])
 
     def _stored_table(self, table: pa.Table) -> pa.Table:
         columns = [
-            pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, self._time_zone)))
-            if is_instant(column.type)
+            pa.chunked_array([with_leaves(chunk, field.type, self._stored_leaf) for chunk in column.chunks], field.type)
+            if column.type != field.type or any(map(pa.types.is_date32, leaf_types(column.type)))
             else column
-            for column in table.columns
+            for column, field in zip(table.columns, self._schema, strict=True)
         ]
         return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _stored_leaf(self, leaf: pa.Array, stored: pa.DataType) -> pa.Array:
+        if pa.types.is_date32(leaf.type):
+            return hybrid_dates(leaf)
+        if is_instant(leaf.type):
+            return hybrid_wall_clocks(self._wall_clock(leaf))
+        if is_wall_clock(leaf.type):
+            return leaf.cast(pa.timestamp("us")).cast(stored)
+        return leaf
+
+    def _check_range(self, units: pa.Array, per_second: int) -> None:
+        """The library loses fractions of seconds before 1970; its zones are Java's from 1970 to 2037."""
+        old = pc.filter(units, pc.less(units, 0))
+        if self._time_zone == "UTC":
+            right = pc.equal(pc.multiply(pc.divide(old, per_second), per_second), old)
+        else:
+            right = pc.and_(pc.greater_equal(units, 0), pc.less(units, _FIRST_SECOND_WITHOUT_RULES * per_second))
+        if not pc.all(right, min_count=0).as_py():
+            raise EncodeError(
+                "a timestamp before 1970 with a fraction of a second, or one before 1970 or after 2037 in another time "
+                "zone than UTC, cannot be encoded as ORC here so that Java reads it rightly: use Spark's own format"
+            )
+
+    def _wall_clock(self, instants: pa.Array) -> pa.Array:
+        unit = instants.type.unit
+        self._check_range(instants.cast(pa.int64()), PER_SECOND[unit])
+        shown = pc.local_timestamp(instants.cast(pa.timestamp(unit, self._time_zone)))
+        try:
+            pc.assume_timezone(shown, self._time_zone)
+        except pa.ArrowException as error:
+            raise EncodeError(
+                f"an ORC timestamp is a time of day, and clocks of {self._time_zone} show this one twice: {error}; "
+                "use Spark's own format, or run Spark in a time zone that never sets its clocks back, such as UTC"
+            ) from error
+        return shown
+
+
+def _stored_field(field: pa.Field) -> pa.Field:
+    if is_instant(field.type):
+        return field.with_type(pa.timestamp(field.type.unit))
+    if is_wall_clock(field.type):
+        return field.with_type(pa.int64()).with_metadata({_CATALYST_TYPE: "timestamp_ntz"})
+    return field
+
+
+def _levels(data_type: pa.DataType) -> int:
+    if pa.types.is_map(data_type):
+        return 1 + _levels(data_type.key_type) + _levels(data_type.item_type)
+    return 1 + sum(_levels(data_type.field(index).type) for index in range(data_type.num_fields))

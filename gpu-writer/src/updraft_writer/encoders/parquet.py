@@ -2,17 +2,19 @@
 """Parquet on the CPU by pyarrow, with the layout that Spark gives its own files."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from updraft.errors import EncodeError, WriteOptionError
-from updraft.v1.write_pb2 import Dictionaries, ParquetOptions, Rebase
+from updraft.v1.write_pb2 import Dictionaries, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.dictionary_sampling import columns_worth_a_dictionary
-from updraft_writer.encoders.encoder import EncodedBytes, Footer
-from updraft_writer.encoders.timestamps import check_calendar, stored_schema, stored_table, uses_int96
+from updraft_writer.encoders.encoder import EncodedBytes, Footer, with_end
+from updraft_writer.encoders.parquet_footer import TAIL_BYTES, footer_bytes, with_wall_clocks
+from updraft_writer.encoders.timestamps import ParquetTimes
 
 _DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
@@ -27,11 +29,11 @@ class ParquetEncoder:
 
     def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
-        if options.rebase == Rebase.REBASE_LEGACY:
-            raise WriteOptionError("the rebase mode LEGACY is not there: use CORRECTED or EXCEPTION")
         self._options = options
-        self._key_values = dict(footer)
-        self._schema = stored_schema(schema, options.timestamps)
+        self._times = ParquetTimes.asked_for(options)
+        self._key_values = {**footer, **self._times.footer}
+        self._unnamed_wall_clocks = self._times.unnamed_wall_clocks(schema)
+        self._schema = self._times.stored_schema(schema)
         self._arguments = self._writer_arguments()
         self._paths = self._leaf_paths()
         self._check_bloom_filters()
@@ -55,12 +57,12 @@ class ParquetEncoder:
 
     def write(self, table: pa.Table) -> list[bytes]:
         """Encode a row group; raises EncodeError."""
-        check_calendar(table, self._options.rebase)
         self._last_row_group_bytes = table.nbytes
         try:
-            table = stored_table(table, self._schema)
+            table = self._times.stored_table(table, self._schema)
             self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
         except pa.ArrowException as error:
+            self._give_up()
             raise EncodeError(f"a row group cannot be encoded as Parquet: {error}") from error
         return self._output.take()
 
@@ -73,7 +75,21 @@ class ParquetEncoder:
             writer.close()
         except pa.ArrowException as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
-        return self._output.take()
+        return self._named(self._output.take())
+
+    def _give_up(self) -> None:
+        """A writer that failed would be closed by its finalizer, which fails again where nobody can catch it."""
+        if self._writer is not None:
+            with suppress(pa.ArrowException, RuntimeError):
+                self._writer.close()
+
+    def _named(self, pieces: list[bytes]) -> list[bytes]:
+        """The end of the file with all columns named as what they are."""
+        if not self._unnamed_wall_clocks:
+            return pieces
+        [*_, tail] = with_end(pieces, TAIL_BYTES)
+        [*before, end] = with_end(pieces, footer_bytes(tail))
+        return [*before, with_wall_clocks(end, self._unnamed_wall_clocks)]
 
     def _opened(self, table: pa.Table) -> pq.ParquetWriter:
         if self._writer is None:
@@ -113,7 +129,7 @@ class ParquetEncoder:
             "write_page_checksum": options.page_checksums,
             "bloom_filter_options": bloom_filters or None,
             "data_page_size": options.page_bytes or None,
-            "use_deprecated_int96_timestamps": uses_int96(self._schema, options.timestamps),
+            "use_deprecated_int96_timestamps": self._times.has_int96(self._schema),
             "store_decimal_as_integer": not options.legacy_decimals,
             # Spark reads its own schema from a footer key; Arrow's would be one more that nobody asked for.
             "store_schema": False,

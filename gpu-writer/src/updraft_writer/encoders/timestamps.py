@@ -1,18 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dates and timestamps as Spark stores them: which calendar they may be from, and how fine they are."""
+"""Dates and times as Spark stores them in Parquet: in which calendar, how fine, by which type."""
+
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from updraft.errors import EncodeError, WriteOptionError
-from updraft.v1.write_pb2 import Rebase, TimestampType
-from updraft_writer.encoders.leaves import leaf_arrays, leaf_types
+from updraft.v1.write_pb2 import ParquetOptions, Rebase, TimestampType
+from updraft_writer.encoders.calendars import (
+    FIRST_GREGORIAN_DAY,
+    PER_SECOND,
+    hybrid_dates,
+    hybrid_wall_clocks,
+)
+from updraft_writer.encoders.leaves import (
+    has_required_fields,
+    leaf_arrays,
+    leaf_types,
+    with_leaf_fields,
+    with_leaves,
+)
 
-# Spark's RebaseDateTime: the first day of the Gregorian calendar, and 1900-01-01T00:00:00Z, before which the zones of
-# the old and the new calendar differ somewhere.
-_FIRST_GREGORIAN_DAY = -141_427
+# 1900-01-01T00:00:00Z, before which the zones of the old and the new calendar differ somewhere.
 _FIRST_SAFE_SECOND = -2_208_988_800
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00")
+
+# What Spark's readers go by.
+_LEGACY_DATES_KEY = "org.apache.spark.legacyDateTime"
+_LEGACY_INT96_KEY = "org.apache.spark.legacyINT96"
+_TIME_ZONE_KEY = "org.apache.spark.timeZone"
 
 
 def is_instant(data_type: pa.DataType) -> bool:
@@ -25,68 +42,142 @@ def is_wall_clock(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(data_type)) and data_type.tz is None
 
 
-def uses_int96(schema: pa.Schema, wanted: TimestampType) -> bool:
-    """Whether timestamps are stored as INT96; raises WriteOptionError for a schema that the encoder cannot serve.
-
-    Spark keeps timestamps without a zone as INT64 beside INT96; the encoder has one answer for all columns of a file.
-    """
-    types = [leaf for field in schema for leaf in leaf_types(field.type)]
-    if wanted not in (TimestampType.TIMESTAMP_TYPE_UNSPECIFIED, TimestampType.TIMESTAMP_TYPE_INT96):
-        return False
-    if not any(map(is_instant, types)):
-        return False
-    if any(map(is_wall_clock, types)):
-        raise WriteOptionError(
-            "INT96 timestamps beside timestamps without a time zone cannot be written in one file: "
-            "set spark.sql.parquet.outputTimestampType to TIMESTAMP_MICROS"
-        )
-    return True
+def check_time_zone(zone: str) -> None:
+    """Raise WriteOptionError for a time zone that is not there."""
+    try:
+        pc.local_timestamp(pa.nulls(1, pa.timestamp("us", zone)))
+    except pa.ArrowException as error:
+        raise WriteOptionError(f"no time zone {zone!r}: {error}") from error
 
 
-def stored_schema(schema: pa.Schema, wanted: TimestampType) -> pa.Schema:
-    """The schema with the units that are stored; raises WriteOptionError for nested milliseconds."""
-    if wanted != TimestampType.TIMESTAMP_TYPE_MILLIS:
-        return schema
-    fields = []
-    for field in schema:
-        if is_instant(field.type):
-            fields.append(field.with_type(pa.timestamp("ms", field.type.tz)))
-        elif any(map(is_instant, leaf_types(field.type))):
-            raise WriteOptionError(f"column {field.name!r}: timestamps in milliseconds inside of nested columns")
-        else:
-            fields.append(field)
-    return pa.schema(fields, schema.metadata)
+@dataclass(frozen=True, slots=True)
+class ParquetTimes:
+    """How the dates and times of one file are stored."""
 
+    timestamps: TimestampType
+    rebase: Rebase
+    int96_rebase: Rebase
+    time_zone: str
 
-def stored_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table in the schema that is stored: cut to the unit before, never rounded towards zero."""
-    columns = [
-        column if column.type == field.type else pc.floor_temporal(column, unit="millisecond").cast(field.type)
-        for column, field in zip(table.columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    @classmethod
+    def asked_for(cls, options: ParquetOptions) -> "ParquetTimes":
+        """What the options say; raises WriteOptionError."""
+        modes = (options.rebase, options.int96_rebase)
+        if options.timestamps not in TimestampType.values() or not set(modes) <= set(Rebase.values()):
+            raise WriteOptionError("the type of timestamps or a rebase mode is none that this writer knows")
+        if Rebase.REBASE_LEGACY in modes and not options.time_zone:
+            raise WriteOptionError("the rebase mode LEGACY needs the session's time zone")
+        return cls(options.timestamps, *modes, options.time_zone)
 
+    @property
+    def uses_int96(self) -> bool:
+        """Whether points in time are stored as INT96."""
+        return self.timestamps in (TimestampType.TIMESTAMP_TYPE_UNSPECIFIED, TimestampType.TIMESTAMP_TYPE_INT96)
 
-def check_calendar(table: pa.Table, rebase: Rebase) -> None:
-    """Raise EncodeError for values of which it is not said which calendar they are from."""
-    if rebase == Rebase.REBASE_CORRECTED:
-        return
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    @property
+    def footer(self) -> dict[str, str]:
+        """The keys that tell readers which calendar the file has."""
+        keys: dict[str, str] = {}
+        if self.rebase == Rebase.REBASE_LEGACY:
+            keys |= {_LEGACY_DATES_KEY: "", _TIME_ZONE_KEY: self.time_zone}
+        if self.int96_rebase == Rebase.REBASE_LEGACY:
+            keys |= {_LEGACY_INT96_KEY: "", _TIME_ZONE_KEY: self.time_zone}
+        return keys
+
+    def has_int96(self, schema: pa.Schema) -> bool:
+        """Whether a file of this schema has a column of INT96."""
+        return self.uses_int96 and any(is_instant(leaf) for field in schema for leaf in leaf_types(field.type))
+
+    def unnamed_wall_clocks(self, schema: pa.Schema) -> list[int]:
+        """Which leaves of a schema are stored as integers, because the library would make INT96 of them.
+
+        It has one answer for all timestamps of a file; Spark has INT96 for points in time only.
+        """
+        types = (leaf for field in schema for leaf in leaf_types(field.type))
+        wall_clocks = [index for index, leaf in enumerate(types) if is_wall_clock(leaf)]
+        return wall_clocks if self.has_int96(schema) else []
+
+    def stored_schema(self, schema: pa.Schema) -> pa.Schema:
+        """The schema as the library gets it; raises WriteOptionError."""
+        as_integers = bool(self.unnamed_wall_clocks(schema))
+
+        def stored(field: pa.Field) -> pa.Field:
+            if is_instant(field.type) and self._rebase_of(field.type) == Rebase.REBASE_LEGACY:
+                self._check_rebased_zone()
+            if is_instant(field.type) and self.timestamps == TimestampType.TIMESTAMP_TYPE_MILLIS:
+                return field.with_type(pa.timestamp("ms", field.type.tz))
+            if is_wall_clock(field.type) and as_integers:
+                return field.with_type(pa.int64())
+            # Spark gives times of the day in nanoseconds and stores microseconds.
+            return field.with_type(pa.time64("us")) if pa.types.is_time64(field.type) else field
+
+        return pa.schema([with_leaf_fields(field, stored) for field in schema], schema.metadata)
+
+    def stored_table(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
+        """The table in the schema that is stored; raises EncodeError for values whose calendar is not said."""
+        columns = []
+        for column, field in zip(table.columns, schema, strict=True):
+            self._check_calendar(column, field.name)
+            if column.type != field.type or self._moves(column.type) or has_required_fields(column.type):
+                chunks = [with_leaves(chunk, field.type, self._stored_leaf) for chunk in column.chunks]
+                columns.append(pa.chunked_array(chunks, field.type))
+            else:
+                columns.append(column)
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _rebase_of(self, leaf: pa.DataType) -> Rebase:
+        """The mode for a leaf; what has no calendar to choose is stored as it is."""
+        if is_instant(leaf):
+            return self.int96_rebase if self.uses_int96 else self.rebase
+        return self.rebase if pa.types.is_date32(leaf) else Rebase.REBASE_CORRECTED
+
+    def _check_rebased_zone(self) -> None:
+        """Java's zones have offsets of their own before 1900, and no others make a file that Java reads rightly."""
+        if self.time_zone not in _UTC:
+            raise WriteOptionError(
+                f"timestamps are rebased (LEGACY) here in UTC alone, not in {self.time_zone}: set "
+                "spark.sql.session.timeZone to UTC, or let the client rebase them and send the footer's keys itself"
+            )
+
+    def _moves(self, data_type: pa.DataType) -> bool:
+        return any(self._rebase_of(leaf) == Rebase.REBASE_LEGACY for leaf in leaf_types(data_type))
+
+    def _stored_leaf(self, leaf: pa.Array, stored: pa.DataType) -> pa.Array:
+        if self._rebase_of(leaf.type) == Rebase.REBASE_LEGACY:
+            leaf = _hybrid_instants(leaf) if is_instant(leaf.type) else hybrid_dates(leaf)
+        if leaf.type == stored:
+            return leaf
+        if is_instant(stored):
+            # Cut to the millisecond before, never rounded towards zero, and not by the clocks of a zone.
+            utc = leaf.cast(pa.timestamp(leaf.type.unit, "UTC"))
+            return pc.floor_temporal(utc, unit="millisecond").cast(stored)
+        if pa.types.is_int64(stored):
+            return leaf.cast(pa.timestamp("us")).cast(stored)
+        return leaf.cast(stored)
+
+    def _check_calendar(self, column: pa.ChunkedArray, name: str) -> None:
+        if all(self._rebase_of(leaf) != Rebase.REBASE_EXCEPTION for leaf in leaf_types(column.type)):
+            return
         for chunk in column.chunks:
             for leaf in leaf_arrays(chunk):
-                _check_leaf(leaf, name)
+                if self._rebase_of(leaf.type) == Rebase.REBASE_EXCEPTION:
+                    _check_leaf(leaf, name)
+
+
+def _hybrid_instants(instants: pa.Array) -> pa.Array:
+    wall_clocks = instants.cast(pa.timestamp(instants.type.unit, "UTC")).cast(pa.timestamp(instants.type.unit))
+    return hybrid_wall_clocks(wall_clocks).cast(pa.timestamp(instants.type.unit, "UTC")).cast(instants.type)
 
 
 def _check_leaf(leaf: pa.Array, name: str) -> None:
-    if pa.types.is_date32(leaf.type):
-        integers, first = leaf.cast(pa.int32()), _FIRST_GREGORIAN_DAY
-    elif is_instant(leaf.type):
-        integers, first = leaf.cast(pa.int64()), _FIRST_SAFE_SECOND * _PER_SECOND[leaf.type.unit]
+    if is_instant(leaf.type):
+        integers, first = leaf.cast(pa.int64()), _FIRST_SAFE_SECOND * PER_SECOND[leaf.type.unit]
     else:
-        return
+        integers, first = leaf.cast(pa.int32()), FIRST_GREGORIAN_DAY
     least = pc.min(integers).as_py()
     if least is not None and least < first:
         raise EncodeError(
             f"column {name!r} has a date before 1582-10-15 or a timestamp before 1900-01-01T00:00:00Z, which the "
-            "calendars of Spark 2 and Spark 3 read differently: set the rebase mode to CORRECTED to write it as it is"
+            "calendars of Spark 2 and Spark 3 read differently: set spark.sql.parquet.datetimeRebaseModeInWrite (for "
+            "INT96 int96RebaseModeInWrite) to CORRECTED to write it as it is, or to LEGACY for Spark 2"
         )

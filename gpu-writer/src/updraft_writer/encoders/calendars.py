@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dates of the calendar that Spark has (Gregorian for ever) in the one that Spark 2 and ORC have (Julian before 1582).
+
+A date keeps its year, month and day and so becomes another number of days. Dates from 1582-10-05 to 1582-10-14, which
+the other calendar has not, become 1582-10-15.
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# 1582-10-15, the first day that both calendars name alike.
+FIRST_GREGORIAN_DAY = -141_427
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+_SECONDS_PER_DAY = 86_400
+_DAYS_OF_400_YEARS = 146_097
+_DAYS_FROM_MARCH_OF_YEAR_0 = 719_468
+# Arrow's division rounds towards zero: shifted by so many times 400 years, no date that it has is negative.
+_SHIFTS = 15_000
+
+
+def hybrid_dates(dates: pa.Array) -> pa.Array:
+    """Dates (date32) as the days that they are in the hybrid calendar."""
+    days = dates.cast(pa.int32()).cast(pa.int64())
+    if not _any_before(days, FIRST_GREGORIAN_DAY):
+        return dates
+    return pc.add(days, _moved_days(days)).cast(pa.int32()).cast(pa.date32())
+
+
+def hybrid_wall_clocks(times: pa.Array) -> pa.Array:
+    """Times without a zone, each on the day that its date is in the hybrid calendar."""
+    units_per_day = _SECONDS_PER_DAY * PER_SECOND[times.type.unit]
+    units = times.cast(pa.int64())
+    if not _any_before(units, FIRST_GREGORIAN_DAY * units_per_day):
+        return times
+    days = times.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+    return pc.add_checked(units, pc.multiply(_moved_days(days), units_per_day)).cast(times.type)
+
+
+def _any_before(integers: pa.Array, first: int) -> bool:
+    least = pc.min(integers).as_py()
+    return least is not None and least < first
+
+
+def _moved_days(days: pa.Array) -> pa.Array:
+    """How many days later the Julian calendar has a date: it has a leap day more in three of four centuries."""
+    shifted = pc.add(days, _DAYS_FROM_MARCH_OF_YEAR_0 + _SHIFTS * _DAYS_OF_400_YEARS)
+    centuries = pc.divide(pc.add(pc.multiply(shifted, 4), 3), _DAYS_OF_400_YEARS)
+    more_leap_days = pc.subtract(pc.subtract(centuries, pc.divide(centuries, 4)), 3 * _SHIFTS + 2)
+    moved = pc.min_element_wise(more_leap_days, pc.subtract(FIRST_GREGORIAN_DAY, days), skip_nulls=False)
+    return pc.if_else(pc.less(days, FIRST_GREGORIAN_DAY), moved, 0)

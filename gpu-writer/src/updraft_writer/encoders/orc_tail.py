@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Key-value pairs and the calendar in the footer of an ORC file, which the library cannot write.
+
+A file ends with its footer (a protobuf message, in compressed chunks), the postscript (another one, uncompressed) and
+the postscript's length in one byte. What is added to the end of a protobuf message is added to the message, and a chunk
+may be uncompressed: so the pairs become one more chunk, and only the footer's length in the postscript changes.
+"""
+
+from collections.abc import Iterator, Mapping
+
+# The postscript has at most 255 bytes, and its length follows.
+TAIL_BYTES = 256
+
+# Fields of Footer and of UserMetadataItem, as a protobuf message has them: the number and the kind of value.
+_METADATA = 5 << 3 | 2
+_CALENDAR = 11 << 3
+_NAME, _VALUE = 1 << 3 | 2, 2 << 3 | 2
+# Fields of PostScript.
+_FOOTER_LENGTH, _COMPRESSION = 1 << 3, 2 << 3
+_JULIAN_GREGORIAN = 1
+_LARGEST_CHUNK_BYTES = 32 * 1024
+_UNCOMPRESSED_CHUNK = 1
+
+
+def with_footer_entries(end: bytes, entries: Mapping[str, str]) -> bytes:
+    """The end of a file with `entries` in its footer and Spark's calendar; it has at least `TAIL_BYTES` of the file."""
+    postscript_bytes = end[-1]
+    footer, postscript = end[: -1 - postscript_bytes], end[-1 - postscript_bytes : -1]
+    assert postscript[0] == _FOOTER_LENGTH, "a postscript begins with the footer's length"
+    footer_length, position = _read_varint(postscript, 1)
+    assert postscript[position] == _COMPRESSION, "the codec follows"
+    added = bytes([_CALENDAR, _JULIAN_GREGORIAN]) + b"".join(_items(entries))
+    if postscript[position + 1]:
+        added = b"".join(_chunks(added))
+    postscript = bytes([_FOOTER_LENGTH]) + _varint(footer_length + len(added)) + postscript[position:]
+    return footer + added + postscript + bytes([len(postscript)])
+
+
+def _items(entries: Mapping[str, str]) -> Iterator[bytes]:
+    for name, value in entries.items():
+        yield _field(_METADATA, _field(_NAME, name.encode()) + _field(_VALUE, value.encode()))
+
+
+def _chunks(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), _LARGEST_CHUNK_BYTES):
+        chunk = data[start : start + _LARGEST_CHUNK_BYTES]
+        yield (len(chunk) << 1 | _UNCOMPRESSED_CHUNK).to_bytes(3, "little") + chunk
+
+
+def _field(tag: int, value: bytes) -> bytes:
+    return bytes([tag]) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    groups = []
+    while value >= 0x80:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*groups, value])
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value, shift = 0, 0
+    while data[position] >= 0x80:
+        value |= (data[position] & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+    return value | data[position] << shift, position + 1

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of the encoders beside Spark's own of the same rows: the same to Spark, to pyarrow and in the footer."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from spark_oracle import JAVA_ZONE, SESSION_ZONE, call, confs, everything, local_spark
+
+from updraft.errors import EncodeError
+from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
+from updraft_writer.encoders.calendars import hybrid_dates
+from updraft_writer.encoders.orc import OrcEncoder
+from updraft_writer.encoders.parquet import ParquetEncoder
+
+TIMESTAMP_TYPES = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
+TYPE_CONF = "spark.sql.parquet.outputTimestampType"
+REBASE_CONFS = ("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite")
+# The years for which the zones of Arrow are those of Java.
+OF_ORC = ("1970-01-02", "2037-12-30")
+ROW_METADATA = "org.apache.spark.sql.parquet.row.metadata"
+VERSION = "org.apache.spark.version"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with local_spark() as spark:
+        yield spark
+
+
+def to_arrow(frame: DataFrame) -> pa.Table:
+    """Rows as Spark gives them to Arrow; `toArrow` itself cannot read fields that are never null inside of others."""
+    return pa.Table.from_batches(frame._collect_as_arrow())
+
+
+def write_parquet(frame: DataFrame, path: Path, options: ParquetOptions) -> None:
+    table = to_arrow(frame)
+    footer = {VERSION: frame.sparkSession.version, ROW_METADATA: frame._jdf.schema().json()}
+    encoder = ParquetEncoder(table.schema, options, footer)
+    path.mkdir()
+    (path / "part-0.parquet").write_bytes(b"".join(encoder.write(table) + encoder.close()))
+
+
+def write_orc(frame: DataFrame, path: Path, options: OrcOptions) -> None:
+    table = to_arrow(frame)
+    footer = {VERSION: frame.sparkSession.version}
+    encoder = OrcEncoder(table.schema, options, footer, max_stripe_bytes=1 << 26)
+    path.mkdir()
+    (path / "part-0.orc").write_bytes(b"".join(encoder.write(table) + encoder.close()))
+
+
+def part(path: Path) -> Path:
+    [found] = path.glob("part-*")
+    return found
+
+
+def parquet_options(timestamps: str, rebase: str, zone: str = SESSION_ZONE) -> ParquetOptions:
+    mode = f"REBASE_{rebase}"
+    kind = f"TIMESTAMP_TYPE_{timestamps.removeprefix('TIMESTAMP_')}"
+    return ParquetOptions(timestamps=kind, rebase=mode, int96_rebase=mode, time_zone=zone)
+
+
+def leaves(path: Path) -> list[tuple[Any, ...]]:
+    """What a footer says of each column."""
+    columns = pq.read_metadata(part(path)).schema
+    return [
+        (
+            column.path,
+            column.physical_type,
+            column.length,
+            str(column.logical_type),
+            str(column.converted_type),
+            column.max_definition_level,
+            column.max_repetition_level,
+        )
+        for column in (columns.column(index) for index in range(len(columns)))
+    ]
+
+
+def stored_parquet(path: Path) -> pa.Table:
+    return pq.read_table(part(path), coerce_int96_timestamp_unit="us")
+
+
+@pytest.mark.parametrize(("rebase", "zone"), [("CORRECTED", SESSION_ZONE), ("LEGACY", "UTC")])
+@pytest.mark.parametrize("timestamps", TIMESTAMP_TYPES)
+def test_a_parquet_file_is_what_spark_would_have_written(
+    spark: SparkSession, tmp_path: Path, timestamps: str, rebase: str, zone: str
+) -> None:
+    ours, theirs, frame = tmp_path / "ours", tmp_path / "theirs", everything(spark)
+    write_parquet(frame, ours, parquet_options(timestamps, rebase, zone))
+    changes = {TYPE_CONF: timestamps, "spark.sql.session.timeZone": zone, **dict.fromkeys(REBASE_CONFS, rebase)}
+    with confs(spark, changes):
+        frame.write.parquet(str(theirs))
+    read = spark.read.parquet(str(ours))
+    assert read.schema == spark.read.parquet(str(theirs)).schema
+    assert read.toArrow().equals(spark.read.parquet(str(theirs)).toArrow())
+    assert stored_parquet(ours).equals(stored_parquet(theirs))
+    assert leaves(ours) == leaves(theirs)
+    assert pq.read_metadata(part(ours)).metadata == pq.read_metadata(part(theirs)).metadata
+
+
+@pytest.mark.parametrize("timestamps", TIMESTAMP_TYPES)
+def test_a_file_of_dates_that_need_no_rebase_passes_the_mode_exception_and_others_do_not(
+    spark: SparkSession, tmp_path: Path, timestamps: str
+) -> None:
+    options = parquet_options(timestamps, "EXCEPTION")
+    write_parquet(everything(spark, since="1901-01-01"), tmp_path / "new", options)
+    assert spark.read.parquet(str(tmp_path / "new")).count() == everything(spark, since="1901-01-01").count()
+    with pytest.raises(EncodeError, match="RebaseModeInWrite"):
+        write_parquet(everything(spark, since="1850-01-01"), tmp_path / "old", options)
+
+
+def test_an_orc_file_is_what_spark_would_have_written(spark: SparkSession, tmp_path: Path) -> None:
+    ours, theirs, frame = tmp_path / "ours", tmp_path / "theirs", everything(spark, instants=OF_ORC)
+    write_orc(frame, ours, OrcOptions(time_zone=JAVA_ZONE))
+    frame.write.orc(str(theirs))
+    read = spark.read.orc(str(ours))
+    assert read.schema == spark.read.orc(str(theirs)).schema
+    assert read.toArrow().equals(spark.read.orc(str(theirs)).toArrow())
+    assert read.collect() == frame.collect()
+    assert [footer_of_orc(spark, path) for path in (ours, theirs)] == [
+        {"version": spark.version, "proleptic": False}
+    ] * 2
+
+
+def footer_of_orc(spark: SparkSession, path: Path) -> dict[str, Any]:
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    options = call(spark, "org.apache.orc.OrcFile").readerOptions(configuration)
+    reader = call(spark, "org.apache.orc.OrcFile").createReader(
+        call(spark, "org.apache.hadoop.fs.Path")(str(part(path))), options
+    )
+    version = call(spark, "java.nio.charset.StandardCharsets").UTF_8.decode(reader.getMetadataValue(VERSION))
+    return {"version": str(version.toString()), "proleptic": reader.writerUsedProlepticGregorian()}
+
+
+@pytest.mark.parametrize("reader", ["true", "false"])
+def test_filters_of_spark_find_in_an_orc_file_what_they_should(
+    spark: SparkSession, tmp_path: Path, reader: str
+) -> None:
+    frame = everything(spark, instants=OF_ORC)
+    write_orc(frame, tmp_path / "ours", OrcOptions(time_zone=JAVA_ZONE, row_index_stride=1000))
+    with confs(spark, {"spark.sql.orc.enableVectorizedReader": reader}):
+        for wanted in ("date = DATE'1501-03-29'", "instant > TIMESTAMP'2100-01-01'", "date < DATE'0100-01-01'"):
+            assert spark.read.orc(str(tmp_path / "ours")).where(wanted).collect() == frame.where(wanted).collect()
+
+
+def test_dates_are_rebased_as_spark_does(spark: SparkSession) -> None:
+    rebased = call(spark, "org.apache.spark.sql.catalyst.util.RebaseDateTime").rebaseGregorianToJulianDays
+    days = [*range(-1_000_000, -141_500, 5000), *range(-141_440, -141_420), -719_163, -719_162, 0]
+    got = hybrid_dates(pa.array(days, pa.int32()).cast(pa.date32())).cast(pa.int32()).to_pylist()
+    assert got == [rebased(day) for day in days]
