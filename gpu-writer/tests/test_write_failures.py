@@ -40,6 +40,7 @@ from updraft.v1.write_pb2 import (
     Delivery,
     Dictionaries,
     ParquetOptions,
+    Rebase,
 )
 from updraft_writer.sinks.local import LocalStorage
 
@@ -154,8 +155,13 @@ def test_a_batch_beyond_the_hard_limit_is_a_clear_error(writer: RunningWriter) -
 
 def test_a_value_that_cannot_be_encoded_is_the_error_of_the_data(writer: RunningWriter) -> None:
     old = pa.record_batch({"d": pa.array([-200_000], pa.int32()).cast(pa.date32())})
-    with pytest.raises(EncodeError, match="column 'd' has a date before 1582"):
-        write(writer, writer.root / "old", old)
+    options = ParquetOptions(rebase=Rebase.REBASE_EXCEPTION)
+    with (
+        writer.client() as client,
+        pytest.raises(EncodeError, match="column 'd' has a date before 1582"),
+        client.create(str(writer.root / "old"), old.schema, options) as file,
+    ):
+        file.write(old)
 
 
 class BrokenStorage(LocalStorage):
