@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +21,9 @@ from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.row_groups import reserved_bytes
+from updraft_writer.sinks.local import LocalStorage
+from updraft_writer.sinks.sink import Sink
+from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 
 SCHEMA = pa.schema({"n": pa.int64()})
 ROWS = 1000
@@ -38,7 +44,7 @@ class Bench:
         self.files = OpenFiles(self.quota, max_open_files=100)
         self.threads = threads
 
-    def file(self, sink: MemorySink, *, row_group_bytes: int = RAW_BYTES, encoder: Any = None) -> OpenFile:
+    def file(self, sink: Sink, *, row_group_bytes: int = RAW_BYTES, encoder: Any = None) -> OpenFile:
         shape = Shape(SCHEMA, lambda: row_group_bytes, max_rows=1 << 30)
         file = OpenFile(
             encoder or ParquetEncoder(SCHEMA, ParquetOptions(), {}),
@@ -279,6 +285,35 @@ async def test_bytes_stay_reserved_until_the_storage_has_them(bench: Bench) -> N
     await file.finish()
     assert file.moving_bytes == 0
     await file.close()
+    assert bench.is_empty()
+
+
+async def test_bytes_stay_reserved_while_an_upload_is_tried_again(
+    bench: Bench, threads: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    class BusyStorage(LocalStorage):
+        failures = 3
+
+        def write(self, piece: bytes) -> None:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().write(piece)
+
+    held_bytes = []
+
+    async def pause(_seconds: float) -> None:
+        held_bytes.append(file.moving_bytes)
+
+    path = tmp_path / "f"
+    file = bench.file(StoredSink(BusyStorage(path), str(path), threads, RetryPolicy(), pause=pause))
+    await file.open()
+    await bench.add(file)
+    await file.finish()
+    await file.close()
+    assert len(held_bytes) == 3
+    assert min(held_bytes) > 0
+    assert rows_of(path.read_bytes()) == list(range(ROWS))
     assert bench.is_empty()
 
 

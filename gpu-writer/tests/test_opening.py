@@ -49,6 +49,19 @@ def test_a_synchronous_file_may_hold_nothing_when_the_next_batch_comes(changes: 
     assert parsed(**changes).in_flight_limit_bytes == limit_bytes
 
 
+@pytest.mark.parametrize(
+    ("changes", "holds"),
+    [
+        ({}, True),
+        ({"pace": Pace.PACE_SYNCHRONOUS}, False),
+        ({"pace": Pace.PACE_SYNCHRONOUS, "hold_gpu": True}, True),
+        ({"pace": Pace.PACE_ASYNCHRONOUS, "hold_gpu": False}, False),
+    ],
+)
+def test_a_place_on_the_gpu_is_held_by_default_when_the_file_is_asynchronous(changes: Any, holds: bool) -> None:
+    assert parsed(**changes).holds_gpu is holds
+
+
 def test_log_lines_name_the_task() -> None:
     task = TaskIdentity(application_id="app", query_id="7", stage_id=1, stage_attempt_number=2, partition_id=3)
     assert parsed(task=task).log_context == {

@@ -198,6 +198,16 @@ def test_hadoop_s_names_for_object_stores_are_understood() -> None:
         Roots(("s3a://bucket/data",)).storage("s3n://other/data/f")
 
 
+def test_nothing_is_uploaded_to_s3_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    # With an address of its own for S3 nobody is asked where the bucket is.
+    for name, value in {"ENDPOINT_URL": "http://127.0.0.1:1", "REGION": "eu-west-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    storage = Roots(("s3://bucket/data",)).storage("s3a://bucket/data/f")
+    assert isinstance(storage, RemoteStorage)
+    assert storage.file_system == fs.S3FileSystem(region="eu-west-1", background_writes=False)
+    assert storage.file_system != fs.S3FileSystem(region="eu-west-1")
+
+
 def test_a_storage_that_pyarrow_does_not_reach_is_a_clear_error() -> None:
     with pytest.raises(SinkError, match="cannot reach nosuch://host/data/f"):
         Roots(("nosuch://host/data",)).storage("nosuch://host/data/f")

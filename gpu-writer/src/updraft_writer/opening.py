@@ -30,6 +30,13 @@ class Opening:
         return int(self.command.max_in_flight_bytes) or None
 
     @property
+    def holds_gpu(self) -> bool:
+        """Whether a place on the GPU is kept between batches: as asked for, else when the file is asynchronous."""
+        if self.command.HasField("hold_gpu"):
+            return bool(self.command.hold_gpu)
+        return bool(self.command.pace != Pace.PACE_SYNCHRONOUS)
+
+    @property
     def log_context(self) -> dict[str, str]:
         """The task's identity, for every log line of the exchange."""
         task = self.command.task

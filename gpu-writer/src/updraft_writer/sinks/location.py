@@ -65,12 +65,18 @@ class Roots:
         if location.scheme == "file":
             return LocalStorage(Path(location.path))
         try:
-            file_system, inner_path = fs.FileSystem.from_uri(
-                f"{location.scheme}://{location.authority}{quote(str(location.path))}"
-            )
+            file_system, inner_path = _file_system(location)
         except (OSError, ValueError) as error:
             raise SinkError(f"cannot reach {path}: {error}") from error
         return RemoteStorage(file_system, inner_path)
+
+
+def _file_system(location: Location) -> tuple[fs.FileSystem, str]:
+    file_system, path = fs.FileSystem.from_uri(f"{location.scheme}://{location.authority}{quote(str(location.path))}")
+    if isinstance(file_system, fs.S3FileSystem):
+        # What is uploaded behind our back is in memory without a reservation.
+        file_system = fs.S3FileSystem(region=file_system.region, background_writes=False)
+    return file_system, path
 
 
 def _resolved(location: Location) -> Location:

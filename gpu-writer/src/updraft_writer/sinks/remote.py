@@ -20,7 +20,7 @@ class RemoteStorage:
     """Streams to a hidden object, which is moved to the final name."""
 
     def __init__(self, file_system: fs.FileSystem, path: str) -> None:
-        self._file_system = file_system
+        self.file_system = file_system
         self._path = path
         directory, _, name = path.rpartition("/")
         self._directory = directory
@@ -30,9 +30,9 @@ class RemoteStorage:
 
     def open(self) -> None:
         """Begin the hidden object; raises OSError."""
-        if self._directory and self._file_system.type_name in _WITH_DIRECTORIES:
-            self._file_system.create_dir(self._directory, recursive=True)
-        self._stream = self._file_system.open_output_stream(self._hidden)
+        if self._directory and self.file_system.type_name in _WITH_DIRECTORIES:
+            self.file_system.create_dir(self._directory, recursive=True)
+        self._stream = self.file_system.open_output_stream(self._hidden)
 
     def write(self, piece: bytes) -> None:
         """Append a piece; raises SinkError."""
@@ -49,7 +49,7 @@ class RemoteStorage:
             except OSError as error:
                 raise sink_error("complete", self._path, error) from error
             self._closed = True
-        self._file_system.move(self._hidden, self._path)
+        self.file_system.move(self._hidden, self._path)
 
     def discard(self) -> None:
         """Remove the hidden object; raises OSError."""
@@ -62,5 +62,5 @@ class RemoteStorage:
             except OSError:
                 # What failed to be written may fail to be completed; then there is nothing to remove.
                 return
-        if self._file_system.get_file_info(self._hidden).type != fs.FileType.NotFound:
-            self._file_system.delete_file(self._hidden)
+        if self.file_system.get_file_info(self._hidden).type != fs.FileType.NotFound:
+            self.file_system.delete_file(self._hidden)
