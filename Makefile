@@ -75,12 +75,12 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-sessions test-connector test-contract test-e2e list-e2e test-core test-faults test-smoke test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-sessions test-connector test-chart test-contract test-e2e list-e2e test-core test-faults test-smoke test-rapids fuzz summary
 check: ## Everything that CI runs: the main paths of the newest two Sparks from end to end, all else in full
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
 	@$(MAKE) --no-print-directory lint types
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector test-unit
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector test-unit test-chart
 	@$(MAKE) --no-print-directory test-contract test-faults
 	@for spark in $(FULL); do $(MAKE) --no-print-directory test-core SPARK=$$spark; done
 	@$(MAKE) --no-print-directory summary
@@ -97,6 +97,7 @@ lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Jav
 	.venv/bin/buf format --diff --exit-code proto
 	.ci/spdx
 	.venv/bin/python .ci/versions.py --check
+	.venv/bin/python .ci/chart_values.py --check
 
 types: .venv/.synced ## Strict types over services, tests and scripts
 	.venv/bin/mypy
@@ -109,6 +110,9 @@ test-sessions: setup | $(REPORTS) ## Real workers and the session functions of S
 
 test-connector: | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
 	@cd spark-connector && for jar in $(sort $(foreach spark,$(FULL),$(JAR_OF_$(spark)))); do $(MVN) -Pspark-$$jar verify spotless:check; done
+
+test-chart: .venv/.synced | $(REPORTS) ## The Helm chart, rendered and held against the schemas of each Kubernetes
+	$(call PYTEST,.venv,chart) tests/chart
 
 test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call
 	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract
@@ -161,6 +165,7 @@ format: .venv/.synced ## Format everything
 	cd spark-connector && $(MVN) -q spotless:apply
 
 docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own declarations
+	.venv/bin/python .ci/chart_values.py
 	.venv/bin/updraft-server docs > docs/reference/server.md
 	.venv/bin/updraft-writer docs > docs/reference/writer.md
 	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference

@@ -132,7 +132,7 @@ async def test_health_is_served_on_both_listeners_for_every_name(running_front: 
         grpc.aio.insecure_channel(front.settings.admin_listen) as admin,
     ):
         for channel in (admin, front.channel):
-            for name in ("", "arrow.flight.protocol.FlightService", "updraft.function/echo"):
+            for name in ("", "arrow.flight.protocol.FlightService", "updraft.function/echo", "updraft.live"):
                 assert await health(channel, name) == SERVING
             with pytest.raises(grpc.aio.AioRpcError) as unknown:
                 await health(channel, "updraft.function/nope")
@@ -163,6 +163,7 @@ async def test_a_drain_finishes_what_runs_and_refuses_what_comes(running_front: 
         assert await next_health(watch) == SERVING
         front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
         assert await next_health(watch) == NOT_SERVING
+        assert await health(front.channel, "updraft.live") == SERVING
         assert await refused(front.channel) is grpc.StatusCode.UNAVAILABLE
         gate.opened.set()
         await running.done_writing()

@@ -11,6 +11,9 @@ HEALTH_METHOD_PREFIX = "/grpc.health.v1.Health/"
 # The empty name stands for the whole service.
 WHOLE_SERVICE = ""
 
+# Whether the process answers at all: what is not ready, because it drains or heals, must not be started again.
+LIVE = "updraft.live"
+
 
 class HealthBoard:
     """What probes are told, for each name."""

@@ -14,7 +14,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from updraft.addresses import TcpAddress, parse_tcp_address
-from updraft.health import HealthBoard
+from updraft.health import LIVE, HealthBoard
 from updraft.security import BearerTokens, TokenInterceptor, server_credentials
 from updraft.telemetry import serve_metrics
 
@@ -50,6 +50,7 @@ class Listeners:
     async def start(self, registry: CollectorRegistry) -> None:
         """Start all listeners; raises ListenError and SecurityError. Those that started are ended by `close`."""
         self._start_metrics(registry)
+        await self._health.publish([LIVE], serving=True)
         await self._start_admin()
         await self._start_flight()
         self._warn_of_open_doors()

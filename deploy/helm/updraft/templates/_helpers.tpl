@@ -1,0 +1,70 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+
+{{- define "updraft.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "updraft.fullname" -}}
+{{- $name := include "updraft.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+Every component by the name of what it makes: its values over those of its kind over the common ones. All templates
+range over this, so that a pool and the writer differ only in what this says.
+*/}}
+{{- define "updraft.components" -}}
+{{- $root := . -}}
+{{- $components := dict -}}
+{{- range $name, $values := .Values.pools -}}
+{{- $own := mergeOverwrite (deepCopy $root.Values.common) (deepCopy $root.Values.poolDefaults) (deepCopy (default dict $values)) -}}
+{{- $fixed := dict "kind" "pool" "component" (printf "pool-%s" $name) "service" "server" "port" 8815 "waitingMetric" "updraft_exchanges_waiting" -}}
+{{- $_ := set $components (printf "%s-pool-%s" (include "updraft.fullname" $root) $name) (merge $fixed $own) -}}
+{{- end -}}
+{{- if .Values.writer.enabled -}}
+{{- $own := mergeOverwrite (deepCopy .Values.common) (deepCopy .Values.writer) -}}
+{{- $fixed := dict "kind" "writer" "component" "writer" "service" "writer" "port" 8816 "waitingMetric" "updraft_writer_batches_waiting" -}}
+{{- $_ := set $components (printf "%s-writer" (include "updraft.fullname" .)) (merge $fixed $own) -}}
+{{- end -}}
+{{- toYaml $components -}}
+{{- end }}
+
+{{/* Labels that never change in a release's life: (dict "root" $ "component" "pool-default") */}}
+{{- define "updraft.selector" -}}
+app.kubernetes.io/name: {{ include "updraft.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "updraft.labels" -}}
+{{ include "updraft.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "updraft.image" -}}
+{{- $path := list .image.registry .image.repository | compact | join "/" -}}
+{{- printf "%s:%s" $path (default .appVersion .image.tag) -}}
+{{- end }}
+
+{{/* The Secret with the tokens of every component that names none. */}}
+{{- define "updraft.tokenSecret" -}}
+{{- printf "%s-tokens" (include "updraft.fullname" .) -}}
+{{- end }}
+
+{{- define "updraft.certificateSecret" -}}
+{{- if eq .values.tls.mode "certManager" -}}{{ .name }}-tls{{- else -}}
+{{- required (printf "%s: tls.secretName names no Secret, and tls.mode is secret" .values.component) .values.tls.secretName -}}
+{{- end -}}
+{{- end }}
+
+{{- define "updraft.serviceAccount" -}}
+{{- default .name .values.serviceAccount.name -}}
+{{- end }}

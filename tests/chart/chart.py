@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chart as Helm renders it, without a cluster."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.paths import REPOSITORY
+
+CHART = REPOSITORY / "deploy/helm/updraft"
+NEWEST_KUBERNETES = "1.37"
+_HELM = Path(sys.executable).with_name("helm")
+_APIS = ("monitoring.coreos.com/v1", "keda.sh/v1alpha1", "cert-manager.io/v1")
+
+Manifest = dict[str, Any]
+
+
+class ChartError(Exception):
+    """Helm refused; the text is what a user reads."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """The manifests of one rendering."""
+
+    manifests: tuple[Manifest, ...]
+
+    def all(self, kind: str) -> list[Manifest]:
+        """Manifests of a kind."""
+        return [manifest for manifest in self.manifests if manifest["kind"] == kind]
+
+    def one(self, kind: str, name: str) -> Manifest:
+        """The manifest of a kind and a name."""
+        (found,) = (manifest for manifest in self.all(kind) if manifest["metadata"]["name"] == name)
+        return found
+
+    def pod(self, name: str) -> dict[str, Any]:
+        """The pod that a Deployment makes."""
+        spec: dict[str, Any] = self.one("Deployment", name)["spec"]["template"]["spec"]
+        return spec
+
+    def container(self, name: str) -> dict[str, Any]:
+        """The only container of a Deployment's pod."""
+        (container,) = self.pod(name)["containers"]
+        return dict(container)
+
+    def environment(self, name: str) -> dict[str, str]:
+        """The variables of that container whose values stand in the manifest."""
+        return {variable["name"]: variable["value"] for variable in self.container(name)["env"] if "value" in variable}
+
+
+def render(values: dict[str, Any] | None = None, *, kubernetes: str = NEWEST_KUBERNETES) -> Release:
+    """Render release `air` in namespace `data`; raises ChartError."""
+    rendered = _rendered(CHART, yaml.safe_dump(values or {}), kubernetes)
+    return Release(tuple(manifest for manifest in yaml.safe_load_all(rendered) if manifest))
+
+
+def lint(values: dict[str, Any] | None = None) -> str:
+    """What `helm lint --strict` says; raises ChartError."""
+    return _helm(
+        "lint", str(CHART), "--strict", "--kube-version", f"{NEWEST_KUBERNETES}.0", values=yaml.safe_dump(values)
+    )
+
+
+def notes(values: dict[str, Any] | None = None) -> str:
+    """What a user reads after the installation."""
+    with tempfile.TemporaryDirectory() as directory:
+        chart = Path(directory) / "updraft"
+        shutil.copytree(CHART, chart)
+        # Helm shows its notes only to who has a cluster.
+        (chart / "templates/notes.yaml").write_text('kind: Notes\ntext: {{ include "updraft.notes" . | quote }}\n')
+        rendered = _rendered(chart, yaml.safe_dump(values or {}), NEWEST_KUBERNETES)
+    (text,) = (manifest["text"] for manifest in yaml.safe_load_all(rendered) if manifest["kind"] == "Notes")
+    return str(text)
+
+
+@functools.cache
+def _rendered(chart: Path, values: str, kubernetes: str) -> str:
+    apis = (f"--api-versions={api}" for api in _APIS)
+    release = ("template", "air", str(chart), "--namespace", "data")
+    return _helm(*release, "--kube-version", f"{kubernetes}.0", *apis, values=values)
+
+
+def _helm(*arguments: str, values: str) -> str:
+    command = [str(_HELM), *arguments, "--values", "-"]
+    ran = subprocess.run(command, input=values, capture_output=True, text=True, timeout=60, check=False)
+    if ran.returncode != 0:
+        raise ChartError(ran.stderr + ran.stdout)
+    return ran.stdout

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools and the writer: what their pods run, with which settings, behind which Services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.chart.chart import ChartError, notes, render
+from updraft.settings import ENVIRONMENT_PREFIX
+from updraft_server.settings import ServeSettings as ServerSettings
+from updraft_writer.settings import ServeSettings as WriterSettings
+
+_POOL, _WRITER = "air-updraft-pool-default", "air-updraft-writer"
+_BOTH = pytest.mark.parametrize("name", [_POOL, _WRITER])
+
+
+def test_without_values_there_is_one_pool_and_one_writer() -> None:
+    assert [manifest["metadata"]["name"] for manifest in render().all("Deployment")] == [_POOL, _WRITER]
+
+
+def test_pools_come_from_one_map_and_each_may_differ() -> None:
+    pools = {"default": {"replicas": 1}, "big": {"replicas": 8, "workers": 16, "image": {"tag": "numpy"}}}
+    release = render({"common": {"image": {"registry": "registry.example/data"}}, "pools": pools})
+    assert release.one("Deployment", _POOL)["spec"]["replicas"] == 1
+    assert release.one("Deployment", "air-updraft-pool-big")["spec"]["replicas"] == 8
+    assert release.container("air-updraft-pool-big")["image"] == "registry.example/data/updraft-pool:numpy"
+    assert release.environment("air-updraft-pool-big")["UPDRAFT_WORKERS"] == "16"
+
+
+def test_the_writer_can_be_left_out() -> None:
+    assert [pod["metadata"]["name"] for pod in render({"writer": {"enabled": False}}).all("Deployment")] == [_POOL]
+
+
+def test_a_pool_can_be_left_out() -> None:
+    names = [pod["metadata"]["name"] for pod in render({"pools": {"default": None}}).all("Deployment")]
+    assert names == [_WRITER]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [(_POOL, ServerSettings), (_WRITER, WriterSettings)], ids=["pool", "writer"]
+)
+def test_every_variable_is_a_setting_of_the_service(name: str, settings: Any) -> None:
+    given = render({"writer": {"roots": ["/data", "s3://tables"]}}).container(name)["env"]
+    known = {f"{ENVIRONMENT_PREFIX}{field.upper()}" for field in settings.model_fields}
+    assert {variable["name"] for variable in given} <= known
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "values"),
+    [
+        (_POOL, ServerSettings, {"settings": {"queueLimit": 512, "defaultDeadlineSeconds": 1.5}}),
+        (_WRITER, WriterSettings, {"settings": {"quotaBytes": 5_000_000_000, "admissionTimeoutSeconds": 7}}),
+    ],
+    ids=["pool", "writer"],
+)
+def test_own_settings_reach_the_service(
+    name: str, settings: Any, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = {"pools": {"default": values}} if name == _POOL else {"writer": values}
+    for variable, value in render(key).environment(name).items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("UPDRAFT_TOKEN_FILE", "/dev/null")
+    read = settings()
+    for setting, value in values["settings"].items():
+        field = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in setting)
+        assert getattr(read, field) == value
+
+
+@pytest.mark.parametrize(
+    ("limits", "source"), [({"memory": "1Gi"}, "requests.cpu"), ({"memory": "1Gi", "cpu": "4"}, "limits.cpu")]
+)
+def test_a_pool_has_a_worker_for_each_cpu_of_its_pod(limits: dict[str, str], source: str) -> None:
+    release = render({"poolDefaults": {"resources": {"requests": {"cpu": "2"}, "limits": limits}}})
+    (workers,) = (variable for variable in release.container(_POOL)["env"] if variable["name"] == "UPDRAFT_WORKERS")
+    assert workers["valueFrom"]["resourceFieldRef"]["resource"] == source
+
+
+@_BOTH
+def test_probes_ask_for_services_by_name_on_the_port_for_health(name: str) -> None:
+    container = render().container(name)
+    health = next(port["containerPort"] for port in container["ports"] if port["name"] == "health")
+    asked = {kind: container[f"{kind}Probe"]["grpc"] for kind in ("startup", "readiness", "liveness")}
+    assert {probe["port"] for probe in asked.values()} == {health}
+    assert asked["startup"] == asked["readiness"]
+    # What drains is not ready, and has to live until it has finished.
+    assert asked["liveness"]["service"] == "updraft.live"
+
+
+@_BOTH
+def test_a_pod_gets_longer_to_end_than_its_drain_may_take(name: str) -> None:
+    release = render({"common": {"drainTimeoutSeconds": 900, "preStopSeconds": 20}})
+    assert release.environment(name)["UPDRAFT_DRAIN_TIMEOUT_SECONDS"] == "900"
+    assert release.container(name)["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "20"]
+    assert release.pod(name)["terminationGracePeriodSeconds"] > 920
+
+
+@_BOTH
+def test_pods_are_restricted(name: str) -> None:
+    pod, container = render().pod(name), render().container(name)
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not pod["automountServiceAccountToken"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@_BOTH
+def test_one_service_is_headless_and_one_is_not(name: str) -> None:
+    release = render()
+    assert release.one("Service", name)["spec"]["clusterIP"] == "None"
+    assert "clusterIP" not in release.one("Service", f"{name}-cluster")["spec"]
+
+
+@_BOTH
+def test_selectors_choose_the_pods_of_their_component_alone(name: str) -> None:
+    release = render({"pools": {"default": {}, "other": {}}})
+    labels = release.one("Deployment", name)["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        release.one("Deployment", name)["spec"]["selector"]["matchLabels"],
+        release.one("Service", name)["spec"]["selector"],
+        release.one("PodDisruptionBudget", name)["spec"]["selector"]["matchLabels"],
+        release.one("NetworkPolicy", name)["spec"]["podSelector"]["matchLabels"],
+    ]
+    assert all(selector == selectors[0] for selector in selectors)
+    assert selectors[0].items() <= labels.items()
+    others = [pod["spec"]["template"]["metadata"]["labels"] for pod in release.all("Deployment")]
+    assert sum(selectors[0].items() <= pod.items() for pod in others) == 1
+
+
+def test_a_gpu_is_asked_for_by_its_resource_and_runs_with_its_runtime_class() -> None:
+    gpu = {"count": 2, "resource": "amd.com/gpu", "runtimeClassName": "rocm"}
+    release = render({"pools": {"default": {"gpu": gpu}}})
+    assert release.container(_POOL)["resources"]["limits"] == {"memory": "4Gi", "amd.com/gpu": 2}
+    assert release.pod(_POOL)["runtimeClassName"] == "rocm"
+    assert "runtimeClassName" not in release.pod(_WRITER)
+
+
+def test_functions_come_from_a_config_map() -> None:
+    functions = {"modules": ["ours.prices", "ours.names"], "configMap": "ours"}
+    release = render({"pools": {"default": {"functions": functions, "allowSessionFunctions": False}}})
+    environment = release.environment(_POOL)
+    assert environment["UPDRAFT_FUNCTIONS"] == "ours.prices,ours.names"
+    assert environment["UPDRAFT_ALLOW_SESSION_FUNCTIONS"] == "false"
+    (mount,) = (mount for mount in release.container(_POOL)["volumeMounts"] if mount["name"] == "functions")
+    assert mount["mountPath"] == environment["PYTHONPATH"]
+
+
+def test_the_notes_print_the_confs_of_each_pool() -> None:
+    said = notes({"pools": {"default": {}, "gpu": {"tls": {"mode": "secret", "secretName": "gpu-tls"}}}})
+    assert "grpc://air-updraft-pool-default.data:8815" in said
+    assert "grpc+tls://air-updraft-pool-gpu.data:8815" in said
+    assert "io.updraft.spark.UpdraftExtensions" in said
+    assert "spark.kubernetes.executor.secrets.air-updraft-tokens" in said
+
+
+def test_two_words_for_one_setting_are_refused() -> None:
+    with pytest.raises(ChartError, match="a value of its own"):
+        render({"pools": {"default": {"settings": {"workers": 3}, "workers": 2}}})

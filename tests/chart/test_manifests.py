@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every manifest, for values that use everything, is one that each Kubernetes takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from tests.chart.chart import NEWEST_KUBERNETES, ChartError, Manifest, lint, render
+
+_EVERYTHING: dict[str, Any] = {
+    "imagePullSecrets": [{"name": "registry"}],
+    "common": {
+        "tls": {"mode": "certManager", "clientCertificates": True, "issuerRef": {"name": "ours"}},
+        "autoscaling": {"mode": "hpa", "waiting": 2, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}},
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        "networkPolicy": {
+            "clients": [{"namespaceSelector": {"matchLabels": {"team": "etl"}}}],
+            "observers": [{"namespaceSelector": {}}],
+            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
+        },
+        "podLabels": {"team": "etl"},
+        "podAnnotations": {"note": "none"},
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "serviceAccount": {"annotations": {"cloud/identity": "writer"}},
+    },
+    "pools": {
+        "default": {"functions": {"modules": ["ours.functions"], "configMap": "functions"}},
+        "gpu": {"gpu": {"count": 1, "runtimeClassName": "nvidia"}, "autoscaling": {"mode": "keda", "waiting": 1}},
+    },
+    "writer": {"roots": ["/data/tables"], "settings": {"maxOpenFiles": 64}},
+    "monitoring": {"podMonitors": True},
+}
+_KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
+
+
+def _own(manifests: tuple[Manifest, ...]) -> list[Manifest]:
+    """Those whose schema is Kubernetes' own."""
+    core = ("v1", "apps/v1", "policy/v1", "autoscaling/v2", "networking.k8s.io/v1")
+    return [manifest for manifest in manifests if manifest["apiVersion"] in core]
+
+
+@pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
+@pytest.mark.parametrize("kubernetes", _KUBERNETES)
+def test_each_kubernetes_takes_every_manifest(kubernetes: str, values: dict[str, Any]) -> None:
+    release = render(values)
+    for manifest in _own(release.manifests):
+        kubernetes_validate.validate(manifest, kubernetes, strict=True)
+    assert {manifest["metadata"]["name"] for manifest in release.all("Deployment")} >= {"air-updraft-writer"}
+
+
+@pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
+def test_helms_own_checks_find_nothing(values: dict[str, Any]) -> None:
+    assert "0 chart(s) failed" in lint(values)
+
+
+def test_an_older_kubernetes_is_refused() -> None:
+    with pytest.raises(ChartError, match=r"1\.27"):
+        render(kubernetes="1.26")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "named"),
+    [
+        ({"pool": {}}, "pool"),
+        ({"common": {"replica": 3}}, "replica"),
+        ({"common": {"replicas": -1}}, "replicas"),
+        ({"common": {"replicas": "three"}}, "replicas"),
+        ({"pools": {"Upper_Case": {}}}, "Upper_Case"),
+        ({"pools": {"default": {"workers": 0}}}, "workers"),
+        ({"pools": {"default": {"roots": ["/data"]}}}, "roots"),
+        ({"pools": {"default": {"functions": {"modules": ["not a module"]}}}}, "modules"),
+        ({"writer": {"roots": ["relative"]}}, "roots"),
+        ({"writer": {"workers": 2}}, "workers"),
+        ({"common": {"tls": {"mode": "on"}}}, "mode"),
+        ({"common": {"tls": {"mode": "secret"}}}, "tls.secretName"),
+        ({"common": {"tls": {"mode": "certManager"}}}, "tls.issuerRef.name"),
+        ({"common": {"image": {"pullPolicy": "Sometimes"}}}, "pullPolicy"),
+        ({"common": {"autoscaling": {"mode": "hpa", "cpuPercent": 0}}}, "cpuPercent"),
+        ({"common": {"settings": {"queue-limit": 3}}}, "queue-limit"),
+        ({"common": {"settings": {"listen": "0.0.0.0:1"}}}, "settings.listen"),
+        ({"monitoring": {"intervalSeconds": 0}}, "intervalSeconds"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_mistake_is_refused_by_its_name(mistake: dict[str, Any], named: str) -> None:
+    with pytest.raises(ChartError, match=named):
+        render(mistake)
+
+
+def test_a_broken_manifest_would_be_found() -> None:
+    (deployment, *_) = render().all("Deployment")
+    deployment["spec"]["template"]["spec"]["containers"][0]["probes"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(deployment, NEWEST_KUBERNETES, strict=True)

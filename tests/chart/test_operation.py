@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scaling, disruption and monitoring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.chart.chart import render
+
+_POOL = "air-updraft-pool-default"
+
+
+def _pool(**values: Any) -> dict[str, Any]:
+    return {"pools": {"default": values}}
+
+
+def test_an_hpa_goes_by_cpu_and_by_what_waits() -> None:
+    release = render(_pool(autoscaling={"mode": "hpa", "minReplicas": 3, "maxReplicas": 9, "waiting": 2}))
+    spec = release.one("HorizontalPodAutoscaler", _POOL)["spec"]
+    cpu, waiting = spec["metrics"]
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (3, 9)
+    assert cpu["resource"]["target"]["averageUtilization"] == 70
+    assert waiting["pods"]["metric"]["name"] == "updraft_exchanges_waiting"
+    assert release.one("Deployment", _POOL)["spec"]["replicas"] == 3
+
+
+def test_keda_goes_by_the_same() -> None:
+    release = render(_pool(autoscaling={"mode": "keda", "waiting": 2, "prometheus": "http://prometheus:9090"}))
+    spec = release.one("ScaledObject", _POOL)["spec"]
+    assert [trigger["type"] for trigger in spec["triggers"]] == ["cpu", "prometheus"]
+    assert 'updraft_exchanges_waiting{namespace="data"' in spec["triggers"][1]["metadata"]["query"]
+    assert release.all("HorizontalPodAutoscaler") == []
+
+
+def test_one_pod_at_a_time_may_be_away() -> None:
+    assert render().one("PodDisruptionBudget", _POOL)["spec"]["maxUnavailable"] == 1
+    assert render({"common": {"podDisruptionBudget": {"enabled": False}}}).all("PodDisruptionBudget") == []
+
+
+def test_an_upgrade_starts_a_new_pod_before_it_ends_an_old_one() -> None:
+    strategy = render().one("Deployment", _POOL)["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxUnavailable": 0, "maxSurge": 1}
+
+
+def test_pods_spread_over_nodes() -> None:
+    (spread,) = render().pod(_POOL)["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize("monitored", [False, True])
+def test_the_operator_scrapes_what_is_switched_on(monitored: bool) -> None:
+    values = {"monitoring": {"podMonitors": monitored, "labels": {"release": "prometheus"}, "intervalSeconds": 5}}
+    monitors = render(values).all("PodMonitor")
+    assert len(monitors) == (2 if monitored else 0)
+    for monitor in monitors:
+        assert monitor["metadata"]["labels"]["release"] == "prometheus"
+        assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "interval": "5s"}]
