@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime as dt
 import decimal
+import itertools
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from updraft.v1.write_pb2 import (
     Rebase,
     TimestampType,
 )
-from updraft_writer.encoders.dictionary_sampling import columns_worth_a_dictionary
+from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
 from updraft_writer.encoders.leaves import with_leaf_fields
 from updraft_writer.encoders.parquet import ParquetEncoder
 
@@ -325,6 +327,51 @@ def test_columns_of_few_values_get_a_dictionary_and_others_do_not() -> None:
     encoder.write(MIXED)
     encoder.close()
     assert encoder.footer.dictionary_columns == ("few", "code", "price", "tags.list.element")
+    assert encodings_of(written(MIXED))["number"] == {"DELTA_BINARY_PACKED"}
+
+
+def encodings_of(data: bytes) -> dict[str, set[str]]:
+    columns = metadata(data).row_group(0)
+    found = [columns.column(index) for index in range(columns.num_columns)]
+    return {column.path_in_schema: set(column.encodings) - {"RLE"} for column in found}
+
+
+def test_integers_whose_neighbours_are_near_are_stored_as_differences_and_noise_is_not() -> None:
+    choose = random.Random(1)
+    steps = list(itertools.accumulate(choose.randrange(10**6) for _ in range(ROWS)))
+    table = pa.table(
+        {
+            "noise": pa.array([choose.randrange(-(2**62), 2**62) for _ in range(ROWS)], pa.int64()),
+            "id": pa.array([None if index % 9 == 0 else index for index in range(ROWS)], pa.int64()),
+            "short": pa.array([index % 30_000 for index in range(ROWS)], pa.int16()),
+            "at": pa.array(steps, UTC),
+            "shown": pa.array(steps, pa.timestamp("us")),
+            "price": pa.array([choose.randrange(2**20) for _ in range(ROWS)], pa.int64()),
+            "cost": pa.array([decimal.Decimal(index) for index in range(ROWS)], pa.decimal128(18, 2)),
+            "list": pa.array([[index, -index] for index in range(ROWS)], pa.list_(pa.int32())),
+            "some": pa.array([f"some {index % 3}" for index in range(ROWS)]),
+            "unsigned": pa.array([2**63 + index for index in range(ROWS)], pa.uint64()),
+        }
+    )
+    difference, dictionary = {"DELTA_BINARY_PACKED"}, {"PLAIN", "RLE_DICTIONARY"}
+    wanted = {
+        "noise": {"PLAIN"},
+        "id": difference,
+        "short": difference,
+        "at": difference,
+        "shown": difference,
+        "price": difference,
+        "cost": difference,
+        "list.list.element": difference,
+        "some": dictionary,
+        "unsigned": {"PLAIN"},
+    }
+    data = written(table, timestamps=TimestampType.TIMESTAMP_TYPE_MICROS)
+    assert encodings_of(data) == wanted
+    assert read(data).equals(table)
+    as_bytes = written(table, legacy_decimals=True)
+    assert encodings_of(as_bytes) == {**wanted, "at": {"PLAIN"}, "cost": {"PLAIN"}}
+    assert without_zones(read(as_bytes)).equals(without_zones(table))
 
 
 def test_dictionaries_can_be_asked_for_everywhere_or_nowhere() -> None:
@@ -343,4 +390,4 @@ def test_sampled_dictionaries_make_no_larger_file_than_all_dictionaries() -> Non
 
 
 def test_a_sample_of_no_rows_chooses_nothing() -> None:
-    assert columns_worth_a_dictionary(pa.table({"a": pa.array([], pa.string())}), ["a"]) == []
+    assert sampled_encodings(pa.table({"a": pa.array([], pa.string())}), ["a"]) == ColumnEncodings()

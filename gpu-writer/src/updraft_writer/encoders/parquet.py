@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import Dictionaries, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
-from updraft_writer.encoders.dictionary_sampling import columns_worth_a_dictionary
+from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
 from updraft_writer.encoders.encoder import EncodedBytes, Footer, with_end
+from updraft_writer.encoders.leaves import leaf_types
 from updraft_writer.encoders.parquet_footer import TAIL_BYTES, footer_bytes, with_wall_clocks
-from updraft_writer.encoders.timestamps import ParquetTimes
+from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
 
 _DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
@@ -40,7 +41,7 @@ class ParquetEncoder:
         self._output = EncodedBytes()
         self._metadata: list[Any] = []
         self._writer: pq.ParquetWriter | None = None
-        self._dictionaries: list[str] = []
+        self._encodings = ColumnEncodings()
         self._last_row_group_bytes = 0
 
     @property
@@ -53,7 +54,7 @@ class ParquetEncoder:
     def footer(self) -> Footer:
         """What the footer says, once closed."""
         [metadata] = self._metadata
-        return Footer(metadata.num_row_groups, metadata.num_rows, tuple(self._dictionaries))
+        return Footer(metadata.num_row_groups, metadata.num_rows, self._encodings.dictionaries)
 
     def write(self, table: pa.Table) -> list[bytes]:
         """Encode a row group; raises EncodeError."""
@@ -93,24 +94,35 @@ class ParquetEncoder:
 
     def _opened(self, table: pa.Table) -> pq.ParquetWriter:
         if self._writer is None:
-            self._dictionaries = self._choose_dictionaries(table)
+            self._encodings = self._choose_encodings(table)
             self._writer = pq.ParquetWriter(
                 self._output,
                 self._schema,
-                use_dictionary=self._dictionaries,
+                use_dictionary=list(self._encodings.dictionaries),
+                column_encoding=dict.fromkeys(self._encodings.differences, "DELTA_BINARY_PACKED"),
                 metadata_collector=self._metadata,
                 **self._arguments,
             )
         return self._writer
 
-    def _choose_dictionaries(self, table: pa.Table) -> list[str]:
+    def _choose_encodings(self, table: pa.Table) -> ColumnEncodings:
         match self._options.dictionaries:
             case Dictionaries.DICTIONARIES_ALWAYS:
-                return self._paths
+                return ColumnEncodings(dictionaries=tuple(self._paths))
             case Dictionaries.DICTIONARIES_NEVER:
-                return []
+                return ColumnEncodings()
             case _:
-                return columns_worth_a_dictionary(table, self._paths)
+                return sampled_encodings(table, self._paths, without_differences=self._stored_as_bytes())
+
+    def _stored_as_bytes(self) -> set[str]:
+        """The leaves that are integers to Arrow and not in the file: INT96 and legacy decimals."""
+        types = (leaf for field in self._schema for leaf in leaf_types(field.type))
+        int96, legacy = self._times.has_int96(self._schema), self._options.legacy_decimals
+        return {
+            path
+            for path, leaf in zip(self._paths, types, strict=True)
+            if (int96 and is_instant(leaf)) or (legacy and pa.types.is_decimal(leaf))
+        }
 
     def _writer_arguments(self) -> dict[str, Any]:
         options = self._options

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which encoding repays itself on which column, judged by a sample of the first row group.
+
+Dictionaries on every column, the default of most writers, cost about half of the encoder's time and most of what an
+open file retains; on columns of few values they are what makes a file small. Integers whose neighbours are near each
+other are smaller and faster as the differences between them.
+"""
+
+import math
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from updraft_writer.encoders.leaves import leaf_arrays
+
+_SAMPLED_ROWS = 8192
+# Neighbours are sampled in so many runs of as many values as the format encodes together.
+_RUNS = 8
+_RUN_ROWS = 129
+# What the writer allows a dictionary page; beyond it a column falls back to plain values halfway.
+_DICTIONARY_PAGE_BYTES = 1024 * 1024
+# What an encoding has to save of the plain size: it costs time as well.
+_WORTHWHILE_FRACTION = 0.75
+_LENGTH_PREFIX_BYTES = 4
+_LARGEST_INTEGER_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnEncodings:
+    """The paths of the leaf columns with a dictionary and of those as differences; all others are plain."""
+
+    dictionaries: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+
+
+def sampled_encodings(
+    table: pa.Table, paths: Sequence[str], *, without_differences: Container[str] = ()
+) -> ColumnEncodings:
+    """The encodings for `table`, of which `paths` names all leaves in order."""
+    step = max(1, table.num_rows // _SAMPLED_ROWS)
+    spread = _leaves(table.take(pa.arange(0, table.num_rows, step)))
+    starts = sorted({round(part * max(0, table.num_rows - _RUN_ROWS) / (_RUNS - 1)) for part in range(_RUNS)})
+    runs = zip(*(_leaves(table.slice(start, _RUN_ROWS)) for start in starts), strict=True)
+    dictionaries: list[str] = []
+    differences: list[str] = []
+    for path, sample, neighbours in zip(paths, spread, runs, strict=True):
+        width_bits = 8 * _width_bytes(sample)
+        by_dictionary = _dictionary_bits(sample, step, width_bits)
+        by_difference = math.inf if path in without_differences else _difference_bits(neighbours)
+        if min(by_dictionary, by_difference) > _WORTHWHILE_FRACTION * width_bits:
+            continue
+        (dictionaries if by_dictionary <= by_difference else differences).append(path)
+    return ColumnEncodings(tuple(dictionaries), tuple(differences))
+
+
+def _leaves(table: pa.Table) -> list[pa.Array]:
+    """The values of each leaf, without nulls."""
+    return [leaf.drop_null() for column in table.columns for leaf in leaf_arrays(_one_chunk(column))]
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _dictionary_bits(sample: pa.Array, step: int, width_bits: float) -> float:
+    """Bits of a value with a dictionary, which itself counts too; infinite where there is none."""
+    if not len(sample) or pa.types.is_boolean(sample.type) or pa.types.is_null(sample.type):
+        return math.inf
+    total = len(sample) * step
+    distinct = min(float(total), _estimated_distinct(sample))
+    dictionary_bits = distinct * width_bits
+    if dictionary_bits > 8 * _DICTIONARY_PAGE_BYTES:
+        return math.inf
+    return max(1, math.ceil(math.log2(distinct))) + dictionary_bits / total
+
+
+def _difference_bits(runs: Sequence[pa.Array]) -> float:
+    """Bits of a value as the difference to the one before it; infinite for what is no integer in the file."""
+    widths = [math.log2(1 + high - low) for low, high in filter(None, map(_range_of_differences, runs))]
+    return sum(map(math.ceil, widths)) / len(widths) if widths else math.inf
+
+
+def _range_of_differences(run: pa.Array) -> tuple[int, int] | None:
+    integers = _as_integers(run)
+    if integers is None or len(integers) < 2:
+        return None
+    found = pc.min_max(pc.pairwise_diff(integers.cast(pa.int64()))).as_py()
+    return found["min"], found["max"]
+
+
+def _as_integers(values: pa.Array) -> pa.Array | None:
+    """The integers that a file has for these values, if it has any."""
+    data_type = values.type
+    if pa.types.is_signed_integer(data_type):
+        return values
+    if pa.types.is_date32(data_type) or pa.types.is_time32(data_type):
+        return values.cast(pa.int32())
+    if pa.types.is_timestamp(data_type) or pa.types.is_time64(data_type) or pa.types.is_duration(data_type):
+        return values.cast(pa.int64())
+    if pa.types.is_decimal128(data_type) and data_type.precision <= _LARGEST_INTEGER_DIGITS:
+        unscaled = pa.decimal128(_LARGEST_INTEGER_DIGITS, 0)
+        return pa.Array.from_buffers(unscaled, len(values), values.buffers(), 0, values.offset).cast(pa.int64())
+    return None
+
+
+def _estimated_distinct(values: pa.Array) -> float:
+    """Distinct values of the whole by Chao's estimator: the more were seen only once, the more were not seen."""
+    counts = pc.value_counts(values).field("counts")
+    once, twice = (pc.sum(pc.equal(counts, times)).as_py() for times in (1, 2))
+    unseen = once * (once - 1) / (2 * (twice + 1))
+    return float(len(counts) + unseen)
+
+
+def _width_bytes(values: pa.Array) -> float:
+    """Bytes of a plain value in the file."""
+    if not len(values) or pa.types.is_null(values.type):
+        return 0.0
+    if pa.types.is_decimal128(values.type) and values.type.precision <= _LARGEST_INTEGER_DIGITS:
+        return 4.0 if values.type.precision <= 9 else 8.0
+    try:
+        return max(4.0, float(values.type.bit_width) / 8)
+    except ValueError:
+        lengths = pc.sum(pc.binary_length(values)).as_py() or 0
+        return _LENGTH_PREFIX_BYTES + float(lengths) / len(values)
