@@ -36,6 +36,7 @@ class _Record:
     encoder: str = ""
     outcome: str = "cancelled"
     reason: str = ""
+    closing: asyncio.Task[None] | None = None
 
     @property
     def seconds(self) -> float:
@@ -64,9 +65,11 @@ class Exchanges:
             record.outcome = "ok"
         except GivenUpError as given_up:
             record.outcome, record.reason = "aborted", str(given_up)
+            await self._let_go(record)
         except UpdraftError as error:
             record.outcome, record.reason = type(error).__name__, error.status_message()
             await replies.error(error)
+            await self._let_go(record)
             raise
         finally:
             self._metrics.files.labels(record.format, record.encoder, record.outcome).inc()
@@ -92,7 +95,7 @@ class Exchanges:
             file, chosen = await self._factory.make(opening, replies, tenant=tenant)
             record.format, record.encoder = str(opening.command.WhichOneof("format")), chosen.encoder.name
             # From here on the place is kept until the file is closed, however long a storage takes.
-            stack.callback(self._close_later, file, stack.pop_all())
+            stack.callback(self._close_later, file, stack.pop_all(), record)
             self._files.add(file)
             await file.open()
             exchange = WriteExchange(
@@ -119,9 +122,14 @@ class Exchanges:
             raise ProtocolError("the exchange ended before its schema")
         return message
 
-    def _close_later(self, file: OpenFile, place: ExitStack) -> None:
+    async def _let_go(self, record: _Record) -> None:
+        """Wait until nothing is left of a file: a client that sees the call's end may remove the directory."""
+        if record.closing is not None:
+            await asyncio.shield(record.closing)
+
+    def _close_later(self, file: OpenFile, place: ExitStack, record: _Record) -> None:
         """Close a file in a task of its own: the call may be cancelled before the file has let go of everything."""
-        task = asyncio.create_task(self._close(file, place))
+        task = record.closing = asyncio.create_task(self._close(file, place))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
