@@ -83,7 +83,7 @@ final class Channels {
   private static NettyChannelBuilder network(Endpoint endpoint) {
     return NettyChannelBuilder.forAddress(endpoint.host(), endpoint.port())
         .channelType(EventLoops.tcpChannel())
-        // A pool is a neighbour: the JVM's proxy is for the world outside.
+        // Pools and writers are neighbours: the JVM's proxy is for the world outside.
         .proxyDetector(address -> null);
   }
 
@@ -92,7 +92,8 @@ final class Channels {
     options
         .tlsCaFile()
         .ifPresent(
-            file -> use(SettingNames.TLS_CA_FILE, () -> builder.trustManager(file.toFile())));
+            file ->
+                use(options.peer().tlsCaFileSetting(), () -> builder.trustManager(file.toFile())));
     options.tlsCertificateFile().ifPresent(file -> useCertificate(builder, options, file));
     try {
       return GrpcSslContexts.configure(builder, SslProvider.JDK).build();
@@ -103,7 +104,8 @@ final class Channels {
   }
 
   private static void useCertificate(SslContextBuilder builder, ClientOptions options, Path file) {
-    String settings = SettingNames.TLS_CERTIFICATE_FILE + " or " + SettingNames.TLS_KEY_FILE;
+    Peer peer = options.peer();
+    String settings = peer.tlsCertificateFileSetting() + " or " + peer.tlsKeyFileSetting();
     use(
         settings,
         () -> builder.keyManager(file.toFile(), options.tlsKeyFile().orElseThrow().toFile()));

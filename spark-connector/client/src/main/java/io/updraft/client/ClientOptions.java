@@ -7,8 +7,8 @@ import java.util.Objects;
 import java.util.Optional;
 
 /**
- * How a task reaches its pool and what it may hold. Immutable; options with the same endpoint and
- * credentials share a connection in one JVM.
+ * How a task reaches its pool or writer and what it may hold. Immutable; options with the same
+ * endpoint and credentials share a connection in one JVM.
  */
 public final class ClientOptions {
   private final Builder values;
@@ -25,6 +25,11 @@ public final class ClientOptions {
   /** A builder with these values. */
   public Builder toBuilder() {
     return values.copy();
+  }
+
+  /** Whom the calls are for. */
+  public Peer peer() {
+    return values.peer;
   }
 
   /** Where the pool listens. */
@@ -109,6 +114,7 @@ public final class ClientOptions {
   /** Collects options; every setter returns the builder. */
   public static final class Builder {
     private Endpoint endpoint;
+    private Peer peer = Peer.POOL;
     private String token;
     private Path tlsCaFile;
     private Path tlsCertificateFile;
@@ -130,6 +136,7 @@ public final class ClientOptions {
 
     private Builder copy() {
       Builder copy = new Builder(endpoint);
+      copy.peer = peer;
       copy.token = token;
       copy.tlsCaFile = tlsCaFile;
       copy.tlsCertificateFile = tlsCertificateFile;
@@ -150,6 +157,12 @@ public final class ClientOptions {
     /** See {@link ClientOptions#endpoint}. */
     public Builder endpoint(Endpoint value) {
       endpoint = Objects.requireNonNull(value);
+      return this;
+    }
+
+    /** See {@link ClientOptions#peer}. */
+    public Builder peer(Peer value) {
+      peer = Objects.requireNonNull(value);
       return this;
     }
 
@@ -244,10 +257,7 @@ public final class ClientOptions {
     public ClientOptions build() {
       if ((tlsCertificateFile == null) != (tlsKeyFile == null)) {
         throw new IllegalArgumentException(
-            SettingNames.TLS_CERTIFICATE_FILE
-                + " and "
-                + SettingNames.TLS_KEY_FILE
-                + " go together");
+            peer.tlsCertificateFileSetting() + " and " + peer.tlsKeyFileSetting() + " go together");
       }
       return new ClientOptions(this);
     }

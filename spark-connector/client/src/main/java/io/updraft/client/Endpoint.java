@@ -6,8 +6,8 @@ import java.net.URISyntaxException;
 import java.util.Objects;
 
 /**
- * Where a pool listens: {@code grpc://host:port}, {@code grpc+tls://host:port} or {@code
- * grpc+unix:///path}.
+ * Where a pool or a writer listens: {@code grpc://host:port}, {@code grpc+tls://host:port} or
+ * {@code grpc+unix:///path}.
  */
 public final class Endpoint {
   private static final String EXPECTED =
@@ -38,7 +38,7 @@ public final class Endpoint {
   /**
    * Parses an endpoint.
    *
-   * @throws IllegalArgumentException naming the setting and the value, if it is not an endpoint
+   * @throws IllegalArgumentException naming the value, if it is not an endpoint
    */
   public static Endpoint parse(String text) {
     URI uri;
@@ -77,8 +77,7 @@ public final class Endpoint {
   }
 
   private static IllegalArgumentException malformed(String text, Throwable cause) {
-    return new IllegalArgumentException(
-        SettingNames.ENDPOINT + " = \"" + text + "\" is not an endpoint: " + EXPECTED, cause);
+    return new IllegalArgumentException("\"" + text + "\" is not an endpoint: " + EXPECTED, cause);
   }
 
   /** How the bytes travel. */

@@ -4,7 +4,6 @@ package io.updraft.client;
 import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
-import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.Report;
 import java.util.Collection;
 import java.util.List;
@@ -284,7 +283,7 @@ final class ExchangeCore {
   /** A full pool's status, which comes next, says when to come again; the others are final. */
   private void takeError(Failure error, long nowNanos) {
     inBand = error;
-    if (error.kind() != ErrorKind.ERROR_KIND_POOL_FULL) {
+    if (!error.isWithoutRoom()) {
       lose(error, OptionalLong.empty(), nowNanos);
     }
   }
@@ -301,7 +300,7 @@ final class ExchangeCore {
     if (!isCurrent(from)) {
       return;
     }
-    Failure reason = inBand != null ? inBand : Failure.ofStatus(status, options.endpoint());
+    Failure reason = inBand != null ? inBand : Failure.ofStatus(status, options);
     boolean lost = reason.origin() == Failure.Origin.CONNECTION;
     // All results are here and counted: a connection that breaks now has nothing to take away.
     if (from.state() == ReplyProtocol.State.FINISHED && lost) {

@@ -29,7 +29,7 @@ record Failure(
     ErrorKind kind, String code, String message, Error details, Throwable cause, Origin origin) {
   /** Who said that an attempt failed. */
   enum Origin {
-    /** The pool, in-band or by a status. */
+    /** The pool or the writer, in-band or by a status. */
     POOL,
     /** The connection: it could not be made, or it broke. */
     CONNECTION,
@@ -54,14 +54,15 @@ record Failure(
   }
 
   /** What a status says, when nothing was said in-band. */
-  static Failure ofStatus(Status status, Endpoint endpoint) {
+  static Failure ofStatus(Status status, ClientOptions options) {
+    String peer = "the " + options.peer().noun() + " at " + options.endpoint();
     String text = String.valueOf(status.getDescription());
     if (status.getCode() == Status.Code.CANCELLED && status.getCause() != null) {
       return new Failure(
           ErrorKind.ERROR_KIND_INTERNAL, "INTERNAL", text, null, status.getCause(), Origin.CLIENT);
     }
     if (status.isOk() || status.getCode() == Status.Code.CANCELLED) {
-      String message = "the stream from the pool at " + endpoint + " ended without a finish";
+      String message = "the stream from " + peer + " ended without a finish";
       return new Failure(
           ErrorKind.ERROR_KIND_WORKER, "ABORTED", message, null, null, Origin.CONNECTION);
     }
@@ -69,8 +70,8 @@ record Failure(
     Optional<Throwable> refusal = refusedByTls(status.getCause());
     if (refusal.isPresent()) {
       String message =
-          "the pool at %s is not what TLS expects (%s says whom to trust): %s"
-              .formatted(endpoint, SettingNames.TLS_CA_FILE, refusal.get().getMessage());
+          "%s is not what TLS expects (%s says whom to trust): %s"
+              .formatted(peer, options.peer().tlsCaFileSetting(), refusal.get().getMessage());
       return new Failure(
           ErrorKind.ERROR_KIND_POOL_UNAVAILABLE,
           code,
@@ -83,11 +84,11 @@ record Failure(
       return new Failure(ErrorKind.ERROR_KIND_LIMIT, code, text, null, null, Origin.CLIENT);
     }
     if (status.getCode() == Status.Code.UNAUTHENTICATED) {
-      text += " (" + SettingNames.TOKEN_FILE + ")";
+      text += " (" + options.peer().tokenFileSetting() + ")";
     }
     boolean broken = status.getCause() instanceof IOException || isConnectionLoss(status);
     String reason = broken && status.getCause() != null ? text + ": " + status.getCause() : text;
-    String message = "the pool at " + endpoint + " answered " + code + ": " + reason;
+    String message = peer + " answered " + code + ": " + reason;
     Origin origin = broken ? Origin.CONNECTION : Origin.POOL;
     return new Failure(
         ErrorCodes.kindOf(status.getCode()), code, message, null, status.getCause(), origin);
@@ -133,6 +134,12 @@ record Failure(
         ErrorKind.ERROR_KIND_INTERNAL, "INTERNAL", message, null, cause, Origin.CLIENT);
   }
 
+  /** This side could not store what came back. */
+  static Failure notKept(Exception cause) {
+    String message = "the bytes that the writer returned could not be stored: " + cause;
+    return new Failure(ErrorKind.ERROR_KIND_SINK, "ABORTED", message, null, cause, Origin.CLIENT);
+  }
+
   /** No connection was made in time. */
   static Failure unconnected(Endpoint endpoint) {
     String message = "no connection to " + endpoint;
@@ -158,6 +165,11 @@ record Failure(
   static Failure deadline(String message) {
     return new Failure(
         ErrorKind.ERROR_KIND_DEADLINE, "DEADLINE_EXCEEDED", message, null, null, Origin.CLIENT);
+  }
+
+  /** Whether there was no room: the status, which comes last, says when to come again. */
+  boolean isWithoutRoom() {
+    return kind == ErrorKind.ERROR_KIND_POOL_FULL || kind == ErrorKind.ERROR_KIND_QUOTA;
   }
 
   /** The same failure, told in other words. */

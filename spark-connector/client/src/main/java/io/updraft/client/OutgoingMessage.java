@@ -8,11 +8,12 @@ import io.netty.buffer.PooledByteBufAllocator;
 import io.updraft.proto.v1.ContentChunk;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.RequestMetadata;
+import io.updraft.proto.v1.WriteRequestMetadata;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 
-/** One FlightData from client to pool. */
+/** One FlightData from client to pool or writer. */
 final class OutgoingMessage {
   private static final byte[] NOTHING = {};
   private static final int DESCRIPTOR_TYPE = 1;
@@ -56,6 +57,18 @@ final class OutgoingMessage {
     metadata.setInput(batch.groups().input());
     return new OutgoingMessage(
         NOTHING, batch.header(), metadata.build().toByteArray(), NOTHING, batch, allocator);
+  }
+
+  /** A batch of a file; its number is in the metadata. */
+  static OutgoingMessage batch(
+      RequestBatch batch, WriteRequestMetadata metadata, WireAllocator allocator) {
+    return new OutgoingMessage(
+        NOTHING, batch.header(), metadata.toByteArray(), NOTHING, batch, allocator);
+  }
+
+  /** What a client says of its file. */
+  static OutgoingMessage of(WriteRequestMetadata metadata) {
+    return new OutgoingMessage(NOTHING, NOTHING, metadata.toByteArray(), NOTHING, null, null);
   }
 
   /** A part of a content. */

@@ -67,8 +67,7 @@ final class Recovery {
   }
 
   private static boolean isRefusal(Failure failure) {
-    return failure.kind() == ErrorKind.ERROR_KIND_POOL_FULL
-        || failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
+    return failure.isWithoutRoom() || failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
   }
 
   private static boolean isLoss(Failure failure) {
@@ -90,19 +89,27 @@ final class Recovery {
   }
 
   private String refused(Failure failure, Duration limit) {
+    Peer peer = options.peer();
     String what =
         failure.origin() == Failure.Origin.CONNECTION
-            ? "cannot reach a pool at %s within %s; check that one listens there " + expectation()
-            : "the pool at %s gave no worker within %s; it is too small or too busy (%s)";
+            ? "cannot reach a %s at %s within %s; check that one listens there " + expectation()
+            : "the %s at %s gave no "
+                + peer.grant()
+                + " within %s; it is too small or too busy (%s)";
     return (what + ": %s")
-        .formatted(options.endpoint(), seconds(limit), SettingNames.ENDPOINT, failure.message());
+        .formatted(
+            peer.noun(),
+            options.endpoint(),
+            seconds(limit),
+            peer.endpointSetting(),
+            failure.message());
   }
 
   /** What else there has to be where somebody listens and nobody talks. */
   private String expectation() {
     return options.endpoint().transport() == Endpoint.Transport.TLS
         ? "with TLS (%s) and whether it wants a certificate of this client ("
-            + SettingNames.TLS_CERTIFICATE_FILE
+            + options.peer().tlsCertificateFileSetting()
             + ")"
         : "without TLS (%s)";
   }

@@ -79,7 +79,7 @@ final class AcquireTest {
             .acquireTimeout(Duration.ofSeconds(10))
             .build();
     Recovery recovery = new Recovery(options, 0);
-    Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options.endpoint());
+    Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
     var nothingDone = new Recovery.Progress(false, 0, 0, false);
     for (int second = 0; second < 10; second++) {
       var decision =
@@ -136,8 +136,8 @@ final class AcquireTest {
             .build();
     Recovery recovery = new Recovery(options, 0);
     long anHour = Duration.ofHours(1).toNanos();
-    Failure lost = Failure.ofStatus(Status.OK, options.endpoint());
-    Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options.endpoint());
+    Failure lost = Failure.ofStatus(Status.OK, options);
+    Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
     var worked = new Recovery.Progress(true, 0, 5, true);
     var refused = new Recovery.Progress(false, 4, 5, true);
     assertEquals(

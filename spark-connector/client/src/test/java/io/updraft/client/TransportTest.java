@@ -106,7 +106,7 @@ final class TransportTest {
       ExchangeException error = assertThrows(ExchangeException.class, () -> exchanged(options));
       assertEquals(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, error.kind());
       assertTrue(error.getMessage().contains(options.endpoint().toString()), error.getMessage());
-      assertTrue(error.getMessage().contains(SettingNames.TLS_CA_FILE), error.getMessage());
+      assertTrue(error.getMessage().contains(Peer.POOL.tlsCaFileSetting()), error.getMessage());
       assertTrue(pool.calls().isEmpty());
     }
   }

@@ -29,6 +29,10 @@ final case class ConfigEntry[T](
   def read(lookup: String => Option[String]): Option[T] =
     lookup(key).orElse(default).map(_.trim).filter(_.nonEmpty).map(parsed)
 
+  /** The value of a setting that has a default. */
+  def require(lookup: String => Option[String]): T =
+    read(lookup).getOrElse(throw new IllegalArgumentException(s"$key must not be empty"))
+
   /** The value of the setting where it is set itself. */
   def readSet(lookup: String => Option[String]): Option[T] =
     lookup(key).flatMap(_ => read(lookup))

@@ -3,20 +3,24 @@ package io.updraft.spark.config
 
 import org.apache.spark.sql.internal.SQLConf
 
-import io.updraft.client.{Endpoint, SettingNames}
+import io.updraft.client.Peer
 
-/** The settings of the connector; [[UdfSettings]] is what they say for one query. */
+/** The settings of UDFs on a pool; [[UdfSettings]] is what they say for one query. */
 object UpdraftConf {
   private val Prefix = "spark.updraft.udf."
 
-  val endpoint: ConfigEntry[String] = ConfigEntry(
-    SettingNames.ENDPOINT,
-    "Where the pool listens: `grpc://host:port`, `grpc+tls://host:port` or `grpc+unix:///path`. " +
-      "While it is not set, the extension does nothing.",
-    "URI",
-    None,
-    text => Endpoint.parse(text).toString
+  private val connection = new ConnectionConf(
+    Peer.POOL,
+    noun = "pool",
+    unit = "task",
+    idle = "While it is not set, the extension does nothing."
   )
+
+  val endpoint: ConfigEntry[String] = connection.endpoint
+  val token: ConfigEntry[String] = connection.token
+  val tokenFile: ConfigEntry[String] = connection.tokenFile
+  val connectTimeout: ConfigEntry[Long] = connection.connectTimeout
+  val acquireTimeout: ConfigEntry[Long] = connection.acquireTimeout
 
   val enabled: ConfigEntry[Boolean] = ConfigEntry(
     Prefix + "enabled",
@@ -44,71 +48,6 @@ object UpdraftConf {
     "fail or local",
     None,
     Values.choice("fail", "local")
-  )
-
-  val token: ConfigEntry[String] = ConfigEntry(
-    Prefix + "token",
-    "Bearer token for the pool. Spark redacts it in its UI and logs; prefer `tokenFile`.",
-    "text",
-    None,
-    identity
-  )
-
-  val tokenFile: ConfigEntry[String] = ConfigEntry(
-    SettingNames.TOKEN_FILE,
-    "File on the driver and on each executor that holds the bearer token; read for each task, so that a token " +
-      "can be replaced without a restart.",
-    "path",
-    None,
-    identity
-  )
-
-  val tlsCaFile: ConfigEntry[String] = ConfigEntry(
-    SettingNames.TLS_CA_FILE,
-    "PEM file with the authorities that sign the pool's certificate. Not set: those of the JVM.",
-    "path",
-    None,
-    identity
-  )
-
-  val tlsCertificateFile: ConfigEntry[String] = ConfigEntry(
-    SettingNames.TLS_CERTIFICATE_FILE,
-    "PEM file with the client's certificate chain, for mutual TLS; needs `tls.keyFile` too.",
-    "path",
-    None,
-    identity
-  )
-
-  val tlsKeyFile: ConfigEntry[String] = ConfigEntry(
-    SettingNames.TLS_KEY_FILE,
-    "PEM file with the private key of `tls.certificateFile`, PKCS 8.",
-    "path",
-    None,
-    identity
-  )
-
-  val tenant: ConfigEntry[String] = ConfigEntry(
-    Prefix + "tenant",
-    "Whose share of the pool's queue a task takes. Not set: that of the application.",
-    "text",
-    None,
-    identity
-  )
-
-  val connectTimeout: ConfigEntry[Long] = ConfigEntry(
-    Prefix + "connectTimeout",
-    "How long a connection to the pool may take to be made.",
-    "duration",
-    Some("10s"),
-    Values.milliseconds(least = 1)
-  )
-
-  val acquireTimeout: ConfigEntry[Long] = ConfigEntry(
-    Prefix + "acquireTimeout",
-    "How long a task asks again when the pool is full or not ready. Nothing was done by then, so nothing is lost.",
-    "duration",
-    Some("10min"),
-    Values.milliseconds(least = 0)
   )
 
   val replyTimeout: ConfigEntry[Long] = ConfigEntry(
@@ -172,58 +111,36 @@ object UpdraftConf {
   )
 
   /** Every setting, in the order of the reference page. */
-  val entries: Seq[ConfigEntry[_]] = Seq(
-    endpoint,
-    enabled,
-    fallback,
-    unsupported,
-    token,
-    tokenFile,
-    tlsCaFile,
-    tlsCertificateFile,
-    tlsKeyFile,
-    tenant,
-    connectTimeout,
-    acquireTimeout,
-    replyTimeout,
-    deadline,
-    windowBatches,
-    windowBytes,
-    batchBytes,
-    maxMessageBytes,
-    maxReplays
-  )
+  val entries: Seq[ConfigEntry[_]] =
+    Seq(endpoint, enabled, fallback, unsupported) ++ connection.identityEntries ++ Seq(
+      connectTimeout,
+      acquireTimeout,
+      replyTimeout,
+      deadline,
+      windowBatches,
+      windowBytes,
+      batchBytes,
+      maxMessageBytes,
+      maxReplays
+    )
 
   /** What the session says; None while no endpoint is set or UDFs are not enabled. */
   def settings(conf: SQLConf): Option[UdfSettings] = {
     val lookup = (key: String) => Option(conf.getConfString(key, null))
-    if (required(enabled, lookup)) endpoint.read(lookup).map(readAll(_, lookup)) else None
+    if (enabled.require(lookup)) endpoint.read(lookup).map(readAll(_, lookup)) else None
   }
 
   private def readAll(address: String, lookup: String => Option[String]): UdfSettings =
     UdfSettings(
-      endpoint = address,
-      fallback = required(fallback, lookup),
+      connection = connection.settings(address, lookup),
+      fallback = fallback.require(lookup),
       unsupported = unsupported.read(lookup).orElse(fallback.readSet(lookup)).getOrElse("local"),
-      token = token.read(lookup),
-      tokenFile = tokenFile.read(lookup),
-      tlsCaFile = tlsCaFile.read(lookup),
-      tlsCertificateFile = tlsCertificateFile.read(lookup),
-      tlsKeyFile = tlsKeyFile.read(lookup),
-      tenant = tenant.read(lookup),
-      connectTimeoutMilliseconds = required(connectTimeout, lookup),
-      acquireTimeoutMilliseconds = required(acquireTimeout, lookup),
-      replyTimeoutMilliseconds = required(replyTimeout, lookup),
-      deadlineMilliseconds = required(deadline, lookup),
-      windowBatches = required(windowBatches, lookup),
-      windowBytes = required(windowBytes, lookup),
-      batchBytes = required(batchBytes, lookup),
-      maxMessageBytes = required(maxMessageBytes, lookup),
-      maxReplays = required(maxReplays, lookup)
+      replyTimeoutMilliseconds = replyTimeout.require(lookup),
+      deadlineMilliseconds = deadline.require(lookup),
+      windowBatches = windowBatches.require(lookup),
+      windowBytes = windowBytes.require(lookup),
+      batchBytes = batchBytes.require(lookup),
+      maxMessageBytes = maxMessageBytes.require(lookup),
+      maxReplays = maxReplays.require(lookup)
     )
-
-  private def required[T](entry: ConfigEntry[T], lookup: String => Option[String]): T =
-    entry
-      .read(lookup)
-      .getOrElse(throw new IllegalArgumentException(s"${entry.key} must not be empty"))
 }

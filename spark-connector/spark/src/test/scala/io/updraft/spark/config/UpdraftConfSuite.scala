@@ -32,7 +32,7 @@ class UpdraftConfSuite extends AnyFunSuite {
     assert(read.batchBytes == (1L << 20))
     assert(read.fallback == "fail")
     assert(read.unsupported == "local")
-    assert(read.token.isEmpty)
+    assert(read.connection.token.isEmpty)
   }
 
   test(

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.updraft.proto.v1.Abort;
+import io.updraft.proto.v1.Ask;
+import io.updraft.proto.v1.Delivery;
+import io.updraft.proto.v1.Finish;
+import io.updraft.proto.v1.Receipt;
+import io.updraft.proto.v1.WriteReplyMetadata;
+import io.updraft.proto.v1.WriteRequestMetadata;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalLong;
+
+/**
+ * A file on its way as a state machine: what is to be sent next, what the writer may say when, what
+ * follows when a call is lost. It calls nothing of gRPC, waits for nothing and locks nothing;
+ * {@link FileExchange} does.
+ */
+final class FileCore implements AutoCloseable {
+  /** How far the file is. */
+  private enum Phase {
+    /** A call is open. */
+    RUNNING,
+    /** There is no call, or it was lost before it took a batch; the next begins at a set time. */
+    BACKING_OFF,
+    /** The receipt is here and agrees with what was sent. */
+    RECEIVED,
+    /** Nothing can be done. */
+    FAILED,
+    /** The task wants no file, or has its receipt. */
+    CLOSED
+  }
+
+  /** A message to send, and the batch in it; {@code last}: nothing follows. */
+  record Step(WriteRequestMetadata metadata, RequestBatch batch, boolean last) {}
+
+  /** So many asks may be without an answer: the protocol's limit. */
+  private static final int MOST_UNANSWERED_ASKS = 16;
+
+  private final ClientOptions options;
+  private final Delivery delivery;
+  private final Recovery recovery;
+
+  /** Batches that were not sent, and how many bytes they have. */
+  private final List<RequestBatch> waiting = new ArrayList<>();
+
+  private long waitingBytes;
+
+  private Phase phase = Phase.BACKING_OFF;
+  private Failure failure;
+  private Failure inBand;
+  private Receipt receipt;
+  private long againNanos;
+  private long asked;
+  private long credit;
+  private long sent;
+  private long sentRows;
+  private long receivedBytes;
+  private long storedBytes;
+  private boolean finishing;
+  private boolean finished;
+
+  FileCore(ClientOptions options, Delivery delivery, long nowNanos) {
+    this.options = options;
+    this.delivery = delivery;
+    this.recovery = new Recovery(options, nowNanos);
+    this.againNanos = nowNanos;
+  }
+
+  boolean isRunning() {
+    return phase == Phase.RUNNING;
+  }
+
+  boolean isRecoveryDue(long nowNanos) {
+    return phase == Phase.BACKING_OFF && againNanos - nowNanos <= 0;
+  }
+
+  /** Until the next call may begin; only between calls. */
+  long restNanos(long nowNanos) {
+    return againNanos - nowNanos;
+  }
+
+  /** Throws what has ended the file. */
+  void check() {
+    if (phase == Phase.FAILED) {
+      throw failure.toException();
+    }
+    if (phase == Phase.CLOSED) {
+      throw new IllegalStateException("the file was closed");
+    }
+  }
+
+  /** Whether one more batch of so many bytes may be held here; a single one always may. */
+  boolean hasRoom(long bytes) {
+    return waiting.isEmpty() || waitingBytes + bytes <= options.windowBytes();
+  }
+
+  /** Takes a batch over; one that comes too late is dropped. */
+  void admit(RequestBatch batch) {
+    if (finishing || phase == Phase.CLOSED) {
+      batch.close();
+      throw new IllegalStateException("the sending was finished");
+    }
+    waiting.add(batch);
+    waitingBytes += batch.bodyBytes();
+  }
+
+  void finishSending() {
+    finishing = true;
+  }
+
+  /** The receipt, once every byte of a returned file is stored; else null. */
+  Receipt receipt() {
+    return phase == Phase.RECEIVED && receivedBytes == storedBytes ? receipt : null;
+  }
+
+  /** A new call takes over; false when the file has ended. */
+  boolean begin() {
+    if (phase != Phase.BACKING_OFF) {
+      return false;
+    }
+    phase = Phase.RUNNING;
+    asked = 0;
+    credit = 0;
+    finished = false;
+    inBand = null;
+    return true;
+  }
+
+  /**
+   * What is to be sent next, or null.
+   *
+   * @param ready whether the transport takes a batch without queueing it
+   */
+  Step next(boolean ready) {
+    if (phase != Phase.RUNNING || finished) {
+      return null;
+    }
+    if (asked < sent + waiting.size() && asked - credit < MOST_UNANSWERED_ASKS) {
+      RequestBatch batch = waiting.get((int) (asked - sent));
+      asked++;
+      Ask ask = Ask.newBuilder().setBodyBytes(batch.bodyBytes()).build();
+      return new Step(WriteRequestMetadata.newBuilder().setAsk(ask).build(), null, false);
+    }
+    if (sent < credit && ready) {
+      return nextBatch();
+    }
+    if (finishing && waiting.isEmpty()) {
+      finished = true;
+      Finish finish = Finish.newBuilder().setBatches(sent).setRows(sentRows).build();
+      return new Step(WriteRequestMetadata.newBuilder().setFinish(finish).build(), null, true);
+    }
+    return null;
+  }
+
+  private Step nextBatch() {
+    RequestBatch batch = waiting.remove(0);
+    waitingBytes -= batch.bodyBytes();
+    sent++;
+    sentRows += batch.rows();
+    return new Step(WriteRequestMetadata.newBuilder().setSequence(sent).build(), batch, false);
+  }
+
+  /** Gives the file up; what is to be said of that, or null when nobody listens. */
+  Step abort(String reason) {
+    boolean tell = phase == Phase.RUNNING && !finished;
+    finished = true;
+    Abort abort = Abort.newBuilder().setReason(reason).build();
+    return tell
+        ? new Step(WriteRequestMetadata.newBuilder().setAbort(abort).build(), null, true)
+        : null;
+  }
+
+  /** Fails the file unless it has ended. */
+  void fail(Failure reason) {
+    boolean unstored = phase == Phase.RECEIVED && receipt() == null;
+    if (phase == Phase.RUNNING || phase == Phase.BACKING_OFF || unstored) {
+      phase = Phase.FAILED;
+      failure = reason;
+    }
+  }
+
+  /** A message of the writer. */
+  void onReply(WriteReplyMetadata reply, long partBytes, long nowNanos)
+      throws MalformedReplyException {
+    if (phase != Phase.RUNNING) {
+      return;
+    }
+    takeCredit(reply.getCredit());
+    switch (reply.getEventCase()) {
+      case OFFSET -> takePart(reply.getOffset(), partBytes);
+      case RECEIPT -> takeReceipt(reply.getReceipt());
+      case ERROR -> takeError(Failure.inBand(reply.getError()), nowNanos);
+      case EVENT_NOT_SET -> {}
+    }
+  }
+
+  /** Zero is what a message without the field reads as: it says nothing. */
+  private void takeCredit(long number) throws MalformedReplyException {
+    if (number != 0 && (number < credit || number > asked)) {
+      throw new MalformedReplyException(
+          "the writer gave leave up to batch %d after %d, of %d asked for"
+              .formatted(number, credit, asked));
+    }
+    credit = Math.max(credit, number);
+  }
+
+  private void takePart(long offset, long bytes) throws MalformedReplyException {
+    if (delivery != Delivery.DELIVERY_RETURN || offset != receivedBytes) {
+      throw new MalformedReplyException(
+          "bytes at %d came where %d was expected".formatted(offset, receivedBytes));
+    }
+    receivedBytes += bytes;
+  }
+
+  private void takeReceipt(Receipt found) throws MalformedReplyException {
+    boolean agrees = finished && found.getBatches() == sent && found.getRows() == sentRows;
+    boolean whole = delivery != Delivery.DELIVERY_RETURN || found.getFileBytes() == receivedBytes;
+    if (!agrees || !whole) {
+      throw new MalformedReplyException(
+          "the receipt has %d rows in %d batches and %d bytes: %d in %d were sent and %d came back"
+              .formatted(
+                  found.getRows(),
+                  found.getBatches(),
+                  found.getFileBytes(),
+                  sentRows,
+                  sent,
+                  receivedBytes));
+    }
+    receipt = found;
+    phase = Phase.RECEIVED;
+  }
+
+  /** A full writer's status, which comes next, says when to come again; the others are final. */
+  private void takeError(Failure error, long nowNanos) {
+    inBand = error;
+    if (!error.isWithoutRoom()) {
+      lose(error, OptionalLong.empty(), nowNanos);
+    }
+  }
+
+  void onStored(int bytes) {
+    storedBytes += bytes;
+  }
+
+  /** The call ended with a status. */
+  void onClosed(Status status, Metadata trailers, long nowNanos) {
+    if (phase == Phase.RUNNING) {
+      Failure reason = inBand != null ? inBand : Failure.ofStatus(status, options);
+      lose(reason, Failure.retryAfterMilliseconds(trailers), nowNanos);
+    }
+  }
+
+  /** The call is lost: as long as no batch was sent another one can take its place. */
+  void lose(Failure reason, OptionalLong hint, long nowNanos) {
+    var progress = new Recovery.Progress(sent > 0, 0, 0, false);
+    Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
+    if (decision instanceof Recovery.Decision.Again again) {
+      phase = Phase.BACKING_OFF;
+      againNanos = nowNanos + again.pause().toNanos();
+    } else if (decision instanceof Recovery.Decision.GiveUp last) {
+      fail(last.failure());
+    }
+  }
+
+  /** Releases what was not sent; nothing is taken in any more. */
+  @Override
+  public void close() {
+    phase = Phase.CLOSED;
+    waiting.forEach(RequestBatch::close);
+    waiting.clear();
+    waitingBytes = 0;
+  }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import com.google.protobuf.ByteString;
+import io.grpc.CallOptions;
+import io.grpc.ClientCall;
+import io.grpc.ConnectivityState;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import java.io.InputStream;
+import java.util.concurrent.TimeUnit;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.OutOfMemoryException;
+
+/**
+ * One DoExchange call: its connection, its headers, and the gate behind which nothing is read any
+ * more. What the messages mean is its subclasses' ({@link Attempt}, {@link FileCall}). The hooks
+ * run on gRPC's event loop.
+ */
+abstract class FlightCall {
+  private static final Metadata.Key<String> AUTHORIZATION =
+      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+  private static final Metadata.Key<String> TENANT =
+      Metadata.Key.of("x-updraft-tenant", Metadata.ASCII_STRING_MARSHALLER);
+  private static final Metadata.Key<String> TRACE_PARENT =
+      Metadata.Key.of("traceparent", Metadata.ASCII_STRING_MARSHALLER);
+
+  private final ClientOptions options;
+  private final BufferAllocator allocator;
+  private final long startedNanos = System.nanoTime();
+  private final ChannelPool.SharedChannel channel;
+  private final ClientCall<OutgoingMessage, InputStream> call;
+  private final ReadGate gate = new ReadGate();
+
+  private boolean released;
+  private volatile boolean connected;
+  private volatile boolean cancelled;
+  private volatile boolean closed;
+
+  /**
+   * Prepares a call.
+   *
+   * @param remainingNanos until the call's deadline; zero for none
+   */
+  FlightCall(ClientOptions options, BufferAllocator allocator, long remainingNanos) {
+    this.options = options;
+    this.allocator = allocator;
+    this.channel = ChannelPool.acquire(options);
+    CallOptions callOptions = CallOptions.DEFAULT;
+    if (remainingNanos > 0) {
+      callOptions = callOptions.withDeadlineAfter(remainingNanos, TimeUnit.NANOSECONDS);
+    }
+    this.call = channel.channel().newCall(FlightMethod.DO_EXCHANGE, callOptions);
+  }
+
+  /** The call has reached the wire for the first time, or takes more after it was full. */
+  abstract void onReady(boolean first);
+
+  /**
+   * A message arrived; it is closed afterwards.
+   *
+   * @return whether the peer may send one more at once
+   */
+  abstract boolean onMessage(IncomingMessage message) throws MalformedReplyException;
+
+  /** The call is unusable; comes at most once, and no message follows. */
+  abstract void onBroken(Failure failure);
+
+  /** The call ended with a status; nothing follows. */
+  abstract void onClosed(Status status, Metadata trailers);
+
+  final long startedNanos() {
+    return startedNanos;
+  }
+
+  /** Whether the call has reached the wire. */
+  final boolean connected() {
+    // onReady stays away while more is queued than gRPC wants, as for a call that waits for a
+    // worker.
+    if (!connected && channel.channel().getState(false) == ConnectivityState.READY) {
+      connected = true;
+    }
+    return connected;
+  }
+
+  /** Whether the call has ended, on this side or the other. */
+  final boolean ended() {
+    return cancelled || closed;
+  }
+
+  /** Opens the call and sends its first message. @return bytes sent */
+  final long start(ByteString command, byte[] schemaHeader, int replies) {
+    // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
+    channel.channel().resetConnectBackoff();
+    synchronized (this) {
+      if (cancelled) {
+        return 0;
+      }
+      call.start(new Listener(), headers());
+    }
+    call.request(replies);
+    return send(OutgoingMessage.opening(command, schemaHeader));
+  }
+
+  private Metadata headers() {
+    Metadata headers = new Metadata();
+    options.token().ifPresent(token -> headers.put(AUTHORIZATION, "Bearer " + token));
+    options.tenant().ifPresent(tenant -> headers.put(TENANT, tenant));
+    options.traceParent().ifPresent(parent -> headers.put(TRACE_PARENT, parent));
+    return headers;
+  }
+
+  /** Sends a message unless the call has ended; one thread at a time. @return bytes sent */
+  final long send(OutgoingMessage message) {
+    if (ended()) {
+      return 0;
+    }
+    try {
+      call.sendMessage(message);
+    } catch (IllegalStateException e) {
+      ignoreIfCancelled(e);
+    }
+    return message.sizeBytes();
+  }
+
+  /** Says that no message follows. */
+  final void halfClose() {
+    if (cancelled) {
+      return;
+    }
+    try {
+      call.halfClose();
+    } catch (IllegalStateException e) {
+      ignoreIfCancelled(e);
+    }
+  }
+
+  /** gRPC refuses to send on a call that another thread has just cancelled. */
+  private void ignoreIfCancelled(IllegalStateException e) {
+    if (!cancelled) {
+      throw e;
+    }
+  }
+
+  /** Whether the transport takes more without queueing it; {@link #onReady} says when. */
+  final boolean isReady() {
+    return !ended() && call.isReady();
+  }
+
+  /** Lets the peer send more messages; from any thread. */
+  final void request(int messages) {
+    call.request(messages);
+  }
+
+  /** Cancels the call unless it has ended; from any thread. */
+  final void cancel(String reason) {
+    synchronized (this) {
+      if (cancelled) {
+        return;
+      }
+      cancelled = true;
+    }
+    if (!closed) {
+      call.cancel(reason, null);
+    }
+  }
+
+  /** Cancels what has not ended and returns when no reply is being read any more. Idempotent. */
+  final void close(String reason) {
+    cancel(reason);
+    gate.close();
+    synchronized (this) {
+      if (released) {
+        return;
+      }
+      released = true;
+    }
+    channel.release();
+  }
+
+  private final class Listener extends ClientCall.Listener<InputStream> {
+    @Override
+    public void onReady() {
+      boolean first = !connected;
+      connected = true;
+      FlightCall.this.onReady(first);
+    }
+
+    @Override
+    public void onMessage(InputStream message) {
+      connected = true;
+      if (!gate.enter()) {
+        return;
+      }
+      try {
+        read(message);
+      } catch (MalformedReplyException e) {
+        broken(Failure.malformed(e.getMessage() + " (" + options.endpoint() + ")", e));
+      } catch (OutOfMemoryException e) {
+        broken(Failure.malformed("no memory for a reply: " + e.getMessage(), e));
+      } finally {
+        gate.exit();
+      }
+    }
+
+    private void read(InputStream stream) throws MalformedReplyException {
+      try (IncomingMessage message = FlightDataReader.read(stream, allocator)) {
+        if (FlightCall.this.onMessage(message)) {
+          call.request(1);
+        }
+      }
+    }
+
+    private void broken(Failure failure) {
+      gate.shut();
+      onBroken(failure);
+      cancel(failure.message());
+    }
+
+    @Override
+    public void onClose(Status status, Metadata trailers) {
+      closed = true;
+      onClosed(status, trailers);
+    }
+  }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import org.apache.arrow.memory.ArrowBuf;
+
+/**
+ * Carries the parts of one returned file from gRPC's event loop to its {@link PartSink}, in order,
+ * on a thread that may block: the task's own may be far from its next row, and the writer does not
+ * wait for it. What may be queued is bounded by what was requested of gRPC.
+ */
+final class PartWriter implements AutoCloseable {
+  /** Whom it tells, on its thread. */
+  interface Owner {
+    /** A part is stored. */
+    void onStored(int bytes);
+
+    /** The sink has failed; nothing more is stored. */
+    void onFailed(Exception failure);
+  }
+
+  private static final long LONGEST_CLOSE_SECONDS = 30;
+
+  /** Threads end when no file needs them. */
+  private static final ExecutorService THREADS =
+      Executors.newCachedThreadPool(
+          runnable -> {
+            Thread thread = new Thread(runnable, "updraft-file-parts");
+            thread.setDaemon(true);
+            return thread;
+          });
+
+  private final PartSink sink;
+  private final Owner owner;
+  private final ArrayDeque<ArrowBuf> parts = new ArrayDeque<>();
+  private boolean running;
+  private boolean closed;
+
+  PartWriter(PartSink sink, Owner owner) {
+    this.sink = sink;
+    this.owner = owner;
+  }
+
+  /** Takes over a reference to a part. */
+  synchronized void add(ArrowBuf part) {
+    if (closed) {
+      part.close();
+      return;
+    }
+    parts.add(part);
+    if (!running) {
+      running = true;
+      THREADS.execute(this::storeAll);
+    }
+  }
+
+  private void storeAll() {
+    for (ArrowBuf part = next(); part != null; part = next()) {
+      store(part);
+    }
+  }
+
+  private void store(ArrowBuf part) {
+    try (part) {
+      int bytes = (int) part.readableBytes();
+      sink.append(part.nioBuffer(part.readerIndex(), bytes));
+      owner.onStored(bytes);
+    } catch (IOException | RuntimeException e) {
+      drop();
+      owner.onFailed(e);
+    }
+  }
+
+  private synchronized ArrowBuf next() {
+    ArrowBuf part = parts.poll();
+    if (part == null) {
+      running = false;
+      notifyAll();
+    }
+    return part;
+  }
+
+  private synchronized void drop() {
+    closed = true;
+    for (ArrowBuf part = parts.poll(); part != null; part = parts.poll()) {
+      part.close();
+    }
+  }
+
+  /** Drops what was not stored and returns when the sink is not being used any more. */
+  @Override
+  public synchronized void close() {
+    drop();
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONGEST_CLOSE_SECONDS);
+    boolean interrupted = false;
+    while (running && end - System.nanoTime() > 0) {
+      try {
+        wait(TimeUnit.SECONDS.toMillis(1));
+      } catch (InterruptedException e) {
+        interrupted = true;
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
+  }
+}

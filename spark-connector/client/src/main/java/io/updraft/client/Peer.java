@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+/** Whom a call is for, in the words of errors, and the Spark settings that such errors name. */
+public enum Peer {
+  /** Runs functions. */
+  POOL("pool", "worker", "spark.updraft.udf."),
+  /** Writes files. */
+  WRITER("writer", "leave to write", "spark.updraft.write.");
+
+  private final String noun;
+  private final String grant;
+  private final String prefix;
+
+  Peer(String noun, String grant, String prefix) {
+    this.noun = noun;
+    this.grant = grant;
+    this.prefix = prefix;
+  }
+
+  /** What it is called. */
+  String noun() {
+    return noun;
+  }
+
+  /** What it gives to an exchange that may begin. */
+  String grant() {
+    return grant;
+  }
+
+  /** The setting for where it listens. */
+  public String endpointSetting() {
+    return prefix + "endpoint";
+  }
+
+  /** The setting for the file with the bearer token. */
+  public String tokenFileSetting() {
+    return prefix + "tokenFile";
+  }
+
+  /** The setting for the authorities that are trusted. */
+  public String tlsCaFileSetting() {
+    return prefix + "tls.caFile";
+  }
+
+  /** The setting for this client's certificate chain. */
+  public String tlsCertificateFileSetting() {
+    return prefix + "tls.certificateFile";
+  }
+
+  /** The setting for the key of that certificate. */
+  public String tlsKeyFileSetting() {
+    return prefix + "tls.keyFile";
+  }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.config
+
+import java.io.IOException
+import java.nio.file.{Files, Path}
+import java.time.Duration
+
+import io.updraft.client.{ClientOptions, Endpoint, Peer}
+
+/** How to reach a pool or a writer, as [[ConnectionConf]] says; travels to the executors. */
+final case class ConnectionSettings(
+    peer: Peer,
+    endpoint: String,
+    token: Option[String],
+    tokenFile: Option[String],
+    tlsCaFile: Option[String],
+    tlsCertificateFile: Option[String],
+    tlsKeyFile: Option[String],
+    tenant: Option[String],
+    connectTimeoutMilliseconds: Long,
+    acquireTimeoutMilliseconds: Long
+) {
+
+  /** The client's options on this machine; reads the token file. */
+  def clientOptions(): ClientOptions.Builder = {
+    val builder = ClientOptions
+      .builder(Endpoint.parse(endpoint))
+      .peer(peer)
+      .connectTimeout(Duration.ofMillis(connectTimeoutMilliseconds))
+      .acquireTimeout(Duration.ofMillis(acquireTimeoutMilliseconds))
+    tokenFile.map(readToken).orElse(token).foreach(builder.token)
+    tlsCaFile.foreach(file => builder.tlsCaFile(Path.of(file)))
+    tlsCertificateFile.foreach(file => builder.tlsCertificateFile(Path.of(file)))
+    tlsKeyFile.foreach(file => builder.tlsKeyFile(Path.of(file)))
+    tenant.foreach(builder.tenant)
+    builder
+  }
+
+  private def readToken(file: String): String =
+    try Files.readString(Path.of(file)).strip()
+    catch {
+      case e: IOException =>
+        throw new IllegalArgumentException(s"""${peer.tokenFileSetting} = "$file": $e""", e)
+    }
+
+  /** Without the token: case classes are printed in logs and plans. */
+  override def toString: String = s"ConnectionSettings($endpoint)"
+}
