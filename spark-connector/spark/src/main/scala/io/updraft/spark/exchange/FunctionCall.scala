@@ -6,7 +6,6 @@ import java.util.TimeZone
 import scala.jdk.CollectionConverters._
 
 import com.google.protobuf.ByteString
-import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.updraft.{
   CallArgument,
@@ -18,17 +17,7 @@ import org.apache.spark.sql.updraft.{
 }
 import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
 
-import io.updraft.proto.v1.{
-  Argument,
-  ExchangeCommand,
-  Function,
-  Limits,
-  ResourceAddresses,
-  SessionFunction,
-  TaskIdentity,
-  Udf,
-  Udtf
-}
+import io.updraft.proto.v1.{Argument, ExchangeCommand, Function, Limits, SessionFunction, Udf, Udtf}
 import io.updraft.spark.contents.SessionContent
 
 /** What an operator asks of a pool, without the task: made on the driver, serialized to the tasks.
@@ -63,7 +52,7 @@ final case class FunctionCall(
       .newBuilder()
       .setProtocolVersion(FunctionCall.ProtocolVersion)
       .setFunction(Function.newBuilder().setSession(sessionFunction(contents)))
-      .setTask(FunctionCall.identity(context))
+      .setTask(TaskIdentities.of(context))
       .setLimits(limits(context))
       .build()
 
@@ -138,27 +127,5 @@ object FunctionCall {
     val builder = Argument.newBuilder().setOffset(call.offset)
     call.name.foreach(builder.setName)
     builder.build()
-  }
-
-  private def identity(context: TaskContext): TaskIdentity = {
-    val resources = context.resources().map { case (kind, resource) =>
-      kind -> ResourceAddresses
-        .newBuilder()
-        .addAllAddresses(resource.addresses.toSeq.asJava)
-        .build()
-    }
-    TaskIdentity
-      .newBuilder()
-      .setApplicationId(SparkEnv.get.conf.get("spark.app.id", ""))
-      .setQueryId(Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)).getOrElse(""))
-      .setStageId(context.stageId())
-      .setStageAttemptNumber(context.stageAttemptNumber())
-      .setPartitionId(context.partitionId())
-      .setAttemptNumber(context.attemptNumber())
-      .setTaskAttemptId(context.taskAttemptId())
-      .setCpus(context.cpus())
-      .putAllResources(resources.asJava)
-      .putAllLocalProperties(SparkInternals.visibleProperties(context).asJava)
-      .build()
   }
 }

@@ -20,7 +20,7 @@ import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, PythonSQLMetrics}
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.types.{DataType, UserDefinedType}
+import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.ArrowUtils
 import org.apache.spark.util.Utils
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv, TaskContext, TaskKilledException}
@@ -163,6 +163,16 @@ object SparkInternals {
 
   def withoutUserDefined(dataType: DataType): DataType =
     dataType.transformRecursively { case udt: UserDefinedType[_] => udt.sqlType }
+
+  /** Types as files hold them: what is another type with a name of its own is that other type. */
+  def storedType(dataType: DataType): DataType = dataType.transformRecursively {
+    case udt: UserDefinedType[_] => storedType(udt.sqlType)
+    case _: YearMonthIntervalType => IntegerType
+    case _: DayTimeIntervalType => LongType
+    case _: StringType => StringType
+  }
+
+  def conf(session: SparkSession): SQLConf = session.sessionState.conf
 
   /** Raises Spark's own exception in a task that was killed. */
   def throwIfKilled(context: TaskContext): Unit = context.killTaskIfInterrupted()

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.config
+
+import java.time.Duration
+
+import io.updraft.client.ClientOptions
+import io.updraft.proto.v1.{Delivery, Pace, WriteCommand}
+
+/** What [[WriteConf]] says for one write; travels to the executors. */
+final case class WriteSettings(
+    connection: ConnectionSettings,
+    delivery: String,
+    asynchronous: Boolean,
+    maxInFlightBytes: Long,
+    unsupported: String,
+    replyTimeoutMilliseconds: Long,
+    deadlineMilliseconds: Long,
+    batchBytes: Long,
+    windowBytes: Long,
+    maxMessageBytes: Long
+) {
+
+  def endpoint: String = connection.endpoint
+
+  /** Whether encoded bytes come back to the executor. */
+  def returns: Boolean = delivery == "return"
+
+  /** The client's options on this machine; reads the token file. */
+  def clientOptions(): ClientOptions =
+    connection
+      .clientOptions()
+      .replyTimeout(Duration.ofMillis(replyTimeoutMilliseconds))
+      .deadline(Duration.ofMillis(deadlineMilliseconds))
+      .windowBytes(windowBytes)
+      .maxMessageBytes(maxMessageBytes.toInt)
+      .build()
+
+  /** The part of a file's command that the settings say. */
+  def command(): WriteCommand.Builder =
+    WriteCommand
+      .newBuilder()
+      .setDelivery(if (returns) Delivery.DELIVERY_RETURN else Delivery.DELIVERY_DIRECT)
+      .setPace(if (asynchronous) Pace.PACE_ASYNCHRONOUS else Pace.PACE_SYNCHRONOUS)
+      .setMaxInFlightBytes(maxInFlightBytes)
+
+  override def toString: String = s"WriteSettings($endpoint)"
+}

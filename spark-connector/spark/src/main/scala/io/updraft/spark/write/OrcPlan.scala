@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write
+
+import java.time.ZoneOffset
+import java.util.TimeZone
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.SPARK_VERSION_SHORT
+import org.apache.spark.sql.types._
+
+import io.updraft.proto.v1.{Codec, Compression, OrcOptions, WriteCommand}
+
+/** What an ORC file of Spark's is in a writer's words: ORC's options by ORC's names, and what a
+  * writer cannot do.
+  */
+object OrcPlan {
+
+  /** What the writer's library has no answer to. */
+  private val Foreign = Seq("orc.encrypt", "orc.mask")
+  private val BloomColumns = "orc.bloom.filter.columns"
+
+  /** Completes the command, or says why the writer cannot make such files. */
+  def command(
+      builder: WriteCommand.Builder,
+      schema: StructType,
+      conf: Configuration
+  ): Either[String, WriteCommand] =
+    for {
+      _ <- obstacle(schema, conf).toLeft(())
+      codec <- codec(conf)
+    } yield builder
+      .setOrc(
+        OrcOptions
+          .newBuilder()
+          .setCompression(Compression.newBuilder().setCodec(codec))
+          .setStripeBytes(conf.getLong("orc.stripe.size", 0))
+          .setRowIndexStride(conf.getLong("orc.row.index.stride", 0))
+          .addAllBloomFilterColumns(bloomColumns(conf).asJava)
+          .setBloomFilterFalsePositiveProbability(conf.getDouble("orc.bloom.filter.fpp", 0))
+      )
+      .putFooter("org.apache.spark.version", SPARK_VERSION_SHORT)
+      .build()
+
+  private def obstacle(schema: StructType, conf: Configuration): Option[String] = {
+    val leaves = StoredSchema.leaves(schema)
+    leaves.find(!StoredSchema.isWritten(_)).map(leaf => s"the type ${leaf.sql} in ORC")
+      .orElse(Option.when(leaves.contains(TimestampType))(zone).flatten)
+      .orElse(Foreign.find(conf.get(_) != null).map(key => s"$key = ${conf.get(key)}"))
+      .orElse(bloomColumns(conf).find(!schema.fieldNames.contains(_)).map(column =>
+        s"$BloomColumns = ... $column"
+      ))
+  }
+
+  private def bloomColumns(conf: Configuration): Seq[String] =
+    conf.getTrimmedStrings(BloomColumns).toSeq
+
+  private def codec(conf: Configuration): Either[String, Codec] = conf.get("orc.compress") match {
+    case "NONE" => Right(Codec.CODEC_NONE)
+    case "SNAPPY" => Right(Codec.CODEC_SNAPPY)
+    case "ZLIB" => Right(Codec.CODEC_GZIP)
+    case "ZSTD" => Right(Codec.CODEC_ZSTD)
+    case "LZ4" => Right(Codec.CODEC_LZ4)
+    case other => Left(s"the codec $other")
+  }
+
+  /** ORC holds the wall clock of the JVM's zone: an hour that comes twice would lose which it is,
+    * and the writer's zones are Java's only for some years.
+    */
+  private def zone: Option[String] = {
+    val rules = TimeZone.getDefault.toZoneId.getRules
+    Option.when(rules != ZoneOffset.UTC.getRules)(
+      s"timestamps in ORC while the JVM's time zone is ${TimeZone.getDefault.getID}, not UTC"
+    )
+  }
+}

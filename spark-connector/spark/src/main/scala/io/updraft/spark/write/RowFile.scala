@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write
+
+import java.util.concurrent.atomic.AtomicBoolean
+
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.datasources.OutputWriter
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.updraft.SparkInternals
+
+import io.updraft.client.{FileExchange, PartSink}
+import io.updraft.proto.v1.WriteCommand
+import io.updraft.spark.columns.ColumnSet
+import io.updraft.spark.config.WriteSettings
+import io.updraft.spark.exchange.TaskIdentities
+
+/** One file that Spark writes row by row: rows become Arrow batches, batches go to the writer, and
+  * a close returns when the receipt is there. Spark also closes what it gives up; then nothing is
+  * published.
+  *
+  * @param returned
+  *   the file itself where its bytes come back
+  */
+final class RowFile private (
+    override val path: String,
+    columns: ColumnSet,
+    file: FileExchange,
+    returned: Option[ReturnedFile],
+    batchBytes: Long,
+    metrics: WriteMetrics,
+    failures: WriteFailures,
+    task: TaskFiles
+) extends OutputWriter {
+  private[this] val released = new AtomicBoolean
+  private[this] val lookBytes = batchBytes / RowFile.LooksPerBatch
+  private[this] var rows = 0
+  private[this] var unseenBytes = 0L
+  private[this] var complete = false
+
+  override def write(row: InternalRow): Unit = {
+    columns.append(row)
+    rows += 1
+    unseenBytes += sizeOf(row)
+    if (unseenBytes >= lookBytes) {
+      unseenBytes = 0
+      columns.measure()
+      if (columns.byteCount(_ => true) >= batchBytes) flush()
+    }
+  }
+
+  /** A row's own size says how soon the columns have to be measured again. */
+  private def sizeOf(row: InternalRow): Long = row match {
+    case unsafe: UnsafeRow => unsafe.getSizeInBytes.toLong
+    case _ => lookBytes / RowFile.UnknownRowsPerLook
+  }
+
+  private def flush(): Unit = if (rows > 0) {
+    val filled = columns.finish()
+    val batch =
+      try ColumnSet.recordBatch(rows, filled)
+      finally filled.foreach(_.close())
+    rows = 0
+    failures.translate(file.send(batch))
+  }
+
+  override def close(): Unit = if (!released.get) {
+    try task.failed match {
+        case Some(error) => file.abort(error.toString)
+        case None => finish()
+      }
+    finally release()
+  }
+
+  private def finish(): Unit = {
+    flush()
+    val receipt = failures.translate(file.finish())
+    returned.foreach(_.complete())
+    complete = true
+    metrics.finished(receipt)
+  }
+
+  /** Ends the file from another thread. */
+  def cancel(reason: String): Unit = file.cancel(reason)
+
+  /** Lets go of everything, once; a file that is not complete is given up. */
+  def release(): Unit = if (released.compareAndSet(false, true)) {
+    task.remove(this)
+    metrics.closed(file.waitedNanos())
+    columns.close()
+    file.close()
+    if (!complete) returned.foreach(_.abandon())
+  }
+}
+
+object RowFile {
+
+  /** How often the size of a batch is looked at while it grows. */
+  private val LooksPerBatch = 16
+
+  /** Rows without a size of their own between two looks. */
+  private val UnknownRowsPerLook = 16
+
+  def open(
+      path: String,
+      schema: StructType,
+      settings: WriteSettings,
+      command: WriteCommand,
+      metrics: WriteMetrics,
+      conf: Configuration,
+      context: TaskContext
+  ): RowFile = {
+    val failures = new WriteFailures(path, settings.endpoint, context)
+    val stored = StoredSchema.of(schema)
+    val arrow = StoredSchema.arrow(schema)
+    val target = new Path(path)
+    val returned = Option.when(settings.returns)(new ReturnedFile(target, conf))
+    val qualified = target.getFileSystem(conf).makeQualified(target)
+    val complete = command
+      .toBuilder
+      .setProtocolVersion(FileExchange.PROTOCOL_VERSION)
+      .setTask(TaskIdentities.of(context))
+      // As a URI: a partition's directory may have percent signs of its own.
+      .setPath(qualified.toUri.toString)
+      .build()
+    val file =
+      try openFile(settings, complete, arrow, returned)
+      catch {
+        case e: Throwable =>
+          returned.foreach(_.abandon())
+          throw e
+      }
+    val columns = new ColumnSet(
+      stored.fields.toSeq.map(_.dataType),
+      arrow,
+      SparkInternals.allocator,
+      largeVarTypes = false
+    )
+    val task = TaskFiles.of(context)
+    val opened =
+      new RowFile(
+        path,
+        columns,
+        file,
+        returned,
+        batchBytes(settings, command),
+        metrics,
+        failures,
+        task
+      )
+    task.add(opened)
+    opened
+  }
+
+  /** A row group has whole batches. */
+  private def batchBytes(settings: WriteSettings, command: WriteCommand): Long =
+    if (command.hasParquet) settings.batchBytes.min(command.getParquet.getRowGroupBytes)
+    else settings.batchBytes
+
+  private def openFile(
+      settings: WriteSettings,
+      command: WriteCommand,
+      arrow: Schema,
+      returned: Option[ReturnedFile]
+  ): FileExchange = {
+    val sink: PartSink = returned.getOrElse(Unexpected)
+    FileExchange.open(settings.clientOptions(), command, arrow, SparkInternals.allocator, sink)
+  }
+
+  private val Unexpected: PartSink =
+    _ => throw new IllegalStateException("bytes came back of a file that the writer stores itself")
+}

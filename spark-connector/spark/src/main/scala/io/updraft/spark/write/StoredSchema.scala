@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.updraft.{ArrowSchemas, SparkInternals}
+
+/** Columns as files hold them, and the same in Arrow's words, as the writer gets them. */
+object StoredSchema {
+
+  /** Where Spark keeps the Parquet id of a field, and where Arrow does. */
+  private val SparkFieldId = "parquet.field.id"
+  private val ArrowFieldId = "PARQUET:field_id"
+
+  /** Where Spark's readers of ORC find a type that ORC itself does not have. */
+  private val CatalystType = "spark.sql.catalyst.type"
+
+  /** What Spark reads as a name for another type is that other type in a file. */
+  def of(schema: StructType): StructType =
+    SparkInternals.storedType(schema).asInstanceOf[StructType]
+
+  /** Instants are in UTC on the wire, whatever the session's zone. */
+  def arrow(schema: StructType): Schema = {
+    val plain = ArrowSchemas.of(of(schema), "UTC", largeVarTypes = false)
+    new Schema(annotated(schema, plain.getFields.asScala.toSeq).asJava)
+  }
+
+  private def annotated(struct: StructType, fields: Seq[Field]): Seq[Field] =
+    struct.fields.toSeq.zip(fields).map { case (spark, field) =>
+      val id = Option.when(spark.metadata.contains(SparkFieldId))(
+        ArrowFieldId -> spark.metadata.getLong(SparkFieldId).toString
+      )
+      annotated(spark.dataType, field, id.toMap)
+    }
+
+  private def annotated(dataType: DataType, field: Field, id: Map[String, String]): Field = {
+    val metadata = id ++ catalystName(dataType).map(CatalystType -> _)
+    val fieldType =
+      new FieldType(field.isNullable, field.getType, field.getDictionary, metadata.asJava)
+    new Field(field.getName, fieldType, children(dataType, field).asJava)
+  }
+
+  private def children(dataType: DataType, field: Field): Seq[Field] = {
+    val plain = field.getChildren.asScala.toSeq
+    dataType match {
+      case struct: StructType => annotated(struct, plain)
+      case ArrayType(element, _) => Seq(annotated(element, plain.head, Map.empty))
+      case MapType(key, value, _) =>
+        val pair = Seq(key, value).zip(plain.head.getChildren.asScala).map {
+          case (part, partField) => annotated(part, partField, Map.empty)
+        }
+        Seq(new Field(plain.head.getName, plain.head.getFieldType, pair.asJava))
+      case udt: UserDefinedType[_] => children(udt.sqlType, field)
+      case _ => plain
+    }
+  }
+
+  private def catalystName(dataType: DataType): Option[String] = dataType match {
+    case TimestampType | TimestampNTZType => Some(dataType.typeName)
+    case _: YearMonthIntervalType | _: DayTimeIntervalType => Some(dataType.typeName)
+    case _: StringType => Some(StringType.typeName)
+    case _ => None
+  }
+
+  /** The types under a type that are no structs, arrays or maps. */
+  def leaves(dataType: DataType): Seq[DataType] = dataType match {
+    case struct: StructType => struct.fields.toSeq.flatMap(field => leaves(field.dataType))
+    case ArrayType(element, _) => leaves(element)
+    case MapType(key, value, _) => leaves(key) ++ leaves(value)
+    case udt: UserDefinedType[_] => leaves(udt.sqlType)
+    case leaf => Seq(leaf)
+  }
+
+  /** Whether a leaf is written in both formats. */
+  def isWritten(leaf: DataType): Boolean = leaf match {
+    case BooleanType | ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType =>
+      true
+    case _: DecimalType | _: StringType | BinaryType => true
+    case DateType | TimestampType | TimestampNTZType => true
+    case _: YearMonthIntervalType | _: DayTimeIntervalType => true
+    case _ => false
+  }
+}
