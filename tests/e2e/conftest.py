@@ -25,7 +25,10 @@ _CONFS = {
 }
 
 # What `make check` runs: each kind of function over each type, and the main paths of everything else.
-_CORE = re.compile(r"test_types\.py.*-row-tcp\]|test_(cancellation|plans|observability|streaming|spark_log|tls)\.py")
+_CORE = re.compile(
+    r"test_types\.py.*-row-tcp\]|test_(cancellation|plans|observability|streaming|spark_log|tls)\.py"
+    r"|test_(written_types|layouts|write_failures)\.py"
+)
 _COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
 
 

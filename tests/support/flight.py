@@ -176,10 +176,11 @@ def exchange(address: str, requests: Iterable[Any], *, timeout_seconds: float = 
 
 def pool_status(address: str) -> control_pb2.PoolStatus:
     """The answer of the action updraft.pool_status."""
-    return control_pb2.PoolStatus.FromString(_action(address, "updraft.pool_status"))
+    return control_pb2.PoolStatus.FromString(action(address, "updraft.pool_status"))
 
 
-def _action(address: str, kind: str) -> bytes:
+def action(address: str, kind: str) -> bytes:
+    """The body of the one result of an action."""
     with grpc.insecure_channel(address) as channel:
         call: Iterator[Any] = channel.unary_stream(
             _SERVICE + "DoAction",

@@ -15,6 +15,7 @@ BUILD = REPOSITORY / "build"
 PYTHON = Path(sys.executable)
 _JAR_VARIABLE = "UPDRAFT_CONNECTOR_JAR"
 SERVER = PYTHON.with_name("updraft-server")
+WRITER = PYTHON.with_name("updraft-writer")
 
 
 def use_connector_jar(jar: Path | None) -> None:

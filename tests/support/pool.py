@@ -1,148 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool on this machine: `updraft-server serve` as a subprocess that always ends with its owner.
+"""A pool on this machine: `updraft-server serve`.
 
 `process.py` (psutil) counts and kills its members; `spark.py` points Spark at it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import shutil
-import signal
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 import psutil
 
 from tests.support.paths import SERVER
-from tests.support.waiting import until
-
-_START_TIMEOUT_SECONDS = 60
-_STOP_TIMEOUT_SECONDS = 30
-_LOG_TAIL_CHARACTERS = 20_000
+from tests.support.service import LocalService
 
 
-class LocalPool:
-    """Context manager around one pool; after `start()` its addresses and pids are attributes."""
+class LocalPool(LocalService):
+    """A pool and the processes that it is made of."""
 
     def __init__(self, *, workers: int = 2, session_functions: bool = True, arguments: Sequence[str] = ()):
-        self._directory = Path(tempfile.mkdtemp(prefix="updraft-pool-"))
-        self._ready_file = self._directory / "ready.json"
-        self.log_file = self._directory / "pool.log"
-        self.unix_socket = self._directory / "pool.sock"
-        self._command = [
-            str(SERVER),
-            "serve",
-            *("--listen", "127.0.0.1:0"),
-            *("--listen-unix", str(self.unix_socket)),
-            *("--admin-listen", "127.0.0.1:0"),
-            *("--metrics-listen", "127.0.0.1:0"),
-            *("--workers", str(workers)),
-            *("--ready-file", str(self._ready_file)),
-            *(["--allow-session-functions"] if session_functions else []),
-            *arguments,
-        ]
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log: Any = None
-        self._ready: dict[str, Any] = {}
-
-    def start(self) -> Self:
-        """Return when the pool says that it is ready; RuntimeError with its log when it ends before that."""
-        self._log = self.log_file.open("wb")
-        # A session of its own: Ctrl-C in a terminal reaches the owner alone, and the owner ends the pool in order.
-        self._process = subprocess.Popen(
-            self._command,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
+        super().__init__(
+            "pool",
+            SERVER,
+            [
+                *("--workers", str(workers)),
+                *(["--allow-session-functions"] if session_functions else []),
+                *arguments,
+            ],
         )
-        try:
-            self._ready = until("the pool is ready", self._ready_or_dead, timeout_seconds=_START_TIMEOUT_SECONDS)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def stop(self) -> int:
-        """Drain by SIGTERM, kill what is left, remove the files; return the exit status."""
-        status = self.terminate()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-        shutil.rmtree(self._directory, ignore_errors=True)
-        return status
-
-    def terminate(self) -> int:
-        """Send SIGTERM and return the exit status; the log stays to be read."""
-        if self._process is None:
-            return 0
-        family = self.members() if self._process.poll() is None else []
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(timeout=_STOP_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for member in family:
-            if member.pid != self._process.pid:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    member.kill()
-        return self._process.returncode
-
-    def request_drain(self) -> None:
-        """Send SIGTERM and return at once."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-
-    def wait(self, *, timeout_seconds: float) -> int:
-        """Wait for the pool's own end and return its exit status."""
-        assert self._process is not None
-        return self._process.wait(timeout=timeout_seconds)
-
-    @property
-    def pid(self) -> int:
-        """The supervisor's pid."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def tcp_address(self) -> str:
-        """host:port of the Flight listener."""
-        return str(self._ready["listen"])
-
-    @property
-    def admin_address(self) -> str:
-        """host:port of the admin listener (health)."""
-        return str(self._ready["admin_listen"])
-
-    @property
-    def metrics_address(self) -> str:
-        """host:port of the Prometheus listener."""
-        return str(self._ready["metrics_listen"])
-
-    @property
-    def tcp_endpoint(self) -> str:
-        """Value of spark.updraft.udf.endpoint over TCP."""
-        return f"grpc://{self.tcp_address}"
+        self.unix_socket = self.directory / "pool.sock"
+        self._command += ["--listen-unix", str(self.unix_socket)]
 
     @property
     def unix_endpoint(self) -> str:
         """Value of spark.updraft.udf.endpoint over the Unix socket."""
         return f"grpc+unix://{self.unix_socket}"
-
-    def members(self) -> list[psutil.Process]:
-        """Every live process of the pool, the supervisor first."""
-        try:
-            supervisor = psutil.Process(self.pid)
-            return [supervisor, *supervisor.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
 
     def front(self) -> psutil.Process | None:
         """The process that holds the listeners; None while it is being replaced."""
@@ -161,27 +52,6 @@ class LocalPool:
 
     def _running(self, module: str) -> list[psutil.Process]:
         return [process for process in self.members() if module in _command_line(process)]
-
-    def log(self) -> str:
-        """The tail of the pool's log."""
-        return self.log_file.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
-
-    def _ready_or_dead(self) -> dict[str, Any] | None:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise RuntimeError(f"the pool ended with status {self._process.returncode}:\n{self.log()}")
-        try:
-            return dict(json.loads(self._ready_file.read_text()))
-        except (FileNotFoundError, json.JSONDecodeError):
-            return None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def _command_line(process: psutil.Process) -> list[str]:

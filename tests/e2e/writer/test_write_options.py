@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark's options by Spark's names: codecs, row groups, calendars; what the writer lacks stays with Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.e2e.writer.conftest import UNSUPPORTED
+from tests.e2e.writer.written import FAILURES, both, write
+from tests.support.spark import runtime_confs
+
+_DATES = "spark.sql.parquet.datetimeRebaseModeInWrite"
+_INT96 = "spark.sql.parquet.int96RebaseModeInWrite"
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4_raw"])
+def test_a_codec_names_the_file_and_packs_it(spark: SparkSession, place: Path, codec: str) -> None:
+    stock, ours = both(spark.range(1000).coalesce(1), place, compression=codec)
+    assert ours.layout() == stock.layout()
+    packed = [pq.read_metadata(written.files()[0]).row_group(0).column(0).compression for written in (stock, ours)]
+    assert packed[0].removesuffix("_RAW") == packed[1].removesuffix("_RAW")
+    assert ours.rows(spark) == stock.rows(spark)
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "zlib", "zstd", "lz4"])
+def test_an_orc_codec_names_the_file(spark: SparkSession, place: Path, codec: str) -> None:
+    stock, ours = both(spark.range(1000).coalesce(1), place, "updraft-orc", compression=codec)
+    assert ours.layout() == stock.layout()
+    assert ours.rows(spark) == stock.rows(spark)
+
+
+def test_parquets_own_options_are_followed(spark: SparkSession, place: Path) -> None:
+    options = {
+        "parquet.block.size": str(1 << 20),
+        "parquet.enable.dictionary": "false",
+        "parquet.bloom.filter.enabled#id": "true",
+        "parquet.bloom.filter.expected.ndv#id": "1000",
+    }
+    written = write(spark.range(0, 300_000, 1, 1), place / "ours", "updraft-parquet", **options)
+    metadata = pq.read_metadata(written.files()[0])
+    assert metadata.num_row_groups > 1
+    column = metadata.row_group(0).column(0)
+    assert column.dictionary_page_offset is None
+    assert column.statistics.has_min_max
+    assert column.has_column_index
+    stock, _ = both(spark.range(10), place)
+    assert written.columns() == stock.columns()
+
+
+@pytest.mark.parametrize("asynchronous", ["true", "false"])
+@pytest.mark.parametrize("in_flight", ["0", "1m"])
+def test_pace_and_limits_change_no_row(spark: SparkSession, place: Path, asynchronous: str, in_flight: str) -> None:
+    confs = {
+        "spark.updraft.write.asynchronous": asynchronous,
+        "spark.updraft.write.maxInFlightBytes": in_flight,
+        "spark.updraft.write.batchBytes": "64k",
+        "spark.updraft.write.windowBytes": "128k",
+    }
+    frame = spark.range(0, 60_000, 1, 2).select("id", F.repeat("id", 3).alias("text"))
+    with runtime_confs(spark, confs):
+        stock, ours = both(frame, place)
+    assert ours.rows(spark) == stock.rows(spark)
+    if asynchronous == "false":
+        assert pq.read_metadata(ours.files()[0]).num_row_groups > 3
+
+
+def test_old_dates_are_an_error_where_spark_makes_them_one(spark: SparkSession, place: Path) -> None:
+    old = spark.sql("select date'1500-01-01' as d")
+    with runtime_confs(spark, {_DATES: "EXCEPTION"}), pytest.raises(FAILURES, match="1582-10-15"):
+        write(old, place / "refused", "updraft-parquet")
+    assert not list((place / "refused").rglob("part-*"))
+    for mode in ("CORRECTED", "LEGACY"):
+        with runtime_confs(spark, {_DATES: mode}):
+            stock, ours = both(old, place / mode)
+        assert ours.footer() == stock.footer()
+        assert ours.rows(spark) == stock.rows(spark)
+
+
+_FOREIGN = {
+    "a zone of the legacy calendar": ("timestamp'1500-01-01 00:00:00' t", {_INT96: "LEGACY"}),
+    "legacy format": ("1.5 d", {"spark.sql.parquet.writeLegacyFormat": "true"}),
+    "variant": ("parse_json('1') v", {}),
+    "writer version": ("1 i", {"parquet.writer.version": "PARQUET_2_0"}),
+}
+
+
+@pytest.mark.parametrize("case", _FOREIGN)
+def test_what_the_writer_lacks_is_left_to_spark_or_refused(spark: SparkSession, place: Path, case: str) -> None:
+    columns, confs = _FOREIGN[case]
+    frame = spark.sql(f"select {columns}")
+    with runtime_confs(spark, confs):
+        with pytest.raises(FAILURES, match=r"write\.unsupported = local"):
+            write(frame, place / "refused", "updraft-parquet")
+        with runtime_confs(spark, {UNSUPPORTED: "local"}):
+            stock, ours = both(frame, place)
+        assert all(creator.startswith("parquet-mr") for creator in ours.created_by())
+        assert ours.rows(spark) == stock.rows(spark)

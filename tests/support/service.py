@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service of Updraft on this machine, as a subprocess that always ends with its owner.
+
+`pool.py` and `writer.py` say which one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from tests.support.waiting import until
+
+_START_TIMEOUT_SECONDS = 60
+_STOP_TIMEOUT_SECONDS = 30
+_LOG_TAIL_CHARACTERS = 20_000
+
+
+class LocalService:
+    """Context manager around one `serve`; after `start()` its addresses and pids are attributes."""
+
+    def __init__(self, noun: str, program: Path, arguments: Sequence[str]):
+        self._noun = noun
+        self._what = f"the {noun} is ready"
+        self.directory = Path(tempfile.mkdtemp(prefix=f"updraft-{noun}-"))
+        self._ready_file = self.directory / "ready.json"
+        self.log_file = self.directory / f"{noun}.log"
+        self._command = [
+            str(program),
+            "serve",
+            *("--listen", "127.0.0.1:0"),
+            *("--admin-listen", "127.0.0.1:0"),
+            *("--metrics-listen", "127.0.0.1:0"),
+            *("--ready-file", str(self._ready_file)),
+            *arguments,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: Any = None
+        self._ready: dict[str, Any] = {}
+
+    def start(self) -> Self:
+        """Return when the service says that it is ready; RuntimeError with its log when it ends before that."""
+        self._log = self.log_file.open("wb")
+        # A session of its own: Ctrl-C in a terminal reaches the owner alone, and the owner ends the service in order.
+        self._process = subprocess.Popen(
+            self._command,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            self._ready = until(self._what, self._ready_or_dead, timeout_seconds=_START_TIMEOUT_SECONDS)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> int:
+        """Drain by SIGTERM, kill what is left, remove the files; return the exit status."""
+        status = self.terminate()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return status
+
+    def terminate(self) -> int:
+        """Send SIGTERM and return the exit status; the log stays to be read."""
+        if self._process is None:
+            return 0
+        family = self.members() if self._process.poll() is None else []
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=_STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for member in family:
+            if member.pid != self._process.pid:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    member.kill()
+        return self._process.returncode
+
+    def request_drain(self) -> None:
+        """Send SIGTERM and return at once."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+
+    def wait(self, *, timeout_seconds: float) -> int:
+        """Wait for the service's own end and return its exit status."""
+        assert self._process is not None
+        return self._process.wait(timeout=timeout_seconds)
+
+    @property
+    def pid(self) -> int:
+        """The pid of the process that was started."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def tcp_address(self) -> str:
+        """host:port of the Flight listener."""
+        return str(self._ready["listen"])
+
+    @property
+    def admin_address(self) -> str:
+        """host:port of the admin listener (health)."""
+        return str(self._ready["admin_listen"])
+
+    @property
+    def metrics_address(self) -> str:
+        """host:port of the Prometheus listener."""
+        return str(self._ready["metrics_listen"])
+
+    @property
+    def tcp_endpoint(self) -> str:
+        """The Flight listener, as a setting of Spark names it."""
+        return f"grpc://{self.tcp_address}"
+
+    def members(self) -> list[psutil.Process]:
+        """Every live process of the service, the one that was started first."""
+        try:
+            first = psutil.Process(self.pid)
+            return [first, *first.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def log(self) -> str:
+        """The tail of the service's log."""
+        return self.log_file.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
+
+    def _ready_or_dead(self) -> dict[str, Any] | None:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(f"the {self._noun} ended with status {self._process.returncode}:\n{self.log()}")
+        try:
+            return dict(json.loads(self._ready_file.read_text()))
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A writer on this machine: `updraft-writer serve`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.flight import action
+from tests.support.paths import WRITER
+from tests.support.service import LocalService
+from tests.support.waiting import until
+
+_WITHIN_SECONDS = 30
+
+
+class LocalWriter(LocalService):
+    """A writer that may write below `root`."""
+
+    def __init__(self, root: Path, *, arguments: Sequence[str] = ()):
+        super().__init__("writer", WRITER, ["--root", str(root), *arguments])
+
+    def status(self) -> dict[str, Any]:
+        """What the writer says of itself."""
+        return dict(json.loads(action(self.tcp_address, "updraft.writer_status")))
+
+    def becomes_empty(self) -> None:
+        """Wait until no file is open and nothing is reserved."""
+
+        def empty() -> bool:
+            status = self.status()
+            return not any(status[name] for name in ("open_files", "held_bytes", "reservations", "batches_waiting"))
+
+        until("the writer holds nothing", empty, timeout_seconds=_WITHIN_SECONDS)
