@@ -298,6 +298,20 @@ async def test_metrics_count_exchanges_and_bytes(running_front: Running) -> None
         assert "updraft_exchanges_waiting 0.0" in text
 
 
+async def test_metrics_say_what_ended_workers_and_how_long_the_pool_lacked_them(running_front: Running) -> None:
+    pool = FakePool(workers=2)
+    async with running_front(pool, metrics_listen="127.0.0.1:0", workers=2) as front:
+        pool.changed()
+        pool.exits["signal"], pool.idle = 1, 1
+        pool.changed()
+        pool.idle = 2
+        pool.changed()
+        url = f"http://{front.settings.metrics_address}/metrics"
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert 'updraft_worker_exits_total{reason="signal"} 1.0' in text
+        assert "updraft_healing_seconds_count 1.0" in text
+
+
 async def test_a_name_that_does_not_exist_becomes_no_series(running_front: Running) -> None:
     async with running_front(FakePool(), metrics_listen="127.0.0.1:0") as front:
         call = front.exchange()

@@ -28,6 +28,7 @@ from updraft_server.contents.gathering import Gathering
 from updraft_server.contents.store import ContentStore
 from updraft_server.control import PoolService
 from updraft_server.exchange import ExchangeLimits, Exchanges
+from updraft_server.healing_time import HealingTime
 from updraft_server.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer
@@ -155,6 +156,14 @@ class Front:
             "state",
             {"idle": lambda: pool.idle, "busy": lambda: pool.busy, "starting": lambda: pool.starting},
         )
+        metrics.count_by_label(
+            "updraft_worker_exits",
+            "Workers that ended, by what ended them: signal, exit or pool.",
+            "reason",
+            pool.exits,
+        )
+        healing = HealingTime(self._settings.workers, metrics.healing_seconds.observe)
+        pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy))
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
         metrics.watch(
             "updraft_contents_bytes", "Broadcast variables and files kept.", lambda: self._contents.used_bytes

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The front's Prometheus metrics, all prefixed updraft_."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -50,6 +50,12 @@ class FrontMetrics:
         self.worker_deaths = Counter(
             "updraft_worker_deaths_total", "Workers that died while they held an exchange.", registry=self.registry
         )
+        self.healing_seconds = Histogram(
+            "updraft_healing_seconds",
+            "Time from the loss of a worker until all are warm again.",
+            buckets=_SECONDS_BUCKETS,
+            registry=self.registry,
+        )
 
     def watch(self, name: str, doc: str, value: Callable[[], float]) -> None:
         """Add a gauge that is read from `value` at each scrape."""
@@ -60,6 +66,23 @@ class FrontMetrics:
         gauge = Gauge(name, doc, [label], registry=self.registry)
         for label_value, value in values.items():
             gauge.labels(label_value).set_function(value)
+
+    def count_by_label(self, name: str, doc: str, label: str, counts: Mapping[str, int]) -> None:
+        """Add a counter with one series for each key of `counts`, read at each scrape."""
+        self.registry.register(_CountsCollector(name, doc, label, counts))
+
+
+class _CountsCollector(Collector):
+    def __init__(self, name: str, doc: str, label: str, counts: Mapping[str, int]) -> None:
+        self._family = (name, doc, label)
+        self._counts = counts
+
+    def collect(self) -> Iterator[Metric]:
+        name, doc, label = self._family
+        family = CounterMetricFamily(name, doc, labels=[label])
+        for value, count in dict(self._counts).items():
+            family.add_metric([value], count)
+        yield family
 
 
 class _TransferCollector(Collector):

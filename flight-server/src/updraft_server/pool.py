@@ -22,7 +22,7 @@ from updraft_server.leases import (
     RegisteredFunctionInfo,
     TaskKey,
 )
-from updraft_server.pooled_worker import PooledWorker, WorkerState
+from updraft_server.pooled_worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.spares import SpareWorkers
 from updraft_server.worker_events import WorkerDeath, WorkerOutput
 from updraft_server.zygote_client import ZygoteClient, ZygoteError
@@ -81,6 +81,7 @@ class Pool:
         self.python_version = ""
         self.pyspark_version = ""
         self.zygote_pid = 0
+        self.exits = dict.fromkeys(EXIT_REASONS, 0)
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop
         self._on_output = on_output or _ignore
@@ -348,7 +349,8 @@ class Pool:
         self._changed()
 
     def _died(self, worker: PooledWorker) -> Callable[[asyncio.Future[WorkerDeath]], None]:
-        def forget(_: asyncio.Future[WorkerDeath]) -> None:
+        def forget(death: asyncio.Future[WorkerDeath]) -> None:
+            self.exits[worker.reason_of(death.result())] += 1
             if self._workers.get(worker.pid) is worker:
                 del self._workers[worker.pid]
 

@@ -29,6 +29,10 @@ class WorkerState(enum.Enum):
     DEAD = "dead"
 
 
+# What ends a worker: a signal, an exit of its own, or the pool, which replaces it.
+EXIT_REASONS = ("signal", "exit", "pool")
+
+
 class PooledWorker:
     """A forked worker and all its descriptors."""
 
@@ -55,6 +59,7 @@ class PooledWorker:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._status_timer: asyncio.TimerHandle | None = None
         self._pidfd: int | None = None
+        self._was_killed = False
         self._watch_life()
 
     async def ready(self) -> None:
@@ -69,9 +74,16 @@ class PooledWorker:
 
     def kill(self) -> None:
         """Send SIGKILL; what the worker has started is ended by whoever reaps it."""
+        self._was_killed = True
         if self._pidfd is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def reason_of(self, death: WorkerDeath) -> str:
+        """Which of EXIT_REASONS a death has: a worker that crashed first was not ended by the pool's kill."""
+        if self._was_killed and death.signal in (None, signal.SIGKILL):
+            return "pool"
+        return "exit" if death.signal is None else "signal"
 
     def exited(self, death: WorkerDeath) -> None:
         """Note how the worker ended."""

@@ -21,6 +21,7 @@ from updraft_server.pool import (
     TaskKey,
     WorkerDeath,
 )
+from updraft_server.pooled_worker import EXIT_REASONS
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 
@@ -102,6 +103,7 @@ class FakePool(Pool):
         self.functions: Sequence[RegisteredFunctionInfo] = (RegisteredFunctionInfo("echo", "1", "Sends it back."),)
         self.python_version = "3.11"
         self.zygote_pid = 0
+        self.exits = dict.fromkeys(EXIT_REASONS, 0)
         self.pyspark_version = "4.3.0"
         self._tasks: Counter[TaskKey] = Counter()
         self._subscribers: list[Callable[[], None]] = []

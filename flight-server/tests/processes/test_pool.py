@@ -139,6 +139,15 @@ async def test_an_idle_worker_that_is_killed_is_replaced_within_a_second(zygotes
         await answers(pool)
 
 
+async def test_exits_are_counted_by_what_ended_the_worker(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        os.kill(next(iter(pool._workers)), signal.SIGKILL)
+        await until(pool, lambda: pool.exits["signal"] == 1 and pool.idle == 1)
+        (await pool.lease(None)).release(LeaseOutcome.BROKEN)
+        await until(pool, lambda: pool.exits["pool"] == 1 and pool.idle == 1)
+    assert pool.exits["signal"] == 1
+
+
 async def test_killing_one_worker_does_not_disturb_the_exchange_of_another(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=2) as pool:
         killed, spared = await pool.lease(None), await pool.lease(None)
