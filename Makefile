@@ -98,6 +98,7 @@ lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Jav
 	.ci/spdx
 	.venv/bin/python .ci/versions.py --check
 	.venv/bin/python .ci/chart_values.py --check
+	.venv/bin/python .ci/dashboards.py --check
 
 types: .venv/.synced ## Strict types over services, tests and scripts
 	.venv/bin/mypy
@@ -166,6 +167,7 @@ format: .venv/.synced ## Format everything
 
 docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own declarations
 	.venv/bin/python .ci/chart_values.py
+	.venv/bin/python .ci/dashboards.py
 	.venv/bin/updraft-server docs > docs/reference/server.md
 	.venv/bin/updraft-writer docs > docs/reference/writer.md
 	java -cp '$(JAR):.venv/lib/python3.11/site-packages/pyspark/jars/*' io.updraft.spark.config.GenerateDocs docs/reference

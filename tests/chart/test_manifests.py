@@ -36,7 +36,7 @@ _EVERYTHING: dict[str, Any] = {
         "gpu": {"gpu": {"count": 1, "runtimeClassName": "nvidia"}, "autoscaling": {"mode": "keda", "waiting": 1}},
     },
     "writer": {"roots": ["/data/tables"], "settings": {"maxOpenFiles": 64}},
-    "monitoring": {"podMonitors": True},
+    "monitoring": {"podMonitors": True, "rules": True, "dashboards": True},
 }
 _KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
 

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the chart's Grafana dashboards from deploy/helm/dashboards.toml; with --check it only says what differs."""
+
+import argparse
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from grafana_foundation_sdk.builders import common, dashboard, prometheus, timeseries
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement
+from grafana_foundation_sdk.models.dashboard import DataSourceRef
+
+_HELM = Path(__file__).resolve().parents[1] / "deploy/helm"
+_WRITTEN = _HELM / "updraft/dashboards"
+_PODS = 'namespace=~"$namespace",pod=~"$pod"'
+_DATASOURCE = DataSourceRef("prometheus", "$datasource")
+
+
+def _panel(row: dict[str, Any]) -> timeseries.Panel:
+    legend = common.VizLegendOptions().show_legend(True).display_mode(LegendDisplayMode.LIST)  # noqa: FBT003 - the library's
+    panel = timeseries.Panel().title(row["title"]).unit(row["unit"]).min(0).span(12).height(8)
+    panel = panel.datasource(_DATASOURCE).legend(legend.placement(LegendPlacement.BOTTOM)).fill_opacity(10)
+    for letter, (shown, query) in zip("ABC", row["queries"].items(), strict=False):
+        target = prometheus.Dataquery().ref_id(letter).expr(query.replace("$pods", _PODS)).legend_format(shown)
+        panel.with_target(target)
+    return panel
+
+
+def _variable(name: str, query: str) -> dashboard.QueryVariable:
+    variable = dashboard.QueryVariable(name).datasource(_DATASOURCE).query(query)
+    return variable.include_all(True).multi(True).all_value(".*")  # noqa: FBT003 - the library's own calls
+
+
+def written(table: dict[str, Any]) -> str:
+    """The JSON of one dashboard."""
+    built = dashboard.Dashboard(table["title"]).uid(f"updraft-{table['name']}").tags(["updraft"])
+    built = built.refresh("30s").time("now-3h", "now").readonly()
+    prefix = "updraft_writer_quota_bytes" if table["name"] == "writers" else "updraft_workers"
+    built.with_variable(dashboard.DatasourceVariable("datasource").type("prometheus"))
+    built.with_variable(_variable("namespace", f"label_values({prefix}, namespace)"))
+    built.with_variable(_variable("pod", f'label_values({prefix}{{namespace=~"$namespace"}}, pod)'))
+    for row in table["panel"]:
+        built.with_panel(_panel(row))
+    return JSONEncoder(sort_keys=True, indent=2).encode(built.build()) + "\n"
+
+
+def main() -> int:
+    """0: written or in step; 1: out of step."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip())
+    parser.add_argument("--check", action="store_true", help="only say whether the dashboards are in step")
+    tables = tomllib.loads((_HELM / "dashboards.toml").read_text())["dashboard"]
+    wanted = {_WRITTEN / f"{table['name']}.json": written(table) for table in tables}
+    if not parser.parse_args().check:
+        _WRITTEN.mkdir(exist_ok=True)
+        for path, text in wanted.items():
+            path.write_text(text)
+        return 0
+    found = {path: path.read_text() for path in _WRITTEN.glob("*.json")}
+    if found != wanted:
+        print("the chart's dashboards differ from dashboards.toml: run `make docs`")
+    return int(found != wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

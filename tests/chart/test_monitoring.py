@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alerts and dashboards ask for what the services really export, and every alert has a runbook."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+
+import promql_parser
+import pytest
+import yaml
+from running_writer import running_writer
+
+from tests.chart.chart import CHART, render
+from tests.docs.markdown import Page
+from tests.support.paths import REPOSITORY
+from tests.support.pool import LocalPool
+
+_PARTS_OF_A_HISTOGRAM = re.compile(r"_(bucket|count|sum)$")
+_ALERTS: list[dict[str, str]] = yaml.safe_load((CHART / "alerts.yaml").read_text())
+_DASHBOARDS = [json.loads(path.read_text()) for path in sorted((CHART / "dashboards").glob("*.json"))]
+
+
+def _queries() -> list[tuple[str, str]]:
+    found = [(alert["alert"], alert["expr"]) for alert in _ALERTS]
+    for board in _DASHBOARDS:
+        for panel in board["panels"]:
+            found += [(panel["title"], target["expr"]) for target in panel["targets"]]
+    return found
+
+
+def _metrics(query: str) -> set[str]:
+    """Names that a query asks for; ValueError where it is no PromQL."""
+    names: set[str] = set()
+
+    def note(expression: promql_parser.Expr) -> bool:
+        if isinstance(expression, promql_parser.VectorSelector) and expression.name:
+            names.add(expression.name)
+        return True
+
+    promql_parser.walk(promql_parser.parse(query.replace("$__rate_interval", "5m")), note)
+    return names
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
+    """Families that a real pool and a real writer export."""
+    with (
+        LocalPool(workers=1) as pool,
+        running_writer(tmp_path_factory.mktemp("files"), metrics_listen="127.0.0.1:0") as writer,
+    ):
+        yield _families(pool.metrics_address) | _families(writer.settings.metrics_listen)
+
+
+def _families(address: str) -> set[str]:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+        lines = page.read().decode().splitlines()
+    return {line.split()[2] for line in lines if line.startswith("# TYPE")}
+
+
+@pytest.mark.parametrize("query", [query for _, query in _queries()], ids=[asked_by for asked_by, _ in _queries()])
+def test_what_is_asked_for_is_exported(query: str, exported: set[str]) -> None:
+    asked = {_PARTS_OF_A_HISTOGRAM.sub("", name) for name in _metrics(query)}
+    assert asked
+    assert asked <= exported
+
+
+def test_a_metric_that_nobody_exports_would_be_found(exported: set[str]) -> None:
+    assert _metrics("rate(updraft_invented_total[5m])") == {"updraft_invented_total"}
+    assert "updraft_invented_total" not in exported
+
+
+@pytest.mark.parametrize("alert", [alert["alert"] for alert in _ALERTS])
+def test_every_alert_has_a_runbook(alert: str) -> None:
+    assert alert.lower() in Page(REPOSITORY / "docs/runbooks.md").anchors
+
+
+def test_alerts_are_a_rule_with_links_to_runbooks() -> None:
+    values = {"monitoring": {"rules": True, "runbooks": "https://wiki.example/updraft", "labels": {"release": "prom"}}}
+    rule = render(values).one("PrometheusRule", "air-updraft")
+    (group,) = rule["spec"]["groups"]
+    assert [alert["expr"] for alert in group["rules"]] == [alert["expr"] for alert in _ALERTS]
+    assert group["rules"][0]["annotations"]["runbook_url"] == "https://wiki.example/updraft#updraftpoolhasnoworkers"
+    assert rule["metadata"]["labels"]["release"] == "prom"
+
+
+def test_dashboards_are_config_maps_for_grafanas_sidecar() -> None:
+    maps = render({"monitoring": {"dashboards": True}}).all("ConfigMap")
+    assert [json.loads(text) for found in maps for text in found["data"].values()] == _DASHBOARDS
+    assert all(found["metadata"]["labels"]["grafana_dashboard"] == "1" for found in maps)
+
+
+def test_nothing_is_made_for_a_monitoring_that_is_not_there() -> None:
+    release = render()
+    assert not release.all("PrometheusRule") + release.all("PodMonitor") + release.all("ConfigMap")
