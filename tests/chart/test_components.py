@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -150,12 +151,20 @@ def test_functions_come_from_a_config_map() -> None:
     assert mount["mountPath"] == environment["PYTHONPATH"]
 
 
-def test_the_notes_print_the_confs_of_each_pool() -> None:
+def test_the_notes_print_the_confs_of_each_pool_and_of_the_writer() -> None:
     said = notes({"pools": {"default": {}, "gpu": {"tls": {"mode": "secret", "secretName": "gpu-tls"}}}})
+    confs = dict(line.split(maxsplit=1) for line in said.splitlines() if line.startswith("  spark."))
     assert "grpc://air-updraft-pool-default.data:8815" in said
     assert "grpc+tls://air-updraft-pool-gpu.data:8815" in said
-    assert "io.updraft.spark.UpdraftExtensions" in said
-    assert "spark.kubernetes.executor.secrets.air-updraft-tokens" in said
+    assert confs["spark.sql.extensions"] == "io.updraft.spark.UpdraftExtensions"
+    assert confs["spark.updraft.write.endpoint"] == "grpc://air-updraft-writer.data:8816"
+    assert confs["spark.updraft.write.tokenFile"] == "/etc/updraft/tokens/token"
+    assert confs["spark.kubernetes.executor.secrets.air-updraft-tokens"] == "/etc/updraft/tokens"
+
+
+def test_a_writer_without_roots_gives_files_back() -> None:
+    assert re.search(r"spark.updraft.write.delivery +return", notes())
+    assert "spark.updraft.write.delivery" not in notes({"writer": {"roots": ["/data"]}})
 
 
 def test_two_words_for_one_setting_are_refused() -> None:

@@ -8,18 +8,20 @@ Updraft runs. In your Spark jobs:
   spark.jars                                       updraft-spark-<version>_2.13-{{ .Chart.AppVersion }}.jar
   spark.sql.extensions                             io.updraft.spark.UpdraftExtensions
 {{- range $name, $values := include "updraft.components" . | fromYaml }}
+{{- $conf := ternary "spark.updraft.udf" "spark.updraft.write" (eq $values.kind "pool") }}
 {{- $scheme := ternary "grpc" "grpc+tls" (eq $values.tls.mode "off") }}
-{{- if eq $values.kind "pool" }}
 
-Pool {{ trimPrefix "pool-" $values.component }}:
+{{ $values.component }}:
 
-  spark.updraft.udf.endpoint                       {{ $scheme }}://{{ $name }}.{{ $namespace }}:{{ $values.port }}
+  {{ printf "%-48s" (printf "%s.endpoint" $conf) }} {{ $scheme }}://{{ $name }}.{{ $namespace }}:{{ $values.port }}
 {{- if not $values.auth.insecureNoToken }}
 {{- $secret := default (include "updraft.tokenSecret" $) $values.auth.existingSecret }}
-  spark.updraft.udf.tokenFile                      /etc/updraft/tokens/token
-  spark.kubernetes.driver.secrets.{{ $secret }}    /etc/updraft/tokens
-  spark.kubernetes.executor.secrets.{{ $secret }}  /etc/updraft/tokens
+  {{ printf "%-48s" (printf "%s.tokenFile" $conf) }} /etc/updraft/tokens/token
+  {{ printf "%-48s" (printf "spark.kubernetes.driver.secrets.%s" $secret) }} /etc/updraft/tokens
+  {{ printf "%-48s" (printf "spark.kubernetes.executor.secrets.%s" $secret) }} /etc/updraft/tokens
 {{- end }}
+{{- if and (eq $values.kind "writer") (not $values.roots) }}
+  {{ printf "%-48s" "spark.updraft.write.delivery" }} return
 {{- end }}
 {{- end }}
 
