@@ -55,7 +55,7 @@ help: ## List the targets
 
 ## Use
 .PHONY: demo demo-kill pool writer connector
-demo: setup $(JAR) ## Run the main job: a pool of two workers, a local Spark, 336,776 flights (DEMO="--help" lists options)
+demo: setup $(JAR) ## Run the main job: a pool of two workers, a writer, a local Spark, 336,776 flights (DEMO="--help" lists options)
 	$(PYTHON) -m tests.demo.run --jar $(JAR) $(DEMO)
 
 demo-kill: setup $(JAR) ## The same while a worker is killed every second

