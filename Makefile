@@ -143,9 +143,13 @@ fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's (F
 	.venv/bin/python flight-server/tests/fuzz.py $(FUZZ)
 
 ## Measure
-.PHONY: bench-udf bench-check
+.PHONY: bench-udf bench-writer bench-check
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.bench.udf --jar $(JAR) $(BENCH)
+
+bench-writer: setup ## The writer over quotas, and its encoder against others (BENCH="--quick" is shorter)
+	@$(UV) sync --quiet --locked --inexact --group bench
+	.venv/bin/python -m tests.bench.writer $(BENCH)
 
 bench-check: setup ## Whether what bench-udf measured meets the target of every case
 	@$(PYTHON) -m tests.bench.check

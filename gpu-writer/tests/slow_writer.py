@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer whose storage is slow, as a process of its own: `python slow_writer.py ROOT READY_FILE QUOTA_BYTES`."""
+"""A writer whose storage is slow, as a process of its own: ROOT READY_FILE QUOTA_BYTES [BYTES_PER_SECOND].
+
+All files share one line; with BYTES_PER_SECOND each file has one of its own, as in an object store.
+"""
 
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from updraft_writer.cli import use_little_memory
 
-_BYTES_PER_SECOND = 40 << 20
+_SHARED_BYTES_PER_SECOND = 40 << 20
 
 
-async def _serve(root: str, ready_file: str, quota_bytes: str) -> None:
+async def _serve(root: str, ready_file: str, quota_bytes: str, own_bytes_per_second: str = "") -> None:
     from updraft_writer.settings import ServeSettings
     from updraft_writer.sinks.local import LocalStorage
     from updraft_writer.writer import Writer
 
-    line = threading.Lock()
+    line = nullcontext() if own_bytes_per_second else threading.Lock()
+    bytes_per_second = int(own_bytes_per_second or _SHARED_BYTES_PER_SECOND)
 
     class SlowStorage(LocalStorage):
-        """All files share one slow line."""
-
         def write(self, piece: bytes) -> None:
             with line:
-                time.sleep(len(piece) / _BYTES_PER_SECOND)
+                time.sleep(len(piece) / bytes_per_second)
             super().write(piece)
 
     settings = ServeSettings(

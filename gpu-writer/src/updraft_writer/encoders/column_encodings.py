@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from updraft_writer.encoders.leaves import leaf_arrays
 
-_SAMPLED_ROWS = 8192
+_SAMPLED_ROWS = 4096
 # Neighbours are sampled in so many runs of as many values as the format encodes together.
-_RUNS = 8
+_RUNS = 4
 _RUN_ROWS = 129
 # What the writer allows a dictionary page; beyond it a column falls back to plain values halfway.
 _DICTIONARY_PAGE_BYTES = 1024 * 1024
