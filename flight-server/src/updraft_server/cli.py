@@ -2,12 +2,10 @@
 """The command `updraft-server`: parses the settings and hands them to the supervisor."""
 
 import sys
-from importlib.metadata import version
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, CliApp, CliSubCommand, SettingsConfigDict
+from pydantic_settings import BaseSettings, CliSubCommand, SettingsConfigDict
 
-from updraft.command_line import run_command_line
+from updraft.command_line import ServiceApplication, run_command_line
 from updraft_server.settings import ServeSettings, reference
 
 _EXAMPLES = """examples:
@@ -42,27 +40,13 @@ class Docs(BaseSettings):
         sys.stdout.write(reference())
 
 
-class UpdraftServer(BaseSettings):
+class UpdraftServer(ServiceApplication):
     """A pool of Python workers that runs functions sent over Arrow Flight."""
 
-    model_config = SettingsConfigDict(
-        cli_prog_name="updraft-server",
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-        cli_avoid_json=True,
-    )
+    model_config = SettingsConfigDict(cli_prog_name="updraft-server")
 
-    version: bool = Field(default=False, description="Print the version and end.")
     serve: CliSubCommand[Serve]
     docs: CliSubCommand[Docs]
-
-    def cli_cmd(self) -> None:
-        """Run the chosen command."""
-        if self.version:
-            sys.stdout.write(f"updraft-server {version('updraft-server')}\n")
-        else:
-            CliApp.run_subcommand(self)
 
 
 def main() -> None:

@@ -2,12 +2,10 @@
 """The subcommands of `updraft-writer`: parse the settings and hand them to the writer."""
 
 import sys
-from importlib.metadata import version
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, CliApp, CliSubCommand, SettingsConfigDict
+from pydantic_settings import BaseSettings, CliSubCommand, SettingsConfigDict
 
-from updraft.command_line import run_command_line
+from updraft.command_line import ServiceApplication, run_command_line
 from updraft_writer.settings import ServeSettings, reference
 
 _EXAMPLES = """examples:
@@ -36,27 +34,13 @@ class Docs(BaseSettings):
         sys.stdout.write(reference())
 
 
-class UpdraftWriter(BaseSettings):
+class UpdraftWriter(ServiceApplication):
     """A service that writes Parquet and ORC asynchronously, under a quota of bytes."""
 
-    model_config = SettingsConfigDict(
-        cli_prog_name="updraft-writer",
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-        cli_avoid_json=True,
-    )
+    model_config = SettingsConfigDict(cli_prog_name="updraft-writer")
 
-    version: bool = Field(default=False, description="Print the version and end.")
     serve: CliSubCommand[Serve]
     docs: CliSubCommand[Docs]
-
-    def cli_cmd(self) -> None:
-        """Run the chosen command."""
-        if self.version:
-            sys.stdout.write(f"updraft-writer {version('updraft-writer')}\n")
-        else:
-            CliApp.run_subcommand(self)
 
 
 def run() -> None:

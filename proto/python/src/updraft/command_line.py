@@ -8,11 +8,12 @@ say about Python types, ADDRESS, SECONDS and BYTES say about values.
 import argparse
 import re
 import sys
+from importlib.metadata import version
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, CliApp, CliSettingsSource
+from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
 from updraft.settings import Settings
 
@@ -20,7 +21,25 @@ from updraft.settings import Settings
 _MEANINGLESS_DEFAULT = re.compile(r" ?\(default: (None|\(\))\)| ?\(default factory: .*\)")
 
 
-def run_command_line(application: type[BaseSettings], serve: type[Settings], *, examples: str) -> None:
+class ServiceApplication(BaseSettings):
+    """What `updraft-...` without a subcommand knows; a service adds `serve` and its own `cli_prog_name`."""
+
+    model_config = SettingsConfigDict(
+        cli_kebab_case=True, cli_implicit_flags=True, cli_hide_none_type=True, cli_avoid_json=True
+    )
+
+    version: bool = Field(default=False, description="Print the version and end.")
+
+    def cli_cmd(self) -> None:
+        """Run the chosen command."""
+        name = str(self.model_config["cli_prog_name"])
+        if self.version:
+            sys.stdout.write(f"{name} {version(name)}\n")
+        else:
+            CliApp.run_subcommand(self)
+
+
+def run_command_line(application: type[ServiceApplication], serve: type[Settings], *, examples: str) -> None:
     """Run `application`, whose subcommand `serve` has the settings of `serve`; bad settings end with status 2."""
     command = str(application.model_config["cli_prog_name"])
     try:
