@@ -23,6 +23,7 @@ SPARK ?= $(NEWEST)
 PORT ?= 8815
 WORKERS ?= 2
 WRITER_PORT ?= 8816
+IMAGES ?= localhost
 WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 
 UV_VERSION := 0.13.8
@@ -75,7 +76,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-sessions test-connector test-chart test-contract test-e2e list-e2e test-core test-faults test-smoke test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-sessions test-connector test-chart test-contract test-e2e list-e2e test-core test-faults test-smoke images e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the main paths of the newest two Sparks from end to end, all else in full
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -132,6 +133,14 @@ test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
 
 test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a user does
 	$(call PYTEST,$(VENV),smoke-$(SPARK)) tests/smoke
+
+images: ## Build the images of the pool of SPARK and of the writer with buildah (BUILDAH="--build-arg BASE=..." names a base)
+	buildah build $(BUILDAH) --build-arg SPARK=$(SPARK) --target pool --tag updraft-pool:0.1.0 --file deploy/images/Dockerfile .
+	buildah build $(BUILDAH) --target writer --tag updraft-writer:0.1.0 --file deploy/images/Dockerfile .
+
+e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES
+	@test -n "$(KUBECONFIG)" || { echo 'error: KUBECONFIG names no cluster'; exit 1; }
+	UPDRAFT_IMAGES=$(IMAGES) $(call PYTEST,$(VENV),kube) tests/kube --timeout 600 -W 'ignore::urllib3.exceptions.InsecureRequestWarning'
 
 test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) ## The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
 	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids

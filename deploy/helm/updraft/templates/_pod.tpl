@@ -40,6 +40,7 @@ containers:
     startupProbe:
       grpc: {{- toYaml $probe | nindent 8 }}
       periodSeconds: 2
+      timeoutSeconds: 3
       failureThreshold: {{ div (add $values.startupTimeoutSeconds 1) 2 }}
     readinessProbe:
       grpc: {{- toYaml $probe | nindent 8 }}
