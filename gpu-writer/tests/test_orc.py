@@ -130,6 +130,14 @@ def test_stripes_are_as_large_as_asked_for() -> None:
     assert written(table, stripe_bytes=256 * 1024).nstripes > written(table).nstripes
 
 
+def test_rows_that_are_converted_in_parts_keep_their_order() -> None:
+    rows = 200_000
+    table = pa.table({"t": pa.array(range(0, rows * 1_000_000, 1_000_000), UTC), "n": pa.arange(0, rows, 1)})
+    got = written(table, table.slice(7, 5)).read()
+    assert got["n"].to_pylist() == [*range(rows), *range(7, 12)]
+    assert got["t"].cast(pa.timestamp("s")).cast(pa.int64()).equals(got["n"])
+
+
 def test_a_file_without_rows_has_its_schema() -> None:
     empty = pa.schema({"a": pa.int64(), "s": pa.string()}).empty_table()
     got = written(empty)

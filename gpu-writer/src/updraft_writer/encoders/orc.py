@@ -23,6 +23,7 @@ from updraft_writer.encoders.timestamps import check_time_zone, is_instant, is_w
 
 DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
 _DEFAULT_ROW_INDEX_STRIDE = 10_000
+_CONVERTED_ROWS = 64 * 1024
 # Spark's orc.dictionary.key.threshold.
 _DICTIONARY_THRESHOLD = 0.8
 # The library's own buffers: they are there before the first row.
@@ -77,7 +78,9 @@ class OrcEncoder:
         self._unstored_bytes += table.nbytes
         self._rows += table.num_rows
         try:
-            self._writer.write(self._stored_table(table))
+            # What is converted lies beside what it was made from: never more than so many rows of it.
+            for start in range(0, table.num_rows, _CONVERTED_ROWS):
+                self._writer.write(self._stored_table(table.slice(start, _CONVERTED_ROWS)))
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(f"rows cannot be encoded as ORC: {error}") from error
         pieces = self._output.take()
