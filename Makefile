@@ -156,9 +156,9 @@ fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's (F
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.bench.udf --jar $(JAR) $(BENCH)
 
-bench-writer: setup ## The writer over quotas, and its encoder against others (BENCH="--quick" is shorter)
+bench-writer: .venv/.synced $(call jar,$(NEWEST)) ## The writer against Spark's own, over quotas, its encoder against others (BENCH="--quick" is shorter)
 	@$(UV) sync --quiet --locked --inexact --group bench
-	.venv/bin/python -m tests.bench.writer $(BENCH)
+	.venv/bin/python -m tests.bench.writer --jar $(call jar,$(NEWEST)) $(BENCH)
 
 bench-check: setup ## Whether what bench-udf measured meets the target of every case
 	@$(PYTHON) -m tests.bench.check

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-writer`: asynchronous against synchronous writing over quotas, and the CPU encoder against others.
+"""`make bench-writer`: the writer beside Spark's own, asynchronous beside synchronous, and its encoder beside others.
 
 Variants take turns, so that all of them meet the same noise; what is shown are medians. Services are processes of their
 own, whose memory and CPU time are watched from outside.
@@ -12,22 +12,25 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
-from tests.bench import writer_encoders, writer_paces, writer_record
+from tests.bench import writer_encoders, writer_paces, writer_record, writer_spark
 from tests.bench.writer_chart import draw
 from tests.bench.writer_record import Measured
-from tests.support.paths import BUILD
+from tests.support.paths import BUILD, use_connector_jar
 
 _DIRECTORY = BUILD / "bench"
-_FULL = {"quotas_mib": [16, 64, 256, 1024], "batches": 16, "repeat": 5}
-_QUICK = {"quotas_mib": [64, 256], "batches": 6, "repeat": 2}
+_QUERY_ROWS = 8_000_000
+_FULL = {"quotas_mib": [16, 64, 256, 1024], "batches": 16, "rows_scale": 1.0, "repeat": 5}
+_QUICK = {"quotas_mib": [64, 256], "batches": 6, "rows_scale": 0.25, "repeat": 2}
 
 
 def main() -> int:
     """Measure, write build/bench/writer.json and the chart, print tables."""
     options = _options()
+    use_connector_jar(options.jar)
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
     encoders = list(writer_encoders.measure(options.repeat))
     _print_encoders(encoders)
@@ -35,7 +38,11 @@ def main() -> int:
         writer_paces.measure(_DIRECTORY / "writer", options.quotas_mib, batches=options.batches, repeat=options.repeat)
     )
     _print_paces(paces)
-    writer_record.write([*encoders, *paces], _DIRECTORY / "writer.json")
+    queries = list(
+        writer_spark.measure(_DIRECTORY / "writer", rows=int(options.rows_scale * _QUERY_ROWS), repeat=options.repeat)
+    )
+    _print_queries(queries)
+    writer_record.write([*encoders, *paces, *queries], _DIRECTORY / "writer.json")
     draw(paces, encoders, _caption(), _DIRECTORY / "writer.svg")
     return 0
 
@@ -45,6 +52,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few quotas, batches and runs")
     parser.add_argument("--quotas-mib", type=int, nargs="+", help="quotas of the service (16 64 256 1024)")
     parser.add_argument("--batches", type=int, help="batches of each of the four producers (16)")
+    parser.add_argument("--jar", type=Path, help="the connector (default: where `make connector` puts it)")
+    parser.add_argument("--rows-scale", type=float, help="multiplies the rows of the query (1)")
     parser.add_argument("--repeat", type=int, help="runs of each variant (5)")
     options = parser.parse_args()
     for name, value in (_QUICK if options.quick else _FULL).items():
@@ -86,6 +95,14 @@ def _print_paces(measured: Sequence[Measured]) -> None:
             f"{before.median_wall_s / after.median_wall_s:7.2f}{before.peak_mib:10.0f}{after.peak_mib:11.0f}"
         )
     print(flush=True)
+
+
+def _print_queries(measured: Sequence[Measured]) -> None:
+    print(f"{'query to Parquet':18}{'seconds':>9}{'CPU s':>8}{'file MB':>9}")
+    for entry in measured:
+        print(f"{entry.variant:18}{entry.median_wall_s:9.2f}{entry.median_cpu_s:8.2f}{entry.file_bytes / 1e6:9.1f}")
+    stock, ours = measured
+    print(f"times as fast{stock.median_wall_s / ours.median_wall_s:14.2f}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same query written by Spark's own Parquet writer and by `updraft-parquet` with direct delivery.
+
+One Spark and one writer on the same machine and disk. CPU seconds are those of the driver, its JVM and the writer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.bench.writer_record import Measured
+from tests.support.cpu import cpu_seconds
+from tests.support.spark import local_spark
+from tests.support.writer import LocalWriter
+
+PARTITIONS = 4
+FORMATS = {"spark": "parquet", "updraft": "updraft-parquet"}
+QUOTA_MIB = 256
+# Of a row as it lies in Arrow, about; what matters is that both write the same ones.
+_ROW_BYTES = 90
+_CONFS = {
+    "spark.updraft.write.unsupported": "fail",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+def rows_of(spark: SparkSession, rows: int) -> DataFrame:
+    """The columns of the table `mixed`, made by Spark as it writes."""
+    number, noise = F.col("id"), F.xxhash64("id")
+    return spark.range(0, rows, 1, PARTITIONS).select(
+        "id",
+        (noise.bitwiseAND(F.lit((1 << 40) - 1))).alias("key"),
+        F.when(number % 20 != 0, F.concat(F.lit("city "), (noise % 50).cast("string"))).alias("city"),
+        F.concat(F.lit("customer#"), noise.cast("string")).alias("name"),
+        (number * 7 % 12).cast("int").alias("code"),
+        F.when(number % 20 != 1, F.abs(noise % 100).cast("int")).alias("quantity"),
+        (F.abs(noise % 50_000) / 100).alias("amount"),
+        (noise / float(1 << 62)).alias("score"),
+        (F.abs(noise % 30_000) / 100).cast("decimal(9, 2)").alias("price"),
+        F.timestamp_micros(F.lit(1_700_000_000_000_000) + number * 1_000_000 + F.abs(noise % 900_000)).alias("at"),
+        F.date_add(F.lit("2026-01-01"), F.abs(noise % 365).cast("int")).alias("day"),
+        (noise % 3 == 0).alias("flag"),
+    )
+
+
+def measure(directory: Path, *, rows: int, repeat: int) -> Iterator[Measured]:
+    """Both formats in turn, after a run of each that does not count."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    measured = {name: Measured("query to Parquet", name, rows * _ROW_BYTES, QUOTA_MIB) for name in FORMATS}
+    with LocalWriter(directory, arguments=["--quota-bytes", str(QUOTA_MIB << 20)]) as writer:
+        spark = local_spark("bench-writer", connector=True, conf=_CONFS)
+        try:
+            spark.conf.set("spark.updraft.write.endpoint", writer.tcp_endpoint)
+            frame = rows_of(spark, rows)
+            for number in range(repeat + 1):
+                for name, entry in measured.items():
+                    _run(entry, frame, directory / name, FORMATS[name], writer.pid, counts=number > 0)
+        finally:
+            spark.stop()
+    shutil.rmtree(directory)
+    yield from measured.values()
+
+
+def _run(entry: Measured, frame: DataFrame, target: Path, data_source: str, writer: int, *, counts: bool) -> None:
+    processes = [os.getpid(), writer]
+    wall, cpu = time.perf_counter(), cpu_seconds(processes)
+    frame.write.format(data_source).mode("overwrite").save(str(target))
+    wall, cpu = time.perf_counter() - wall, cpu_seconds(processes) - cpu
+    if counts:
+        entry.wall_s.append(round(wall, 4))
+        entry.cpu_s.append(round(cpu, 4))
+        entry.file_bytes = sum(path.stat().st_size for path in target.glob("*.parquet"))
