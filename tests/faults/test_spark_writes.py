@@ -95,6 +95,7 @@ def test_tasks_killed_at_random_leave_every_row_once_and_nothing_else(
     confs = {_ENDPOINT: writer.tcp_endpoint, _DELIVERY: delivery, "spark.updraft.write.batchBytes": "256k"}
     with runtime_confs(spark, confs), TaskKiller(spark, _KILLS, seed=len(delivery)) as killer:
         frame.write.format("updraft-parquet").partitionBy("k").save(str(path))
+    print(f"{len(killer.killed)} tasks killed")
     assert len(killer.killed) > _KILLS / 5
     files = [file for file in path.rglob("*") if file.is_file() and file.suffix != ".crc"]
     assert len(files) == _PARTITIONS * _KEYS + 1, "a file beside those of the tasks and _SUCCESS"

@@ -164,14 +164,19 @@ final class FileCore implements AutoCloseable {
     return new Step(WriteRequestMetadata.newBuilder().setSequence(sent).build(), batch, false);
   }
 
-  /** Gives the file up; what is to be said of that, or null when nobody listens. */
+  /** Gives the file up; what is to be said of that, or null after the last message was sent. */
   Step abort(String reason) {
-    boolean tell = phase == Phase.RUNNING && !finished;
+    if (finished) {
+      return null;
+    }
     finished = true;
     Abort abort = Abort.newBuilder().setReason(reason).build();
-    return tell
-        ? new Step(WriteRequestMetadata.newBuilder().setAbort(abort).build(), null, true)
-        : null;
+    return new Step(WriteRequestMetadata.newBuilder().setAbort(abort).build(), null, true);
+  }
+
+  /** Whether the writer has said why there is no file: the end of its call is near. */
+  boolean hasError() {
+    return inBand != null;
   }
 
   /** Fails the file unless it has ended. */

@@ -135,25 +135,16 @@ public final class FileExchange implements AutoCloseable {
 
   /** Gives the file up and waits, for a bounded time, until the writer has let go of it. */
   public void abort(String reason) {
-    locked(
-        () -> {
-          FileCore.Step step = core.abort(reason);
-          if (step != null) {
-            send(step);
-          }
-        });
-    if (call != null && call.connected()) {
-      awaitEnd();
-    }
-    close();
-  }
-
-  private void awaitEnd() {
-    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ABORT_MILLISECONDS);
     boolean interrupted = false;
+    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ABORT_MILLISECONDS);
     lock.lock();
     try {
-      while (!call.ended() && end - System.nanoTime() > 0) {
+      FileCore.Step step = core.abort(reason);
+      if (step != null) {
+        send(step);
+      }
+      boolean awaited = call.connected() && (step != null || core.hasError());
+      while (awaited && !call.ended() && end - System.nanoTime() > 0) {
         try {
           changed.awaitNanos(end - System.nanoTime());
         } catch (InterruptedException e) {
@@ -163,6 +154,7 @@ public final class FileExchange implements AutoCloseable {
     } finally {
       lock.unlock();
     }
+    close();
     if (interrupted) {
       Thread.currentThread().interrupt();
     }
@@ -341,17 +333,16 @@ public final class FileExchange implements AutoCloseable {
         });
   }
 
-  /** Ends the file without a receipt; a waiting task thread wakes with the reason. Idempotent. */
+  /**
+   * Ends the file without a receipt; a waiting task thread wakes with the reason, to {@link #abort}
+   * or {@link #close} it. Idempotent.
+   */
   public void cancel(String reason) {
     fail(Failure.cancelled(reason));
   }
 
   private void fail(Failure failure) {
     locked(() -> core.fail(failure));
-    FileCall open = call;
-    if (open != null) {
-      open.cancel(failure.message());
-    }
   }
 
   /**

@@ -48,6 +48,15 @@ object WriteConf {
     Values.bytes(least = 0, most = 1L << 40)
   )
 
+  val holdGpu: ConfigEntry[Boolean] = ConfigEntry(
+    Prefix + "holdGpu",
+    "Whether a file keeps its place on the writer's GPU between its batches while the quota has room. Not set: when " +
+      "`asynchronous`. Without a GPU encoder it has no effect.",
+    "boolean",
+    None,
+    Values.boolean
+  )
+
   val unsupported: ConfigEntry[String] = ConfigEntry(
     Prefix + "unsupported",
     "What a write means that the writer cannot do as Spark does it (a type, a codec, an option; " +
@@ -101,7 +110,7 @@ object WriteConf {
 
   /** Every setting, in the order of the reference page. */
   val entries: Seq[ConfigEntry[_]] =
-    Seq(endpoint, delivery, asynchronous, maxInFlightBytes, unsupported) ++
+    Seq(endpoint, delivery, asynchronous, maxInFlightBytes, holdGpu, unsupported) ++
       connection.identityEntries ++ Seq(
         connection.connectTimeout,
         acquireTimeout,
@@ -127,6 +136,7 @@ object WriteConf {
       delivery = delivery.require(lookup),
       asynchronous = asynchronous.require(lookup),
       maxInFlightBytes = maxInFlightBytes.require(lookup),
+      holdGpu = holdGpu.read(lookup),
       unsupported = unsupported.require(lookup),
       replyTimeoutMilliseconds = replyTimeout.require(lookup),
       deadlineMilliseconds = deadline.require(lookup),

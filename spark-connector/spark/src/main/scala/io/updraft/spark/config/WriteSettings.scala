@@ -12,6 +12,7 @@ final case class WriteSettings(
     delivery: String,
     asynchronous: Boolean,
     maxInFlightBytes: Long,
+    holdGpu: Option[Boolean],
     unsupported: String,
     replyTimeoutMilliseconds: Long,
     deadlineMilliseconds: Long,
@@ -36,12 +37,15 @@ final case class WriteSettings(
       .build()
 
   /** The part of a file's command that the settings say. */
-  def command(): WriteCommand.Builder =
-    WriteCommand
+  def command(): WriteCommand.Builder = {
+    val builder = WriteCommand
       .newBuilder()
       .setDelivery(if (returns) Delivery.DELIVERY_RETURN else Delivery.DELIVERY_DIRECT)
       .setPace(if (asynchronous) Pace.PACE_ASYNCHRONOUS else Pace.PACE_SYNCHRONOUS)
       .setMaxInFlightBytes(maxInFlightBytes)
+    holdGpu.foreach(hold => builder.setHoldGpu(hold))
+    builder
+  }
 
   override def toString: String = s"WriteSettings($endpoint)"
 }

@@ -6,6 +6,8 @@ import java.nio.file.Files
 import org.apache.spark.sql.internal.SQLConf
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.updraft.proto.v1.{Delivery, Pace}
+
 class UpdraftConfSuite extends AnyFunSuite {
 
   private def settings(pairs: (String, String)*): Option[UdfSettings] = {
@@ -67,13 +69,15 @@ class UpdraftConfSuite extends AnyFunSuite {
   }
 
   test("keys are unique, prefixed and written in camel case") {
-    val keys = UpdraftConf.entries.map(_.key)
+    val keys = (UpdraftConf.entries ++ WriteConf.entries).map(_.key)
     assert(keys.distinct == keys)
-    assert(keys.forall(_.matches("""spark\.updraft\.udf(\.[a-z][A-Za-z]*)+""")))
+    assert(keys.forall(_.matches("""spark\.updraft\.(udf|write)(\.[a-z][A-Za-z]*)+""")))
   }
 
   test("every default passes its own check") {
-    UpdraftConf.entries.filter(_.default.isDefined).foreach(entry => entry.read(_ => None))
+    (UpdraftConf.entries ++ WriteConf.entries)
+      .filter(_.default.isDefined)
+      .foreach(entry => entry.read(_ => None))
   }
 
   test("the token file is read when a task opens its exchange, and wins over the token") {
@@ -92,5 +96,26 @@ class UpdraftConfSuite extends AnyFunSuite {
   test("settings never print the token") {
     val read = settings(endpoint, UpdraftConf.token.key -> "hush").get
     assert(!read.toString.contains("hush"))
+    assert(!read.connection.toString.contains("hush"))
+  }
+
+  test("what is written without a writer names the format and the setting") {
+    val error =
+      intercept[IllegalArgumentException](WriteConf.settings(new SQLConf, "updraft-parquet"))
+    assert(error.getMessage.contains("updraft-parquet"))
+    assert(error.getMessage.contains(WriteConf.endpoint.key))
+  }
+
+  test("a file's command says delivery, pace and limits as they are set") {
+    val conf = new SQLConf
+    conf.setConfString(WriteConf.endpoint.key, "grpc://writer:8816")
+    conf.setConfString(WriteConf.delivery.key, "return")
+    conf.setConfString(WriteConf.asynchronous.key, "false")
+    conf.setConfString(WriteConf.maxInFlightBytes.key, "1m")
+    val command = WriteConf.settings(conf, "updraft-orc").command().build()
+    assert(command.getDelivery == Delivery.DELIVERY_RETURN)
+    assert(command.getPace == Pace.PACE_SYNCHRONOUS)
+    assert(command.getMaxInFlightBytes == (1L << 20))
+    assert(!command.hasHoldGpu)
   }
 }

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.updraft.proto.v1.Delivery;
+import io.updraft.proto.v1.Error;
+import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.Receipt;
+import io.updraft.proto.v1.WriteReplyMetadata;
+import java.time.Duration;
+import org.junit.jupiter.api.Test;
+
+class FileCoreTest {
+  private static final int ROWS = 100;
+  private static final int BYTES = 8 * ROWS;
+
+  private final ClientOptions options =
+      ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
+          .peer(Peer.WRITER)
+          .windowBytes(2 * BYTES)
+          .acquireTimeout(Duration.ofSeconds(10))
+          .build();
+
+  private FileCore opened(Delivery delivery) {
+    FileCore core = new FileCore(options, delivery, 0);
+    assertTrue(core.begin());
+    return core;
+  }
+
+  private static void admit(FileCore core) {
+    core.admit(new RequestBatch(SingleBatch.unowned(ROWS), BatchGroups.NONE));
+  }
+
+  private static WriteReplyMetadata credit(long number) {
+    return WriteReplyMetadata.newBuilder().setCredit(number).build();
+  }
+
+  private static WriteReplyMetadata receipt(long batches, long rows, long fileBytes) {
+    Receipt receipt =
+        Receipt.newBuilder().setBatches(batches).setRows(rows).setFileBytes(fileBytes).build();
+    return WriteReplyMetadata.newBuilder().setReceipt(receipt).build();
+  }
+
+  private static WriteReplyMetadata error(ErrorKind kind) {
+    return WriteReplyMetadata.newBuilder().setError(Error.newBuilder().setKind(kind)).build();
+  }
+
+  @Test
+  void a_batch_is_asked_for_at_once_and_sent_with_leave_when_the_transport_has_room()
+      throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_DIRECT);
+    admit(core);
+    assertEquals(BYTES, core.next(true).metadata().getAsk().getBodyBytes());
+    assertNull(core.next(true));
+    core.onReply(credit(1), 0, 0);
+    assertNull(core.next(false));
+    FileCore.Step step = core.next(true);
+    assertEquals(1, step.metadata().getSequence());
+    assertNotNull(step.batch());
+  }
+
+  @Test
+  void batches_beyond_the_window_wait_and_a_single_one_never_does() throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_DIRECT);
+    assertTrue(core.hasRoom(100L * BYTES));
+    admit(core);
+    assertTrue(core.hasRoom(BYTES));
+    admit(core);
+    assertFalse(core.hasRoom(1));
+    core.next(true);
+    core.onReply(credit(1), 0, 0);
+    assertTrue(core.next(true).metadata().hasAsk());
+    assertNotNull(core.next(true).batch());
+    assertTrue(core.hasRoom(BYTES));
+  }
+
+  @Test
+  void the_finish_follows_the_last_batch_and_the_receipt_agrees_with_what_was_sent()
+      throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_DIRECT);
+    admit(core);
+    core.finishSending();
+    core.next(true);
+    assertNull(core.next(true));
+    core.onReply(credit(1), 0, 0);
+    core.next(true);
+    FileCore.Step last = core.next(true);
+    assertTrue(last.last());
+    assertEquals(ROWS, last.metadata().getFinish().getRows());
+    assertThrows(MalformedReplyException.class, () -> core.onReply(receipt(1, ROWS + 1, 5), 0, 0));
+    core.onReply(receipt(1, ROWS, 5), 0, 0);
+    assertEquals(5, core.receipt().getFileBytes());
+  }
+
+  @Test
+  void a_returned_file_is_whole_when_every_part_is_stored() throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_RETURN);
+    core.finishSending();
+    core.next(true);
+    core.onReply(WriteReplyMetadata.newBuilder().setOffset(0).build(), 7, 0);
+    WriteReplyMetadata gap = WriteReplyMetadata.newBuilder().setOffset(9).build();
+    assertThrows(MalformedReplyException.class, () -> core.onReply(gap, 1, 0));
+    assertThrows(MalformedReplyException.class, () -> core.onReply(receipt(0, 0, 8), 0, 0));
+    core.onReply(receipt(0, 0, 7), 0, 0);
+    assertNull(core.receipt());
+    core.onStored(7);
+    assertNotNull(core.receipt());
+  }
+
+  @Test
+  void a_full_writer_is_asked_again_when_it_says_and_for_the_same_batches() throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_DIRECT);
+    admit(core);
+    core.next(true);
+    core.onReply(error(ErrorKind.ERROR_KIND_QUOTA), 0, 0);
+    Metadata trailers = new Metadata();
+    trailers.put(Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER), "500");
+    core.onClosed(Status.RESOURCE_EXHAUSTED, trailers, 0);
+    assertFalse(core.isRecoveryDue(Duration.ofMillis(499).toNanos()));
+    assertTrue(core.isRecoveryDue(Duration.ofMillis(500).toNanos()));
+    assertTrue(core.begin());
+    assertTrue(core.next(true).metadata().hasAsk());
+  }
+
+  @Test
+  void a_file_that_has_lost_a_batch_fails() throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_DIRECT);
+    admit(core);
+    core.next(true);
+    core.onReply(credit(1), 0, 0);
+    core.next(true);
+    core.onClosed(Status.UNAVAILABLE, new Metadata(), 0);
+    ExchangeException failure = assertThrows(ExchangeException.class, core::check);
+    assertTrue(failure.getMessage().contains("writer at grpc://127.0.0.1:1"));
+  }
+
+  @Test
+  void leave_for_what_nobody_asked_for_is_malformed() {
+    FileCore core = opened(Delivery.DELIVERY_DIRECT);
+    assertThrows(MalformedReplyException.class, () -> core.onReply(credit(1), 0, 0));
+  }
+
+  @Test
+  void a_file_that_is_given_up_says_so_once_and_sends_nothing_more() throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_DIRECT);
+    admit(core);
+    core.next(true);
+    core.onReply(credit(1), 0, 0);
+    assertEquals("why", core.abort("why").metadata().getAbort().getReason());
+    assertNull(core.next(true));
+    assertNull(core.abort("again"));
+  }
+}
