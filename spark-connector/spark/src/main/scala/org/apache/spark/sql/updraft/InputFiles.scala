@@ -32,8 +32,10 @@ final class InputFiles {
   /** Whether the child reads files at all. */
   def readsFiles: Boolean = InputFileBlockHolder.getInputFilePath.numBytes() > 0
 
-  /** Lets the parent see the block that [[current]] gave. */
-  def show(block: AnyRef): Unit = own.set(block)
+  /** Lets the parent see the block that [[current]] gave; null, for results of no input, changes
+    * nothing.
+    */
+  def show(block: AnyRef): Unit = if (block != null) own.set(block)
 
   private def contentOf(holder: AnyRef): AtomicReference[AnyRef] =
     holder.asInstanceOf[AtomicReference[AnyRef]]
