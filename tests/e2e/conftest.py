@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +21,10 @@ _CONFS = {
     "spark.sql.files.openCostInBytes": "128m",
     "spark.sql.timeType.enabled": "true",
     "spark.sql.session.timeZone": "America/Los_Angeles",
+    # Hardly a query here runs twice: a second compiler would only take the processors from the first.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
-# What `make check` runs: each kind of function over each type, and the main paths of everything else.
-_CORE = re.compile(
-    r"test_types\.py.*-row-tcp\]|test_(cancellation|plans|observability|streaming|spark_log|tls)\.py"
-    r"|test_(written_types|layouts|write_failures)\.py"
-)
 _COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
 
 
@@ -48,12 +44,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stock-only", action="store_true", help="compare stock PySpark with itself; needs no pool")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if _CORE.search(item.nodeid):
-            item.add_marker("core")
 
 
 @pytest.fixture(scope="session")

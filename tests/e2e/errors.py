@@ -16,6 +16,7 @@ from tests.e2e.kinds.kind import Change
 
 _JVMS_FRAME = re.compile(r"^\tat .*\n?", re.MULTILINE)
 _PYSPARKS_FRAME = re.compile(r'^  File "[^"]*/pyspark/.*\n(?:    .*\n)*', re.MULTILINE)
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
 _DRIVERS_MODULE = "a_module_of_the_driver_alone"
 
 
@@ -93,5 +94,5 @@ QUIET_EXIT = ErrorCase("quiet_exit", lambda: os._exit(0))
 
 
 def told(error: Exception | None) -> str:
-    """What the error says of the user's code: not the JVM's stack and PySpark's own frames, which differ by nature."""
-    return _PYSPARKS_FRAME.sub("", _JVMS_FRAME.sub("", str(error)))
+    """What the error says of the user's code: not the JVM's stack, PySpark's own frames and addresses of objects."""
+    return _ADDRESS.sub("0x", _PYSPARKS_FRAME.sub("", _JVMS_FRAME.sub("", str(error))))

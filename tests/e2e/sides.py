@@ -8,8 +8,10 @@ sides share one JVM: Updraft is switched by runtime confs, so that the suite pay
 from __future__ import annotations
 
 import pickle
+import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +30,8 @@ from tests.support.spark import (
 )
 
 Query = Callable[[SparkSession], DataFrame]
+
+_DAEMON_MODULE = "spark.python.daemon.module"
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class Sides:
 
     def stock(self, query: Query, confs: Mapping[str, str] | None = None) -> Answer:
         """Run on Spark's own Python workers."""
-        return self._run(query, {**self._confs_of_stock(), **(confs or {})})
+        with _warm_workers(self.spark):
+            return self._run(query, {**self._confs_of_stock(), **(confs or {})})
 
     def updraft(self, query: Query, transport: str = "tcp", confs: Mapping[str, str] | None = None) -> Answer:
         """Run on the pool over `transport`."""
@@ -77,6 +82,13 @@ class Sides:
         assert ours.columns == stock.columns
         assert [canonical(row) for row in ours.rows] == [canonical(row) for row in stock.rows]
         return ours
+
+    def assert_refused_alike(self, query: Query) -> None:
+        """Both sides raise the same error with the same words, but for the numbers of columns and variables."""
+        stock, ours = self.stock(query), self.updraft(query)
+        assert stock.error is not None
+        assert type(ours.error) is type(stock.error), ours.error
+        assert _reason(ours.error) == _reason(stock.error)
 
     def assert_ran_on_the_pool(self, answer: Answer) -> None:
         """The plan has the connector's operators and none of Spark's; a silent fallback fails here."""
@@ -96,12 +108,33 @@ class Sides:
             return Answer(frame.columns, rows, executed_plan(frame))
 
 
+@contextmanager
+def _warm_workers(spark: SparkSession) -> Iterator[None]:
+    """Let Spark fork its workers from a process that has imported what they need: each failure costs it a worker.
+
+    Not a conf of the session, because an application with a daemon of its own stays on stock as a whole.
+    """
+    conf = spark.sparkContext._jsc.sc().conf()
+    conf.set(_DAEMON_MODULE, "tests.e2e.warm_daemon")
+    try:
+        yield
+    finally:
+        conf.remove(_DAEMON_MODULE)
+
+
 def _plan_of_failure(frame: DataFrame | None) -> str:
     """The plan of a query that failed; empty where that was before it had one."""
     try:
         return executed_plan(frame) if frame is not None else ""
     except (PySparkException, Py4JJavaError):
         return ""
+
+
+def _reason(error: Exception | None) -> str:
+    """The JVM's innermost cause where there is one, else the first line."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return re.sub(r"(#|\bx_)\d+", r"\1", causes[-1] if causes else lines[0])
 
 
 def canonical(value: Any) -> str:

@@ -37,7 +37,9 @@ def _query(kind: Kind, rows: int) -> Query:
 
 
 @pytest.mark.matrix("batches")
-@pytest.mark.parametrize("max_records", _ROWS)
+@pytest.mark.parametrize(
+    "max_records", [pytest.param(1), pytest.param(7, marks=pytest.mark.one_of_each), pytest.param(10_000)]
+)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_function_sees_the_batches_that_stock_gives_it(sides: Sides, kind: Kind, max_records: int) -> None:
     sides.assert_same(_query(kind, _ROWS[max_records]), confs={_MAX_RECORDS: str(max_records)})

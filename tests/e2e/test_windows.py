@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python aggregates over windows: frames of rows and of values, partitions of any size, types and errors."""
+"""Python aggregates over windows: frames of rows and of values, partitions of any size, other functions around them.
+
+Types, errors and batches are the matrix's (`tests/e2e/kinds/folds.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +21,18 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tests.e2e.sides import Query, Sides
-from tests.e2e.test_aggregates import BAD_RESULTS, assert_alike
-from tests.e2e.types import TYPE_CASES, TypeCase
+from tests.support.spark import SPARK_VERSION
 
 # Not by its name, which only a running session could read.
 _DOUBLE = T.DoubleType()
 
 Function = Callable[..., Column]
 
-_ROWS = 3_000
+_ROWS = 1_500
 _FIRST, _LAST = Window.unboundedPreceding, Window.unboundedFollowing
 _HERE = Window.currentRow
+_KINDS = ["pandas", "arrow"] if SPARK_VERSION >= (4, 1) else ["pandas"]
+each_kind = pytest.mark.parametrize("kind", _KINDS)
 
 
 def _pandas(function: Callable[..., Any], result: Any = _DOUBLE) -> Function:
@@ -51,11 +57,6 @@ SEEN = {
     "pandas": _pandas(lambda values: str(values.tolist()), T.StringType()),
     "arrow": _arrow(lambda values: str(values.to_pylist()), T.StringType()),
 }
-
-
-@pytest.fixture(params=list(SUMS))
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def _operators(plan: str) -> int:
@@ -123,36 +124,69 @@ SQL_FRAMES = {
 }
 
 
-@pytest.mark.parametrize("frames", FRAMES)
-def test_a_frame_holds_the_rows_of_stock(sides: Sides, kind: str, frames: str) -> None:
-    def query(spark: SparkSession) -> DataFrame:
-        seen = [SEEN[kind]("id").over(window).alias(name) for name, window in FRAMES[frames]().items()]
-        return _numbers(spark).select("id", "text", *seen, "v")
-
-    answer = sides.assert_same(query)
-    assert sides.compares_stock_with_itself or _operators(answer.plan) == 1
+def _frames(spark: SparkSession, kind: str, frames: str) -> DataFrame:
+    seen = [SEEN[kind]("id").over(window).alias(name) for name, window in FRAMES[frames]().items()]
+    return _numbers(spark).select("id", "text", *seen, "v")
 
 
-def test_a_frame_of_intervals_holds_the_rows_of_stock(sides: Sides, kind: str) -> None:
-    def query(spark: SparkSession) -> DataFrame:
-        spark.udf.register("seen_in_sql", SEEN[kind])
-        _numbers(spark).createOrReplaceTempView("numbers_in_windows")
-        columns = [f"seen_in_sql(id) OVER (PARTITION BY k {frame}) AS {name}" for name, frame in SQL_FRAMES.items()]
-        return spark.sql(f"SELECT id, {', '.join(columns)} FROM numbers_in_windows")
-
-    sides.assert_same(query)
+def _frames_of_intervals(spark: SparkSession, kind: str) -> DataFrame:
+    spark.udf.register("seen_in_sql", SEEN[kind])
+    _numbers(spark).createOrReplaceTempView("numbers_in_windows")
+    columns = [f"seen_in_sql(id) OVER (PARTITION BY k {frame}) AS {name}" for name, frame in SQL_FRAMES.items()]
+    return spark.sql(f"SELECT id, {', '.join(columns)} FROM numbers_in_windows")
 
 
-@pytest.mark.parametrize(("partitions", "transport"), [(1, "tcp"), (30, "unix"), (_ROWS, "tcp")])
-@pytest.mark.parametrize("frame", WINDOWS)
-def test_partitions_of_any_size(sides: Sides, kind: str, frame: str, partitions: int, transport: str) -> None:
-    answer = sides.assert_same(
-        lambda spark: _numbers(spark, partitions).select("*", SUMS[kind]("v").over(WINDOWS[frame]()).alias("x")),
-        transport,
-    )
-    assert len(answer.rows) == _ROWS
+def _partitions(spark: SparkSession, kind: str, partitions: int, frame: str) -> DataFrame:
+    return _numbers(spark, partitions).select("*", SUMS[kind]("v").over(WINDOWS[frame]()))
 
 
+def _without_partitions(spark: SparkSession, kind: str) -> DataFrame:
+    total, last = SUMS[kind], Window.orderBy("id").rowsBetween(-3, 0)
+    return _numbers(spark).select(total("v").over(Window.partitionBy()), total("v").over(last))
+
+
+def _no_rows(spark: SparkSession, kind: str) -> DataFrame:
+    return _numbers(spark).where("id < 0").select(SUMS[kind]("v").over(_around()))
+
+
+def _between_other_functions(spark: SparkSession, kind: str) -> DataFrame:
+    doubled = F.udf(lambda value: value * 2, "bigint", useArrow=False)
+    frame = _numbers(spark).withColumn("x", SUMS[kind](doubled("id")).over(_over("id").rowsBetween(-1, 1)))
+    return frame.where("x > 100").groupBy("k").agg(SUMS[kind]("x").alias("y")).orderBy("y")
+
+
+def _limit(spark: SparkSession, kind: str) -> DataFrame:
+    return _numbers(spark).select("id", SUMS[kind]("v").over(_around())).limit(17)
+
+
+# A query, and how many rows it gives.
+QUERIES: dict[str, tuple[Callable[..., DataFrame], int]] = {
+    **{f"frames_of_{name}": (functools.partial(_frames, frames=name), _ROWS) for name in FRAMES},
+    "frames_of_intervals": (_frames_of_intervals, _ROWS),
+    **{
+        f"partitions_{partitions}_{frame}": (functools.partial(_partitions, partitions=partitions, frame=frame), _ROWS)
+        for partitions in (1, 30, _ROWS)
+        for frame in WINDOWS
+    },
+    "without_partitions": (_without_partitions, _ROWS),
+    "no_rows": (_no_rows, 0),
+    "between_other_functions": (_between_other_functions, 30),
+    "limit": (_limit, 17),
+}
+
+
+def _pairs() -> Iterator[tuple[str, str]]:
+    """Each query with one kind, the kinds in turn: what is in a frame is found before a kind is asked."""
+    return zip(itertools.cycle(_KINDS), QUERIES, strict=False)
+
+
+@pytest.mark.parametrize(("kind", "query"), list(_pairs()))
+def test_a_window_gives_what_it_gives_on_stock(sides: Sides, kind: str, query: str) -> None:
+    ask, rows = QUERIES[query]
+    assert len(sides.assert_same(functools.partial(ask, kind=kind)).rows) == rows
+
+
+@each_kind
 @pytest.mark.parametrize("frame", WINDOWS)
 def test_a_partition_is_larger_than_a_request(sides: Sides, kind: str, frame: str) -> None:
     confs = {
@@ -161,25 +195,10 @@ def test_a_partition_is_larger_than_a_request(sides: Sides, kind: str, frame: st
         "spark.sql.windowExec.buffer.in.memory.threshold": "50",
         "spark.sql.windowExec.buffer.spill.threshold": "200",
     }
-    sides.assert_same(
-        lambda spark: _numbers(spark, 2).select("*", SUMS[kind]("v").over(WINDOWS[frame]()).alias("x")), confs=confs
-    )
+    sides.assert_same(functools.partial(_partitions, kind=kind, partitions=2, frame=frame), confs=confs)
 
 
-def test_a_window_needs_no_partition(sides: Sides, kind: str) -> None:
-    total = SUMS[kind]
-    sides.assert_same(
-        lambda spark: _numbers(spark).select(
-            total("v").over(Window.partitionBy()), total("v").over(Window.orderBy("id").rowsBetween(-3, 0))
-        )
-    )
-
-
-def test_no_rows_give_no_rows(sides: Sides, kind: str) -> None:
-    answer = sides.assert_same(lambda spark: _numbers(spark).where("id < 0").select(SUMS[kind]("v").over(_around())))
-    assert not answer.rows
-
-
+@each_kind
 def test_several_functions_and_frames_share_one_exchange(sides: Sides, kind: str) -> None:
     total, weighted = SUMS[kind], WEIGHTED[kind]
 
@@ -216,72 +235,16 @@ def test_kinds_and_orders_can_be_mixed(sides: Sides) -> None:
     assert sides.compares_stock_with_itself or _operators(answer.plan) == 2
 
 
-def test_a_window_follows_and_feeds_other_functions(sides: Sides, kind: str) -> None:
-    doubled = F.udf(lambda value: value * 2, "bigint", useArrow=False)
-
-    def query(spark: SparkSession) -> DataFrame:
-        frame = _numbers(spark).withColumn("x", SUMS[kind](doubled("id")).over(_over("id").rowsBetween(-1, 1)))
-        return frame.where("x > 100").groupBy("k").agg(SUMS[kind]("x").alias("y")).orderBy("y")
-
-    sides.assert_same(query)
-
-
-def test_a_limit_over_a_window_ends_early_and_right(sides: Sides, kind: str) -> None:
-    answer = sides.assert_same(
-        lambda spark: _numbers(spark).select("id", SUMS[kind]("v").over(_around()).alias("x")).limit(17)
-    )
-    assert len(answer.rows) == 17
-
-
 def test_every_column_passes_by_a_window(sides: Sides, table: Path) -> None:
-    sides.assert_same(
-        lambda spark: spark.read.parquet(str(table)).select(
-            "*", SUMS["arrow"]("int").over(Window.partitionBy("boolean").orderBy("id").rowsBetween(-1, 1)).alias("x")
-        )
-    )
+    around = Window.partitionBy("boolean").orderBy("id").rowsBetween(-1, 1)
+    sides.assert_same(lambda spark: spark.read.parquet(str(table)).select("*", SUMS["pandas"]("int").over(around)))
 
 
-@pytest.mark.parametrize("case", TYPE_CASES, ids=lambda case: case.name)
-def test_types_fold_to_what_stock_makes_of_them(sides: Sides, table: Path, kind: str, case: TypeCase) -> None:
-    def query(spark: SparkSession) -> DataFrame:
-        rows = spark.read.parquet(str(table))
-        if case.expression is not None:
-            rows = rows.withColumn(case.name, F.expr(case.expression))
-        last = _pandas(_last_of_series, case.type) if kind == "pandas" else _arrow(_last_of_array, case.type)
-        window = Window.partitionBy(F.col("id") % 4).orderBy("id")
-        return rows.select(
-            "id",
-            last(case.name).over(window.rowsBetween(-1, 1)).alias("around"),
-            last(case.name).over(window.rowsBetween(_FIRST, _LAST)).alias("whole"),
-        )
-
-    assert_alike(sides, query)
-
-
-def _last_of_series(values: pd.Series | pd.DataFrame) -> Any:
-    known = values.dropna()
-    return known.iloc[-1] if len(known) else None
-
-
-def _last_of_array(values: pa.Array) -> Any:
-    known = values.drop_null()
-    return known[-1] if len(known) else None
-
-
-_FAILURES = ["pandas_raises_late", "pandas_series", "pandas_text", "pandas_null", "arrow_raises", "arrow_array"]
-
-
-@pytest.mark.parametrize("frame", WINDOWS)
-@pytest.mark.parametrize("result", [*_FAILURES, "arrow_text", "arrow_null", "arrow_int_of_double"])
-def test_a_result_that_does_not_fit_reads_as_on_stock(sides: Sides, result: str, frame: str) -> None:
-    function = BAD_RESULTS[result]()
-    assert_alike(sides, lambda spark: _numbers(spark).select(function("id").over(WINDOWS[frame]()).alias("x")))
-
-
-def test_what_stock_refuses_is_refused_in_the_same_words(sides: Sides) -> None:
+def test_an_iterator_over_a_window_is_refused_in_stocks_words(sides: Sides) -> None:
     iterator = F.pandas_udf(lambda batches: 1.0, "double", F.PandasUDFType.GROUPED_AGG_ITER)
-    for functions in ([iterator], [SUMS["pandas"], SUMS["arrow"]]):
-        query: Query = lambda spark, functions=functions: _numbers(spark).select(  # type: ignore[misc] # noqa: E731
-            *(function("v").over(_around()) for function in functions)
-        )
-        assert_alike(sides, query)
+    sides.assert_refused_alike(lambda spark: _numbers(spark).select(iterator("v").over(_around())))
+
+
+def test_two_kinds_over_one_window_are_refused_in_stocks_words(sides: Sides) -> None:
+    both: Query = lambda spark: _numbers(spark).select(*(SUMS[kind]("v").over(_around()) for kind in _KINDS))  # noqa: E731
+    sides.assert_refused_alike(both)

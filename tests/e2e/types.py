@@ -95,12 +95,14 @@ def _nested_structs() -> Sequence[Any]:
 
 
 TYPE_CASES = _type_cases()
+_STORED_CASES = [case for case in TYPE_CASES if case.expression is None]
+# What Parquet holds of the table; a reader that is told needs no job of its own to find it out.
+STORED = T.StructType([T.StructField("id", T.IntegerType()), *(T.StructField(c.name, c.type) for c in _STORED_CASES)])
 
 
 def write_table(spark: SparkSession, path: Path) -> None:
     """Write the stored cases as Parquet with one file for each shape, named so that they are told apart."""
-    stored = [case for case in TYPE_CASES if case.expression is None]
-    schema = T.StructType([T.StructField("id", T.IntegerType()), *(T.StructField(c.name, c.type) for c in stored)])
+    stored = _STORED_CASES
     longest = max(len(case.values) for case in stored) + 1
     shapes = [
         [[(*case.values, None)[row % (len(case.values) + 1)] for case in stored] for row in range(longest)],
@@ -111,5 +113,5 @@ def write_table(spark: SparkSession, path: Path) -> None:
     ]
     for index, rows in enumerate(shapes):
         numbered = [(index * 100 + row, *values) for row, values in enumerate(rows)]
-        frame = spark.createDataFrame(numbered, schema).coalesce(1)
+        frame = spark.createDataFrame(numbered, STORED).coalesce(1)
         frame.write.mode("overwrite").parquet(str(path / f"shape={index}"))

@@ -8,6 +8,4 @@ from tests.e2e.kinds.kind import Kind
 from tests.support.spark import SPARK_VERSION
 
 _ALL = [*scalar.KINDS, *maps.KINDS, *groups.KINDS, *folds.KINDS, *table_functions.KINDS]
-# Families that have not joined the matrix: their own tests hold their types and errors to stock.
-NOT_YET = ("aggregate", "window", "udtf", "arrow_udtf")
-KINDS: list[Kind] = [kind for kind in _ALL if kind.since <= SPARK_VERSION and not kind.name.startswith(NOT_YET)]
+KINDS: list[Kind] = [kind for kind in _ALL if kind.since <= SPARK_VERSION]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -13,11 +13,15 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tests.e2e.kinds.kind import Change, Kind, identity_name, seen_name
+from tests.e2e.kinds.kind import REFUSED, Change, Kind, columns_of, identity_name, result_type, seen_name
 from tests.e2e.kinds.seen import texts_of_arrow, texts_of_pandas
 from tests.e2e.types import TypeCase
 
 Maker = Callable[[Any, T.DataType | str], Any]
+Fold = Callable[[DataFrame, Column, Sequence[Column]], DataFrame]
+
+_WHOLE_PARTITION = (Window.unboundedPreceding, Window.unboundedFollowing)
+_AROUND = (-1, 1)
 
 
 def _pandas(function: Any, result: T.DataType | str) -> Any:
@@ -37,12 +41,13 @@ def _arrow_iterator(function: Any, result: T.DataType | str) -> Any:
 
 
 def _first(values: Any) -> Any:
-    return values.iloc[0] if isinstance(values, pd.Series) else values[0]
-
-
-def _first_of_frame(values: Any) -> Any:
-    # A struct is a DataFrame, whose first row is to come back whole.
-    return values.to_dict("records")[0] if isinstance(values, pd.DataFrame) else _first(values)
+    """The first value, or the first row of a struct, which pandas sees as a DataFrame; None of nothing."""
+    if isinstance(values, pd.DataFrame):
+        return values.to_dict("records")[0]
+    if isinstance(values, pd.Series):
+        return None if values.iloc[0] is pd.NaT else values.iloc[0]
+    # Arrow makes no array of a null list's scalar.
+    return values[0] if values[0].is_valid else None
 
 
 def _all_texts(values: Any) -> str:
@@ -50,67 +55,107 @@ def _all_texts(values: Any) -> str:
     return " | ".join(texts)
 
 
-def _over_batches(fold: Callable[[Any], Any], join: Callable[[list[Any]], Any]) -> Any:
-    return lambda batches: join([fold(values) for values in batches])
+def _aggregated(frame: DataFrame, key: Column, columns: Sequence[Column]) -> DataFrame:
+    return frame.groupBy(key.alias("id")).agg(*columns)
 
 
-def _whole(fold: Callable[[Any], Any], join: Callable[[list[Any]], Any]) -> Any:
-    return fold
-
-
-Signature = Callable[[Callable[[Any], Any], Callable[[list[Any]], Any]], Any]
-Fold = Callable[[DataFrame, str, Sequence[Column]], DataFrame]
-
-
-def _aggregated(frame: DataFrame, key: str, columns: Sequence[Column]) -> DataFrame:
-    return frame.groupBy(key).agg(*columns)
-
-
-def _over(frame: DataFrame, key: str, columns: Sequence[Column], rows: tuple[int, int]) -> DataFrame:
+def _over(frame: DataFrame, key: Column, columns: Sequence[Column], rows: tuple[int, int]) -> DataFrame:
     window = Window.partitionBy(key).orderBy("id").rowsBetween(*rows)
     return frame.select("id", *(column.over(window) for column in columns))
 
 
-def _kind(
-    name: str,
-    make: Maker,
-    fold: Fold,
-    wrong: dict[str, Any],
-    since: tuple[int, int] = (4, 0),
-    signature: Signature = _whole,
-) -> Kind:
+def _groups() -> Column:
+    """Each value of the table with what the last shape has in its place; nulls alone; one row."""
+    return F.expr("CASE int(id / 100) WHEN 2 THEN -1 WHEN 3 THEN -2 ELSE id % 100 END")
+
+
+def _kind(name: str, make: Maker, fold: Fold, wrong: dict[str, Any], since: tuple[int, int] = (4, 0)) -> Kind:
     def query(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
-        first, seen = signature(_first_of_frame, lambda parts: parts[0]), signature(_all_texts, " | ".join)
         columns, names = [], ["id"]
         for case in cases:
-            columns += [make(first, case.type)(case.name), make(seen, "string")(case.name)]
+            columns += [make(_first, case.type)(case.name), make(_all_texts, "string")(case.name)]
             names += [identity_name(case), seen_name(case)]
-        return fold(frame, "id", columns).toDF(*names)
+        return fold(frame, _groups(), columns).toDF(*names)
 
     def function(change: Change) -> Any:
-        return signature(lambda values: _first(change(values)), lambda parts: parts[0])
+        return lambda values: _first(change(values))
 
-    def apply(frame: DataFrame, function: Any) -> DataFrame:
-        return fold(frame, "k", [make(function, "bigint")("id")]).toDF("id", "x")
-
-    return Kind(name, query, function, apply, wrong, over_groups=True, since=since)
-
-
-def _windows(name: str, make: Maker, wrong: dict[str, Any], since: tuple[int, int] = (4, 0)) -> list[Kind]:
-    return [
-        _kind(f"{name}_unbounded", make, functools.partial(_over, rows=_WHOLE_PARTITION), wrong, since),
-        _kind(f"{name}_bounded", make, functools.partial(_over, rows=(-1, 1)), wrong, since),
-    ]
+    refused = REFUSED | (_REFUSED_IN_PANDAS if make is _pandas else _REFUSED_IN_ARROW.get(name, set()))
+    apply = functools.partial(_apply, make, fold)
+    return Kind(name, query, function, apply, wrong, refused, over_groups=True, since=since)
 
 
-_WHOLE_PARTITION = (Window.unboundedPreceding, Window.unboundedFollowing)
-_WRONG = {"type": lambda values: "text", "no_value": lambda values: [1, 2]}
+def _iterator_kind(name: str, make: Maker, in_struct: Callable[..., Any], wrong: dict[str, Any]) -> Kind:
+    def query(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
+        names, one = result_type(cases).names, len(cases) == 1
+
+        # Stock takes one such function in a query: it gets all columns, and gives all results.
+        def over_batches(batches: Iterator[Any]) -> Any:
+            columns = [list(batches)] if one else zip(*batches, strict=True)
+            results: list[Any] = []
+            for parts in columns:
+                results += [parts[0], " | ".join(map(_all_texts, parts))]
+            return in_struct(results, names)
+
+        column = make(over_batches, result_type(cases))(*columns_of(cases))
+        return _aggregated(frame, _groups(), [column.alias("result")]).select("id", "result.*")
+
+    def function(change: Change) -> Any:
+        return lambda batches: next(_first(change(values)) for values in batches)
+
+    refused = REFUSED | ({"point_udt"} if make is _pandas_iterator else _REFUSED_IN_ARROW.get(name, set()))
+    apply = functools.partial(_apply, make, _aggregated)
+    return Kind(name, query, function, apply, wrong, refused, over_groups=True, since=(4, 2))
+
+
+def _apply(make: Maker, fold: Fold, frame: DataFrame, function: Any) -> DataFrame:
+    return fold(frame, F.col("k"), [make(function, "bigint")("id")]).toDF("id", "x")
+
+
+def _pandas_struct(results: list[pd.Series | pd.DataFrame | str], names: list[str]) -> Any:
+    values = [result if isinstance(result, str) else _first(result) for result in results]
+    return dict(zip(names, values, strict=True))
+
+
+def _arrow_struct(results: list[pa.Array | str], names: list[str]) -> Any:
+    columns = [pa.array([result]) if isinstance(result, str) else result.slice(0, 1) for result in results]
+    return pa.StructArray.from_arrays(columns, names)[0]
+
+
+_REFUSED_IN_PANDAS = {"struct", "struct_nested", "point_udt"}
+# Arrow makes no array of scalars that hold a null list, nor of a struct's scalar that holds a column of nulls.
+_REFUSED_IN_ARROW = {
+    "aggregate_arrow": {"array_array"},
+    "aggregate_arrow_iterator": {"void"},
+    "window_arrow_bounded": {"array_array"},
+}
+_WRONG_IN_PANDAS = {
+    "text": lambda values: "text",
+    "fraction": lambda values: 1.5,
+    "null": lambda values: None,
+    "list": lambda values: [1, 2],
+    "series": lambda values: values,
+    "signature": lambda values, others: 1,
+}
+_WRONG_IN_ARROW = {
+    "text": lambda values: "text",
+    "fraction": lambda values: pa.scalar(1.5),
+    "null": lambda values: None,
+    "overflow": lambda values: pa.scalar(2**63, pa.uint64()),
+    "array": lambda values: values,
+}
+_WRONG_OVER_BATCHES = {"text": lambda batches: "text", "generator": lambda batches: (1 for _ in batches)}
+_WRONG_FRAMES_IN_PANDAS = {name: _WRONG_IN_PANDAS[name] for name in ("text", "null", "series")}
+_WRONG_FRAMES_IN_ARROW = {name: _WRONG_IN_ARROW[name] for name in ("text", "null", "array")}
+_bounded, _unbounded = functools.partial(_over, rows=_AROUND), functools.partial(_over, rows=_WHOLE_PARTITION)
 
 KINDS = [
-    _kind("aggregate_pandas", _pandas, _aggregated, _WRONG),
-    _kind("aggregate_pandas_iterator", _pandas_iterator, _aggregated, _WRONG, (4, 2), _over_batches),
-    _kind("aggregate_arrow", _arrow, _aggregated, _WRONG, (4, 1)),
-    _kind("aggregate_arrow_iterator", _arrow_iterator, _aggregated, _WRONG, (4, 2), _over_batches),
-    *_windows("window_pandas", _pandas, _WRONG),
-    *_windows("window_arrow", _arrow, _WRONG, (4, 1)),
+    _kind("aggregate_pandas", _pandas, _aggregated, _WRONG_IN_PANDAS),
+    _iterator_kind("aggregate_pandas_iterator", _pandas_iterator, _pandas_struct, _WRONG_OVER_BATCHES),
+    _kind("aggregate_arrow", _arrow, _aggregated, _WRONG_IN_ARROW, (4, 1)),
+    _iterator_kind("aggregate_arrow_iterator", _arrow_iterator, _arrow_struct, _WRONG_OVER_BATCHES),
+    _kind("window_pandas_unbounded", _pandas, _unbounded, _WRONG_FRAMES_IN_PANDAS),
+    _kind("window_pandas_bounded", _pandas, _bounded, _WRONG_FRAMES_IN_PANDAS),
+    _kind("window_arrow_unbounded", _arrow, _unbounded, _WRONG_FRAMES_IN_ARROW, (4, 1)),
+    _kind("window_arrow_bounded", _arrow, _bounded, _WRONG_FRAMES_IN_ARROW, (4, 1)),
 ]

@@ -206,8 +206,8 @@ _cogroup = functools.partial(_kind, run=_cogrouped)
 KINDS = [
     _kind("grouped_pandas", _pandas, _WRONG_IN_PANDAS),
     _kind("grouped_pandas_key", _pandas_with_key, {}),
-    _kind("grouped_pandas_iterator", _pandas_iterator, _WRONG_IN_PANDAS, (4, 2)),
-    _kind("grouped_pandas_iterator_key", _pandas_iterator_with_key, {}, (4, 2)),
+    _kind("grouped_pandas_iterator", _pandas_iterator, _WRONG_IN_PANDAS, (4, 1)),
+    _kind("grouped_pandas_iterator_key", _pandas_iterator_with_key, {}, (4, 1)),
     _kind("grouped_arrow", _arrow, _WRONG_IN_ARROW),
     _kind("grouped_arrow_key", _arrow_with_key, {}),
     _kind("grouped_arrow_iterator", _arrow_iterator, _WRONG_IN_ARROW, (4, 1)),
