@@ -157,6 +157,15 @@ def test_a_timestamp_without_a_zone_keeps_its_name_and_statistics_beside_int96(c
     assert without_zones(read(data)).equals(without_zones(table))
 
 
+def test_a_timestamp_without_a_zone_keeps_its_field_id_beside_int96() -> None:
+    ids = [{"PARQUET:field_id": str(number)} for number in (1, 2000)]
+    schema = pa.schema([pa.field("at", UTC, metadata=ids[0]), pa.field("shown", pa.timestamp("us"), metadata=ids[1])])
+    data = written(schema.empty_table())
+    found = pq.read_schema(pa.BufferReader(data))
+    assert [field.metadata for field in found] == [{b"PARQUET:field_id": b"1"}, {b"PARQUET:field_id": b"2000"}]
+    assert found.field("shown").type == pa.timestamp("us")
+
+
 def test_milliseconds_are_stored_inside_of_nested_columns_too() -> None:
     one = pa.array([[{"t": -1}, None, {"t": None}], None, [], [{"t": 1999}]], pa.list_(pa.struct({"t": UTC})))
     lists = pa.concat_arrays([one, one]).slice(3, 3)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_oracle import JAVA_ZONE, SESSION_ZONE, call, confs, everything, local_spark
 
 from updraft.errors import EncodeError
-from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
+from updraft.v1.write_pb2 import BloomFilter, OrcOptions, ParquetOptions
 from updraft_writer.encoders.calendars import hybrid_dates
 from updraft_writer.encoders.orc import OrcEncoder
 from updraft_writer.encoders.parquet import ParquetEncoder
@@ -41,8 +41,10 @@ def write_parquet(frame: DataFrame, path: Path, options: ParquetOptions) -> None
     table = to_arrow(frame)
     footer = {VERSION: frame.sparkSession.version, ROW_METADATA: frame._jdf.schema().json()}
     encoder = ParquetEncoder(table.schema, options, footer)
+    rows = options.row_group_rows or table.num_rows
+    pieces = [piece for start in range(0, table.num_rows, rows) for piece in encoder.write(table.slice(start, rows))]
     path.mkdir()
-    (path / "part-0.parquet").write_bytes(b"".join(encoder.write(table) + encoder.close()))
+    (path / "part-0.parquet").write_bytes(b"".join(pieces + encoder.close()))
 
 
 def write_orc(frame: DataFrame, path: Path, options: OrcOptions) -> None:
@@ -117,6 +119,38 @@ def test_a_file_of_dates_that_need_no_rebase_passes_the_mode_exception_and_other
         write_parquet(everything(spark, since="1850-01-01"), tmp_path / "old", options)
 
 
+@pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS"])
+def test_filters_of_spark_find_in_a_parquet_file_what_they_should(
+    spark: SparkSession, tmp_path: Path, timestamps: str
+) -> None:
+    options = parquet_options(timestamps, "CORRECTED")
+    options.MergeFrom(
+        ParquetOptions(
+            row_group_rows=300,
+            page_bytes=256,
+            page_index=True,
+            bloom_filters=[BloomFilter(column="long", distinct_values=300), BloomFilter(column="text")],
+        )
+    )
+    frame = everything(spark)
+    write_parquet(frame, tmp_path / "ours", options)
+    written = spark.read.parquet(str(tmp_path / "ours"))
+    for wanted in (
+        "long = -1700000011900",
+        "text = 'řádek 17' AND id > 1900",
+        "text = 'nobody'",
+        "date = DATE'1501-05-18'",
+        "wall_clock < TIMESTAMP_NTZ'0100-01-01 00:00:00'",
+        "wall_clock BETWEEN TIMESTAMP_NTZ'1969-01-01 00:00:00' AND TIMESTAMP_NTZ'1971-01-01 00:00:00'",
+        "instant > TIMESTAMP'2150-01-01 00:00:00'",
+        "large_decimal > 285 AND small_decimal IS NOT NULL",
+        "struct.shown IS NULL AND flag",
+    ):
+        found, there = (rows.where(wanted).select("id").collect() for rows in (written, frame))
+        assert found == there, wanted
+        assert bool(found) == (wanted != "text = 'nobody'")
+
+
 def test_an_orc_file_is_what_spark_would_have_written(spark: SparkSession, tmp_path: Path) -> None:
     ours, theirs, frame = tmp_path / "ours", tmp_path / "theirs", everything(spark, instants=OF_ORC)
     write_orc(frame, ours, OrcOptions(time_zone=JAVA_ZONE))
@@ -147,8 +181,10 @@ def test_filters_of_spark_find_in_an_orc_file_what_they_should(
     frame = everything(spark, instants=OF_ORC)
     write_orc(frame, tmp_path / "ours", OrcOptions(time_zone=JAVA_ZONE, row_index_stride=1000))
     with confs(spark, {"spark.sql.orc.enableVectorizedReader": reader}):
-        for wanted in ("date = DATE'1501-03-29'", "instant > TIMESTAMP'2100-01-01'", "date < DATE'0100-01-01'"):
-            assert spark.read.orc(str(tmp_path / "ours")).where(wanted).collect() == frame.where(wanted).collect()
+        for wanted in ("date = DATE'1501-05-18'", "instant > TIMESTAMP'2030-01-01'", "date < DATE'0100-01-01'"):
+            found = spark.read.orc(str(tmp_path / "ours")).where(wanted).collect()
+            assert found == frame.where(wanted).collect()
+            assert found, wanted
 
 
 def test_dates_are_rebased_as_spark_does(spark: SparkSession) -> None:
