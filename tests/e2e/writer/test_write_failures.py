@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +97,38 @@ def test_a_cancelled_job_leaves_no_file(spark: SparkSession, writer: LocalWriter
     assert failed, "the job has not ended"
     writer.becomes_empty()
     assert not list((place / "data").rglob("*.parquet*"))
+
+
+def test_a_writer_that_dies_ends_the_write_at_once(spark: SparkSession, place: Path) -> None:
+    endless = spark.range(0, 1 << 40, 1, 2).select(F.sha1(F.col("id").cast("string")).alias("text"))
+    with LocalWriter(place) as mortal, runtime_confs(spark, {ENDPOINT: mortal.tcp_endpoint}):
+
+        def strike() -> None:
+            until("the job writes", lambda: mortal.status()["held_bytes"], timeout_seconds=60)
+            os.kill(mortal.pid, signal.SIGKILL)
+
+        striker = threading.Thread(target=strike)
+        striker.start()
+        with pytest.raises(FAILURES, match=r"the (stream from the )?writer at .*spark\.updraft\.write\.endpoint"):
+            write(endless, place / "data", "updraft-parquet")
+        striker.join()
+    assert not list((place / "data").rglob("part-*"))
+
+
+def test_a_writer_that_wants_a_token_is_answered_or_names_the_setting(
+    spark: SparkSession, place: Path, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    with (
+        LocalWriter(place, arguments=["--token-file", str(token)]) as guarded,
+        runtime_confs(spark, {ENDPOINT: guarded.tcp_endpoint}),
+    ):
+        with pytest.raises(FAILURES, match=r"spark\.updraft\.write\.tokenFile"):
+            write(spark.range(1), place / "refused", "updraft-parquet")
+        with runtime_confs(spark, {"spark.updraft.write.tokenFile": str(token)}):
+            written = write(spark.range(3), place / "allowed", "updraft-parquet")
+    assert len(written.rows(spark)) == 3
 
 
 @contextlib.contextmanager
