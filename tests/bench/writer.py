@@ -23,8 +23,8 @@ from tests.support.paths import BUILD, use_connector_jar
 
 _DIRECTORY = BUILD / "bench"
 _QUERY_ROWS = 8_000_000
-_FULL = {"quotas_mib": [16, 64, 256, 1024], "batches": 16, "rows_scale": 1.0, "repeat": 5}
-_QUICK = {"quotas_mib": [64, 256], "batches": 6, "rows_scale": 0.25, "repeat": 2}
+_FULL = {"quotas_mib": [16, 64, 256, 1024], "batches": 32, "rows_scale": 1.0, "repeat": 5}
+_QUICK = {"quotas_mib": [64, 256], "batches": 12, "rows_scale": 0.25, "repeat": 2}
 
 
 def main() -> int:
@@ -51,7 +51,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench-writer", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few quotas, batches and runs")
     parser.add_argument("--quotas-mib", type=int, nargs="+", help="quotas of the service (16 64 256 1024)")
-    parser.add_argument("--batches", type=int, help="batches of each of the four producers (16)")
+    parser.add_argument("--batches", type=int, help="batches of each of the four producers (32)")
     parser.add_argument("--jar", type=Path, help="the connector (default: where `make connector` puts it)")
     parser.add_argument("--rows-scale", type=float, help="multiplies the rows of the query (1)")
     parser.add_argument("--repeat", type=int, help="runs of each variant (5)")

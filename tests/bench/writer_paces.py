@@ -30,7 +30,9 @@ from updraft.writer import WriterClient
 
 MIB = 1 << 20
 PRODUCERS = 4
-BATCH_ROWS = 100_000
+# About 4 MiB, as the connector sends them; four of them are a row group, so that a file has many.
+BATCH_ROWS = 45_000
+ROW_GROUP_BYTES = 16 * MIB
 # What a task of Spark makes, and what one upload to an object store takes.
 PRODUCED_BYTES_PER_SECOND = 60_000_000
 SLOW_BYTES_PER_SECOND = 25_000_000
@@ -38,7 +40,9 @@ FAST_BYTES_PER_SECOND = 1 << 40
 SINKS = {"slow": SLOW_BYTES_PER_SECOND, "fast": FAST_BYTES_PER_SECOND}
 PACES = {"asynchronous": Pace.PACE_ASYNCHRONOUS, "synchronous": Pace.PACE_SYNCHRONOUS}
 OPTIONS = ParquetOptions(
-    compression=Compression(codec=Codec.CODEC_SNAPPY), timestamps=TimestampType.TIMESTAMP_TYPE_MICROS
+    compression=Compression(codec=Codec.CODEC_SNAPPY),
+    timestamps=TimestampType.TIMESTAMP_TYPE_MICROS,
+    row_group_bytes=ROW_GROUP_BYTES,
 )
 _START_SECONDS = 30.0
 _SCRIPT = REPOSITORY / "gpu-writer/tests/slow_writer.py"
