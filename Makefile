@@ -84,12 +84,20 @@ check: ## Everything that CI runs: the newest two Sparks in full, one function o
 	@$(MAKE) --no-print-directory lint types
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector test-unit test-chart
 	@$(MAKE) --no-print-directory test-contract test-faults
-	@for spark in $(FULL); do $(MAKE) --no-print-directory test-sessions test-e2e SPARK=$$spark; done
-	@for spark in $(OLDER); do $(MAKE) --no-print-directory test-kinds SPARK=$$spark; done
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(addprefix in-full-on-,$(FULL))
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(addprefix each-kind-on-,$(OLDER))
+	@$(MAKE) --no-print-directory test-smoke
 	@$(MAKE) --no-print-directory summary
 
+# A query waits more than it works: two Sparks side by side need little more time than one.
+in-full-on-%:
+	@$(MAKE) --no-print-directory test-sessions test-e2e SPARK=$*
+
+each-kind-on-%:
+	@$(MAKE) --no-print-directory test-kinds SPARK=$*
+
 check-all: check ## The same, with every Spark in full
-	@for spark in $(OLDER); do $(MAKE) --no-print-directory test-sessions test-e2e SPARK=$$spark; done
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(addprefix in-full-on-,$(OLDER))
 	@$(MAKE) --no-print-directory summary
 
 lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Java and Scala are checked by test-connector

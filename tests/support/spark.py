@@ -28,7 +28,7 @@ _SMALL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.warehouse.dir": str(BUILD / "spark-warehouse"),
+    "spark.sql.warehouse.dir": str(BUILD / f"spark-warehouse-{pyspark.__version__}"),
 }
 _STOCK_OPERATOR = re.compile(
     r"\b(?:(?:Arrow|Batch)EvalPython(?:UDTF)?|(?:Python)?MapInArrow|MapInPandas|FlatMap(?:Co)?GroupsIn(?:Arrow|Pandas)"
