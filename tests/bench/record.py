@@ -10,16 +10,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 
-@dataclass
-class Record:
-    """What one variant needed for one case, run by run; one that the warm-up showed to be slow has counted none."""
+class Runs:
+    """Seconds, run by run."""
 
-    case: str
-    variant: str
-    rows: int
-    warm_up_wall_s: list[float] = field(default_factory=list)
-    wall_s: list[float] = field(default_factory=list)
-    cpu_s: list[float] = field(default_factory=list)
+    wall_s: list[float]
+    cpu_s: list[float]
 
     @property
     def median_wall_s(self) -> float:
@@ -30,6 +25,18 @@ class Record:
     def median_cpu_s(self) -> float:
         """Of the counted runs."""
         return statistics.median(self.cpu_s)
+
+
+@dataclass
+class Record(Runs):
+    """What one variant needed for one case, run by run; one that the warm-up showed to be slow has counted none."""
+
+    case: str
+    variant: str
+    rows: int
+    warm_up_wall_s: list[float] = field(default_factory=list)
+    wall_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
 
 
 def read(path: Path) -> list[Record]:

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests.bench.record import Runs
+
 
 @dataclass
-class Measured:
+class Measured(Runs):
     """One variant of one case, run by run; `quota_mib` and `peak_bytes` are those of a service, where there is one."""
 
     case: str
@@ -22,14 +23,6 @@ class Measured:
     wall_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)
-
-    @property
-    def median_wall_s(self) -> float:
-        return statistics.median(self.wall_s)
-
-    @property
-    def median_cpu_s(self) -> float:
-        return statistics.median(self.cpu_s)
 
     @property
     def raw_mb_per_cpu_s(self) -> float:

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+import decimal
+import itertools
+import random
+
+import pyarrow as pa
+from parquet_files import metadata, read, without_zones, written
+from spark_like import UTC
+
+from updraft.v1.write_pb2 import Dictionaries, ParquetOptions, TimestampType
+from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
+from updraft_writer.encoders.parquet import ParquetEncoder
+
+ROWS = 100_000
+MIXED = pa.table(
+    {
+        "few": pa.array([f"value {index % 50}" for index in range(ROWS)]),
+        "unique": pa.array([f"value {index}" for index in range(ROWS)]),
+        "number": pa.array([index * 7919 for index in range(ROWS)], pa.int64()),
+        "code": pa.array([index % 12 for index in range(ROWS)], pa.int64()),
+        "flag": pa.array([index % 2 == 0 for index in range(ROWS)]),
+        "price": pa.array([decimal.Decimal(index % 9) for index in range(ROWS)], pa.decimal128(20, 2)),
+        "tags": pa.array([["a", "b"]] * ROWS, pa.list_(pa.string())),
+        "null": pa.array([None] * ROWS, pa.string()),
+    }
+)
+
+
+def encodings_of(data: bytes) -> dict[str, set[str]]:
+    columns = metadata(data).row_group(0)
+    found = [columns.column(index) for index in range(columns.num_columns)]
+    return {column.path_in_schema: set(column.encodings) - {"RLE"} for column in found}
+
+
+def test_columns_of_few_values_get_a_dictionary_and_others_do_not() -> None:
+    encoder = ParquetEncoder(MIXED.schema, ParquetOptions(), {})
+    encoder.write(MIXED)
+    encoder.close()
+    assert encoder.footer.dictionary_columns == ("few", "code", "price", "tags.list.element")
+    assert encodings_of(written(MIXED))["number"] == {"DELTA_BINARY_PACKED"}
+
+
+def test_integers_whose_neighbours_are_near_are_stored_as_differences_and_noise_is_not() -> None:
+    choose = random.Random(1)
+    steps = list(itertools.accumulate(choose.randrange(10**6) for _ in range(ROWS)))
+    table = pa.table(
+        {
+            "noise": pa.array([choose.randrange(-(2**62), 2**62) for _ in range(ROWS)], pa.int64()),
+            "id": pa.array([None if index % 9 == 0 else index for index in range(ROWS)], pa.int64()),
+            "short": pa.array([index % 30_000 for index in range(ROWS)], pa.int16()),
+            "at": pa.array(steps, UTC),
+            "shown": pa.array(steps, pa.timestamp("us")),
+            "price": pa.array([choose.randrange(2**20) for _ in range(ROWS)], pa.int64()),
+            "cost": pa.array([decimal.Decimal(index) for index in range(ROWS)], pa.decimal128(18, 2)),
+            "list": pa.array([[index, -index] for index in range(ROWS)], pa.list_(pa.int32())),
+            "some": pa.array([f"some {index % 3}" for index in range(ROWS)]),
+            "unsigned": pa.array([2**63 + index for index in range(ROWS)], pa.uint64()),
+        }
+    )
+    difference, dictionary = {"DELTA_BINARY_PACKED"}, {"PLAIN", "RLE_DICTIONARY"}
+    wanted = {
+        "noise": {"PLAIN"},
+        "id": difference,
+        "short": difference,
+        "at": difference,
+        "shown": difference,
+        "price": difference,
+        "cost": difference,
+        "list.list.element": difference,
+        "some": dictionary,
+        "unsigned": {"PLAIN"},
+    }
+    data = written(table, timestamps=TimestampType.TIMESTAMP_TYPE_MICROS)
+    assert encodings_of(data) == wanted
+    assert read(data).equals(table)
+    as_bytes = written(table, legacy_decimals=True)
+    assert encodings_of(as_bytes) == {**wanted, "at": {"PLAIN"}, "cost": {"PLAIN"}}
+    assert without_zones(read(as_bytes)).equals(without_zones(table))
+
+
+def test_dictionaries_can_be_asked_for_everywhere_or_nowhere() -> None:
+    chosen = {}
+    for wanted in (Dictionaries.DICTIONARIES_ALWAYS, Dictionaries.DICTIONARIES_NEVER):
+        encoder = ParquetEncoder(MIXED.schema, ParquetOptions(dictionaries=wanted), {})
+        encoder.write(MIXED)
+        encoder.close()
+        chosen[wanted] = len(encoder.footer.dictionary_columns)
+    assert chosen == {Dictionaries.DICTIONARIES_ALWAYS: 8, Dictionaries.DICTIONARIES_NEVER: 0}
+
+
+def test_sampled_dictionaries_make_no_larger_file_than_all_dictionaries() -> None:
+    always = written(MIXED, dictionaries=Dictionaries.DICTIONARIES_ALWAYS)
+    assert len(written(MIXED)) <= len(always)
+
+
+def test_a_sample_of_no_rows_chooses_nothing() -> None:
+    assert sampled_encodings(pa.table({"a": pa.array([], pa.string())}), ["a"]) == ColumnEncodings()
