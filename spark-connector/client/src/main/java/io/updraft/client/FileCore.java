@@ -42,7 +42,7 @@ final class FileCore implements AutoCloseable {
 
   private final ClientOptions options;
   private final Delivery delivery;
-  private final Recovery recovery;
+  private final long openedNanos;
 
   /** Batches that were not sent, and how many bytes they have. */
   private final List<RequestBatch> waiting = new ArrayList<>();
@@ -50,6 +50,7 @@ final class FileCore implements AutoCloseable {
   private long waitingBytes;
 
   private Phase phase = Phase.BACKING_OFF;
+  private Recovery recovery;
   private Failure failure;
   private Failure inBand;
   private Receipt receipt;
@@ -66,7 +67,7 @@ final class FileCore implements AutoCloseable {
   FileCore(ClientOptions options, Delivery delivery, long nowNanos) {
     this.options = options;
     this.delivery = delivery;
-    this.recovery = new Recovery(options, nowNanos);
+    this.openedNanos = nowNanos;
     this.againNanos = nowNanos;
   }
 
@@ -261,6 +262,10 @@ final class FileCore implements AutoCloseable {
 
   /** The call is lost: as long as no batch was sent another one can take its place. */
   void lose(Failure reason, OptionalLong hint, long nowNanos) {
+    if (recovery == null) {
+      // The first batch may come long after the file was opened: only then a full writer matters.
+      recovery = new Recovery(options, reason.isWithoutRoom() ? nowNanos : openedNanos);
+    }
     var progress = new Recovery.Progress(sent > 0, 0, 0, false);
     Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
     if (decision instanceof Recovery.Decision.Again again) {

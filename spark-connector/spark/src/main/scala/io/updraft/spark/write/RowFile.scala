@@ -3,7 +3,6 @@ package io.updraft.spark.write
 
 import java.util.concurrent.atomic.AtomicBoolean
 
-import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.TaskContext
@@ -13,7 +12,7 @@ import org.apache.spark.sql.execution.datasources.OutputWriter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SparkInternals
 
-import io.updraft.client.{FileExchange, PartSink}
+import io.updraft.client.FileExchange
 import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.columns.ColumnSet
 import io.updraft.spark.config.WriteSettings
@@ -23,14 +22,14 @@ import io.updraft.spark.exchange.TaskIdentities
   * a close returns when the receipt is there. Spark also closes what it gives up; then nothing is
   * published.
   *
-  * @param returned
-  *   the file itself where its bytes come back
+  * @param written
+  *   the file as this executor's storage has it
   */
 final class RowFile private (
     override val path: String,
     columns: ColumnSet,
     file: FileExchange,
-    returned: Option[ReturnedFile],
+    written: WrittenFile,
     batchBytes: Long,
     metrics: WriteMetrics,
     failures: WriteFailures,
@@ -79,7 +78,7 @@ final class RowFile private (
   private def finish(): Unit = {
     flush()
     val receipt = failures.translate(file.finish())
-    returned.foreach(_.complete())
+    written.complete(receipt)
     complete = true
     metrics.finished(receipt)
   }
@@ -93,7 +92,7 @@ final class RowFile private (
     metrics.closed(file.waitedNanos())
     columns.close()
     file.close()
-    if (!complete) returned.foreach(_.abandon())
+    if (!complete) written.abandon()
   }
 }
 
@@ -114,63 +113,43 @@ object RowFile {
       conf: Configuration,
       context: TaskContext
   ): RowFile = {
-    val failures = new WriteFailures(path, settings.endpoint, context)
-    val stored = StoredSchema.of(schema)
-    val arrow = StoredSchema.arrow(schema)
     val target = new Path(path)
-    val returned = Option.when(settings.returns)(new ReturnedFile(target, conf))
-    val qualified = target.getFileSystem(conf).makeQualified(target)
-    val complete = command
-      .toBuilder
-      .setProtocolVersion(FileExchange.PROTOCOL_VERSION)
-      .setTask(TaskIdentities.of(context))
-      // As a URI: a partition's directory may have percent signs of its own.
-      .setPath(qualified.toUri.toString)
-      .build()
+    val arrow = StoredSchema.arrow(schema)
+    val types = StoredSchema.of(schema).fields.toSeq.map(_.dataType)
+    val columns = new ColumnSet(types, arrow, SparkInternals.allocator, largeVarTypes = false)
+    val failures = new WriteFailures(path, settings.endpoint, context)
+    val written =
+      if (settings.returns) new ReturnedFile(target, conf) else new DirectFile(target, conf)
     val file =
-      try openFile(settings, complete, arrow, returned)
+      try FileExchange.open(
+          settings.clientOptions(),
+          ofFile(command, target.getFileSystem(conf).makeQualified(target), context),
+          arrow,
+          SparkInternals.allocator,
+          written
+        )
       catch {
         case e: Throwable =>
-          returned.foreach(_.abandon())
+          written.abandon()
           throw e
       }
-    val columns = new ColumnSet(
-      stored.fields.toSeq.map(_.dataType),
-      arrow,
-      SparkInternals.allocator,
-      largeVarTypes = false
-    )
     val task = TaskFiles.of(context)
-    val opened =
-      new RowFile(
-        path,
-        columns,
-        file,
-        returned,
-        batchBytes(settings, command),
-        metrics,
-        failures,
-        task
-      )
+    val bytes = batchBytes(settings, command)
+    val opened = new RowFile(path, columns, file, written, bytes, metrics, failures, task)
     task.add(opened)
     opened
   }
+
+  private def ofFile(command: WriteCommand, target: Path, context: TaskContext): WriteCommand =
+    command.toBuilder
+      .setProtocolVersion(FileExchange.PROTOCOL_VERSION)
+      .setTask(TaskIdentities.of(context))
+      // As a URI: a partition's directory may have percent signs of its own.
+      .setPath(target.toUri.toString)
+      .build()
 
   /** A row group has whole batches. */
   private def batchBytes(settings: WriteSettings, command: WriteCommand): Long =
     if (command.hasParquet) settings.batchBytes.min(command.getParquet.getRowGroupBytes)
     else settings.batchBytes
-
-  private def openFile(
-      settings: WriteSettings,
-      command: WriteCommand,
-      arrow: Schema,
-      returned: Option[ReturnedFile]
-  ): FileExchange = {
-    val sink: PartSink = returned.getOrElse(Unexpected)
-    FileExchange.open(settings.clientOptions(), command, arrow, SparkInternals.allocator, sink)
-  }
-
-  private val Unexpected: PartSink =
-    _ => throw new IllegalStateException("bytes came back of a file that the writer stores itself")
 }
