@@ -134,6 +134,7 @@ _SQL = "spark.sql.execution."
 SHOWN: list[tuple[str, tuple[str, ...], Callable[[SparkSession], DataFrame]]] = [
     (f"{_SQL}arrow.useLargeVarTypes", ("true",), _large_var_types),
     (f"{_SQL}arrow.maxRecordsPerBatch", ("9", "0"), _sizes_of_batches),
+    (f"{_SQL}arrow.maxBytesPerBatch", ("56",), _sizes_of_batches),
     (f"{_SQL}arrow.pyspark.validateSchema.enabled", ("true", "false"), _null_for_a_required_column),
     (f"{_SQL}pyspark.binaryAsBytes", ("false",), _bytes),
     (f"{_SQL}pyspark.udf.hideTraceback.enabled", ("true",), _failure),

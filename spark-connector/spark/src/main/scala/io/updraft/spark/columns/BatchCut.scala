@@ -47,8 +47,7 @@ final case class BatchLimits(
 
 object BatchLimits {
 
-  /** Rows after which the size of a batch is looked at: at first, and at the most. */
-  val FirstRows = 16
+  /** Rows after which the size of a batch is looked at, at the most. */
   val MostRows = 4096
 }
 
@@ -58,7 +57,7 @@ final case class BatchSize(requestBytes: Long, heldBytes: Long)
 /** Decides for one task, batch by batch. */
 final class BatchCut(limits: BatchLimits) {
   private[this] var slicesAllowed = 1L
-  private[this] var lookAhead = BatchLimits.FirstRows
+  private[this] var lookAhead = 1
 
   /** Rows that may be appended to so many before [[endsAt]] must be asked. */
   def room(rows: Int): Int = math.min(lookAhead, limits.sliceRows - rows % limits.sliceRows)
@@ -80,6 +79,6 @@ final class BatchCut(limits: BatchLimits) {
   /** A batch was cut. */
   def advance(): Unit = {
     if (slicesAllowed < Int.MaxValue) slicesAllowed *= 2
-    lookAhead = BatchLimits.FirstRows
+    lookAhead = 1
   }
 }

@@ -12,7 +12,7 @@ package io.updraft.spark.columns
   */
 final class GroupCut(limits: BatchLimits, size: () => BatchSize) {
   private[this] var aimBytes = math.min(GroupCut.FirstBytes, limits.requestBytes)
-  private[this] var lookAt = BatchLimits.FirstRows
+  private[this] var lookAt = 1
   private[this] var sliceLeft = limits.sliceRows
 
   /** Whether a request of so many rows ends here, inside a group that goes on. */
@@ -53,7 +53,7 @@ final class GroupCut(limits: BatchLimits, size: () => BatchSize) {
   /** A request was cut. */
   def advance(): Unit = {
     aimBytes = math.min(limits.requestBytes, aimBytes * 2)
-    lookAt = BatchLimits.FirstRows
+    lookAt = 1
     sliceLeft = limits.sliceRows
   }
 }
