@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.codegen.GenerateOrdering
 import org.apache.spark.sql.catalyst.expressions.{Ascending, Attribute, SortOrder}
 import org.apache.spark.sql.types.{StructField, StructType}
-import org.apache.spark.sql.updraft.{ArrowSchemas, SparkInternals}
+import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
 
 /** One input of a function over groups. Made on the driver, serialized to the tasks.
   *
@@ -17,7 +17,8 @@ import org.apache.spark.sql.updraft.{ArrowSchemas, SparkInternals}
   * @param shape
   *   how a row travels
   */
-final case class GroupedInput(spec: RequestSpec, keys: Seq[Attribute], shape: RowShape) {
+final case class GroupedInput(spec: RequestSpec, keys: Seq[Attribute], shape: RowShape)
+    extends TaskInput {
 
   /** The function sees the columns by their own names. */
   private def rowSchema: Schema = ArrowSchemas.of(
@@ -28,10 +29,16 @@ final case class GroupedInput(spec: RequestSpec, keys: Seq[Attribute], shape: Ro
     spec.largeVarTypes
   )
 
-  def schema: Schema = shape match {
+  override def schema: Schema = shape match {
     case RowShape.Struct => SparkInternals.rowSchema(rowSchema)
     case RowShape.Columns => rowSchema
   }
+
+  override def ofRows(
+      rows: Iterator[InternalRow],
+      files: InputFiles,
+      partition: Int
+  ): RequestSource = new GroupedFeed(rows, boundary, builder(partition), spec.limits, files)
 
   /** Fills requests of a task's rows. */
   def builder(partition: Int): RequestBuilder = shape match {

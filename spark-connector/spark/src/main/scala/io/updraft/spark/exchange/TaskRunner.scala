@@ -51,18 +51,29 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
 }
 
 /** The work of one task of an operator with one child, which gives rows or batches. */
-abstract class TaskRunner(settings: UdfSettings, call: FunctionCall, metrics: ExchangeMetrics)
-    extends TaskPipeline(settings, call, metrics) {
+final class TaskRunner(
+    settings: UdfSettings,
+    call: FunctionCall,
+    input: TaskInput,
+    newResults: () => Results,
+    replay: Replay,
+    metrics: ExchangeMetrics
+) extends TaskPipeline(settings, call, metrics) {
 
   def runBatches(
       partition: Int,
-      input: Iterator[ColumnarBatch],
+      batches: Iterator[ColumnarBatch],
       context: TaskContext
-  ): Iterator[ColumnarBatch]
+  ): Iterator[ColumnarBatch] = run(context)(input.ofBatches(batches, _, partition))
 
   def runRows(
       partition: Int,
-      input: Iterator[InternalRow],
+      rows: Iterator[InternalRow],
       context: TaskContext
-  ): Iterator[ColumnarBatch]
+  ): Iterator[ColumnarBatch] = run(context)(input.ofRows(rows, _, partition))
+
+  private def run(context: TaskContext)(source: InputFiles => RequestSource) = {
+    val files = new InputFiles
+    pipeline(source(files), input.schema, newResults(), replay, files, context)
+  }
 }

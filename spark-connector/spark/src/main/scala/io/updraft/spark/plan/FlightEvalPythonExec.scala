@@ -32,49 +32,29 @@ case class FlightEvalPythonExec(
 
   override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
     val call = PythonCall.of(udfs)
-    val spec = RequestSpec(
-      child.output,
-      child.output.indices,
-      child.output.indices,
-      call.inputs,
-      limits,
-      conf.sessionLocalTimeZone,
-      conf.arrowUseLargeVarTypes
-    )
+    val all = child.output.indices
+    val spec = requestSpec(child.output, all, all, call.inputs)
     val results = udfs.map(_.dataType)
     val names = functionNames
     val replay = if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
     if (evalType == EvalType.Pickled) {
-      val pickling = Pickling(pickledRows, PythonConf.binaryAsBytes(conf))
+      val input = new PickledInput(spec, Pickling(pickledRows, PythonConf.binaryAsBytes(conf)))
       val newResults = () =>
         Results.oneToOne(names, new PickledReplies(results, spec, SparkInternals.allocator))
-      new PickledRunner(settings, pickledCall(call), spec, pickling, newResults, replay, metrics)
+      new TaskRunner(settings, pickledCall(call, pickledRows), input, newResults, replay, metrics)
     } else {
       val newResults = () =>
         Results.oneToOne(names, new ReplyReader.OfColumns(results, SparkInternals.allocator))
-      new EvalRunner(settings, arrowCall(call, spec), spec, newResults, replay, metrics)
+      val input = new ArgumentInput(spec)
+      new TaskRunner(settings, functionCall(call, spec), input, newResults, replay, metrics)
     }
   }
 
-  private def arrowCall(call: PythonCall, spec: RequestSpec): FunctionCall = FunctionCall(
+  private def functionCall(call: PythonCall, spec: RequestSpec): FunctionCall = arrowCall(
     call,
-    functionNames,
-    evalType,
-    SparkInternals.arrowRunnerConf(conf),
-    if (evalType == EvalType.ArrowOptimized) Map("input_type" -> spec.inputType.json)
-    else Map.empty,
-    environment(FlightPythonExec.DefaultPickledRows),
-    if (sliceRows == Int.MaxValue) 0 else sliceRows
-  )
-
-  private def pickledCall(call: PythonCall): FunctionCall = FunctionCall(
-    call,
-    functionNames,
-    evalType,
-    SparkInternals.pickledRunnerConf(conf),
-    Map.empty,
-    environment(pickledRows),
-    maxRecordsPerBatch = 0
+    evalConf =
+      if (evalType == EvalType.ArrowOptimized) Map("input_type" -> spec.inputType.json)
+      else Map.empty
   )
 
   private def pickledRows: Int = conf.getConf(SQLConf.PYTHON_UDF_MAX_RECORDS_PER_BATCH)

@@ -46,64 +46,51 @@ case class FlightEvalPythonUDTFExec(
       case _ => -1
     }.filter(_ >= 0)
 
-  private def isPickled: Boolean = evalType == EvalType.PickledTable
-
   override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
     val call = PythonCall.ofTable(udtf)
     val passed = columns(requiredChildOutput)
-    val spec = RequestSpec(
-      child.output,
-      (columns(call.inputs) ++ passed).distinct,
-      passed,
-      call.inputs,
-      limits,
-      conf.sessionLocalTimeZone,
-      conf.arrowUseLargeVarTypes
-    )
-    if (isPickled) {
-      val rowType = udtf.elementSchema
-      val batchBytes = settings.batchBytes
-      val pickling = Pickling(FlightPythonExec.DefaultPickledRows, PythonConf.binaryAsBytes(conf))
-      val newResults = () =>
-        new PickledTableResults(rowType, spec, batchBytes, SparkInternals.allocator)
-      new PickledRunner(
-        settings,
-        pickledCall(call),
-        spec,
-        pickling,
-        newResults,
-        Replay.NEVER,
-        metrics
-      )
-    } else {
-      val types = resultAttrs.map(_.dataType)
-      val newResults = () => FlightEvalPythonUDTFExec.arrowResults(types, spec)
-      new EvalRunner(settings, arrowCall(call, spec), spec, newResults, Replay.NEVER, metrics)
-    }
+    val copied = (columns(call.inputs) ++ passed).distinct
+    val spec = requestSpec(child.output, copied, passed, call.inputs)
+    if (evalType == EvalType.PickledTable) pickledRunner(call, spec, metrics)
+    else arrowRunner(call, spec, metrics)
   }
 
-  private def pickledCall(call: PythonCall): FunctionCall = FunctionCall(
-    call,
-    functionNames,
-    evalType,
-    SparkInternals.pickledRunnerConf(conf),
-    Map.empty,
-    environment(FlightPythonExec.DefaultPickledRows),
-    maxRecordsPerBatch = 0,
-    joined = true
-  )
+  private def pickledRunner(
+      call: PythonCall,
+      spec: RequestSpec,
+      metrics: ExchangeMetrics
+  ): TaskRunner = {
+    val rowType = udtf.elementSchema
+    val batchBytes = settings.batchBytes
+    val listRows = FlightPythonExec.DefaultPickledRows
+    new TaskRunner(
+      settings,
+      pickledCall(call, listRows).copy(joined = true),
+      new PickledInput(spec, Pickling(listRows, PythonConf.binaryAsBytes(conf))),
+      () => new PickledTableResults(rowType, spec, batchBytes, SparkInternals.allocator),
+      Replay.NEVER,
+      metrics
+    )
+  }
 
-  private def arrowCall(call: PythonCall, spec: RequestSpec): FunctionCall = FunctionCall(
-    call,
-    functionNames,
-    evalType,
-    SparkInternals.arrowRunnerConf(conf),
-    if (evalType == EvalType.ArrowOptimizedTable) Map("input_type" -> spec.inputType.json)
-    else Map("table_arg_offsets" -> PythonCall.tableOffsets(udtf, call).mkString(",")),
-    environment(FlightPythonExec.DefaultPickledRows),
-    if (sliceRows == Int.MaxValue) 0 else sliceRows,
-    joined = requiredChildOutput.nonEmpty
-  )
+  private def arrowRunner(
+      call: PythonCall,
+      spec: RequestSpec,
+      metrics: ExchangeMetrics
+  ): TaskRunner = {
+    val evalConf =
+      if (evalType == EvalType.ArrowOptimizedTable) "input_type" -> spec.inputType.json
+      else "table_arg_offsets" -> PythonCall.tableOffsets(udtf, call).mkString(",")
+    val types = resultAttrs.map(_.dataType)
+    new TaskRunner(
+      settings,
+      arrowCall(call, evalConf = Map(evalConf)).copy(joined = requiredChildOutput.nonEmpty),
+      new ArgumentInput(spec),
+      () => FlightEvalPythonUDTFExec.arrowResults(types, spec),
+      Replay.NEVER,
+      metrics
+    )
+  }
 
   override protected def withNewChildInternal(newChild: SparkPlan): FlightEvalPythonUDTFExec =
     copy(child = newChild)

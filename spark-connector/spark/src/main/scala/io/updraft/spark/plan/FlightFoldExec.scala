@@ -43,16 +43,6 @@ trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
       conf.arrowUseLargeVarTypes
     )
     val results = udfs.map(_.dataType)
-    new FoldRunner(settings, functionCall(call), spec, rows, results, exchangeMetrics)
+    new FoldRunner(settings, arrowCall(call, kindConf), spec, rows, results, exchangeMetrics)
   }
-
-  private def functionCall(call: PythonCall): FunctionCall = FunctionCall(
-    call,
-    functionNames,
-    evalType,
-    SparkInternals.arrowRunnerConf(conf) ++ kindConf,
-    Map.empty,
-    environment(FlightPythonExec.DefaultPickledRows),
-    if (sliceRows == Int.MaxValue) 0 else sliceRows
-  )
 }

@@ -5,7 +5,9 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning}
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.python.{FlatMapGroupsInPandasExec, GroupColumns}
+import org.apache.spark.sql.updraft.SparkInternals
 
+import io.updraft.client.Replay
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.exchange._
 
@@ -33,8 +35,15 @@ case class FlightGroupedMapExec(
 
   override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
     val columns = GroupColumns.of(child.output, keys)
-    val input = groupedInput(child, keys, columns, shape)
-    new GroupedMapRunner(settings, groupedCall(columns.arguments), input, rowResult, metrics)
+    val result = rowResult
+    new TaskRunner(
+      settings,
+      groupedCall(columns.arguments),
+      groupedInput(child, keys, columns, shape),
+      () => Results.freeRunning(new ReplyReader.OfRows(result, SparkInternals.allocator)),
+      Replay.NEVER,
+      metrics
+    )
   }
 
   override protected def withNewChildInternal(newChild: SparkPlan): FlightGroupedMapExec =

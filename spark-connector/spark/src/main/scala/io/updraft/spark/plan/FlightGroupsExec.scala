@@ -4,8 +4,8 @@ package io.updraft.spark.plan
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, PythonUDF}
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.python.GroupColumns
+import org.apache.spark.sql.updraft.PythonCall
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
 
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.exchange._
@@ -30,27 +30,12 @@ trait FlightGroupsExec extends FlightPythonExec {
       columns: GroupColumns,
       shape: RowShape
   ): GroupedInput = {
-    val spec = RequestSpec(
-      plan.output,
-      columns.ordinals,
-      Seq.empty,
-      columns.attributes,
-      limits,
-      conf.sessionLocalTimeZone,
-      conf.arrowUseLargeVarTypes
-    )
+    val spec = requestSpec(plan.output, columns.ordinals, Seq.empty, columns.attributes)
     GroupedInput(spec, keys, shape)
   }
 
-  protected def groupedCall(arguments: Seq[Int]): FunctionCall = FunctionCall(
-    PythonCall.ofNumbers(function, arguments),
-    functionNames,
-    evalType,
-    SparkInternals.arrowRunnerConf(conf),
-    Map.empty,
-    environment(FlightPythonExec.DefaultPickledRows),
-    if (sliceRows == Int.MaxValue) 0 else sliceRows
-  )
+  protected def groupedCall(arguments: Seq[Int]): FunctionCall =
+    arrowCall(PythonCall.ofNumbers(function, arguments))
 
   protected def rowResult: RowResult =
     RowResult(function.dataType, output.map(_.dataType), EvalType.name(evalType), RowCheck.Layout)

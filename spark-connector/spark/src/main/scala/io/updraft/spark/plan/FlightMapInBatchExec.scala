@@ -7,6 +7,7 @@ import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 
+import io.updraft.client.Replay
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.exchange._
@@ -33,33 +34,22 @@ case class FlightMapInBatchExec(
     )
 
   override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
-    val spec = RequestSpec(
-      child.output,
-      child.output.indices,
-      Seq.empty,
-      child.output,
-      limits,
-      conf.sessionLocalTimeZone,
-      conf.arrowUseLargeVarTypes
-    )
+    val spec = requestSpec(child.output, child.output.indices, Seq.empty, child.output)
     val result = RowResult(
       function.dataType,
       output.map(_.dataType),
       EvalType.name(evalType),
       if (PythonConf.validatesSchema(conf)) RowCheck.Types else RowCheck.Nothing
     )
-    new MapRunner(settings, call, spec, child.schema, result, metrics)
+    new TaskRunner(
+      settings,
+      arrowCall(PythonCall.ofRows(function)),
+      new RowInput(spec, child.schema),
+      () => Results.unprompted(new ReplyReader.OfRows(result, SparkInternals.allocator)),
+      Replay.NEVER,
+      metrics
+    )
   }
-
-  private def call: FunctionCall = FunctionCall(
-    PythonCall.ofRows(function),
-    functionNames,
-    evalType,
-    SparkInternals.arrowRunnerConf(conf),
-    Map.empty,
-    environment(FlightPythonExec.DefaultPickledRows),
-    if (sliceRows == Int.MaxValue) 0 else sliceRows
-  )
 
   override protected def withNewChildInternal(newChild: SparkPlan): FlightMapInBatchExec =
     copy(child = newChild)

@@ -4,16 +4,16 @@ package io.updraft.spark.plan
 import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, PythonFuncExpression}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonConf, SparkInternals}
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.spark.columns.BatchLimits
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange.{ExchangeMetrics, FunctionCall, TaskRunner}
+import io.updraft.spark.exchange.{ExchangeMetrics, FunctionCall, RequestSpec, TaskRunner}
 
 /** What the operators that run Python on a pool share: they read rows or batches, whichever their
   * children give, and give batches.
@@ -48,6 +48,48 @@ trait FlightPythonExec extends SparkPlan {
     requestBytes = math.min(settings.batchBytes, conf.arrowMaxBytesPerBatch),
     heldBytes = settings.batchBytes * FlightPythonExec.HeldPerRequest,
     ceilingBytes = math.max(FlightPythonExec.CeilingBytes, settings.batchBytes)
+  )
+
+  /** How requests are made of rows with these columns: see [[RequestSpec]]. */
+  protected def requestSpec(
+      child: Seq[Attribute],
+      copied: Seq[Int],
+      passed: Seq[Int],
+      inputs: Seq[Expression]
+  ): RequestSpec = RequestSpec(
+    child,
+    copied,
+    passed,
+    inputs,
+    limits,
+    conf.sessionLocalTimeZone,
+    conf.arrowUseLargeVarTypes
+  )
+
+  /** What is asked of the pool for functions over Arrow data. */
+  protected def arrowCall(
+      call: PythonCall,
+      kindConf: Map[String, String] = Map.empty,
+      evalConf: Map[String, String] = Map.empty
+  ): FunctionCall = FunctionCall(
+    call,
+    functionNames,
+    evalType,
+    SparkInternals.arrowRunnerConf(conf) ++ kindConf,
+    evalConf,
+    environment(FlightPythonExec.DefaultPickledRows),
+    if (sliceRows == Int.MaxValue) 0 else sliceRows
+  )
+
+  /** What is asked of the pool for functions over pickled rows. */
+  protected def pickledCall(call: PythonCall, pickledRows: Int): FunctionCall = FunctionCall(
+    call,
+    functionNames,
+    evalType,
+    SparkInternals.pickledRunnerConf(conf),
+    Map.empty,
+    environment(pickledRows),
+    maxRecordsPerBatch = 0
   )
 
   /** Rows that the function may see at once. */
