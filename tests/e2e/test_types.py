@@ -59,7 +59,7 @@ def _columns(frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
 
 def _shared_with(kind: Kind, case: TypeCase, way: str) -> Sequence[TypeCase]:
     """The cases that are asked in the same query: those that neither side refuses."""
-    if case.name in kind.refuses:
+    if kind.alone or case.name in kind.refuses:
         return (case,)
     return tuple(other for other in TYPE_CASES if other.name not in kind.refuses and way in _ways(kind, other))
 

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from tests.e2e.kinds.kind import REFUSED, Change, Kind, columns_of, identity_name, result_type, seen_name
 from tests.e2e.kinds.seen import texts_of_arrow, texts_of_pandas
 from tests.e2e.types import TypeCase
+from tests.support.spark import SPARK_VERSION
 
 Maker = Callable[[Any, T.DataType | str], Any]
 Fold = Callable[[DataFrame, Column, Sequence[Column]], DataFrame]
@@ -103,9 +104,20 @@ def _iterator_kind(name: str, make: Maker, in_struct: Callable[..., Any], wrong:
     def function(change: Change) -> Any:
         return lambda batches: next(_first(change(values)) for values in batches)
 
-    refused = REFUSED | ({"point_udt"} if make is _pandas_iterator else _REFUSED_IN_ARROW.get(name, set()))
     apply = functools.partial(_apply, make, _aggregated)
+    if make is _pandas_iterator and SPARK_VERSION < (4, 3):
+        alone, refused = functools.partial(_one_case, make), REFUSED | _REFUSED_IN_PANDAS
+        return Kind(name, alone, function, apply, wrong, refused, over_groups=True, alone=True, since=(4, 2))
+    refused = REFUSED | ({"point_udt"} if make is _pandas_iterator else _REFUSED_IN_ARROW.get(name, set()))
     return Kind(name, query, function, apply, wrong, refused, over_groups=True, since=(4, 2))
+
+
+def _one_case(make: Maker, frame: DataFrame, cases: Sequence[TypeCase]) -> DataFrame:
+    """Without structs, which pandas' iterators give since Spark 4.3: an operator for each result."""
+    (case,) = cases
+    first = make(lambda batches: _first(next(batches)), case.type)(case.name).alias(identity_name(case))
+    seen = make(lambda batches: " | ".join(map(_all_texts, batches)), "string")(case.name).alias(seen_name(case))
+    return _aggregated(frame, _groups(), [first]).join(_aggregated(frame, _groups(), [seen]), "id")
 
 
 def _apply(make: Maker, fold: Fold, frame: DataFrame, function: Any) -> DataFrame:

@@ -33,7 +33,8 @@ class Kind:
     a frame with the columns `id` and `k`. `wrong` are functions whose results do not fit; `refuses` are the type cases
     that stock PySpark does not take.
 
-    `over_groups`: Spark shuffles and sorts what it is given, so that its input never comes as vectors.
+    `over_groups`: Spark shuffles and sorts what it is given, so that its input never comes as vectors. `alone`: `query`
+    takes one type case.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Kind:
     wrong: Mapping[str, Any] = field(default_factory=dict)
     refuses: frozenset[str] = REFUSED
     over_groups: bool = False
+    alone: bool = False
     since: tuple[int, int] = (4, 0)
 
 
