@@ -113,6 +113,16 @@ def test_batches_of_any_size_join_each_row_to_its_own_results(sides: Sides, kind
 
 
 @pytest.mark.parametrize("kind", _BY_DEFAULT, ids=lambda kind: kind.name)
+def test_terminate_answers_for_a_partition_without_rows_where_stock_fails(sides: Sides, kind: Kind) -> None:
+    # One of the table's two partitions has a row. Stock joins results to the last row of a partition, and looks for it.
+    query = _registered(kind, handlers.Count, "SELECT * FROM f(TABLE(SELECT * FROM numbers WHERE id = 1))")
+    stock, ours = sides.stock(query), sides.updraft(query)
+    assert "NullPointerException" in str(stock.error)
+    sides.assert_ran_on_the_pool(ours)
+    assert sides.compares_stock_with_itself or ours.rows == [(1, "rows"), (0, "rows")]
+
+
+@pytest.mark.parametrize("kind", _BY_DEFAULT, ids=lambda kind: kind.name)
 def test_an_output_larger_than_a_message_arrives(sides: Sides, kind: Kind) -> None:
     # Not asked of stock, for which as much is slow: what is right is known.
     statement = "SELECT number, length(text), min(substr(text, 1, 1)) FROM f(1L) GROUP BY ALL ORDER BY 1"
