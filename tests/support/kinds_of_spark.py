@@ -47,6 +47,7 @@ def supply_what_is_missing() -> None:
     if SPARK_VERSION < (4, 1):
         later = _Later((4, 1), "arrow_udf")
         F.arrow_udf = lambda *_arguments, **_options: later
+        F.arrow_udtf = lambda *_arguments, **_options: _Later((4, 1), "arrow_udtf")
         F.ArrowUDFType = type("ArrowUDFType", (), {"SCALAR": later, "SCALAR_ITER": later, "GROUPED_AGG": later})
     if SPARK_VERSION < (4, 2):
         iterator = _Later((4, 2), "iterators of a group's batches in aggregates")
