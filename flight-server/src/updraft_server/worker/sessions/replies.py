@@ -95,7 +95,7 @@ class JoinedReplies(FreeRunningReplies):
         if self._held and not batch.schema.equals(self._held[0].schema):
             self.flush()
         self._held.append(batch)
-        self._held_bytes += pa.ipc.get_record_batch_size(batch)
+        self._held_bytes += batch.nbytes
         if self._held_bytes >= _JOINED_BYTES or len(self._held) >= _JOINED_BATCHES:
             self.flush()
 
