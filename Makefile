@@ -77,16 +77,15 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke images e2e-kube test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke images e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest two Sparks in full, one function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
 	@$(MAKE) --no-print-directory lint types
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector test-unit test-chart
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-connector test-writer test-unit test-chart
 	@$(MAKE) --no-print-directory test-contract test-faults
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(addprefix in-full-on-,$(FULL))
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(addprefix each-kind-on-,$(OLDER))
-	@$(MAKE) --no-print-directory test-smoke
 	@$(MAKE) --no-print-directory summary
 
 # A query waits more than it works: two Sparks side by side need little more time than one.
@@ -114,8 +113,11 @@ lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Jav
 types: .venv/.synced ## Strict types over services, tests and scripts
 	.venv/bin/mypy
 
-test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python distributions
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests gpu-writer/tests tests/bench tests/docs --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services share, of the pool and of this repository
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests tests/bench tests/docs --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+
+test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
+	$(call PYTEST,.venv,writer) gpu-writer/tests
 
 test-sessions: setup | $(REPORTS) ## Real workers and the session functions of SPARK
 	$(call PYTEST,$(VENV),sessions-$(SPARK)) flight-server/tests/processes flight-server/tests/worker

@@ -61,6 +61,7 @@ final class FileCore implements AutoCloseable {
   private long sentRows;
   private long receivedBytes;
   private long storedBytes;
+  private boolean described;
   private boolean finishing;
   private boolean finished;
 
@@ -126,9 +127,15 @@ final class FileCore implements AutoCloseable {
     phase = Phase.RUNNING;
     asked = 0;
     credit = 0;
+    described = false;
     finished = false;
     inBand = null;
     return true;
+  }
+
+  /** The call's first message was sent, which says what to write: nothing may go before it. */
+  void described() {
+    described = true;
   }
 
   /**
@@ -137,7 +144,7 @@ final class FileCore implements AutoCloseable {
    * @param ready whether the transport takes a batch without queueing it
    */
   Step next(boolean ready) {
-    if (phase != Phase.RUNNING || finished) {
+    if (phase != Phase.RUNNING || !described || finished) {
       return null;
     }
     if (asked < sent + waiting.size() && asked - credit < MOST_UNANSWERED_ASKS) {
@@ -167,7 +174,7 @@ final class FileCore implements AutoCloseable {
 
   /** Gives the file up; what is to be said of that, or null after the last message was sent. */
   Step abort(String reason) {
-    if (finished) {
+    if (finished || !described) {
       return null;
     }
     finished = true;

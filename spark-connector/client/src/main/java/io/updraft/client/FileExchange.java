@@ -252,7 +252,7 @@ public final class FileExchange implements AutoCloseable {
       lock.unlock();
     }
     next.start(command, schemaHeader, REPLIES_AHEAD);
-    locked(() -> {});
+    locked(core::described);
   }
 
   /** Runs an action, sends what may be sent after it and lets the task thread look again. */

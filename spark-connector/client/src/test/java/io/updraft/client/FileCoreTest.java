@@ -32,6 +32,7 @@ class FileCoreTest {
   private FileCore opened(Delivery delivery) {
     FileCore core = new FileCore(options, delivery, 0);
     assertTrue(core.begin());
+    core.described();
     return core;
   }
 
@@ -65,6 +66,16 @@ class FileCoreTest {
     FileCore.Step step = core.next(true);
     assertEquals(1, step.metadata().getSequence());
     assertNotNull(step.batch());
+  }
+
+  @Test
+  void nothing_goes_before_the_message_that_says_what_to_write() {
+    FileCore core = new FileCore(options, Delivery.DELIVERY_DIRECT, 0);
+    admit(core);
+    assertTrue(core.begin());
+    assertNull(core.next(true));
+    core.described();
+    assertTrue(core.next(true).metadata().hasAsk());
   }
 
   @Test
@@ -127,6 +138,7 @@ class FileCoreTest {
     assertFalse(core.isRecoveryDue(Duration.ofMillis(499).toNanos()));
     assertTrue(core.isRecoveryDue(Duration.ofMillis(500).toNanos()));
     assertTrue(core.begin());
+    core.described();
     assertTrue(core.next(true).metadata().hasAsk());
   }
 
