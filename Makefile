@@ -84,8 +84,7 @@ check: ## Everything that CI runs: the newest Spark in full, every type on the n
 	@$(MAKE) --no-print-directory lint types
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-connector test-writer test-unit test-chart
 	@$(MAKE) --no-print-directory test-contract test-faults
-	@$(MAKE) --no-print-directory --jobs=2 in-full-on-$(NEWEST) in-part-on-$(lastword $(FULL))
-	@$(MAKE) --no-print-directory --jobs=2 $(addprefix each-kind-on-,$(OLDER))
+	@$(MAKE) --no-print-directory --jobs=2 in-full-on-$(NEWEST) in-part-on-$(lastword $(FULL)) $(addprefix each-kind-on-,$(OLDER))
 	@$(MAKE) --no-print-directory summary
 
 # A query waits as much as it works: two Sparks side by side need less time than one after the other.
