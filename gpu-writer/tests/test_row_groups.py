@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from updraft_writer.quota import Quota, QuotaLimits
-from updraft_writer.row_groups import RowGroup, RowGroupBuilder, row_group_target_bytes, to_flush
+from updraft_writer.row_groups import (
+    RowGroup,
+    RowGroupBuilder,
+    row_group_target_bytes,
+    stripe_target_bytes,
+    to_flush,
+)
 
 MANY = 1 << 30
 
@@ -83,6 +89,17 @@ def test_open_files_share_half_of_a_small_quota_for_their_row_groups(open_files:
 
 def test_a_quota_with_room_gives_the_row_groups_that_were_wanted() -> None:
     assert row_group_target_bytes(100_000, quota_bytes=MANY, open_files=4) == 100_000
+
+
+def test_stripes_of_all_files_stay_within_half_of_the_quota() -> None:
+    mib = 1 << 20
+    granted: list[int] = []
+    for _ in range(10):
+        granted.append(stripe_target_bytes(800 * mib, quota_bytes=1000 * mib, granted_bytes=sum(granted)))
+    assert granted[:3] == [250 * mib, 125 * mib, 62.5 * mib]
+    assert sum(granted) <= 500 * mib
+    assert stripe_target_bytes(30 * mib, quota_bytes=1000 * mib, granted_bytes=250 * mib) == 30 * mib
+    assert stripe_target_bytes(800 * mib, quota_bytes=1000 * mib, granted_bytes=600 * mib) == 64 * 1024
 
 
 @dataclass

@@ -91,8 +91,8 @@ class Exchanges:
         structlog.contextvars.bind_contextvars(**opening.log_context)
         tenant = call.header(TENANT_HEADER) or opening.command.task.application_id
         with ExitStack() as stack:
-            stack.enter_context(self._files.place())
-            file, chosen = await self._factory.make(opening, replies, tenant=tenant)
+            place = stack.enter_context(self._files.place())
+            file, chosen = await self._factory.make(opening, replies, place, tenant=tenant)
             record.format, record.encoder = str(opening.command.WhichOneof("format")), chosen.encoder.name
             # From here on the place is kept until the file is closed, however long a storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)

@@ -10,7 +10,7 @@ from updraft.v1.write_pb2 import Delivery, WriteCommand
 from updraft_writer.encoders.choice import Chosen, choose_encoder
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
 from updraft_writer.open_file import OpenFile, Shape
-from updraft_writer.open_files import OpenFiles
+from updraft_writer.open_files import OpenFiles, Place
 from updraft_writer.opening import Opening
 from updraft_writer.quota import Quota
 from updraft_writer.replies import Replies, ReturnedSink
@@ -42,18 +42,16 @@ class FileFactory:
         self._files = files
         self._equipment = equipment
 
-    async def make(self, opening: Opening, replies: Replies, *, tenant: str) -> tuple[OpenFile, Chosen]:
+    async def make(self, opening: Opening, replies: Replies, place: Place, *, tenant: str) -> tuple[OpenFile, Chosen]:
         """The file for an opening and its encoder; raises UpdraftError for what this writer does not write."""
         command, schema = opening.command, opening.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
+        # Granted before anything is awaited: files that open at once have to see each other's grants.
+        stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if _is_orc(command) else 0
         sink = await self._sink(command, replies)
         # It writes an empty file to see what the format takes.
         chosen = await asyncio.to_thread(
-            choose_encoder,
-            command,
-            schema,
-            self._equipment.gpu,
-            max_row_group_bytes=self._files.target_bytes(wanted_bytes),
+            choose_encoder, command, schema, self._equipment.gpu, max_stripe_bytes=stripe_bytes
         )
         shape = Shape(
             schema,
@@ -73,6 +71,10 @@ class FileFactory:
         return StoredSink(storage, command.path, equipment.store_threads, equipment.retry)
 
     def _row_group_bytes(self, command: WriteCommand) -> int:
-        if command.WhichOneof("format") == "orc":
+        if _is_orc(command):
             return int(command.orc.stripe_bytes) or DEFAULT_STRIPE_BYTES
         return int(command.parquet.row_group_bytes) or self._equipment.row_group_bytes
+
+
+def _is_orc(command: WriteCommand) -> bool:
+    return bool(command.WhichOneof("format") == "orc")

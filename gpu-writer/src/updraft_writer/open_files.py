@@ -3,15 +3,23 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import structlog
 
 from updraft.errors import PoolUnavailableError, QuotaError, UpdraftError
 from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota
-from updraft_writer.row_groups import row_group_target_bytes, to_flush
+from updraft_writer.row_groups import row_group_target_bytes, stripe_target_bytes, to_flush
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """Where a file may be open; `stripe_bytes` is what its encoder may keep that no flush releases."""
+
+    stripe_bytes: int = 0
 
 
 class OpenFiles:
@@ -22,31 +30,32 @@ class OpenFiles:
         self._max_open_files = max_open_files
         self._changed = changed
         self._files: set[OpenFile] = set()
-        self._admitted = 0
+        self._places: set[Place] = set()
         self._refusal: UpdraftError | None = None
         self._warned_of_files = 0
         quota.on_shortage = self._relieve
 
     def __len__(self) -> int:
         """Files that are open or still being cleaned up after."""
-        return self._admitted
+        return len(self._places)
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def place(self) -> Iterator[Place]:
         """A place for one more file, kept until nothing is held for it; raises QuotaError and PoolUnavailableError."""
         if self._refusal is not None:
             raise self._refusal
-        if self._admitted >= self._max_open_files:
+        if len(self) >= self._max_open_files:
             raise QuotaError(
-                f"{self._admitted} files are open, which is as many as this writer opens at once: come again later, "
+                f"{len(self)} files are open, which is as many as this writer opens at once: come again later, "
                 "or raise --max-open-files",
                 retry_after_milliseconds=self._quota.limits.retry_after_milliseconds,
             )
-        self._admitted += 1
+        place = Place()
+        self._places.add(place)
         try:
-            yield
+            yield place
         finally:
-            self._admitted -= 1
+            self._places.remove(place)
             self._changed()
 
     def add(self, file: OpenFile) -> None:
@@ -65,6 +74,13 @@ class OpenFiles:
         """End every file with an error."""
         for file in self._files:
             file.fail(error)
+
+    def grant_stripe(self, place: Place, wanted_bytes: int) -> int:
+        """How many bytes the stripes of this place's file may have; it keeps the grant as long as the place."""
+        granted_bytes = sum(other.stripe_bytes for other in self._places if other is not place)
+        quota_bytes = self._quota.limits.quota_bytes
+        place.stripe_bytes = stripe_target_bytes(wanted_bytes, quota_bytes=quota_bytes, granted_bytes=granted_bytes)
+        return place.stripe_bytes
 
     def target_bytes(self, wanted_bytes: int) -> int:
         """Raw bytes of the next row group of a file that wants `wanted_bytes`."""

@@ -93,6 +93,16 @@ def row_group_target_bytes(wanted_bytes: int, *, quota_bytes: int, open_files: i
     return max(_SMALLEST_ROW_GROUP_BYTES, min(wanted_bytes, fair_bytes))
 
 
+def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, granted_bytes: int) -> int:
+    """Raw bytes of the stripes of a file: what is wanted, or half of what others leave of half of the quota.
+
+    An encoder keeps a stripe until it is full, whatever anybody needs, and its size is fixed when a file opens: with
+    `granted_bytes` for the stripes of the other open files, all of them together stay within half of the quota.
+    """
+    left_bytes = quota_bytes // 2 - granted_bytes
+    return max(_SMALLEST_ROW_GROUP_BYTES, min(wanted_bytes, left_bytes // 2))
+
+
 class Partial(Protocol):
     """Who has a partial row group."""
 

@@ -20,14 +20,14 @@ class Chosen(NamedTuple):
     reason: str
 
 
-def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: str, *, max_row_group_bytes: int) -> Chosen:
+def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: str, *, max_stripe_bytes: int) -> Chosen:
     """The encoder for what `command` asks; `gpu` is the answer of `gpu_probe`. Raises WriteOptionError."""
     footer = dict(command.footer)
     match command.WhichOneof("format"):
         case "parquet":
             return Chosen(ParquetEncoder(schema, command.parquet, footer), gpu)
         case "orc":
-            return Chosen(OrcEncoder(schema, command.orc, footer, max_stripe_bytes=max_row_group_bytes), gpu)
+            return Chosen(OrcEncoder(schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes), gpu)
         case _:
             raise WriteOptionError("the command names no format: give its options, parquet or orc")
 
