@@ -2,8 +2,9 @@
 """`make bench-udf`: UDFs on a pool against stock PySpark in each of its configurations.
 
 Each variant is a Spark of its own (local[2], noop sink), kept alive and asked in turn, so that all of them meet the
-same noise and none runs on another's compiled code. Warm-up runs are not counted, and a stock configuration that they
-show to be far from the best one is not measured further. CPU seconds are those of every process: the driver, its JVM,
+same noise and none runs on another's compiled code. Short runs are repeated more often, to warm up and to be counted.
+Warm-up runs are not counted, and a stock configuration that they show to be far from the best one is not measured
+further. CPU seconds are those of every process: the driver, its JVM,
 Spark's Python workers and the pool, ended children included.
 """
 
@@ -35,6 +36,9 @@ _NAMES = [variant.name for variant in VARIANTS]
 _FULL = {"rows_scale": 1.0, "warm_up": 2, "repeat": 5, "variants": _NAMES}
 _QUICK = {"rows_scale": 0.25, "warm_up": 2, "repeat": 3, "variants": QUICK}
 _HOPELESS_RATIO = 1.4
+# The JIT compiler is at work for seconds, not for a number of runs; short runs vary more.
+_SECONDS_OF_RUNS = 4.0
+_MAX_TIMES_AS_MANY = 3
 
 
 def main() -> int:
@@ -82,8 +86,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--add", action="store_true", help="keep what udf.json has of other cases: a run in parts")
     parser.add_argument("--quick", action="store_true", help="few rows, few runs, few variants: to try one case")
     parser.add_argument("--variants", nargs="*", choices=_NAMES, help="only these")
-    parser.add_argument("--repeat", type=int, help="counted runs of each case and variant (5)")
-    parser.add_argument("--warm-up", type=int, help="runs before those (2)")
+    parser.add_argument("--repeat", type=int, help="counted runs of each case and variant, at least (5)")
+    parser.add_argument("--warm-up", type=int, help="runs before those, at least (2)")
     parser.add_argument("--rows-scale", type=float, help="multiplies every number of rows (1)")
     options = parser.parse_args()
     for pattern in options.cases:
@@ -101,21 +105,28 @@ def _measure(case: Case, processes: Sequence[SparkProcess], options: argparse.Na
     for process in processes:
         if case.vectors or not process.variant.needs_vectors:
             records[process] = Record(case.name, process.variant.name, rows)
-    for _ in range(options.warm_up):
-        for process, record in list(records.items()):
-            try:
+    for process, record in list(records.items()):
+        try:
+            while _wants_more(record.warm_up_wall_s, options.warm_up):
                 record.warm_up_wall_s.append(round(process.run(case, rows)[0], 4))
-            except StaysOnStockError:
-                del records[process]
+        except StaysOnStockError:
+            del records[process]
     contenders = _contenders(records)
-    for number in range(options.repeat):
+    compared = [records[process].wall_s for process in contenders if process.variant.runs_udf]
+    number = 0
+    while any(_wants_more(walls, options.repeat) for walls in compared):
         # Another one is first in each round, so that none always follows the same neighbour.
         for process in [*contenders[number % len(contenders) :], *contenders[: number % len(contenders)]]:
             wall, cpu = process.run(case, rows)
             records[process].wall_s.append(round(wall, 4))
             records[process].cpu_s.append(round(cpu, 4))
+        number += 1
     print(f"measured {case.name}: {rows:,} rows, {time.monotonic() - started:.0f} s", flush=True)
     return list(records.values())
+
+
+def _wants_more(walls: Sequence[float], runs: int) -> bool:
+    return len(walls) < runs or (sum(walls) < _SECONDS_OF_RUNS and len(walls) < _MAX_TIMES_AS_MANY * runs)
 
 
 def _contenders(records: Mapping[SparkProcess, Record]) -> list[SparkProcess]:

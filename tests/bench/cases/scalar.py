@@ -111,16 +111,16 @@ _vectors = partial(Case, vectors=True)
 _arrow_vectors = partial(_vectors, since=(4, 1))
 
 CASES = [
-    _arrow_vectors("parquet_add", "arrow_udf x+1, Parquet", 4 * MILLION, _parquet_add, NUMBERS, target=LIGHTEST),
-    _arrow_vectors("range_add", "arrow_udf x+1, range", 4 * MILLION, _range_add, target=LIGHTEST),
+    _arrow_vectors("parquet_add", "arrow_udf x+1, Parquet", 5 * MILLION, _parquet_add, NUMBERS, target=LIGHTEST),
+    _arrow_vectors("range_add", "arrow_udf x+1, range", 5 * MILLION, _range_add, target=LIGHTEST),
     _arrow_vectors(
-        "three_columns", "three UDF columns, Parquet", 2 * MILLION, _three_columns, NUMBERS, target=LIGHTEST
+        "three_columns", "three UDF columns, Parquet", 5 * MILLION, _three_columns, NUMBERS, target=LIGHTEST
     ),
     _arrow_vectors("strings", "100-byte strings to upper case, Parquet", MILLION, _strings, STRINGS),
     _arrow_vectors("ten_columns", "ten columns passed through, Parquet", MILLION, _ten_columns, WIDE),
-    _vectors("pandas_add", "pandas_udf x+1, range", 4 * MILLION, _pandas_add),
-    _vectors("pandas_iterator", "pandas_udf iterator x+1, range", 4 * MILLION, _pandas_iterator),
-    _arrow_vectors("arrow_iterator", "arrow_udf iterator x+1, range", 4 * MILLION, _arrow_iterator),
+    _vectors("pandas_add", "pandas_udf x+1, range", 5 * MILLION, _pandas_add),
+    _vectors("pandas_iterator", "pandas_udf iterator x+1, range", 5 * MILLION, _pandas_iterator),
+    _arrow_vectors("arrow_iterator", "arrow_udf iterator x+1, range", 5 * MILLION, _arrow_iterator),
     Case("pickled", "plain pickled udf, range", MILLION, _pickled, target=HEAVY),
     _vectors("cpu_bound", "CPU-bound Python UDF, range", MILLION // 5, _cpu_bound, target=HEAVY),
     _arrow_vectors("sleeping", "10 ms of sleep per batch, range", MILLION, _sleeping, target=HEAVY),
