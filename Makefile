@@ -77,7 +77,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke images e2e-kube test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest Spark in full, every type on the next, a function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -154,6 +154,11 @@ test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a 
 images: ## Build the images of the pool of SPARK and of the writer with buildah (BUILDAH="--build-arg BASE=..." names a base)
 	buildah build $(BUILDAH) --build-arg SPARK=$(SPARK) --target pool --tag updraft-pool:0.1.0 --file deploy/images/Dockerfile .
 	buildah build $(BUILDAH) --target writer --tag updraft-writer:0.1.0 --file deploy/images/Dockerfile .
+
+test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real browser (chromium and its driver)
+	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: apt-get install chromium chromium-driver'; exit 1; }
+	@$(UV) sync --quiet --locked --inexact --group browser
+	$(call PYTEST,.venv,browser) tests/browser
 
 e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES
 	@test -n "$(KUBECONFIG)" || { echo 'error: KUBECONFIG names no cluster'; exit 1; }

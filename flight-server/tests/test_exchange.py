@@ -206,7 +206,7 @@ async def test_a_worker_that_reads_nothing_holds_the_client_back(running_front: 
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1.5):
                 await write_without_end(call)
-        assert front.front.metrics.transfer.received_bytes < 64 * 1024 * 1024
+        assert front.front.activity.transferred().received_bytes < 64 * 1024 * 1024
 
 
 async def test_the_pools_own_deadline_ends_an_exchange_in_band(running_front: Running) -> None:

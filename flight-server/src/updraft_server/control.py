@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Flight service of a pool: its functions, its state and the order to drain; exchanges go to `exchange`."""
 
+import functools
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Any
@@ -82,7 +83,7 @@ class PoolService(FlightService):
         offer = self._offer()
         return PoolStatus(
             protocol_version=PROTOCOL_VERSION,
-            server_version=version("updraft-server"),
+            server_version=_server_version(),
             python_version=offer.python_version,
             pyspark_version=offer.pyspark_version,
             session_functions_allowed=offer.session_functions_allowed,
@@ -97,6 +98,11 @@ class PoolService(FlightService):
                 for function in offer.functions
             ],
         )
+
+
+@functools.cache
+def _server_version() -> str:
+    return version("updraft-server")
 
 
 def _flight_info(function: RegisteredFunctionInfo) -> Any:

@@ -6,7 +6,6 @@ happens, the worker goes back exactly once and the client learns why.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
@@ -16,6 +15,7 @@ import structlog
 from updraft.errors import DeadlineError, ProtocolError, UpdraftError, WorkerError
 from updraft.flight_data import join_flight_data
 from updraft.v1.exchange_pb2 import ReplyMetadata
+from updraft_server.activity import Activity, ExchangePhase, OpenExchange, shortened
 from updraft_server.admission import Admission, Grant
 from updraft_server.assignment import Assignment
 from updraft_server.batch_timeout import BatchTimeout
@@ -24,6 +24,7 @@ from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer, Opening, parse_opening, resolve, with_schema
 from updraft_server.pool import LeaseOutcome
 from updraft_server.relay import LAST_MESSAGE_TIMEOUT_SECONDS, Call, Relay, RelayLimits, check_size
+from updraft_server.transfer import Transfer
 
 TENANT_HEADER = "x-updraft-tenant"
 TRACE_HEADER = "traceparent"
@@ -52,34 +53,39 @@ class Exchanges:
         offer: Callable[[], Offer],
         limits: ExchangeLimits,
         metrics: FrontMetrics,
+        activity: Activity,
     ) -> None:
         self._admission = admission
         self._gathering = gathering
         self._offer = offer
         self._limits = limits
         self._metrics = metrics
+        self._activity = activity
 
     async def serve(self, call: Call) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
-        started = time.monotonic()
+        exchange = self._activity.begin()
         opening: Opening | None = None
         outcome, reason = "cancelled", ""
         try:
             opening = parse_opening(await self._first_message(call))
+            exchange.identity = {name: shortened(text) for name, text in opening.log_context.items()}
             opening = resolve(opening, self._offer())
             structlog.contextvars.bind_contextvars(**opening.log_context)
             if not opening.schema:
                 opening = with_schema(opening, await self._first_message(call))
-            await self._run(call, opening)
+            await self._run(call, opening, exchange)
             outcome = "ok"
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.status_message()
+            self._activity.failed(exchange, error)
             if opening is not None and not opening.plain:
                 await _send_error(call, error)
             raise
         finally:
-            self._record(opening, outcome, time.monotonic() - started)
-            _log.info("exchange ended", outcome=outcome, reason=reason, seconds=round(time.monotonic() - started, 4))
+            self._activity.end(exchange)
+            self._record(opening, outcome, exchange.seconds)
+            _log.info("exchange ended", outcome=outcome, reason=reason, seconds=round(exchange.seconds, 4))
 
     async def _first_message(self, call: Call) -> bytes:
         timeout_seconds = self._limits.first_message_timeout_seconds
@@ -93,13 +99,16 @@ class Exchanges:
         check_size(message, self._limits.max_message_bytes)
         return message
 
-    async def _run(self, call: Call, opening: Opening) -> None:
+    async def _run(self, call: Call, opening: Opening, exchange: OpenExchange) -> None:
         deadline_seconds = self._deadline_seconds(call)
         try:
             async with asyncio.timeout(deadline_seconds):
+                exchange.phase = ExchangePhase.PREPARING
                 async with self._gathering.provided(call, opening.needs) as provision:
+                    exchange.phase = ExchangePhase.WAITING
                     grant = await self._admit(call, opening)
-                    await self._with_worker(call, opening, provision, grant)
+                    exchange.phase = ExchangePhase.RUNNING
+                    await self._with_worker(call, opening, provision, grant, exchange.transfer)
         except TimeoutError:
             raise DeadlineError(f"the exchange was not finished within {deadline_seconds:g} seconds") from None
 
@@ -114,13 +123,15 @@ class Exchanges:
             held_bytes = len(opening.command) + len(opening.schema)
             return await self._admission.acquire(tenant, opening.task_key, opening.binding, held_bytes)
 
-    async def _with_worker(self, call: Call, opening: Opening, provision: Provision, grant: Grant) -> None:
+    async def _with_worker(
+        self, call: Call, opening: Opening, provision: Provision, grant: Grant, transfer: Transfer
+    ) -> None:
         grant.lease.log_context.update(opening.log_context)
         batch_timeout = BatchTimeout.effective(
             self._limits.batch_timeout_seconds, opening.batch_timeout_milliseconds, opening.idle_timeout_milliseconds
         )
         limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
-        relay = Relay(call, grant.lease, limits, self._metrics.transfer)
+        relay = Relay(call, grant.lease, limits, transfer)
         outcome = LeaseOutcome.BROKEN
         self._metrics.running.inc()
         try:

@@ -22,7 +22,8 @@ from updraft.lifecycle import Event, Lifecycle, Phase
 from updraft.listeners import ListenError, Listeners
 from updraft.ready_file import ReadyFile
 from updraft.security import SecurityError
-from updraft.telemetry import configure_logging
+from updraft.telemetry import WebPages, configure_logging
+from updraft_server.activity import Activity
 from updraft_server.admission import Admission, AdmissionLimits
 from updraft_server.contents.gathering import Gathering
 from updraft_server.contents.store import ContentStore
@@ -35,6 +36,8 @@ from updraft_server.opening import Offer
 from updraft_server.pool import Pool, PoolError, PoolSettings, WorkerOutput
 from updraft_server.process_control import hide_memory
 from updraft_server.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
+from updraft_server.status.page import html_page, json_page
+from updraft_server.status.sampler import Sampler
 
 if TYPE_CHECKING:
     from updraft_server.settings import ServeSettings
@@ -51,7 +54,8 @@ class Front:
 
     def __init__(self, settings: "ServeSettings", pool: Pool, contents_directory: Path) -> None:
         self.lifecycle = Lifecycle()
-        self.metrics = FrontMetrics()
+        self.activity = Activity()
+        self.metrics = FrontMetrics(self.activity.transferred)
         self.admission = Admission(
             pool,
             AdmissionLimits(
@@ -76,17 +80,18 @@ class Front:
             timeout_seconds=settings.content_timeout_seconds,
         )
         exchanges = Exchanges(
-            self.admission, gathering, self._offer_once_started, _exchange_limits(settings), self.metrics
+            self.admission, gathering, self._offer_once_started, _exchange_limits(settings), self.metrics, self.activity
         )
         service = PoolService(exchanges, pool, self.admission, self._offer, self.lifecycle)
-        self._listeners = Listeners(settings, flight_handler(service), self._health)
+        self.sampler = Sampler(service.status, self.activity, self._health.published, pool.exits, settings.workers)
+        self._listeners = Listeners(settings, flight_handler(service), self._health, _pages(self.sampler))
         self._watch_pool()
 
     async def run(self) -> None:
         """Serve until a drain has ended; raises FrontError when a listener or the pool cannot start."""
         async with AsyncExitStack() as stack:
-            publisher = asyncio.create_task(self._publish_health())
-            stack.callback(publisher.cancel)
+            for background in (self._publish_health(), self.sampler.run()):
+                stack.callback(asyncio.create_task(background).cancel)
             stack.push_async_callback(self._listeners.close)
             stack.push_async_callback(self._pool.close, 0.0)
             await self._start()
@@ -196,6 +201,15 @@ class Front:
             "zygote": self._pool.zygote_pid,
             "workers": sorted(self._pool.worker_pids),
         }
+
+
+def _pages(sampler: Sampler) -> WebPages:
+    """What is served beside /metrics."""
+    return {
+        "/": lambda: html_page(sampler.report),
+        "/status": lambda: html_page(sampler.report),
+        "/status.json": lambda: json_page(sampler.report),
+    }
 
 
 def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:

@@ -7,26 +7,17 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from updraft_server.transfer import Transfer
+
 _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
-
-
-class Transfer:
-    """What has passed through the front; plain integers, because they change with every message."""
-
-    def __init__(self) -> None:
-        self.received_bytes = 0
-        self.received_messages = 0
-        self.sent_bytes = 0
-        self.sent_messages = 0
 
 
 class FrontMetrics:
     """All metrics of one front and the registry that holds them."""
 
-    def __init__(self) -> None:
+    def __init__(self, transferred: Callable[[], Transfer]) -> None:
         self.registry = CollectorRegistry()
-        self.transfer = Transfer()
-        self.registry.register(_TransferCollector(self.transfer))
+        self.registry.register(_TransferCollector(transferred))
         self.exchanges = Counter(
             "updraft_exchanges_total",
             "Exchanges that ended, by outcome.",
@@ -86,11 +77,11 @@ class _CountsCollector(Collector):
 
 
 class _TransferCollector(Collector):
-    def __init__(self, transfer: Transfer) -> None:
-        self._transfer = transfer
+    def __init__(self, transferred: Callable[[], Transfer]) -> None:
+        self._transferred = transferred
 
     def collect(self) -> Iterator[Metric]:
-        transfer = self._transfer
+        transfer = self._transferred()
         size = CounterMetricFamily("updraft_flight_bytes", "Bytes of Flight messages relayed.", labels=["direction"])
         size.add_metric(["received"], transfer.received_bytes)
         size.add_metric(["sent"], transfer.sent_bytes)

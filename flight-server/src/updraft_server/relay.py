@@ -18,9 +18,9 @@ from updraft_server.assignment import Assignment
 from updraft_server.batch_timeout import BatchTimeout
 from updraft_server.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
 from updraft_server.frames import FrameError, FrameKind
-from updraft_server.metrics import Transfer
 from updraft_server.opening import Opening
 from updraft_server.pool import Lease, LeaseOutcome, WorkerDeath
+from updraft_server.transfer import Transfer
 
 # How long a client that reads nothing can hold back its own error message.
 LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
@@ -65,6 +65,7 @@ class Relay:
         self._sender = FrameSender(lease.socket)
         self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
         self._input_ended = False
+        self._rows_sent = 0
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._settling = False
@@ -138,7 +139,15 @@ class Relay:
         self._transfer.received_messages += 1
         self._transfer.received_bytes += len(message)
         await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
-        return not fields.data_header and _says_finish(fields.app_metadata)
+        return not fields.data_header and self._notes_finish(fields.app_metadata)
+
+    def _notes_finish(self, app_metadata: memoryview) -> bool:
+        metadata = _request_metadata(app_metadata)
+        if not metadata.HasField("finish"):
+            return False
+        self._transfer.finishes += 1
+        self._rows_sent = metadata.finish.rows
+        return True
 
     async def _relay_replies(self) -> LeaseOutcome:
         try:
@@ -150,8 +159,10 @@ class Relay:
                         if self._settling:
                             return LeaseOutcome.BROKEN
                     case FrameKind.DONE:
+                        self._transfer.rows += self._rows_sent
                         return LeaseOutcome.CLEAN if self._input_ended else LeaseOutcome.BROKEN
                     case FrameKind.RETIRED:
+                        self._transfer.rows += self._rows_sent
                         return LeaseOutcome.RETIRED
                     case FrameKind.FAILED:
                         raise error_from_message(Error.FromString(bytes(frame.app_metadata)))
@@ -200,8 +211,8 @@ def check_size(message: bytes, max_message_bytes: int) -> None:
         )
 
 
-def _says_finish(app_metadata: memoryview) -> bool:
+def _request_metadata(app_metadata: memoryview) -> RequestMetadata:
     try:
-        return RequestMetadata.FromString(bytes(app_metadata)).HasField("finish")
+        return RequestMetadata.FromString(bytes(app_metadata))
     except DecodeError as error:
         raise ProtocolError(f"the app_metadata of a message is not RequestMetadata: {error}") from None

@@ -2,6 +2,7 @@
 """The writer process: wires quota, files and listeners together and lives through start, drain and stop."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from updraft.lifecycle import Event, Lifecycle
 from updraft.listeners import ListenError, Listeners
 from updraft.ready_file import ReadyFile
 from updraft.security import SecurityError
-from updraft.telemetry import configure_logging
+from updraft.telemetry import WebPage, configure_logging
 from updraft_writer.container_memory import memory_limits, resident_bytes
 from updraft_writer.default_quota import default_quota
 from updraft_writer.encoders.choice import gpu_probe
@@ -58,7 +59,8 @@ class Writer:
         exchanges = Exchanges(self.quota, self.files, self.factory, _exchange_limits(settings), self.metrics)
         service = WriterService(exchanges, self.quota, self.files, self.lifecycle)
         self._health = HealthBoard()
-        self._listeners = Listeners(settings, flight_handler(service), self._health)
+        pages = {"/status.json": lambda: WebPage("application/json", json.dumps(service.status()).encode())}
+        self._listeners = Listeners(settings, flight_handler(service), self._health, pages)
         self._watch()
 
     @property

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """grpc.health.v1: one board that every listener of a service shows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -21,6 +21,11 @@ class HealthBoard:
     def __init__(self) -> None:
         self._servicer = health.aio.HealthServicer()
         self._published: dict[str, bool] = {}
+
+    @property
+    def published(self) -> Mapping[str, bool]:
+        """Whether each name serves, as probes are told."""
+        return self._published
 
     def add_to(self, server: "grpc.aio.Server") -> None:
         """Serve the board on `server`."""

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a service listens: Flight with health over TCP and a Unix socket, health alone for probes, metrics by HTTP."""
+"""Where a service listens: Flight and health over TCP and a Unix socket, health alone for probes, pages over HTTP."""
 
 import os
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import grpc
@@ -16,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from updraft.addresses import TcpAddress, parse_tcp_address
 from updraft.health import LIVE, HealthBoard
 from updraft.security import BearerTokens, TokenInterceptor, server_credentials
-from updraft.telemetry import serve_metrics
+from updraft.telemetry import WebPages, serve_metrics
 
 if TYPE_CHECKING:
     from updraft.service_settings import ServiceSettings
@@ -39,11 +40,18 @@ class ListenError(Exception):
 class Listeners:
     """The listeners of one service; `addresses` has what was really bound."""
 
-    def __init__(self, settings: "ServiceSettings", handler: grpc.GenericRpcHandler, health: HealthBoard) -> None:
+    def __init__(
+        self,
+        settings: "ServiceSettings",
+        handler: grpc.GenericRpcHandler,
+        health: HealthBoard,
+        pages: WebPages = MappingProxyType({}),
+    ) -> None:
         self.addresses: dict[str, str] = {}
         self._settings = settings
         self._handler = handler
         self._health = health
+        self._pages = pages
         self._stack = AsyncExitStack()
         self._flight: grpc.aio.Server | None = None
 
@@ -101,7 +109,7 @@ class Listeners:
         if address is None:
             return
         try:
-            bound, stop = serve_metrics(address, registry)
+            bound, stop = serve_metrics(address, registry, self._pages)
         except OSError as error:
             raise ListenError(f"cannot serve metrics at {address}: {error.strerror}") from error
         self._stack.callback(stop)

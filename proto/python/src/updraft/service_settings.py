@@ -43,7 +43,9 @@ class ServiceSettings(Settings):
         default="127.0.0.1:8825",
     )
     metrics_listen: Address = setting(
-        "Address for Prometheus metrics at /metrics; empty switches them off.", default="127.0.0.1:9825"
+        "Address for Prometheus metrics at /metrics and the state at /status.json; a pool shows it to people at "
+        "/status. Empty switches them off.",
+        default="127.0.0.1:9825",
     )
     ready_file: Path | None = setting(
         "JSON file written once the service is ready: the addresses really bound and the process ids.", default=None

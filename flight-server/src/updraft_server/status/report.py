@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a pool at one moment; `/status.json` is exactly this."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What runs here."""
+
+    server: str
+    protocol: int
+    python: str
+    pyspark: str
+    """Empty where the pool has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Workers by state, and by what ended those that are gone."""
+
+    configured: int
+    idle: int
+    busy: int
+    starting: int
+    exits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Exchanges that wait for a worker."""
+
+    waiting: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRow:
+    """A registered function."""
+
+    name: str
+    version: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRow:
+    """An exchange in flight."""
+
+    identity: Mapping[str, str]
+    """Function and task, as log lines name them."""
+    phase: str
+    seconds: float
+    batches: int
+    received_bytes: int
+    sent_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """An exchange that failed."""
+
+    at: str
+    outcome: str
+    message: str
+    identity: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The last minutes, the oldest first; a value for each interval."""
+
+    interval_seconds: float
+    exchanges_per_second: Sequence[float]
+    rows_per_second: Sequence[float]
+    waiting: Sequence[int]
+    busy: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A pool at one moment."""
+
+    at: str
+    """UTC, as ISO 8601 writes it."""
+    host: str
+    state: str
+    uptime_seconds: int
+    """Of the front: one that was replaced begins anew."""
+    health: Mapping[str, bool]
+    """What grpc.health.v1 says for each name."""
+    versions: Versions
+    session_functions_allowed: bool
+    workers: Workers
+    queue: Queue
+    functions: Sequence[FunctionRow]
+    exchanges_open: int
+    exchanges: Sequence[ExchangeRow]
+    """The oldest of them."""
+    errors: Sequence[ErrorRow]
+    """The newest first."""
+    history: History
+
+    def to_json(self) -> bytes:
+        """The report as a JSON object."""
+        return json.dumps(asdict(self)).encode()
