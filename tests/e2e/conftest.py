@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.e2e import matrix
 from tests.e2e.sides import Sides
 from tests.e2e.types import write_table
+from tests.support.java_names import keep_java_names
 from tests.support.pool import LocalPool
 from tests.support.spark import local_spark
 
@@ -29,6 +30,7 @@ _COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    keep_java_names()
     config.addinivalue_line("markers", "matrix(group): a case of the differential suite for the kind `kind`")
 
 
