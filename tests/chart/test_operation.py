@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.chart import render
+from tests.chart.chart import ChartError, notes, render
 
 _POOL = "air-updraft-pool-default"
 
@@ -57,3 +57,18 @@ def test_the_operator_scrapes_what_is_switched_on(monitored: bool) -> None:
     for monitor in monitors:
         assert monitor["metadata"]["labels"]["release"] == "prometheus"
         assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "interval": "5s"}]
+
+
+@pytest.mark.parametrize("endpoint", ["", "http://collector:4317"])
+def test_one_value_traces_every_pool_and_the_writer_and_tells_spark(endpoint: str) -> None:
+    values = {"tracing": {"endpoint": endpoint}, "pools": {"default": {}, "big": {}}}
+    release = render(values)
+    for deployment in release.all("Deployment"):
+        environment = release.environment(deployment["metadata"]["name"])
+        assert environment.get("UPDRAFT_TRACE_ENDPOINT", "") == endpoint
+    assert ("spark.updraft.trace.endpoint" in notes(values)) is bool(endpoint)
+
+
+def test_a_trace_endpoint_that_is_no_address_is_refused() -> None:
+    with pytest.raises(ChartError, match="endpoint"):
+        render({"tracing": {"endpoint": "collector:4317"}})

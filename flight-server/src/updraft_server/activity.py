@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from updraft.errors import UpdraftError
+from updraft.tracing import UNRECORDED, Span
 from updraft_server.transfer import Transfer
 
 KEPT_FAILURES = 20
@@ -37,6 +38,7 @@ class OpenExchange:
     identity: Mapping[str, str] = field(default_factory=dict)
     """Function and task, as every log line of the exchange names them."""
     transfer: Transfer = field(default_factory=Transfer)
+    span: Span = UNRECORDED
     began: float = field(default_factory=time.monotonic)
 
     @property

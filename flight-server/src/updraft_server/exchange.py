@@ -14,6 +14,7 @@ import structlog
 
 from updraft.errors import DeadlineError, ProtocolError, UpdraftError, WorkerError
 from updraft.flight_data import join_flight_data
+from updraft.tracing import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.activity import Activity, ExchangePhase, OpenExchange, shortened
 from updraft_server.admission import Admission, Grant
@@ -24,10 +25,8 @@ from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer, Opening, parse_opening, resolve, with_schema
 from updraft_server.pool import LeaseOutcome
 from updraft_server.relay import LAST_MESSAGE_TIMEOUT_SECONDS, Call, Relay, RelayLimits, check_size
-from updraft_server.transfer import Transfer
 
 TENANT_HEADER = "x-updraft-tenant"
-TRACE_HEADER = "traceparent"
 
 _log = structlog.get_logger(__name__)
 
@@ -54,6 +53,7 @@ class Exchanges:
         limits: ExchangeLimits,
         metrics: FrontMetrics,
         activity: Activity,
+        tracer: Tracer,
     ) -> None:
         self._admission = admission
         self._gathering = gathering
@@ -61,15 +61,22 @@ class Exchanges:
         self._limits = limits
         self._metrics = metrics
         self._activity = activity
+        self._tracer = tracer
 
     async def serve(self, call: Call) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
-        exchange = self._activity.begin()
+        with self._tracer.exchange("updraft.pool.exchange", call.header(TRACE_HEADER)) as span:
+            exchange = self._activity.begin()
+            exchange.span = span
+            await self._serve(call, exchange)
+
+    async def _serve(self, call: Call, exchange: OpenExchange) -> None:
         opening: Opening | None = None
         outcome, reason = "cancelled", ""
         try:
             opening = parse_opening(await self._first_message(call))
             exchange.identity = {name: shortened(text) for name, text in opening.log_context.items()}
+            exchange.span.describe(exchange.identity)
             opening = resolve(opening, self._offer())
             structlog.contextvars.bind_contextvars(**opening.log_context)
             if not opening.schema:
@@ -106,9 +113,10 @@ class Exchanges:
                 exchange.phase = ExchangePhase.PREPARING
                 async with self._gathering.provided(call, opening.needs) as provision:
                     exchange.phase = ExchangePhase.WAITING
-                    grant = await self._admit(call, opening)
+                    with exchange.span.child("updraft.pool.admission"):
+                        grant = await self._admit(call, opening)
                     exchange.phase = ExchangePhase.RUNNING
-                    await self._with_worker(call, opening, provision, grant, exchange.transfer)
+                    await self._with_worker(call, opening, provision, grant, exchange)
         except TimeoutError:
             raise DeadlineError(f"the exchange was not finished within {deadline_seconds:g} seconds") from None
 
@@ -124,18 +132,21 @@ class Exchanges:
             return await self._admission.acquire(tenant, opening.task_key, opening.binding, held_bytes)
 
     async def _with_worker(
-        self, call: Call, opening: Opening, provision: Provision, grant: Grant, transfer: Transfer
+        self, call: Call, opening: Opening, provision: Provision, grant: Grant, exchange: OpenExchange
     ) -> None:
         grant.lease.log_context.update(opening.log_context)
         batch_timeout = BatchTimeout.effective(
             self._limits.batch_timeout_seconds, opening.batch_timeout_milliseconds, opening.idle_timeout_milliseconds
         )
         limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
-        relay = Relay(call, grant.lease, limits, transfer)
+        relay = Relay(call, grant.lease, limits, exchange.transfer)
         outcome = LeaseOutcome.BROKEN
         self._metrics.running.inc()
         try:
-            outcome = await relay.run(opening, _assignment(call, opening, provision))
+            # A worker has no exporter: here its span outlives it, and nothing of ours runs beside a user's function.
+            with exchange.span.child("updraft.pool.function", {"process.pid": grant.lease.pid}) as running:
+                traceparent = running.traceparent or call.header(TRACE_HEADER)
+                outcome = await relay.run(opening, _assignment(call, opening, provision, traceparent))
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
             raise
@@ -154,13 +165,13 @@ class Exchanges:
         self._metrics.exchange_seconds.labels(function).observe(seconds)
 
 
-def _assignment(call: Call, opening: Opening, provision: Provision) -> Assignment:
+def _assignment(call: Call, opening: Opening, provision: Provision, traceparent: str) -> Assignment:
     return Assignment(
         request_id=uuid4().hex,
         tenant=call.header(TENANT_HEADER) or opening.task.application_id,
         function_name=opening.function if opening.plain else "",
         function_version=opening.version if opening.plain else "",
-        traceparent=call.header(TRACE_HEADER),
+        traceparent=traceparent,
         files_directory=provision.files_directory,
         broadcasts={str(number): path for number, path in provision.broadcasts.items()},
     )

@@ -23,6 +23,7 @@ from updraft.listeners import ListenError, Listeners
 from updraft.ready_file import ReadyFile
 from updraft.security import SecurityError
 from updraft.telemetry import WebPages, configure_logging
+from updraft.tracing import start_tracing
 from updraft_server.activity import Activity
 from updraft_server.admission import Admission, AdmissionLimits
 from updraft_server.contents.gathering import Gathering
@@ -79,8 +80,15 @@ class Front:
             max_message_bytes=settings.max_message_bytes,
             timeout_seconds=settings.content_timeout_seconds,
         )
+        self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
         exchanges = Exchanges(
-            self.admission, gathering, self._offer_once_started, _exchange_limits(settings), self.metrics, self.activity
+            self.admission,
+            gathering,
+            self._offer_once_started,
+            _exchange_limits(settings),
+            self.metrics,
+            self.activity,
+            self._tracer,
         )
         service = PoolService(exchanges, pool, self.admission, self._offer, self.lifecycle)
         self.sampler = Sampler(service.status, self.activity, self._health.published, pool.exits, settings.workers)
@@ -92,6 +100,7 @@ class Front:
         async with AsyncExitStack() as stack:
             for background in (self._publish_health(), self.sampler.run()):
                 stack.callback(asyncio.create_task(background).cancel)
+            stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.push_async_callback(self._listeners.close)
             stack.push_async_callback(self._pool.close, 0.0)
             await self._start()

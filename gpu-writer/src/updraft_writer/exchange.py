@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from updraft.arrow_decoder import encapsulated_message
 from updraft.errors import DeadlineError, LimitError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
+from updraft.tracing import Span
 from updraft.v1.exchange_pb2 import Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
 from updraft_writer.encoders.encoder import Footer
@@ -26,6 +27,8 @@ from updraft_writer.replies import Call, Replies
 from updraft_writer.row_groups import reserved_bytes
 
 _MAX_UNANSWERED_ASKS = 16
+# A file has as many waits as batches: those that were none get no span.
+_SHORTEST_TRACED_WAIT_SECONDS = 0.01
 # How long the cancellation of a call may arrive after the end of its stream.
 _CANCELLATION_NOTICE_SECONDS = 0.2
 
@@ -59,6 +62,7 @@ class WriteExchange:
         metrics: WriterMetrics,
         *,
         tenant: str,
+        span: Span,
     ) -> None:
         self.admission_seconds = 0.0
         self._call = call
@@ -69,6 +73,7 @@ class WriteExchange:
         self._limits = limits
         self._metrics = metrics
         self._tenant = tenant
+        self._span = span
         self._asks: deque[int] = deque()
         self._asked = asyncio.Event()
         # Reservations of batches that may be sent and were not.
@@ -190,6 +195,8 @@ class WriteExchange:
             waited_seconds = time.monotonic() - started
             self.admission_seconds += waited_seconds
             self._metrics.admission_seconds.observe(waited_seconds)
+            if waited_seconds >= _SHORTEST_TRACED_WAIT_SECONDS:
+                self._span.took("updraft.writer.admission", waited_seconds)
             self._leaves_changed.set()
             await self._replies.give_leave()
 

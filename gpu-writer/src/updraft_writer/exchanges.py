@@ -10,6 +10,7 @@ import structlog
 
 from updraft.errors import DeadlineError, ProtocolError, UpdraftError
 from updraft.flight_data import split_flight_data
+from updraft.tracing import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
 from updraft_writer.encoders.choice import Chosen
 from updraft_writer.encoders.encoder import Footer
@@ -32,6 +33,7 @@ class _Record:
     """What metrics and the log say of an exchange."""
 
     started: float
+    span: Span
     format: str = ""
     encoder: str = ""
     outcome: str = "cancelled"
@@ -47,18 +49,29 @@ class Exchanges:
     """Serves exchanges, each in the task of its call."""
 
     def __init__(
-        self, quota: Quota, files: OpenFiles, factory: FileFactory, limits: ExchangeLimits, metrics: WriterMetrics
+        self,
+        quota: Quota,
+        files: OpenFiles,
+        factory: FileFactory,
+        limits: ExchangeLimits,
+        metrics: WriterMetrics,
+        tracer: Tracer,
     ) -> None:
         self._quota = quota
         self._files = files
         self._factory = factory
         self._limits = limits
         self._metrics = metrics
+        self._tracer = tracer
         self._closing: set[asyncio.Task[None]] = set()
 
     async def serve(self, call: Call) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band."""
-        replies, record = Replies(call), _Record(time.monotonic())
+        with self._tracer.exchange("updraft.writer.file", call.header(TRACE_HEADER)) as span:
+            await self._serve(call, span)
+
+    async def _serve(self, call: Call, span: Span) -> None:
+        replies, record = Replies(call), _Record(time.monotonic(), span)
         try:
             receipt = await self._within_deadline(call, replies, record)
             await replies.receipt(receipt)
@@ -74,6 +87,7 @@ class Exchanges:
         finally:
             self._metrics.files.labels(record.format, record.encoder, record.outcome).inc()
             self._metrics.file_seconds.labels(record.format).observe(record.seconds)
+            span.describe({"format": record.format, "encoder": record.encoder, "outcome": record.outcome})
             _log.info("exchange ended", outcome=record.outcome, reason=record.reason, seconds=round(record.seconds, 4))
 
     async def _within_deadline(self, call: Call, replies: Replies, record: _Record) -> Receipt:
@@ -88,18 +102,28 @@ class Exchanges:
 
     async def _write(self, call: Call, replies: Replies, record: _Record) -> Receipt:
         opening = await self._open(call)
-        structlog.contextvars.bind_contextvars(**opening.log_context)
+        identity = opening.log_context
+        structlog.contextvars.bind_contextvars(**identity)
+        record.span.describe(identity)
         tenant = call.header(TENANT_HEADER) or opening.command.task.application_id
         with ExitStack() as stack:
             place = stack.enter_context(self._files.place())
-            file, chosen = await self._factory.make(opening, replies, place, tenant=tenant)
+            file, chosen = await self._factory.make(opening, replies, place, tenant=tenant, span=record.span)
             record.format, record.encoder = str(opening.command.WhichOneof("format")), chosen.encoder.name
             # From here on the place is kept until the file is closed, however long a storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)
             self._files.add(file)
             await file.open()
             exchange = WriteExchange(
-                call, replies, opening, file, self._quota, self._limits, self._metrics, tenant=tenant
+                call,
+                replies,
+                opening,
+                file,
+                self._quota,
+                self._limits,
+                self._metrics,
+                tenant=tenant,
+                span=record.span,
             )
             footer = await exchange.run()
             return self._receipt(opening, file, chosen, footer, record, exchange.admission_seconds)
@@ -144,6 +168,7 @@ class Exchanges:
         self, opening: Opening, file: OpenFile, chosen: Chosen, footer: Footer, record: _Record, waited_seconds: float
     ) -> Receipt:
         progress, metrics = file.progress, self._metrics
+        record.span.describe({"rows": progress.rows, "file_bytes": progress.stored_bytes})
         metrics.rows.inc(progress.rows)
         metrics.raw_bytes.inc(progress.raw_bytes)
         metrics.stored_bytes.inc(progress.stored_bytes)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from updraft.tracing import Span
 from updraft.v1.write_pb2 import Delivery, WriteCommand
 from updraft_writer.encoders.choice import Chosen, choose_encoder
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
@@ -42,7 +43,9 @@ class FileFactory:
         self._files = files
         self._equipment = equipment
 
-    async def make(self, opening: Opening, replies: Replies, place: Place, *, tenant: str) -> tuple[OpenFile, Chosen]:
+    async def make(
+        self, opening: Opening, replies: Replies, place: Place, *, tenant: str, span: Span
+    ) -> tuple[OpenFile, Chosen]:
         """The file for an opening and its encoder; raises UpdraftError for what this writer does not write."""
         command, schema = opening.command, opening.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
@@ -59,7 +62,9 @@ class FileFactory:
             max_rows=int(command.parquet.row_group_rows) or _MAX_ROW_GROUP_ROWS,
         )
         encode_threads = self._equipment.encode_threads
-        file = OpenFile(chosen.encoder, sink, shape, self._quota, tenant=tenant, encode_threads=encode_threads)
+        file = OpenFile(
+            chosen.encoder, sink, shape, self._quota, tenant=tenant, encode_threads=encode_threads, span=span
+        )
         return file, chosen
 
     async def _sink(self, command: WriteCommand, replies: Replies) -> Sink:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import structlog
 
 from updraft.errors import InternalError, UpdraftError
+from updraft.tracing import UNRECORDED, Span
 from updraft_writer.encoders.encoder import Encoder, Footer
 from updraft_writer.file_state import FileEvent, FileLife, FileState
 from updraft_writer.quota import Quota, Reservation
@@ -51,7 +52,15 @@ class OpenFile:
     """A file between its command and its receipt; whoever opened it closes it."""
 
     def __init__(
-        self, encoder: Encoder, sink: Sink, shape: Shape, quota: Quota, *, tenant: str, encode_threads: Executor
+        self,
+        encoder: Encoder,
+        sink: Sink,
+        shape: Shape,
+        quota: Quota,
+        *,
+        tenant: str,
+        encode_threads: Executor,
+        span: Span = UNRECORDED,
     ) -> None:
         self.progress = Progress()
         self.failed = asyncio.Event()
@@ -60,6 +69,7 @@ class OpenFile:
         self._shape = shape
         self._quota = quota
         self._encode_threads = encode_threads
+        self._span = span
         self._life = FileLife()
         self._builder = RowGroupBuilder(max_rows=shape.max_rows)
         self._retained = quota.charge(tenant)
@@ -161,10 +171,12 @@ class OpenFile:
         with group.reservation as held:
             try:
                 async with self._encode_turn:
-                    pieces = await self._encode(group)
+                    with self._span.child("updraft.writer.encode"):
+                        pieces = await self._encode(group)
                 async with self._store_turn:
-                    while pieces:
-                        await self._store(pieces.pop(0), held)
+                    with self._span.child("updraft.writer.store"):
+                        while pieces:
+                            await self._store(pieces.pop(0), held)
             except Exception as error:
                 self._poison(_as_updraft_error(error))
 
@@ -201,11 +213,12 @@ class OpenFile:
         try:
             await asyncio.gather(*self._moving)
             self._life.check()
-            for piece in await self._on_encode_thread(self._encoder.close):
-                await self._store(piece, self._retained)
-            self._life.handle(FileEvent.PUBLISH)
-            await self._sink.publish()
-            self._life.handle(FileEvent.PUBLISHED)
+            with self._span.child("updraft.writer.publish"):
+                for piece in await self._on_encode_thread(self._encoder.close):
+                    await self._store(piece, self._retained)
+                self._life.handle(FileEvent.PUBLISH)
+                await self._sink.publish()
+                self._life.handle(FileEvent.PUBLISHED)
         except Exception as error:
             self._poison(_as_updraft_error(error))
             self._life.check()

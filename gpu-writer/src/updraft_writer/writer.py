@@ -19,6 +19,7 @@ from updraft.listeners import ListenError, Listeners
 from updraft.ready_file import ReadyFile
 from updraft.security import SecurityError
 from updraft.telemetry import WebPage, configure_logging
+from updraft.tracing import start_tracing
 from updraft_writer.container_memory import memory_limits, resident_bytes
 from updraft_writer.default_quota import default_quota
 from updraft_writer.encoders.choice import gpu_probe
@@ -56,7 +57,9 @@ class Writer:
         self._encode_threads = ThreadPoolExecutor(settings.encode_threads, "encode")
         self._store_threads = ThreadPoolExecutor(settings.store_threads, "store")
         self.factory = FileFactory(self.quota, self.files, self._equipment(), Roots(settings.root))
-        exchanges = Exchanges(self.quota, self.files, self.factory, _exchange_limits(settings), self.metrics)
+        self._tracer = start_tracing(settings.trace_endpoint, service="updraft-writer")
+        limits = _exchange_limits(settings)
+        exchanges = Exchanges(self.quota, self.files, self.factory, limits, self.metrics, self._tracer)
         service = WriterService(exchanges, self.quota, self.files, self.lifecycle)
         self._health = HealthBoard()
         pages = {"/status.json": lambda: WebPage("application/json", json.dumps(service.status()).encode())}
@@ -71,6 +74,7 @@ class Writer:
     async def run(self) -> None:
         """Serve until a drain has ended; raises WriterError when a listener cannot start."""
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.callback(self._encode_threads.shutdown, wait=False, cancel_futures=True)
             stack.callback(self._store_threads.shutdown, wait=False, cancel_futures=True)
             stack.push_async_callback(self._listeners.close)

@@ -7,6 +7,9 @@ Updraft runs. In your Spark jobs:
 
   spark.jars                                       updraft-spark-<version>_2.13-{{ .Chart.AppVersion }}.jar
   spark.sql.extensions                             io.updraft.spark.UpdraftExtensions
+{{- with .Values.tracing.endpoint }}
+  spark.updraft.trace.endpoint                     {{ . }}
+{{- end }}
 {{- range $name, $values := include "updraft.components" . | fromYaml }}
 {{- $conf := ternary "spark.updraft.udf" "spark.updraft.write" (eq $values.kind "pool") }}
 {{- $scheme := ternary "grpc" "grpc+tls" (eq $values.tls.mode "off") }}

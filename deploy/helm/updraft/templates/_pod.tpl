@@ -149,6 +149,9 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- $_ := set $settings "tlsClientCaFile" "/etc/updraft/tls/ca.crt" -}}
 {{- end -}}
 {{- end -}}
+{{- with .root.Values.tracing.endpoint -}}
+{{- $_ := set $settings "traceEndpoint" . -}}
+{{- end -}}
 {{- if eq $values.kind "pool" -}}
 {{- $_ := set $settings "allowSessionFunctions" $values.allowSessionFunctions -}}
 {{- with $values.workers -}}{{- $_ := set $settings "workers" . -}}{{- end -}}

@@ -75,6 +75,8 @@ def _metavar(name: str, field: FieldInfo) -> str:
     unit = str(extra["unit"])
     if unit:
         return unit.upper()
+    if name.endswith("endpoint"):
+        return "URL"
     return "ADDRESS" if name.endswith("listen") else "PATH"
 
 

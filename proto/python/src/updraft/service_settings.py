@@ -6,6 +6,7 @@ A service subclasses `ServiceSettings` and adds its own; `updraft.listeners` ser
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, model_validator
 
@@ -20,6 +21,16 @@ def _checked_address(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_checked_address)]
+
+
+def _checked_collector(text: str) -> str:
+    url = urlsplit(text)
+    if text and (url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/")):
+        raise ValueError(f"{text!r} is no collector: expected http://host:port or https://host:port")
+    return text
+
+
+Collector = Annotated[str, AfterValidator(_checked_collector)]
 
 
 class ServiceSettings(Settings):
@@ -103,6 +114,11 @@ class ServiceSettings(Settings):
     log_format: Literal["json", "console"] = setting("How log lines look.", default="json")
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "The least severity that is logged.", default="info"
+    )
+    trace_endpoint: Collector = setting(
+        "OpenTelemetry collector that gets a trace of every exchange, by OTLP over gRPC: http://host:port, or https; "
+        "empty switches tracing off.",
+        default="",
     )
 
     @model_validator(mode="after")

@@ -101,6 +101,7 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
       tlsKeyFile = tlsKeyFile.read(lookup),
       tenant = tenant.read(lookup),
       connectTimeoutMilliseconds = connectTimeout.require(lookup),
-      acquireTimeoutMilliseconds = acquireTimeout.require(lookup)
+      acquireTimeoutMilliseconds = acquireTimeout.require(lookup),
+      traceEndpoint = TraceConf.endpoint.read(lookup)
     )
 }

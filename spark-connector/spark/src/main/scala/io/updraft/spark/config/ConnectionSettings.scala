@@ -18,7 +18,8 @@ final case class ConnectionSettings(
     tlsKeyFile: Option[String],
     tenant: Option[String],
     connectTimeoutMilliseconds: Long,
-    acquireTimeoutMilliseconds: Long
+    acquireTimeoutMilliseconds: Long,
+    traceEndpoint: Option[String]
 ) {
 
   /** The client's options on this machine; reads the token file. */

@@ -5,8 +5,8 @@ import java.nio.file.{Files, Path}
 
 import io.updraft.spark.plan.{FunctionKind, FunctionKinds, Obstacle}
 
-/** Writes docs/reference: the settings from [[UpdraftConf]] and [[WriteConf]], what runs where from
-  * [[FunctionKinds]]; a test fails when a page and its source differ.
+/** Writes docs/reference: the settings from [[UpdraftConf]], [[WriteConf]] and [[TraceConf]], what
+  * runs where from [[FunctionKinds]]; a test fails when a page and its source differ.
   */
 object GenerateDocs {
 
@@ -22,9 +22,8 @@ object GenerateDocs {
     Map("connector.md" -> settingsPage, "functions.md" -> functionsPage)
 
   private def settingsPage: String =
-    (Seq(
-      header
-    ) ++ UpdraftConf.entries.map(section) ++ WriteConf.entries.map(section)).mkString("\n")
+    (header +: (UpdraftConf.entries ++ WriteConf.entries ++ TraceConf.entries).map(section))
+      .mkString("\n")
 
   private def functionsPage: String = {
     val kinds =
@@ -55,7 +54,7 @@ object GenerateDocs {
 
   private def header: String =
     """|<!-- SPDX-License-Identifier: Apache-2.0 -->
-       |<!-- Written by io.updraft.spark.config.GenerateDocs from UpdraftConf and WriteConf. Do not edit. -->
+       |<!-- Written by io.updraft.spark.config.GenerateDocs from UpdraftConf, WriteConf and TraceConf. Do not edit. -->
        |# Settings of the Spark connector
        |
        |Set them as any Spark conf: with `--conf`, in `spark-defaults.conf`, on `SparkSession.builder`, or, for the

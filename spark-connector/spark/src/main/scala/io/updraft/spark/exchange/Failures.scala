@@ -10,11 +10,17 @@ import org.apache.spark.{SparkException, TaskContext}
 import io.updraft.client.ExchangeException
 import io.updraft.proto.v1.{ErrorKind, Report}
 import io.updraft.spark.config.UpdraftConf
+import io.updraft.spark.trace.TaskSpan
 
 /** Turns what an exchange raises into what Spark's users know, and hands accumulator updates to
   * Spark.
   */
-final class Failures(call: FunctionCall, endpoint: String, context: TaskContext) {
+final class Failures(
+    call: FunctionCall,
+    endpoint: String,
+    span: TaskSpan,
+    context: TaskContext
+) {
 
   /** Runs `body`; an exception of the user's function becomes Spark's PythonException, a kill
     * Spark's own.
@@ -24,8 +30,9 @@ final class Failures(call: FunctionCall, endpoint: String, context: TaskContext)
     catch {
       case e: InterruptedException => throw interrupted(e)
       case e: ExchangeException if context.isInterrupted() => throw killed(e)
-      case e: ExchangeException if e.kind() == ErrorKind.ERROR_KIND_USER => throw userError(e)
-      case e: ExchangeException => throw poolError(e)
+      case e: ExchangeException =>
+        span.failed(e)
+        throw (if (e.kind() == ErrorKind.ERROR_KIND_USER) userError(e) else poolError(e))
     }
 
   /** Adds what the function added to its accumulators on the pool. */

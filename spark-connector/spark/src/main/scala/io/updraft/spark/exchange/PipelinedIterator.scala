@@ -8,6 +8,7 @@ import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills, Work
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Exchange, Reply}
+import io.updraft.spark.trace.TaskSpan
 
 /** The results of one task: fills the window with requests, gives the oldest reply, and waits only
   * when it can do neither.
@@ -24,6 +25,7 @@ final class PipelinedIterator(
     failures: Failures,
     logs: WorkerLogs,
     metrics: ExchangeMetrics,
+    span: TaskSpan,
     context: TaskContext
 ) extends Iterator[ColumnarBatch]
     with AutoCloseable {
@@ -90,6 +92,7 @@ final class PipelinedIterator(
   }
 
   private def start(): Unit = {
+    span.begin()
     exchange = open()
     metrics.opened()
     // A kill while there was no exchange found nothing to cancel.
@@ -145,6 +148,8 @@ final class PipelinedIterator(
   override def close(): Unit = {
     phase = Phase.Ended
     closeExchange()
+    // One that could not be opened.
+    span.end()
     releaseEmitted()
     if (ready != null) ready.close()
     ready = null
@@ -156,6 +161,10 @@ final class PipelinedIterator(
   private def closeExchange(): Unit = if (exchange != null) {
     logs.close()
     metrics.closed(exchange)
+    span.end(
+      "bytes_sent" -> exchange.bytesSent(),
+      "bytes_received" -> exchange.bytesReceived()
+    )
     exchange.close()
     exchange = null
   }

@@ -11,6 +11,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.{Exchange, Replay}
 import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.trace.TaskSpan
 
 /** The work of one task of an operator: made on the driver, serialized, run once for each
   * partition.
@@ -25,22 +26,30 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
       replay: Replay,
       files: InputFiles,
       context: TaskContext
-  ): Iterator[ColumnarBatch] =
+  ): Iterator[ColumnarBatch] = {
+    val span = TaskSpan.of("updraft.task.exchange", settings.connection, context)
     new PipelinedIterator(
       source,
       results,
-      () => open(schema, replay, context),
+      () => open(schema, replay, span, context),
       files,
-      new Failures(call, settings.endpoint, context),
+      new Failures(call, settings.endpoint, span, context),
       new WorkerLogs(call.loggingSession, context),
       metrics,
+      span,
       context
     )
+  }
 
-  private def open(schema: Schema, replay: Replay, context: TaskContext): Exchange = {
+  private def open(
+      schema: Schema,
+      replay: Replay,
+      span: TaskSpan,
+      context: TaskContext
+  ): Exchange = {
     val contents = call.contents
     Exchange.open(
-      settings.clientOptions(),
+      span.on(settings.clientOptions()),
       call.command(contents, context),
       schema,
       SparkInternals.allocator,

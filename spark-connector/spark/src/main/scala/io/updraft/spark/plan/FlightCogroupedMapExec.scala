@@ -40,7 +40,7 @@ case class FlightCogroupedMapExec(
   override def requiredChildOrdering: Seq[Seq[SortOrder]] = stock.requiredChildOrdering
 
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
-    PoolProbe.require(settings)
+    beforeTasks()
     val runner = taskRunner
     rows(left).zipPartitions(rows(right)) { (leftRows, rightRows) =>
       val context = TaskContext.get()

@@ -25,7 +25,7 @@ trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
   override def supportsColumnar: Boolean = false
 
   override protected def doExecute(): RDD[InternalRow] = {
-    PoolProbe.require(settings)
+    beforeTasks()
     val runner = foldRunner
     SparkInternals.mapPartitions(child.execute()) { (partition, rows) =>
       runner.run(partition, rows, TaskContext.get())

@@ -14,6 +14,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 import io.updraft.spark.columns.BatchLimits
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.exchange.{ExchangeMetrics, FunctionCall, RequestSpec, TaskRunner}
+import io.updraft.spark.trace.QuerySpans
 
 /** What the operators that run Python on a pool share: they read rows or batches, whichever their
   * children give, and give batches.
@@ -39,6 +40,12 @@ trait FlightPythonExec extends SparkPlan {
 
   override protected def doExecute(): RDD[InternalRow] =
     throw new UnsupportedOperationException(s"$nodeName gives batches")
+
+  /** What the driver does before tasks are made. */
+  protected def beforeTasks(): Unit = {
+    PoolProbe.require(settings)
+    QuerySpans.begin(settings.connection, sparkContext)
+  }
 
   protected def functionNames: String = udfs.map(udf => s"${udf.name}()").mkString(", ")
 
@@ -132,7 +139,7 @@ trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
   protected def taskRunner(metrics: ExchangeMetrics): TaskRunner
 
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
-    PoolProbe.require(settings)
+    beforeTasks()
     val runner = taskRunner(exchangeMetrics)
     if (child.supportsColumnar) {
       SparkInternals.mapPartitions(child.executeColumnar()) { (partition, batches) =>

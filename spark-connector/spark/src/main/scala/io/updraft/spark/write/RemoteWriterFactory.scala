@@ -11,6 +11,7 @@ import org.slf4j.LoggerFactory
 
 import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.config.{WriteConf, WriteSettings}
+import io.updraft.spark.trace.QuerySpans
 
 /** Opens the files of one write: made on the driver, serialized to the tasks.
   *
@@ -61,6 +62,7 @@ object RemoteWriterFactory {
     plan(settings) match {
       case Right(command) =>
         val metrics = WriteMetrics.create(session.sparkContext)
+        QuerySpans.begin(settings.connection, session.sparkContext)
         new RemoteWriterFactory(stock, settings, command.toByteArray, metrics)
       case Left(reason) if settings.unsupported == "fail" =>
         throw new UnsupportedOperationException(

@@ -17,6 +17,7 @@ import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.columns.ColumnSet
 import io.updraft.spark.config.WriteSettings
 import io.updraft.spark.exchange.TaskIdentities
+import io.updraft.spark.trace.TaskSpan
 
 /** One file that Spark writes row by row: rows become Arrow batches, batches go to the writer, and
   * a close returns when the receipt is there. Spark also closes what it gives up; then nothing is
@@ -33,6 +34,7 @@ final class RowFile private (
     batchBytes: Long,
     metrics: WriteMetrics,
     failures: WriteFailures,
+    span: TaskSpan,
     task: TaskFiles
 ) extends OutputWriter {
   private[this] val released = new AtomicBoolean
@@ -90,6 +92,7 @@ final class RowFile private (
   def release(): Unit = if (released.compareAndSet(false, true)) {
     task.remove(this)
     metrics.closed(file.waitedNanos())
+    span.end("wait_nanoseconds" -> file.waitedNanos())
     columns.close()
     file.close()
     if (!complete) written.abandon()
@@ -117,12 +120,14 @@ object RowFile {
     val arrow = StoredSchema.arrow(schema)
     val types = StoredSchema.of(schema).fields.toSeq.map(_.dataType)
     val columns = new ColumnSet(types, arrow, SparkInternals.allocator, largeVarTypes = false)
-    val failures = new WriteFailures(path, settings.endpoint, context)
+    val span = TaskSpan.of("updraft.task.file", settings.connection, context)
+    val failures = new WriteFailures(path, settings.endpoint, span, context)
     val written =
       if (settings.returns) new ReturnedFile(target, conf) else new DirectFile(target, conf)
+    span.begin()
     val file =
       try FileExchange.open(
-          settings.clientOptions(),
+          span.on(settings.clientOptions()),
           ofFile(command, target.getFileSystem(conf).makeQualified(target), context),
           arrow,
           SparkInternals.allocator,
@@ -130,12 +135,13 @@ object RowFile {
         )
       catch {
         case e: Throwable =>
+          span.end()
           written.abandon()
           throw e
       }
     val task = TaskFiles.of(context)
     val bytes = batchBytes(settings, command)
-    val opened = new RowFile(path, columns, file, written, bytes, metrics, failures, task)
+    val opened = new RowFile(path, columns, file, written, bytes, metrics, failures, span, task)
     task.add(opened)
     opened
   }

@@ -7,16 +7,19 @@ import org.apache.spark.{SparkException, TaskContext}
 import io.updraft.client.ExchangeException
 import io.updraft.proto.v1.ErrorKind
 import io.updraft.spark.config.WriteConf
+import io.updraft.spark.trace.TaskSpan
 
 /** Turns what ends a file into an error of its task: which file, which writer, what to do. */
-final class WriteFailures(path: String, endpoint: String, context: TaskContext) {
+final class WriteFailures(path: String, endpoint: String, span: TaskSpan, context: TaskContext) {
 
   def translate[T](body: => T): T =
     try body
     catch {
       case e: InterruptedException => throw (if (context.isInterrupted()) killed(e) else e)
       case e: ExchangeException if context.isInterrupted() => throw killed(e)
-      case e: ExchangeException => throw failed(e)
+      case e: ExchangeException =>
+        span.failed(e)
+        throw failed(e)
     }
 
   private def failed(e: ExchangeException): Throwable = new SparkException(

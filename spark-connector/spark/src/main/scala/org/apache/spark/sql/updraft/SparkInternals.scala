@@ -22,7 +22,7 @@ import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.ArrowUtils
-import org.apache.spark.util.Utils
+import org.apache.spark.util.{ShutdownHookManager, Utils}
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv, TaskContext, TaskKilledException}
 
 /** What the connector needs of Spark that is visible only inside Spark's packages, and nothing
@@ -171,6 +171,12 @@ object SparkInternals {
     case _: DayTimeIntervalType => LongType
     case _: StringType => StringType
   }
+
+  /** Runs `body` when the JVM ends, once Spark has let go of what it had. */
+  def onExit(body: () => Unit): Unit =
+    ShutdownHookManager.addShutdownHook(AfterSpark)(body): Unit
+
+  private val AfterSpark = ShutdownHookManager.TEMP_DIR_SHUTDOWN_PRIORITY
 
   def conf(session: SparkSession): SQLConf = session.sessionState.conf
 

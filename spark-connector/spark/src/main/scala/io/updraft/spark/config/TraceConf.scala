@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.config
+
+import java.net.URI
+
+/** The setting of tracing: one for the exchanges of both services. */
+object TraceConf {
+
+  val endpoint: ConfigEntry[String] = ConfigEntry(
+    "spark.updraft.trace.endpoint",
+    "OpenTelemetry collector that gets a trace of each query that uses Updraft, from the driver and from the executors, by " +
+      "OTLP over gRPC: `http://host:port` or `https://host:port`. Pools and writers have a setting of their own for what " +
+      "they add to it (`--trace-endpoint`). Not set: no tracing.",
+    "URI",
+    None,
+    collector
+  )
+
+  val entries: Seq[ConfigEntry[_]] = Seq(endpoint)
+
+  private def collector(text: String): String = {
+    val uri = URI.create(text)
+    require(
+      Set("http", "https")(uri.getScheme) && uri.getHost != null && uri.getPort > 0,
+      "expected http://host:port or https://host:port"
+    )
+    text
+  }
+}

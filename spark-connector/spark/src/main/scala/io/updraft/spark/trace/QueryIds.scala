@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.trace
+
+import java.nio.charset.StandardCharsets.UTF_8
+import java.security.MessageDigest
+import java.util.HexFormat
+
+import io.opentelemetry.api.trace.{SpanContext, TraceFlags, TraceState}
+import io.opentelemetry.sdk.trace.IdGenerator
+
+/** The ids of a query's own span, which the driver records when the query ends. They are derived
+  * from the names that Spark gives to application and query, so that each executor knows its spans'
+  * parent with no word from the driver.
+  */
+private[trace] object QueryIds {
+  private val TraceIdDigits = 32
+  private val SpanIdDigits = 16
+
+  /** None for a task of no query. */
+  def of(applicationId: String, queryId: String): Option[SpanContext] =
+    Option.when(queryId.nonEmpty) {
+      val name = s"$applicationId/$queryId".getBytes(UTF_8)
+      val digits = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(name))
+      SpanContext.create(
+        digits.take(TraceIdDigits),
+        digits.slice(TraceIdDigits, TraceIdDigits + SpanIdDigits),
+        TraceFlags.getSampled,
+        TraceState.getDefault
+      )
+    }
+}
+
+/** Random ids, except for the span that is begun within [[using]]. */
+private[trace] final class GivenIds extends IdGenerator {
+  private[this] val chosen = new ThreadLocal[SpanContext]
+
+  def using[T](ids: SpanContext)(begin: => T): T = {
+    chosen.set(ids)
+    try begin
+    finally chosen.remove()
+  }
+
+  override def generateTraceId(): String =
+    Option(chosen.get).fold(IdGenerator.random().generateTraceId())(_.getTraceId)
+
+  override def generateSpanId(): String =
+    Option(chosen.get).fold(IdGenerator.random().generateSpanId())(_.getSpanId)
+}

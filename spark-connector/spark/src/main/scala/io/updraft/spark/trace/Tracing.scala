@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.trace
+
+import java.time.{Duration, Instant}
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.TimeUnit.SECONDS
+
+import scala.util.control.NonFatal
+
+import io.opentelemetry.api.trace.{Span, SpanContext, Tracer}
+import io.opentelemetry.exporter.otlp.trace.OtlpGrpcSpanExporter
+import io.opentelemetry.sdk.resources.Resource
+import io.opentelemetry.sdk.trace.SdkTracerProvider
+import io.opentelemetry.sdk.trace.`export`.BatchSpanProcessor
+import org.apache.spark.SparkEnv
+import org.apache.spark.sql.updraft.SparkInternals
+import org.slf4j.LoggerFactory
+
+/** What this JVM sends to one collector. Spans that have ended wait in a bounded queue for a thread
+  * of their own; when it is full, new ones are dropped. No task waits for a collector, or fails
+  * with it.
+  */
+private[trace] final class Tracing private (endpoint: String) {
+  private[this] val ids = new GivenIds
+  private[this] val provider = SdkTracerProvider
+    .builder()
+    .setResource(Tracing.resource)
+    .setIdGenerator(ids)
+    .addSpanProcessor(
+      BatchSpanProcessor
+        .builder(
+          OtlpGrpcSpanExporter.builder().setEndpoint(endpoint).setTimeout(Tracing.Timeout).build()
+        )
+        .setExporterTimeout(Tracing.Timeout)
+        .setScheduleDelay(Tracing.Interval)
+        .build()
+    )
+    .build()
+
+  SparkInternals.onExit(() => provider.shutdown().join(Tracing.Timeout.toSeconds, SECONDS))
+
+  val tracer: Tracer = provider.get("io.updraft.spark")
+
+  /** Begins a span without a parent that has these ids. */
+  def beginRoot(name: String, context: SpanContext, began: Instant): Span = ids.using(context) {
+    tracer.spanBuilder(name).setNoParent().setStartTimestamp(began).startSpan()
+  }
+}
+
+private[trace] object Tracing {
+  private val log = LoggerFactory.getLogger(getClass)
+  private val Timeout = Duration.ofSeconds(3)
+  private val Interval = Duration.ofSeconds(1)
+  private val byEndpoint = new ConcurrentHashMap[String, Option[Tracing]]
+
+  /** The one for a collector; None, and a warning once, where it cannot be made. */
+  def to(endpoint: String): Option[Tracing] = byEndpoint.computeIfAbsent(
+    endpoint,
+    _ =>
+      try Some(new Tracing(endpoint))
+      catch {
+        case NonFatal(e) =>
+          log.warn(s"no traces go to $endpoint", e)
+          None
+      }
+  )
+
+  private def resource: Resource = {
+    val env = SparkEnv.get
+    val instance = s"${env.conf.get("spark.app.id", "")}:${env.executorId}"
+    Resource.getDefault.toBuilder
+      .put("service.name", "spark")
+      .put("service.instance.id", instance)
+      .build()
+  }
+}
