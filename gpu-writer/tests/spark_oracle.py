@@ -21,7 +21,7 @@ _CONFS = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": f"-Duser.timezone={JAVA_ZONE}",
+    "spark.driver.extraJavaOptions": f"-Duser.timezone={JAVA_ZONE} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.session.timeZone": SESSION_ZONE,
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",

@@ -15,15 +15,13 @@ from tests.e2e.sides import Sides
 from tests.e2e.types import write_table
 from tests.support.java_names import keep_java_names
 from tests.support.pool import LocalPool
-from tests.support.spark import local_spark
+from tests.support.spark import local_spark, use_short_lived_jvms
 
 _CONFS = {
     # Each file is a partition, however small: the shapes of the table stay apart.
     "spark.sql.files.openCostInBytes": "128m",
     "spark.sql.timeType.enabled": "true",
     "spark.sql.session.timeZone": "America/Los_Angeles",
-    # Hardly a query here runs twice: a second compiler would only take the processors from the first.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 _COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
@@ -31,6 +29,7 @@ _COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     keep_java_names()
+    use_short_lived_jvms()
     config.addinivalue_line("markers", "matrix(group): a case of the differential suite for the kind `kind`")
 
 

@@ -9,9 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.pool import LocalPool
-from tests.support.spark import local_spark
+from tests.support.spark import local_spark, use_short_lived_jvms
 
 WORKERS = 2
+
+
+def pytest_configure() -> None:
+    use_short_lived_jvms()
 
 
 @pytest.fixture

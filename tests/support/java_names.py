@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Java names that Python has looked up are kept.
 
-py4j asks the JVM for every part of a name such as `jvm.org.apache.spark.X` each time that it is written, and for all parts
+py4j asks the JVM for every part of a name such as `jvm.org.apache.spark.X` each time that it is used, and for all parts
 but the last the JVM searches each of Spark's 300 jars in vain. In a suite of short queries that is two fifths of the
-JVM's work. Neither side of a comparison is meant: it is the driver's Python, before a query runs.
+JVM's work, none of it of what the suite compares: it is done by the driver's Python, before a query runs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ def keep_java_names() -> None:
 
 
 def _keeping(look_up: Any) -> Any:
-    def __getattr__(self: Any, name: str) -> Any:
+    def keep(self: Any, name: str) -> Any:
         found = look_up(self, name)
         if isinstance(found, JavaClass | JavaPackage):
             # Where Python looks before it asks for `__getattr__`.
             self.__dict__[name] = found
         return found
 
-    return __getattr__
+    return keep

@@ -54,6 +54,12 @@ def local_spark(name: str, *, connector: bool, conf: Mapping[str, str] | None = 
     return builder.getOrCreate()
 
 
+def use_short_lived_jvms() -> None:
+    """For each Spark that this process and its children start from now on: hardly a query of a test runs twice, and a
+    second compiler, or a collector's threads, would only take the processors from the first."""
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 def stock_confs() -> dict[str, str]:
     """Runtime confs that a stock run needs to be an oracle at all.
 
