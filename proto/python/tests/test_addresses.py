@@ -36,6 +36,13 @@ def test_only_loopback_is_loopback(host: str, loopback: bool) -> None:
 
 def test_a_free_port_replaces_0_only() -> None:
     assert with_free_port(TcpAddress("127.0.0.1", 7)).port == 7
+    assert with_free_port(TcpAddress("127.0.0.1", 0)).port != 0
+
+
+def test_a_free_port_is_for_whoever_listens_on_it_again_and_again() -> None:
     address = with_free_port(TcpAddress("127.0.0.1", 0))
-    with socket.socket() as listener:
-        listener.bind((address.host, address.port))
+    for _ in range(2):
+        with socket.create_server((address.host, address.port)), socket.create_connection((address.host, address.port)):
+            pass
+    with socket.socket() as somebody_else, pytest.raises(OSError, match="in use"):
+        somebody_else.bind((address.host, address.port))

@@ -5,6 +5,8 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 
+_held_ports: list[socket.socket] = []
+
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
@@ -38,11 +40,16 @@ def parse_tcp_address(text: str) -> TcpAddress:
 
 
 def with_free_port(address: TcpAddress) -> TcpAddress:
-    """The address with a free port in place of 0, so that a restarted process finds the same one again."""
+    """The address with a free port in place of 0, which is this process's until it ends.
+
+    Whoever listens with SO_REUSEADDR, as servers do, can have it and have it again; the system gives it to nobody who
+    asks for any port, as every client does.
+    """
     if address.port != 0:
         return address
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((address.host, 0))
-        return TcpAddress(address.host, probe.getsockname()[1])
+    held = socket.socket(family, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((address.host, 0))
+    _held_ports.append(held)
+    return TcpAddress(address.host, held.getsockname()[1])
