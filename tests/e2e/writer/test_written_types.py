@@ -47,6 +47,10 @@ def test_parquet_has_the_rows_schema_and_footer_of_sparks_own(
     with runtime_confs(spark, {_TIMESTAMPS: timestamps, DELIVERY: delivery}):
         stock, ours = both(_typed(spark, table, set()), place)
         _assert_same_parquet(spark, stock, ours)
+        if delivery == "direct":
+            # A scan's batches are written as they are.
+            stock, ours = both(spark.read.parquet(str(stock.path)), place / "again")
+            _assert_same_parquet(spark, stock, ours)
 
 
 @pytest.mark.parametrize("delivery", ["direct", "return"])

@@ -4,6 +4,7 @@ package io.updraft.spark
 import org.apache.spark.sql.SparkSessionExtensions
 
 import io.updraft.spark.plan.{ReadRowsDirectly, StatefulFunctions, UpdraftStrategy}
+import io.updraft.spark.write.WriterInput
 
 /** Name this class in `spark.sql.extensions`; it does nothing until `spark.updraft.udf.endpoint` is
   * set.
@@ -14,5 +15,6 @@ class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPlannerStrategy(UpdraftStrategy(_))
     extensions.injectColumnar(_ => ReadRowsDirectly)
     extensions.injectColumnar(_ => StatefulFunctions)
+    extensions.injectColumnar(_ => WriterInput)
   }
 }

@@ -49,6 +49,9 @@ object BatchLimits {
 
   /** Rows after which the size of a batch is looked at, at the most. */
   val MostRows = 4096
+
+  /** Batches of so many bytes, where nobody counts their rows. */
+  def of(bytes: Long): BatchLimits = BatchLimits(Int.MaxValue, bytes, bytes, bytes, bytes)
 }
 
 /** Bytes of a batch: of its arguments, and of all columns with those that stay here. */

@@ -61,7 +61,7 @@ object RemoteWriterFactory {
     val settings = WriteConf.settings(SparkInternals.conf(session), format)
     plan(settings) match {
       case Right(command) =>
-        val metrics = WriteMetrics.create(session.sparkContext)
+        val metrics = WriteMetrics.ofStage(session.sparkContext)
         QuerySpans.begin(settings.connection, session.sparkContext)
         new RemoteWriterFactory(stock, settings, command.toByteArray, metrics)
       case Left(reason) if settings.unsupported == "fail" =>

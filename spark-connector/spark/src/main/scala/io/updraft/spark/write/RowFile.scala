@@ -11,16 +11,18 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.datasources.OutputWriter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.client.FileExchange
 import io.updraft.proto.v1.WriteCommand
-import io.updraft.spark.columns.ColumnSet
+import io.updraft.spark.columns.{BatchCut, BatchLimits, BatchSize, ColumnSet}
 import io.updraft.spark.config.WriteSettings
 import io.updraft.spark.exchange.TaskIdentities
 import io.updraft.spark.trace.TaskSpan
 
 /** One file that Spark writes row by row: rows become Arrow batches, batches go to the writer, and
-  * a close returns when the receipt is there. Spark also closes what it gives up; then nothing is
+  * a close returns when the receipt is there. Of rows that lie in a batch ([[BatchRow]]) only the
+  * range is kept, which is copied as a whole. Spark also closes what it gives up; then nothing is
   * published.
   *
   * @param written
@@ -32,18 +34,54 @@ final class RowFile private (
     file: FileExchange,
     written: WrittenFile,
     batchBytes: Long,
-    metrics: WriteMetrics,
+    metrics: Seq[WriteMetrics],
     failures: WriteFailures,
     span: TaskSpan,
     task: TaskFiles
 ) extends OutputWriter {
   private[this] val released = new AtomicBoolean
   private[this] val lookBytes = batchBytes / RowFile.LooksPerBatch
+  private[this] val cut = new BatchCut(BatchLimits.of(batchBytes))
   private[this] var rows = 0
   private[this] var unseenBytes = 0L
   private[this] var complete = false
+  // The rows of a batch that belong to this file and were not copied yet.
+  private[this] var batch: ColumnarBatch = _
+  private[this] var from = 0
+  private[this] var until = 0
 
-  override def write(row: InternalRow): Unit = {
+  override def write(row: InternalRow): Unit = row match {
+    case row: BatchRow => keep(row)
+    case _ => copy(row)
+  }
+
+  private def keep(row: BatchRow): Unit = {
+    if (batch == null) {
+      batch = row.batch
+      from = row.index
+    }
+    until = row.index + 1
+    // Whoever made the batch may take it back when it is asked for the next.
+    if (row.isLast) copyKept()
+  }
+
+  private def copyKept(): Unit = if (batch != null) {
+    while (from < until) {
+      val count = math.min(cut.room(rows), until - from)
+      columns.append(batch, from, count)
+      from += count
+      rows += count
+      columns.measure()
+      val bytes = columns.byteCount(_ => true)
+      if (cut.endsAt(rows, BatchSize(bytes, bytes))) {
+        flush()
+        cut.advance()
+      }
+    }
+    batch = null
+  }
+
+  private def copy(row: InternalRow): Unit = {
     columns.append(row)
     rows += 1
     unseenBytes += sizeOf(row)
@@ -78,11 +116,12 @@ final class RowFile private (
   }
 
   private def finish(): Unit = {
+    copyKept()
     flush()
     val receipt = failures.translate(file.finish())
     written.complete(receipt)
     complete = true
-    metrics.finished(receipt)
+    metrics.foreach(_.finished(receipt))
   }
 
   /** Ends the file from another thread. */
@@ -91,7 +130,7 @@ final class RowFile private (
   /** Lets go of everything, once; a file that is not complete is given up. */
   def release(): Unit = if (released.compareAndSet(false, true)) {
     task.remove(this)
-    metrics.closed(file.waitedNanos())
+    metrics.foreach(_.closed(file.waitedNanos()))
     span.end("wait_nanoseconds" -> file.waitedNanos())
     columns.close()
     file.close()
@@ -141,7 +180,8 @@ object RowFile {
       }
     val task = TaskFiles.of(context)
     val bytes = batchBytes(settings, command)
-    val opened = new RowFile(path, columns, file, written, bytes, metrics, failures, span, task)
+    val shown = metrics +: task.planMetrics.toSeq
+    val opened = new RowFile(path, columns, file, written, bytes, shown, failures, span, task)
     task.add(opened)
     opened
   }

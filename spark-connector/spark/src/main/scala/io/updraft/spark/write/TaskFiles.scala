@@ -13,6 +13,7 @@ import org.apache.spark.sql.updraft.TaskKills
 final class TaskFiles private (context: TaskContext) {
   private[this] val open = ConcurrentHashMap.newKeySet[RowFile]()
   @volatile private[this] var failure: Option[Throwable] = None
+  private[this] var ofPlan: Option[WriteMetrics] = None
 
   context.addTaskFailureListener((_, error) => failure = Some(error))
   context.addTaskCompletionListener[Unit] { _ =>
@@ -23,6 +24,11 @@ final class TaskFiles private (context: TaskContext) {
 
   /** Why the task fails, if it does. */
   def failed: Option[Throwable] = failure
+
+  /** Where the plan wants the files' costs shown too. */
+  def planMetrics: Option[WriteMetrics] = ofPlan
+
+  def report(costs: WriteMetrics): Unit = ofPlan = Some(costs)
 
   def add(file: RowFile): Unit = {
     open.add(file)

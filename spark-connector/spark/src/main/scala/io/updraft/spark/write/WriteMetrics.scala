@@ -2,48 +2,63 @@
 package io.updraft.spark.write
 
 import org.apache.spark.SparkContext
+import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.util.LongAccumulator
 
 import io.updraft.proto.v1.Receipt
 
-/** What the files of one write cost, as named accumulators: Spark shows them with the write's
-  * stage, for each task and in sum. (The metrics of Spark's write command are a fixed list.)
+/** What the files of one write cost. The same is counted twice: Spark shows named accumulators with
+  * the write's stage, for each task and in sum, and metrics of an operator in the SQL tab. (The
+  * metrics of Spark's write command are a fixed list.)
   */
-final class WriteMetrics(
-    files: LongAccumulator,
-    rawBytes: LongAccumulator,
-    fileBytes: LongAccumulator,
-    throttledMilliseconds: LongAccumulator,
-    encodeMilliseconds: LongAccumulator,
-    storeMilliseconds: LongAccumulator,
-    waitedMilliseconds: LongAccumulator
-) extends Serializable {
+abstract class WriteMetrics extends Serializable {
+
+  protected def add(name: String, value: Long): Unit
 
   def finished(receipt: Receipt): Unit = {
-    files.add(1)
-    rawBytes.add(receipt.getRawBytes)
-    fileBytes.add(receipt.getFileBytes)
-    throttledMilliseconds.add(receipt.getTimings.getAdmissionMilliseconds)
-    encodeMilliseconds.add(receipt.getTimings.getEncodeMilliseconds)
-    storeMilliseconds.add(receipt.getTimings.getStoreMilliseconds)
+    add("updraftFiles", 1)
+    add("updraftRawBytes", receipt.getRawBytes)
+    add("updraftFileBytes", receipt.getFileBytes)
+    add("updraftRowGroups", receipt.getFooter.getRowGroups)
+    add("updraftThrottledTime", receipt.getTimings.getAdmissionMilliseconds)
+    add("updraftEncodeTime", receipt.getTimings.getEncodeMilliseconds)
+    add("updraftStoreTime", receipt.getTimings.getStoreMilliseconds)
   }
 
   /** A file has ended, in whatever way. */
-  def closed(waitedNanos: Long): Unit = waitedMilliseconds.add(waitedNanos / 1000000)
+  def closed(waitedNanos: Long): Unit = add("updraftWaitTime", waitedNanos / 1000000)
+}
+
+final class StageMetrics(counters: Map[String, LongAccumulator]) extends WriteMetrics {
+  override protected def add(name: String, value: Long): Unit = counters(name).add(value)
+}
+
+final class PlanMetrics(val all: Map[String, SQLMetric]) extends WriteMetrics {
+  override protected def add(name: String, value: Long): Unit = all(name).add(value)
 }
 
 object WriteMetrics {
+  private val Counts = Map("updraftFiles" -> "files", "updraftRowGroups" -> "row groups")
+  private val Sizes =
+    Map("updraftRawBytes" -> "bytes of rows", "updraftFileBytes" -> "bytes of files")
+  private val Times = Map(
+    "updraftThrottledTime" -> "throttled by the quota",
+    "updraftEncodeTime" -> "of encoding",
+    "updraftStoreTime" -> "of storing",
+    "updraftWaitTime" -> "that tasks waited"
+  )
 
-  def create(context: SparkContext): WriteMetrics = {
-    def named(what: String) = context.longAccumulator(s"updraft writer: $what")
-    new WriteMetrics(
-      files = named("files"),
-      rawBytes = named("bytes of rows"),
-      fileBytes = named("bytes of files"),
-      throttledMilliseconds = named("ms throttled by the quota"),
-      encodeMilliseconds = named("ms of encoding"),
-      storeMilliseconds = named("ms of storing"),
-      waitedMilliseconds = named("ms that tasks waited")
+  /** As named accumulators. */
+  def ofStage(context: SparkContext): StageMetrics = new StageMetrics(
+    (Counts ++ Sizes ++ Times.transform((_, text) => s"ms $text")).transform((_, text) =>
+      context.longAccumulator(s"updraft writer: $text")
     )
-  }
+  )
+
+  /** As metrics of an operator. */
+  def ofPlan(context: SparkContext): PlanMetrics = new PlanMetrics(
+    Counts.transform((_, text) => SQLMetrics.createMetric(context, text)) ++
+      Sizes.transform((_, text) => SQLMetrics.createSizeMetric(context, text)) ++
+      Times.transform((_, text) => SQLMetrics.createTimingMetric(context, s"time $text"))
+  )
 }
