@@ -78,6 +78,14 @@ def test_integers_whose_neighbours_are_near_are_stored_as_differences_and_noise_
     assert without_zones(read(as_bytes)).equals(without_zones(table))
 
 
+def test_integers_of_few_values_are_differences_unless_a_dictionary_makes_them_much_smaller() -> None:
+    choose = random.Random(1)
+    codes = [choose.randrange(1000) for _ in range(ROWS)]
+    table = pa.table({"code": codes, "far": [code * 10**9 for code in codes]})
+    found = encodings_of(written(table))
+    assert found == {"code": {"DELTA_BINARY_PACKED"}, "far": {"PLAIN", "RLE_DICTIONARY"}}
+
+
 def test_dictionaries_can_be_asked_for_everywhere_or_nowhere() -> None:
     chosen = {}
     for wanted in (Dictionaries.DICTIONARIES_ALWAYS, Dictionaries.DICTIONARIES_NEVER):
