@@ -12,7 +12,7 @@ from pathlib import Path
 
 from updraft_writer.cli import use_little_memory
 
-_SHARED_BYTES_PER_SECOND = 40 << 20
+_SHARED_BYTES_PER_SECOND = 80 << 20
 
 
 async def _serve(root: str, ready_file: str, quota_bytes: str, own_bytes_per_second: str = "") -> None:

@@ -2,6 +2,7 @@
 """Resident memory of a writer with a slow storage, or slow readers, stays within what gpu-writer/README.md promises."""
 
 import io
+import itertools
 import json
 import subprocess
 import sys
@@ -23,18 +24,19 @@ from updraft.writer import WriterClient
 
 MIB = 1 << 20
 QUOTA_BYTES = 48 * MIB
-BYTES_PER_SECOND = 40 * MIB
+BYTES_PER_SECOND = 80 * MIB
 TOTAL_BYTES = 4 * QUOTA_BYTES
 # The constants of gpu-writer/README.md.
 CONSTANT_BYTES = 64 * MIB
 BYTES_PER_FILE = {"parquet": MIB, "orc": 2 * MIB + MIB // 2}
 NONE = Compression(codec=Codec.CODEC_NONE)
+OPTIONS: dict[str, Any] = {"parquet": ParquetOptions(compression=NONE), "orc": OrcOptions(compression=NONE)}
 
 
 class SlowWriter:
     """The process, and the most memory that it has had since it was warm."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, kind: str, slow: str) -> None:
         ready = directory / "ready.json"
         script = Path(__file__).with_name("slow_writer.py")
         self.root = directory
@@ -45,7 +47,9 @@ class SlowWriter:
         told = json.loads(ready.read_text())
         self.address, self._metrics = told["listen"], told["metrics_listen"]
         self._resident = psutil.Process(self.process.pid).memory_info
-        self.peak_bytes = 0
+        self.kind, self.slow = kind, slow
+        self.options = OPTIONS[kind]
+        self.base_bytes = self.peak_bytes = 0
 
     def resident_bytes(self) -> int:
         return int(self._resident().rss)
@@ -60,12 +64,18 @@ class SlowWriter:
         return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
 
 
-@pytest.fixture
-def slow_writer(tmp_path: Path) -> Iterator[SlowWriter]:
-    writer = SlowWriter(tmp_path)
-    yield writer
-    writer.process.kill()
-    writer.process.wait()
+@pytest.fixture(scope="module", params=itertools.product(["parquet", "orc"], ["storage", "reader"]), ids="-".join)
+def slow_writer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowWriter]:
+    """A process, warm, for few and then for many files: what is left of the few counts against the many."""
+    kind, slow = request.param
+    writer = SlowWriter(tmp_path_factory.mktemp(kind), kind, slow)
+    try:
+        write(writer, "warm-up", noise(MIB), 2)
+        writer.base_bytes = writer.resident_bytes()
+        yield writer
+    finally:
+        writer.process.kill()
+        writer.process.wait()
 
 
 def noise(size_bytes: int) -> pa.Table:
@@ -87,18 +97,18 @@ class SlowReader(io.RawIOBase):
         return len(piece)
 
 
-def write(writer: SlowWriter, name: str, data: pa.Table, rounds: int, options: Any, into: Any = None) -> None:
+def write(writer: SlowWriter, name: str, data: pa.Table, rounds: int, into: Any = None) -> None:
     path = str(writer.root / name)
     with (
         WriterClient(writer.address) as client,
-        client.create(path, data.schema, options, into=into, max_batch_bytes=MIB) as file,
+        client.create(path, data.schema, writer.options, into=into, max_batch_bytes=MIB) as file,
     ):
         for _ in range(rounds):
             file.write(data)
 
 
-def over_base_bytes(writer: SlowWriter, writes: Sequence[Callable[[], None]], base_bytes: int) -> int:
-    """Do the writes at once; returns by how much the writer's memory rose above `base_bytes`."""
+def do_at_once(writer: SlowWriter, writes: Sequence[Callable[[], None]]) -> None:
+    """Do the writes while the writer's memory is watched."""
     done = threading.Event()
     watching = threading.Thread(target=writer.watch, args=(done,))
     producers = [threading.Thread(target=step) for step in writes]
@@ -109,30 +119,23 @@ def over_base_bytes(writer: SlowWriter, writes: Sequence[Callable[[], None]], ba
         producer.join()
     done.set()
     watching.join()
-    return writer.peak_bytes - base_bytes
 
 
 @pytest.mark.parametrize("files", [4, 64])
-@pytest.mark.parametrize("kind", ["parquet", "orc"])
-@pytest.mark.parametrize("slow", ["storage", "reader"])
-def test_resident_memory_stays_within_quota_and_constant(
-    slow_writer: SlowWriter, files: int, kind: str, slow: str
-) -> None:
-    options = ParquetOptions(compression=NONE) if kind == "parquet" else OrcOptions(compression=NONE)
-    data = noise(MIB)
-    write(slow_writer, "warm-up", data, 2, options)
-    base_bytes = slow_writer.resident_bytes()
-    rounds = TOTAL_BYTES // files // MIB
-    writes = [
-        partial(write, slow_writer, f"{index}.file", data, rounds, options, SlowReader() if slow == "reader" else None)
-        for index in range(files)
-    ]
-    rise_bytes = over_base_bytes(slow_writer, writes, base_bytes)
+def test_resident_memory_stays_within_quota_and_constant(slow_writer: SlowWriter, files: int) -> None:
+    kind, slow = slow_writer.kind, slow_writer.slow
+    data, rounds = noise(MIB), TOTAL_BYTES // files // MIB
+    into = [SlowReader() if slow == "reader" else None for _ in range(files)]
+    do_at_once(
+        slow_writer,
+        [partial(write, slow_writer, f"{files}-{index}.file", data, rounds, into[index]) for index in range(files)],
+    )
+    rise_bytes = slow_writer.peak_bytes - slow_writer.base_bytes
     assert rise_bytes <= QUOTA_BYTES + CONSTANT_BYTES + files * BYTES_PER_FILE[kind]
     open_files_bytes = files * BYTES_PER_FILE[kind] if kind == "orc" else 0
     assert slow_writer.metric("updraft_writer_peak_bytes") <= QUOTA_BYTES + open_files_bytes
     assert slow_writer.metric("updraft_writer_held_bytes") == 0
-    published = list(slow_writer.root.glob("*.file"))
+    published = list(slow_writer.root.glob(f"{files}-*.file"))
     assert len(published) == (files if slow == "storage" else 0)
     if published and kind == "parquet":
         assert pq.read_metadata(published[0]).num_rows == rounds * MIB // 8
