@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from tests.e2e.kinds import KINDS
 from tests.e2e.kinds.kind import Kind
 from tests.e2e.sides import Query, Sides
+from tests.support.spark import SPARK_VERSION
 
 _MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # A batch is full, and some rows are left over.
@@ -56,6 +58,24 @@ def test_a_columnar_child_keeps_batches_within_the_conf(sides: Sides, spark: Spa
         # Stock ignores the conf over a columnar child; the pool keeps it.
         assert max(row[1] for row in ours.rows) <= 1000
     assert [row[0] for row in ours.rows] == list(range(10_001))
+
+
+def _into_one_series(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
+    given = None
+    for batch in batches:
+        if given is None:
+            given = batch + 1
+        else:
+            given[:] = batch + 1
+        yield given
+
+
+@pytest.mark.skipif(SPARK_VERSION < (4, 2), reason="pools of PySpark before 4.2 hold results of pandas uncopied")
+def test_a_series_that_the_function_gives_again_with_other_values_keeps_those_that_it_had(sides: Sides) -> None:
+    added = F.pandas_udf(_into_one_series, "bigint", F.PandasUDFType.SCALAR_ITER)
+    sides.assert_same(
+        lambda spark: spark.range(0, 1_000, 1, 1).select("id", added("id").alias("x")), confs={_MAX_RECORDS: "10"}
+    )
 
 
 def test_wide_rows_travel_in_several_messages(sides: Sides) -> None:

@@ -33,6 +33,9 @@ from updraft_server.worker.sessions.streams import SessionStream, session_stream
 from updraft_server.worker.sessions.tracebacks import ReportedException
 from updraft_server.worker.sessions.trailer import Trailer, TrailerError, parse_trailer
 
+# Before, PySpark converted pandas elsewhere.
+_SHORT_CONVERSIONS_SINCE = (4, 2)
+
 
 class SessionRunner:
     """PySpark's worker code, made ready once per pool (in the zygote) and used once per exchange."""
@@ -54,6 +57,8 @@ class SessionRunner:
         # PySpark puts it there for each task that lacks it, and then drops every cache of the import system.
         sys.path.insert(1, files_directory)
         arrow_stream.install(ArrowStreamSerializer)
+        if minor_version(self.pyspark_version) >= _SHORT_CONVERSIONS_SINCE:
+            _shorten_conversions()
 
     def run(
         self,
@@ -150,6 +155,17 @@ class SessionRunner:
             del _broadcastRegistry[number]
         faulthandler.cancel_dump_traceback_later()
         self._reported.error = None
+
+
+def _shorten_conversions() -> None:
+    from pyspark.sql import conversion
+
+    try:
+        from updraft_server.worker.sessions import plain_numbers
+    except ImportError:
+        # pandas is optional: functions that need it say so themselves.
+        return
+    plain_numbers.install(conversion)
 
 
 def _checked_environment(function: exchange_pb2.SessionFunction) -> dict[str, str]:

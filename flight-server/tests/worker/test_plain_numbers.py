@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The short way between Arrow and pandas gives what PySpark's own conversions give, or leaves the column to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.sql import conversion, types
+
+from updraft_server.worker.sessions.adapters import minor_version
+from updraft_server.worker.sessions.plain_numbers import batch_of_numbers, series_of_numbers
+
+pytestmark = pytest.mark.skipif(
+    minor_version(pyspark.__version__) < (4, 2), reason="before 4.2 PySpark converts pandas elsewhere"
+)
+
+_NUMBERS = {
+    "int8": types.ByteType(),
+    "int16": types.ShortType(),
+    "int32": types.IntegerType(),
+    "int64": types.LongType(),
+    "float32": types.FloatType(),
+    "float64": types.DoubleType(),
+}
+
+
+def values_of(dtype: str) -> list[float]:
+    return [0.0, -1.5, float("nan")] if dtype.startswith("float") else [0, -1, 127]
+
+
+def schema_of(**columns: types.DataType) -> types.StructType:
+    return types.StructType([types.StructField(name, data_type) for name, data_type in columns.items()])
+
+
+def stock_batch(data: Any, schema: types.StructType) -> pa.RecordBatch:
+    return conversion.PandasToArrowConversion.convert(
+        data, schema, timezone="UTC", arrow_cast=True, assign_cols_by_name=True
+    )
+
+
+@pytest.mark.parametrize("dtype", _NUMBERS)
+def test_a_frame_of_numbers_becomes_the_batch_that_pyspark_makes(dtype: str) -> None:
+    frame = pd.DataFrame({"x": pd.Series(values_of(dtype), dtype=dtype), "y": [1, 2, 3]}).set_axis([7, 7, 8])
+    schema = schema_of(x=_NUMBERS[dtype], y=types.LongType())
+    batch = batch_of_numbers(frame, schema, assign_cols_by_name=True)
+    assert batch is not None
+    assert batch.equals(stock_batch(frame, schema), check_metadata=True)
+
+
+@pytest.mark.parametrize("dtype", _NUMBERS)
+def test_series_of_numbers_become_the_batch_that_pyspark_makes(dtype: str) -> None:
+    series = pd.Series(values_of(dtype) * 2, dtype=dtype)
+    schema = schema_of(_0=_NUMBERS[dtype], _1=_NUMBERS[dtype])
+    # Every second value of a series lies apart in memory, as no Arrow column does.
+    columns = [series[:3], series[::2]]
+    batch = batch_of_numbers(columns, schema)
+    assert batch is not None
+    assert batch.equals(stock_batch(columns, schema), check_metadata=True)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("dtype", _NUMBERS)
+def test_a_column_of_numbers_becomes_the_series_that_pyspark_makes(dtype: str, rows: int) -> None:
+    array = pa.array(values_of(dtype)[:rows], pa.from_numpy_dtype(dtype))
+    for column in (array, array.slice(1), pa.chunked_array([array, array])):
+        series = series_of_numbers(column, _NUMBERS[dtype], ser_name="x")
+        assert series is not None
+        stock = conversion.ArrowArrayToPandasConversion.convert(column, _NUMBERS[dtype], ser_name="x", timezone="UTC")
+        pd.testing.assert_series_equal(series, stock, check_index_type=True)
+        series[:] = 0
+
+
+def test_a_series_that_the_function_changes_leaves_the_arguments_as_they_were() -> None:
+    array = pa.array([1, 2, 3])
+    series = series_of_numbers(array, types.LongType(), ser_name="x")
+    assert series is not None
+    series[:] = 0
+    assert array.to_pylist() == [1, 2, 3]
+
+
+def test_a_frame_that_the_function_changes_later_leaves_its_results_as_they_were() -> None:
+    frame = pd.DataFrame({"x": [1, 2, 3]})
+    batch = batch_of_numbers(frame, schema_of(x=types.LongType()))
+    frame["x"].to_numpy()[:] = 0
+    assert batch is not None
+    assert batch.column(0).to_pylist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("frame", "schema"),
+    [
+        pytest.param({"x": [1, 2]}, {"x": types.IntegerType()}, id="another width"),
+        pytest.param({"x": [1, 2]}, {"x": types.DoubleType()}, id="another kind of number"),
+        pytest.param({"x": pd.array([1, None], "Int64")}, {"x": types.LongType()}, id="nullable numbers of pandas"),
+        pytest.param({"x": [1, 2]}, {"x": types.TimestampType()}, id="no number"),
+        pytest.param({"x": ["1", "2"]}, {"x": types.LongType()}, id="texts"),
+        pytest.param({"x": pd.Categorical([1, 2])}, {"x": types.LongType()}, id="categories"),
+        pytest.param({"y": [1], "x": [1]}, {"x": types.LongType(), "y": types.LongType()}, id="another order"),
+        pytest.param({"x": [1], "y": [1]}, {"x": types.LongType()}, id="a column too many"),
+        pytest.param({"x": [1]}, {}, id="no columns"),
+    ],
+)
+def test_any_other_frame_is_left_to_pyspark(frame: dict[str, Any], schema: dict[str, types.DataType]) -> None:
+    assert batch_of_numbers(pd.DataFrame(frame), schema_of(**schema), assign_cols_by_name=True) is None
+
+
+@pytest.mark.parametrize(
+    ("column", "data_type", "options"),
+    [
+        pytest.param(pa.array([1, None]), types.LongType(), {}, id="nulls"),
+        pytest.param(pa.array([1]), types.LongType(), {"prefer_int_ext_dtype": True}, id="nullable numbers wanted"),
+        pytest.param(pa.array([1], pa.int32()), types.LongType(), {}, id="another width"),
+        pytest.param(pa.array(["x"]), types.StringType(), {}, id="no number"),
+    ],
+)
+def test_any_other_column_is_left_to_pyspark(
+    column: pa.Array, data_type: types.DataType, options: dict[str, bool]
+) -> None:
+    assert series_of_numbers(column, data_type, ser_name="x", **options) is None
