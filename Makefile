@@ -184,13 +184,16 @@ bench-check: setup ## Whether what bench-udf measured meets the target of every 
 	@$(PYTHON) -m tests.bench.check
 
 ## Develop
-.PHONY: setup setup-all versions format docs clean
+.PHONY: setup setup-all versions chart-schemas format docs clean
 setup: $(VENV)/.synced ## Install the Python environment of SPARK
 setup-all: $(foreach spark,$(FULL),$(call venv,$(spark))/.synced) ## Install the Python environments of the newest two
 
 versions: ## Write what follows from spark-versions.toml, and lock
 	python3.11 .ci/versions.py
 	$(UV) lock --quiet
+
+chart-schemas: .venv/.synced ## Fetch the definitions of the custom resources that the chart makes, as .ci/crds.py pins them
+	.venv/bin/python .ci/crds.py
 
 format: .venv/.synced ## Format everything
 	.venv/bin/ruff check --fix-only -q .
