@@ -4,6 +4,7 @@ package io.updraft.client;
 import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.updraft.proto.v1.TaskIdentity;
 import org.apache.arrow.memory.BufferAllocator;
 
 /**
@@ -42,12 +43,13 @@ final class Attempt extends FlightCall {
    */
   Attempt(
       ClientOptions options,
+      TaskIdentity task,
       BufferAllocator allocator,
       WireAllocator wire,
       Owner owner,
       long base,
       long remainingNanos) {
-    super(options, allocator, remainingNanos);
+    super(options, task, allocator, remainingNanos);
     this.wire = wire;
     this.owner = owner;
     this.base = base;

@@ -2,29 +2,41 @@
 package io.updraft.client;
 
 import io.grpc.ManagedChannel;
+import java.net.InetAddress;
+import java.net.UnknownHostException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * The JVM's connections, by endpoint and credentials. Making one costs tens of milliseconds, so
  * they are kept; one that nobody uses closes its socket by itself. Large executors spread their
- * exchanges over several connections, because one connection has one thread.
+ * exchanges over several connections, because one connection has one thread. Where the endpoint's
+ * name has the addresses of several pods, {@link Replicas} chooses one for each call.
  */
 final class ChannelPool {
   private static final int CORES_PER_CONNECTION = 4;
 
-  /** Connections that one endpoint may have. */
+  /** Connections that one endpoint, or one pod behind it, may have. */
   static final int CONNECTIONS =
       Math.max(1, Math.min(8, Runtime.getRuntime().availableProcessors() / CORES_PER_CONNECTION));
 
-  private static final ConcurrentHashMap<Key, ChannelPool> POOLS = new ConcurrentHashMap<>();
+  private static final Map<Key, ChannelPool> POOLS = new HashMap<>();
+  private static final ConcurrentHashMap<Endpoint, Replicas> REPLICAS = new ConcurrentHashMap<>();
 
-  /** What makes two exchanges fit for one connection. Files are followed when they are renewed. */
+  /**
+   * What makes two exchanges fit for one connection. Files are followed when they are renewed.
+   *
+   * @param pod null where the endpoint's name is enough
+   */
   private record Key(
       Endpoint endpoint,
+      InetAddress pod,
       Credential ca,
       Credential certificate,
       Credential key,
@@ -38,23 +50,82 @@ final class ChannelPool {
   }
 
   private final ClientOptions options;
+  private final InetAddress pod;
   private final List<SharedChannel> channels = new ArrayList<>();
 
-  private ChannelPool(ClientOptions options) {
+  private ChannelPool(ClientOptions options, InetAddress pod) {
     this.options = options;
+    this.pod = pod;
   }
 
-  /** A connection for one more exchange; the caller releases it. */
-  static SharedChannel acquire(ClientOptions options) {
+  /**
+   * A connection for one more exchange; the caller releases it.
+   *
+   * @param task whose exchange it is; null for one of no task
+   */
+  static Connection acquire(ClientOptions options, String task) {
+    List<InetAddress> addresses = addresses(options.endpoint());
+    closeAllBut(options.endpoint(), addresses);
+    if (addresses.size() < 2) {
+      return new Connection(to(options, null), null);
+    }
+    Replicas.Place place =
+        REPLICAS
+            .computeIfAbsent(options.endpoint(), ignored -> new Replicas())
+            .choose(addresses, task, System.nanoTime());
+    try {
+      return new Connection(to(options, place.address()), place);
+    } catch (RuntimeException e) {
+      place.release();
+      throw e;
+    }
+  }
+
+  private static synchronized SharedChannel to(ClientOptions options, InetAddress pod) {
     Key key =
         new Key(
             options.endpoint(),
+            pod,
             Credential.of(options.tlsCaFile().orElse(null)),
             Credential.of(options.tlsCertificateFile().orElse(null)),
             Credential.of(options.tlsKeyFile().orElse(null)),
             options.connectTimeout(),
             options.maxMessageBytes());
-    return POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options)).leastLoaded();
+    return POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod)).leastLoaded();
+  }
+
+  /** Lets go of pods that an endpoint does not have any more, once nobody uses them. */
+  private static synchronized void closeAllBut(Endpoint endpoint, List<InetAddress> addresses) {
+    POOLS
+        .entrySet()
+        .removeIf(
+            entry ->
+                entry.getKey().pod() != null
+                    && entry.getKey().endpoint().equals(endpoint)
+                    && !addresses.contains(entry.getKey().pod())
+                    && entry.getValue().closeIfUnused());
+  }
+
+  private synchronized boolean closeIfUnused() {
+    if (channels.stream().anyMatch(channel -> channel.exchanges > 0)) {
+      return false;
+    }
+    channels.forEach(channel -> channel.channel.shutdown());
+    return true;
+  }
+
+  /** Those of one family: a pod may have an address of each. The JVM keeps them for a while. */
+  private static List<InetAddress> addresses(Endpoint endpoint) {
+    if (endpoint.transport() == Endpoint.Transport.UNIX) {
+      return List.of();
+    }
+    try {
+      InetAddress[] all = InetAddress.getAllByName(endpoint.host());
+      return Arrays.stream(all).filter(all[0].getClass()::isInstance).toList();
+    } catch (UnknownHostException e) {
+      // The call will say so, in its own time.
+      return List.of();
+    }
   }
 
   private synchronized SharedChannel leastLoaded() {
@@ -66,7 +137,7 @@ final class ChannelPool {
     }
     boolean busy = best == null || best.exchanges > 0;
     if (busy && channels.size() < CONNECTIONS) {
-      best = new SharedChannel(Channels.open(options));
+      best = new SharedChannel(Channels.open(options, pod));
       channels.add(best);
     }
     best.exchanges++;
@@ -74,7 +145,7 @@ final class ChannelPool {
   }
 
   /** A connection and how many exchanges use it. */
-  final class SharedChannel {
+  private final class SharedChannel {
     private final ManagedChannel channel;
     private int exchanges;
 
@@ -82,14 +153,39 @@ final class ChannelPool {
       this.channel = channel;
     }
 
+    private void release() {
+      synchronized (ChannelPool.this) {
+        exchanges--;
+      }
+    }
+  }
+
+  /** One exchange's part of a connection. */
+  static final class Connection {
+    private final SharedChannel shared;
+    private final Replicas.Place place;
+
+    private Connection(SharedChannel shared, Replicas.Place place) {
+      this.shared = shared;
+      this.place = place;
+    }
+
     ManagedChannel channel() {
-      return channel;
+      return shared.channel;
+    }
+
+    /** The exchange goes on elsewhere, where there is an elsewhere. */
+    void avoid() {
+      if (place != null) {
+        place.avoid(System.nanoTime());
+      }
     }
 
     /** The exchange is over; once for each {@link #acquire}. */
     void release() {
-      synchronized (ChannelPool.this) {
-        exchanges--;
+      shared.release();
+      if (place != null) {
+        place.release();
       }
     }
   }

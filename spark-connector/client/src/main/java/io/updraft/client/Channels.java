@@ -5,12 +5,15 @@ import io.grpc.Codec;
 import io.grpc.DecompressorRegistry;
 import io.grpc.ManagedChannel;
 import io.grpc.internal.AbstractClientStream;
+import io.grpc.internal.GrpcUtil;
 import io.grpc.netty.GrpcSslContexts;
 import io.grpc.netty.NettyChannelBuilder;
 import io.netty.channel.ChannelOption;
 import io.netty.handler.ssl.SslContext;
 import io.netty.handler.ssl.SslContextBuilder;
 import io.netty.handler.ssl.SslProvider;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
@@ -40,20 +43,29 @@ final class Channels {
 
   private Channels() {}
 
-  /** A channel to the options' endpoint; connects with its first call. */
-  static ManagedChannel open(ClientOptions options) {
+  /** A pod among several has to answer so soon that there is time to try another. */
+  private static final int TRIES_WHILE_CONNECTING = 3;
+
+  /**
+   * A channel to the options' endpoint; connects with its first call.
+   *
+   * @param pod the one to take of those behind the endpoint's name; null leaves that to gRPC
+   */
+  static ManagedChannel open(ClientOptions options, InetAddress pod) {
     Endpoint endpoint = options.endpoint();
     boolean unix = endpoint.transport() == Endpoint.Transport.UNIX;
-    NettyChannelBuilder builder = unix ? unix(endpoint) : network(endpoint);
+    NettyChannelBuilder builder = unix ? unix(endpoint) : network(endpoint, pod);
     if (endpoint.transport() == Endpoint.Transport.TLS) {
       builder.sslContext(sslContext(options));
     } else {
       builder.usePlaintext();
     }
     if (!unix) {
+      long milliseconds =
+          options.connectTimeout().toMillis() / (pod == null ? 1 : TRIES_WHILE_CONNECTING);
       builder.withOption(
           ChannelOption.CONNECT_TIMEOUT_MILLIS,
-          (int) Math.min(Integer.MAX_VALUE, options.connectTimeout().toMillis()));
+          (int) Math.max(1, Math.min(Integer.MAX_VALUE, milliseconds)));
     }
     return builder
         .keepAliveTime(KEEPALIVE_SECONDS, TimeUnit.SECONDS)
@@ -80,11 +92,20 @@ final class Channels {
         .overrideAuthority("localhost");
   }
 
-  private static NettyChannelBuilder network(Endpoint endpoint) {
-    return NettyChannelBuilder.forAddress(endpoint.host(), endpoint.port())
+  private static NettyChannelBuilder network(Endpoint endpoint, InetAddress pod) {
+    return to(endpoint, pod)
         .channelType(EventLoops.tcpChannel())
         // Pools and writers are neighbours: the JVM's proxy is for the world outside.
         .proxyDetector(address -> null);
+  }
+
+  private static NettyChannelBuilder to(Endpoint endpoint, InetAddress pod) {
+    if (pod == null) {
+      return NettyChannelBuilder.forAddress(endpoint.host(), endpoint.port());
+    }
+    // A certificate names the Service, not its pods.
+    return NettyChannelBuilder.forAddress(new InetSocketAddress(pod, endpoint.port()))
+        .overrideAuthority(GrpcUtil.authorityFromHostAndPort(endpoint.host(), endpoint.port()));
   }
 
   private static SslContext sslContext(ClientOptions options) {

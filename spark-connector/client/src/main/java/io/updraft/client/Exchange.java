@@ -4,6 +4,7 @@ package io.updraft.client;
 import com.google.protobuf.ByteString;
 import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.Report;
+import io.updraft.proto.v1.TaskIdentity;
 import java.util.Collection;
 import java.util.List;
 import org.apache.arrow.memory.BufferAllocator;
@@ -29,6 +30,7 @@ public final class Exchange implements AutoCloseable {
   private static final long CLOSE_MILLISECONDS = 500;
 
   private final ClientOptions options;
+  private final TaskIdentity task;
   private final ByteString command;
   private final byte[] schemaHeader;
   private final Collection<? extends Content> contents;
@@ -48,6 +50,7 @@ public final class Exchange implements AutoCloseable {
       Replay replay,
       Collection<? extends Content> contents) {
     this.options = options;
+    this.task = command.getTask();
     this.command = command.toByteString();
     this.schemaHeader =
         RequestBatch.bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
@@ -210,9 +213,9 @@ public final class Exchange implements AutoCloseable {
 
   private void startAttempt() {
     if (attempt != null) {
-      attempt.close("the exchange moves to another worker");
+      attempt.leave("the exchange moves to another worker");
     }
-    attempt = new Attempt(options, allocator, wire, state, state.base(), remainingNanos());
+    attempt = new Attempt(options, task, allocator, wire, state, state.base(), remainingNanos());
     Collection<RequestBatch> unanswered = state.begin(attempt);
     if (unanswered == null) {
       return;

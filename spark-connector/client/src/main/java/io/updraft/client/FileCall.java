@@ -4,6 +4,7 @@ package io.updraft.client;
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.updraft.proto.v1.TaskIdentity;
 import io.updraft.proto.v1.WriteReplyMetadata;
 import org.apache.arrow.memory.BufferAllocator;
 
@@ -12,8 +13,12 @@ final class FileCall extends FlightCall {
   private final FileExchange owner;
 
   FileCall(
-      ClientOptions options, BufferAllocator allocator, FileExchange owner, long remainingNanos) {
-    super(options, allocator, remainingNanos);
+      ClientOptions options,
+      TaskIdentity task,
+      BufferAllocator allocator,
+      FileExchange owner,
+      long remainingNanos) {
+    super(options, task, allocator, remainingNanos);
     this.owner = owner;
   }
 

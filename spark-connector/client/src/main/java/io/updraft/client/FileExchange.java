@@ -5,6 +5,7 @@ import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.updraft.proto.v1.Receipt;
+import io.updraft.proto.v1.TaskIdentity;
 import io.updraft.proto.v1.WriteCommand;
 import io.updraft.proto.v1.WriteReplyMetadata;
 import java.util.OptionalLong;
@@ -45,6 +46,7 @@ public final class FileExchange implements AutoCloseable {
   private final ReentrantLock lock = new ReentrantLock();
   private final Condition changed = lock.newCondition();
   private final ClientOptions options;
+  private final TaskIdentity task;
   private final ByteString command;
   private final byte[] schemaHeader;
   private final BufferAllocator allocator;
@@ -64,6 +66,7 @@ public final class FileExchange implements AutoCloseable {
       BufferAllocator allocator,
       PartSink sink) {
     this.options = options;
+    this.task = command.getTask();
     this.command = command.toByteString();
     this.schemaHeader =
         RequestBatch.bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
@@ -239,9 +242,9 @@ public final class FileExchange implements AutoCloseable {
 
   private void startCall() {
     if (call != null) {
-      call.close("the file is opened again");
+      call.leave("the file is opened again");
     }
-    FileCall next = new FileCall(options, allocator, this, remainingNanos());
+    FileCall next = new FileCall(options, task, allocator, this, remainingNanos());
     lock.lock();
     try {
       call = next;

@@ -7,6 +7,7 @@ import io.grpc.ClientCall;
 import io.grpc.ConnectivityState;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.updraft.proto.v1.TaskIdentity;
 import java.io.InputStream;
 import java.util.concurrent.TimeUnit;
 import org.apache.arrow.memory.BufferAllocator;
@@ -28,7 +29,7 @@ abstract class FlightCall {
   private final ClientOptions options;
   private final BufferAllocator allocator;
   private final long startedNanos = System.nanoTime();
-  private final ChannelPool.SharedChannel channel;
+  private final ChannelPool.Connection connection;
   private final ClientCall<OutgoingMessage, InputStream> call;
   private final ReadGate gate = new ReadGate();
 
@@ -40,17 +41,26 @@ abstract class FlightCall {
   /**
    * Prepares a call.
    *
+   * @param task whose call it is
    * @param remainingNanos until the call's deadline; zero for none
    */
-  FlightCall(ClientOptions options, BufferAllocator allocator, long remainingNanos) {
+  FlightCall(
+      ClientOptions options, TaskIdentity task, BufferAllocator allocator, long remainingNanos) {
     this.options = options;
     this.allocator = allocator;
-    this.channel = ChannelPool.acquire(options);
+    this.connection = ChannelPool.acquire(options, name(task));
     CallOptions callOptions = CallOptions.DEFAULT;
     if (remainingNanos > 0) {
       callOptions = callOptions.withDeadlineAfter(remainingNanos, TimeUnit.NANOSECONDS);
     }
-    this.call = channel.channel().newCall(FlightMethod.DO_EXCHANGE, callOptions);
+    this.call = connection.channel().newCall(FlightMethod.DO_EXCHANGE, callOptions);
+  }
+
+  /** As pools tell tasks apart. */
+  private static String name(TaskIdentity task) {
+    return task.getApplicationId().isEmpty()
+        ? null
+        : task.getApplicationId() + "/" + task.getStageId() + "/" + task.getTaskAttemptId();
   }
 
   /** The call has reached the wire for the first time, or takes more after it was full. */
@@ -77,7 +87,7 @@ abstract class FlightCall {
   final boolean connected() {
     // onReady stays away while more is queued than gRPC wants, as for a call that waits for a
     // worker.
-    if (!connected && channel.channel().getState(false) == ConnectivityState.READY) {
+    if (!connected && connection.channel().getState(false) == ConnectivityState.READY) {
       connected = true;
     }
     return connected;
@@ -91,7 +101,7 @@ abstract class FlightCall {
   /** Opens the call and sends its first message. @return bytes sent */
   final long start(ByteString command, byte[] schemaHeader, int replies) {
     // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
-    channel.channel().resetConnectBackoff();
+    connection.channel().resetConnectBackoff();
     synchronized (this) {
       if (cancelled) {
         return 0;
@@ -165,6 +175,12 @@ abstract class FlightCall {
     }
   }
 
+  /** Closes a call that another one follows, on another pod where there are several. */
+  final void leave(String reason) {
+    connection.avoid();
+    close(reason);
+  }
+
   /** Cancels what has not ended and returns when no reply is being read any more. Idempotent. */
   final void close(String reason) {
     cancel(reason);
@@ -175,7 +191,7 @@ abstract class FlightCall {
       }
       released = true;
     }
-    channel.release();
+    connection.release();
   }
 
   private final class Listener extends ClientCall.Listener<InputStream> {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import java.net.InetAddress;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The pods behind one name, and which of them the next call of this JVM goes to: the one with the
+ * fewest calls, of several the one that was idle longest. All calls of one task go to one pod,
+ * which would otherwise not know them as one task's: tasks that each hold a worker of one pod and
+ * wait for one of another would wait for ever. A pod that has just failed or refused a call comes
+ * last. A policy: names are resolved and clocks are read elsewhere.
+ */
+final class Replicas {
+  private static final long AVOIDED_NANOS = TimeUnit.SECONDS.toNanos(10);
+
+  private static final Comparator<Pod> BEST =
+      Comparator.<Pod>comparingLong(pod -> pod.calls).thenComparingLong(pod -> pod.lastUse);
+
+  private final Map<InetAddress, Pod> pods = new HashMap<>();
+  private final Map<String, Stay> stays = new HashMap<>();
+  private long uses;
+
+  private static final class Pod {
+    final InetAddress address;
+    // Those that were never used come first, in an order of this JVM's own: others start elsewhere.
+    long lastUse = -ThreadLocalRandom.current().nextLong(Long.MAX_VALUE);
+    int calls;
+    boolean failed;
+    long failedNanos;
+
+    Pod(InetAddress address) {
+      this.address = address;
+    }
+
+    boolean isAvoided(long nowNanos) {
+      return failed && nowNanos - failedNanos < AVOIDED_NANOS;
+    }
+  }
+
+  /** Where a task's calls are, while it has any. */
+  private static final class Stay {
+    Pod pod;
+    int calls;
+  }
+
+  /**
+   * A place for one more call.
+   *
+   * @param addresses those that the name has now; not empty
+   * @param task whose call it is; null for a call of no task
+   */
+  synchronized Place choose(List<InetAddress> addresses, String task, long nowNanos) {
+    pods.values().removeIf(pod -> pod.calls == 0 && !addresses.contains(pod.address));
+    Stay stay = task == null ? new Stay() : stays.computeIfAbsent(task, ignored -> new Stay());
+    if (stay.pod == null || stay.pod.isAvoided(nowNanos) || !addresses.contains(stay.pod.address)) {
+      stay.pod = best(addresses, nowNanos);
+    }
+    stay.calls++;
+    stay.pod.calls++;
+    stay.pod.lastUse = ++uses;
+    return new Place(stay.pod, task);
+  }
+
+  private Pod best(List<InetAddress> addresses, long nowNanos) {
+    Comparator<Pod> order =
+        Comparator.<Pod, Boolean>comparing(pod -> pod.isAvoided(nowNanos)).thenComparing(BEST);
+    return addresses.stream()
+        .map(address -> pods.computeIfAbsent(address, Pod::new))
+        .min(order)
+        .orElseThrow();
+  }
+
+  /** One call's place at a pod. */
+  final class Place {
+    private final Pod pod;
+    private final String task;
+
+    private Place(Pod pod, String task) {
+      this.pod = pod;
+      this.task = task;
+    }
+
+    InetAddress address() {
+      return pod.address;
+    }
+
+    /** The call has failed: others go elsewhere for a while, where there is an elsewhere. */
+    void avoid(long nowNanos) {
+      synchronized (Replicas.this) {
+        pod.failed = true;
+        pod.failedNanos = nowNanos;
+      }
+    }
+
+    /** The call is over; once. */
+    void release() {
+      synchronized (Replicas.this) {
+        pod.calls--;
+        Stay stay = task == null ? null : stays.get(task);
+        if (stay != null && --stay.calls == 0) {
+          stays.remove(task);
+        }
+      }
+    }
+  }
+}

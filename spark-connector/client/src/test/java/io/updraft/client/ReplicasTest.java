@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.api.Test;
+
+/** Which of several pods a call goes to. */
+class ReplicasTest {
+  private static final List<InetAddress> FOUR = List.of(pod(1), pod(2), pod(3), pod(4));
+
+  private final Replicas replicas = new Replicas();
+  private long nowNanos;
+
+  @Test
+  @DisplayName("calls that come one after the other go to each pod in turn")
+  void turns() {
+    Map<InetAddress, Integer> counts = new HashMap<>();
+    for (int i = 0; i < 16; i++) {
+      Replicas.Place place = choose(FOUR, "task" + i);
+      counts.merge(place.address(), 1, Integer::sum);
+      place.release();
+    }
+    assertEquals(Map.of(pod(1), 4, pod(2), 4, pod(3), 4, pod(4), 4), counts);
+  }
+
+  @Test
+  @DisplayName("a call goes to the pod with the fewest calls")
+  void fewest() {
+    List<Replicas.Place> places = new ArrayList<>();
+    for (int i = 0; i < 8; i++) {
+      places.add(choose(FOUR, null));
+    }
+    Replicas.Place ended = places.get(3);
+    ended.release();
+    assertEquals(ended.address(), choose(FOUR, null).address());
+  }
+
+  @Test
+  @DisplayName("calls of one task go to one pod while it has any")
+  void together() {
+    Replicas.Place first = choose(FOUR, "task");
+    choose(FOUR, "other");
+    Replicas.Place second = choose(FOUR, "task");
+    assertEquals(first.address(), second.address());
+    first.release();
+    assertEquals(second.address(), choose(FOUR, "task").address());
+  }
+
+  @Test
+  @DisplayName("a pod that failed comes last for a while, for its own task too")
+  void avoided() {
+    Replicas.Place failed = choose(FOUR, "task");
+    failed.avoid(nowNanos);
+    for (int i = 0; i < 9; i++) {
+      assertNotEquals(failed.address(), choose(FOUR, null).address());
+    }
+    Replicas.Place moved = choose(FOUR, "task");
+    assertNotEquals(failed.address(), moved.address());
+    assertEquals(moved.address(), choose(FOUR, "task").address());
+    failed.release();
+    nowNanos += TimeUnit.SECONDS.toNanos(60);
+    assertEquals(failed.address(), choose(FOUR, null).address());
+  }
+
+  @Test
+  @DisplayName("where every pod has failed, one is tried all the same")
+  void allFailed() {
+    List<InetAddress> two = FOUR.subList(0, 2);
+    choose(two, null).avoid(nowNanos);
+    choose(two, null).avoid(nowNanos);
+    choose(two, null);
+  }
+
+  @Test
+  @DisplayName("a new pod is used at once, one that is gone never again")
+  void changes() {
+    Replicas.Place gone = choose(FOUR.subList(0, 2), "task");
+    List<InetAddress> now = List.of(pod(3), pod(4));
+    for (int i = 0; i < 4; i++) {
+      assertNotEquals(gone.address(), choose(now, "task").address());
+    }
+  }
+
+  private Replicas.Place choose(List<InetAddress> addresses, String task) {
+    return replicas.choose(addresses, task, nowNanos);
+  }
+
+  private static InetAddress pod(int number) {
+    try {
+      return InetAddress.getByAddress(new byte[] {10, 0, 0, (byte) number});
+    } catch (UnknownHostException e) {
+      throw new AssertionError(e);
+    }
+  }
+}
