@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -55,7 +55,7 @@ def confs(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def traced(spark: SparkSession, confs: dict[str, str], collector: Collector) -> Iterator[SparkSession]:
-    collector.clear()
+    collector.turn_page()
     with runtime_confs(spark, confs):
         yield spark
 
@@ -99,8 +99,8 @@ def test_a_failure_is_the_status_of_every_span_that_it_passed(traced: SparkSessi
     with pytest.raises(Exception, match="a secret of the data"):
         traced.range(0, 10, 1, 1).select(broken("id")).collect()
     names = {"updraft.query", "updraft.task.exchange", "updraft.pool.exchange", "updraft.pool.function"}
-    spans = collector.until("the spans of the failure", lambda so_far: {span.name for span in so_far} >= names)
-    assert {span.name for span in spans if span.failed} == names
+    spans = collector.until("the spans of the failure", lambda so_far: _failed(so_far) >= names)
+    assert _failed(spans) == names
     (function,) = (span for span in spans if span.name == "updraft.pool.function")
     assert function.attributes["error.type"] == "UserError"
     assert function.attributes["exception.type"] == "ValueError"
@@ -114,6 +114,9 @@ def test_a_collector_that_is_gone_fails_nothing(traced: SparkSession) -> None:
             assert len(_doubled(traced).collect()) == 1000
 
 
-def _count(spans: object) -> Counter[str]:
-    assert isinstance(spans, list)
-    return Counter(span.name for span in spans if isinstance(span, CollectedSpan))
+def _count(spans: Sequence[CollectedSpan]) -> Counter[str]:
+    return Counter(span.name for span in spans)
+
+
+def _failed(spans: Sequence[CollectedSpan]) -> set[str]:
+    return {span.name for span in spans if span.failed}

@@ -35,10 +35,11 @@ class CollectedSpan:
 
 
 class Collector:
-    """Context manager; spans stay until `clear`."""
+    """Context manager; a test sees the traces that began after its own `turn_page`."""
 
     def __init__(self) -> None:
         self._spans: list[CollectedSpan] = []
+        self._past: set[str] = set()
         self._changed = threading.Condition()
         self._server = grpc.server(ThreadPoolExecutor(_THREADS))
         service.add_TraceServiceServicer_to_server(self, self._server)
@@ -49,7 +50,8 @@ class Collector:
         with self._changed:
             for resource in request.resource_spans:
                 name = _values(resource.resource.attributes)["service.name"]
-                self._spans += [_collected(name, span) for scope in resource.scope_spans for span in scope.spans]
+                spans = [_collected(name, span) for scope in resource.scope_spans for span in scope.spans]
+                self._spans += [span for span in spans if span.trace not in self._past]
             self._changed.notify_all()
         return messages.ExportTraceServiceResponse()
 
@@ -60,9 +62,10 @@ class Collector:
             assert arrived, f"{what} within {_WITHIN_SECONDS} s; there are {[span.name for span in self._spans]}"
             return list(self._spans)
 
-    def clear(self) -> None:
-        """Forget all spans."""
+    def turn_page(self) -> None:
+        """Forget all traces so far, and what is still to come of them."""
         with self._changed:
+            self._past |= {span.trace for span in self._spans}
             self._spans.clear()
 
     def __enter__(self) -> Self:
