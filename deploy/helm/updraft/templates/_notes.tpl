@@ -7,6 +7,7 @@ Updraft runs. In your Spark jobs:
 
   spark.jars                                       updraft-spark-<version>_2.13-{{ .Chart.AppVersion }}.jar
   spark.sql.extensions                             io.updraft.spark.UpdraftExtensions
+  spark.executor.extraJavaOptions                  -Dsun.net.inetaddr.ttl=5
 {{- with .Values.tracing.endpoint }}
   spark.updraft.trace.endpoint                     {{ . }}
 {{- end }}
@@ -27,6 +28,8 @@ Updraft runs. In your Spark jobs:
   {{ printf "%-48s" "spark.updraft.write.delivery" }} return
 {{- end }}
 {{- end }}
+
+(A JVM remembers a name's addresses for 30 seconds unless told otherwise; executors should follow pods that come and go.)
 
 Watch it:
 
