@@ -117,7 +117,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 	.venv/bin/mypy
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services share, of the pool and of this repository
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests tests/bench tests/docs --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/bench tests/docs --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
 	$(call PYTEST,.venv,writer) gpu-writer/tests
@@ -132,7 +132,7 @@ test-chart: .venv/.synced | $(REPORTS) ## The Helm chart, rendered and held agai
 	$(call PYTEST,.venv,chart) tests/chart
 
 test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call
-	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract
+	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract tests/cli
 
 test-e2e: setup $(JAR) | $(REPORTS) ## Spark with and without Updraft: equal answers
 	$(call PYTEST,$(VENV),e2e-$(SPARK)) tests/e2e
@@ -220,7 +220,7 @@ build/tools/bin/uv:
 	python3.11 -m venv build/tools
 	build/tools/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python/hatch_build.py flight-server/pyproject.toml gpu-writer/pyproject.toml $(wildcard proto/updraft/v1/*.proto)
+PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python/hatch_build.py flight-server/pyproject.toml gpu-writer/pyproject.toml deploy/cli/pyproject.toml $(wildcard proto/updraft/v1/*.proto)
 
 .venv/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
 	$(UV) sync --quiet --locked --reinstall-package updraft

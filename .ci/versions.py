@@ -16,7 +16,14 @@ _ROOT = Path(__file__).resolve().parents[1]
 _PLACE = re.compile(
     r"([^\n]*spark-versions\.toml: (\w+)[^\n]*\n).*?([^\n]*spark-versions\.toml: end[^\n]*\n)", re.DOTALL
 )
-_FILES = ("spark-connector/pom.xml", "Makefile", "pyproject.toml", "flight-server/pyproject.toml", "README.md")
+_FILES = (
+    "spark-connector/pom.xml",
+    "Makefile",
+    "pyproject.toml",
+    "flight-server/pyproject.toml",
+    "deploy/cli/src/updraft_cli/connector.py",
+    "README.md",
+)
 # A folder of sources for what changed in each of these: spark-before-X and spark-since-X.
 _SOURCES_CHANGED_IN = ("4.1", "4.2")
 
@@ -80,6 +87,11 @@ def extra(table: Table) -> str:
     return f'spark = ["pyspark>={oldest["version"]},<{major}.{minor + 1}", "pandas>=2.2,<3", "numpy>=1.26"]\n'
 
 
+def jars(table: Table) -> str:
+    """Which jar runs on which Spark, for the CLI."""
+    return "".join(f'    "{spark["version"]}": "{spark["jar"]}",\n' for spark in table.sparks)
+
+
 def compatibility(table: Table) -> str:
     """The README's table."""
     head = ["Spark", "connector's jar", "built against", "its Arrow and Netty", "pyspark of the pool"]
@@ -109,7 +121,7 @@ def _number(version: str) -> tuple[int, int]:
 
 
 _PARTS: dict[str, Callable[[Table], str]] = {
-    part.__name__: part for part in (profiles, variables, groups, conflicts, extra, compatibility)
+    part.__name__: part for part in (profiles, variables, groups, conflicts, extra, jars, compatibility)
 }
 
 

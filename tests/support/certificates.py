@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -28,9 +29,9 @@ class Authority:
         self.certificate = directory / "ca.pem"
         self._ca.cert_pem.write_to_path(self.certificate)
 
-    def identity(self, name: str) -> Identity:
-        """A certificate for a host name or address."""
-        signed = self._ca.issue_cert(name)
+    def identity(self, name: str, *, not_after: datetime | None = None) -> Identity:
+        """A certificate for a host name or address, until a time that may have passed."""
+        signed = self._ca.issue_cert(name, not_after=not_after)
         made = Identity(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         signed.cert_chain_pems[0].write_to_path(made.certificate)
         # A JVM reads keys in PKCS 8 only.

@@ -2,10 +2,11 @@
 """The command `updraft-server`: parses the settings and hands them to the supervisor."""
 
 import sys
+from typing import ClassVar
 
 from pydantic_settings import BaseSettings, CliSubCommand, SettingsConfigDict
 
-from updraft.command_line import ServiceApplication, run_command_line
+from updraft.command_line import Application, run_command_line
 from updraft_server.settings import ServeSettings, reference
 
 _EXAMPLES = """examples:
@@ -18,6 +19,7 @@ _EXAMPLES = """examples:
 
 class Serve(ServeSettings):  # noqa: D101 - the help text is that of the settings
     __doc__ = ServeSettings.__doc__
+    examples: ClassVar[str] = _EXAMPLES
 
     def cli_cmd(self) -> None:
         """Run the pool until it is told to stop."""
@@ -40,7 +42,7 @@ class Docs(BaseSettings):
         sys.stdout.write(reference())
 
 
-class UpdraftServer(ServiceApplication):
+class UpdraftServer(Application):
     """A pool of Python workers that runs functions sent over Arrow Flight."""
 
     model_config = SettingsConfigDict(cli_prog_name="updraft-server")
@@ -51,4 +53,4 @@ class UpdraftServer(ServiceApplication):
 
 def main() -> None:
     """Entry point of `updraft-server`."""
-    run_command_line(UpdraftServer, ServeSettings, examples=_EXAMPLES)
+    run_command_line(UpdraftServer)

@@ -2,10 +2,11 @@
 """The subcommands of `updraft-writer`: parse the settings and hand them to the writer."""
 
 import sys
+from typing import ClassVar
 
 from pydantic_settings import BaseSettings, CliSubCommand, SettingsConfigDict
 
-from updraft.command_line import ServiceApplication, run_command_line
+from updraft.command_line import Application, run_command_line
 from updraft_writer.settings import ServeSettings, reference
 
 _EXAMPLES = """examples:
@@ -18,6 +19,7 @@ _EXAMPLES = """examples:
 
 class Serve(ServeSettings):  # noqa: D101 - the help text is that of the settings
     __doc__ = ServeSettings.__doc__
+    examples: ClassVar[str] = _EXAMPLES
 
     def cli_cmd(self) -> None:
         """Run the writer until it is told to stop."""
@@ -34,7 +36,7 @@ class Docs(BaseSettings):
         sys.stdout.write(reference())
 
 
-class UpdraftWriter(ServiceApplication):
+class UpdraftWriter(Application):
     """A service that writes Parquet and ORC asynchronously, under a quota of bytes."""
 
     model_config = SettingsConfigDict(cli_prog_name="updraft-writer")
@@ -45,4 +47,4 @@ class UpdraftWriter(ServiceApplication):
 
 def run() -> None:
     """Run the subcommand that the command line names."""
-    run_command_line(UpdraftWriter, ServeSettings, examples=_EXAMPLES)
+    run_command_line(UpdraftWriter)

@@ -62,7 +62,8 @@ class Writer:
         exchanges = Exchanges(self.quota, self.files, self.factory, limits, self.metrics, self._tracer)
         service = WriterService(exchanges, self.quota, self.files, self.lifecycle)
         self._health = HealthBoard()
-        pages = {"/status.json": lambda: WebPage("application/json", json.dumps(service.status()).encode())}
+        self._service = service
+        pages = {"/status.json": self._status_page}
         self._listeners = Listeners(settings, flight_handler(service), self._health, pages)
         self._watch()
 
@@ -111,6 +112,10 @@ class Writer:
         except TimeoutError:
             return False
         return True
+
+    def _status_page(self) -> WebPage:
+        status = {**self._service.status(), "health": dict(self._health.published)}
+        return WebPage("application/json", json.dumps(status).encode())
 
     def _equipment(self) -> Equipment:
         settings = self._settings

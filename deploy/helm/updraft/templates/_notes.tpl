@@ -31,7 +31,9 @@ Updraft runs. In your Spark jobs:
 
 (A JVM remembers a name's addresses for 30 seconds unless told otherwise; executors should follow pods that come and go.)
 
-Watch it:
+Try it, and watch it:
 
+  helm test {{ .Release.Name }} --namespace {{ $namespace }}
+  updraft status --namespace {{ $namespace }}
   kubectl --namespace {{ $namespace }} get pods -l app.kubernetes.io/instance={{ .Release.Name }}
 {{- end }}

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of a service: help that says what a value is, refusals in one line each.
+"""The command lines: help that says what a value is, refusals in one line each.
 
-`updraft-server` and `updraft-writer` are pydantic-settings applications with a subcommand `serve`; what argparse would
-say about Python types, ADDRESS, SECONDS and BYTES say about values.
+`updraft-server`, `updraft-writer` and `updraft` are pydantic-settings applications with subcommands; what argparse
+would say about Python types, ADDRESS, SECONDS and BYTES say about values. A subcommand's `examples` end its help.
 """
 
 import argparse
+import inspect
 import re
 import sys
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
-from updraft.settings import Settings
-
 # argparse shows what a setting without a plain default has: nothing that a person could use.
-_MEANINGLESS_DEFAULT = re.compile(r" ?\(default: (None|\(\))\)| ?\(default factory: .*\)")
+_MEANINGLESS_DEFAULT = re.compile(r" ?\(default: (None|\(\)|\[\]|)\)| ?\(default factory: .*\)")
 
 
-class ServiceApplication(BaseSettings):
-    """What `updraft-...` without a subcommand knows; a service adds `serve` and its own `cli_prog_name`."""
+class Application(BaseSettings):
+    """What every command without a subcommand knows; each adds its subcommands and its own `cli_prog_name`."""
 
     model_config = SettingsConfigDict(
         cli_kebab_case=True, cli_implicit_flags=True, cli_hide_none_type=True, cli_avoid_json=True
@@ -39,12 +39,12 @@ class ServiceApplication(BaseSettings):
             CliApp.run_subcommand(self)
 
 
-def run_command_line(application: type[ServiceApplication], serve: type[Settings], *, examples: str) -> None:
-    """Run `application`, whose subcommand `serve` has the settings of `serve`; bad settings end with status 2."""
+def run_command_line(application: type[Application]) -> None:
+    """Run `application` with the arguments of this process; bad settings end with status 2."""
     command = str(application.model_config["cli_prog_name"])
     try:
         source: CliSettingsSource[Any] = CliSettingsSource(application, cli_parse_args=False)
-        _explain_serve(source.root_parser, command, serve, examples)
+        _explain_subcommands(source.root_parser, command, application)
         CliApp.run(application, cli_settings_source=source)
     except ValidationError as refused:
         for error in refused.errors():
@@ -52,21 +52,32 @@ def run_command_line(application: type[ServiceApplication], serve: type[Settings
         sys.exit(2)
 
 
-def _explain_serve(parser: argparse.ArgumentParser, command: str, settings: type[Settings], examples: str) -> None:
+def _explain_subcommands(parser: argparse.ArgumentParser, command: str, application: type[Application]) -> None:
     subcommands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    serve = subcommands.choices["serve"]
-    serve.usage = f"{command} serve [options]"
-    serve.epilog = examples
-    serve.formatter_class = argparse.RawDescriptionHelpFormatter
-    for action in serve._actions:
-        field = settings.model_fields.get(action.dest.rpartition(".")[2])
-        if field is not None:
-            _explain(action, field)
+    for name, subparser in subcommands.choices.items():
+        model = _model_of(application.model_fields[name])
+        positional = [action for action in subparser._actions if not action.option_strings]
+        arguments = "".join(f" [{action.dest.rpartition('.')[2].upper()}]" for action in positional)
+        subparser.usage = f"{command} {name}{arguments} [options]"
+        subparser.description = inspect.cleandoc(model.__doc__ or "")
+        subparser.epilog = getattr(model, "examples", None)
+        subparser.formatter_class = argparse.RawDescriptionHelpFormatter
+        for action in subparser._actions:
+            field = model.model_fields.get(action.dest.rpartition(".")[2])
+            if field is not None:
+                _explain(action, field)
+
+
+def _model_of(subcommand: FieldInfo) -> type[BaseModel]:
+    """The model behind a CliSubCommand, which is it or nothing."""
+    model: type[BaseModel] = next(kind for kind in get_args(subcommand.annotation) if kind is not type(None))
+    return model
 
 
 def _explain(action: argparse.Action, field: FieldInfo) -> None:
     if action.nargs != 0 and not action.choices:
-        action.metavar = action.metavar if str(action.metavar).startswith("{") else _metavar(action.dest, field)
+        name = action.dest.rpartition(".")[2]
+        action.metavar = action.metavar if str(action.metavar).startswith("{") else _metavar(name, field)
     action.help = _MEANINGLESS_DEFAULT.sub("", str(action.help))
 
 
@@ -77,7 +88,9 @@ def _metavar(name: str, field: FieldInfo) -> str:
         return unit.upper()
     if name.endswith("endpoint"):
         return "URL"
-    return "ADDRESS" if name.endswith("listen") else "PATH"
+    if name.endswith("listen"):
+        return "ADDRESS"
+    return "PATH" if Path in (field.annotation, *get_args(field.annotation)) else name.rpartition("_")[2].upper()
 
 
 def _explained(location: tuple[int | str, ...], reason: str) -> str:

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools and writers of a Kubernetes cluster: their pods, what those say through the API server, certificates, eviction.
+
+Nothing has to be reachable but the API server: `/status.json` of a pod comes through its proxy, which needs the right
+to get `pods/proxy`. What this user may not read is said in the place where it would stand.
+"""
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography import x509
+
+from updraft_cli.service import Status
+
+_APPLICATION, _RELEASE, _COMPONENT = "name", "instance", "component"
+_POLL_SECONDS = 1.0
+_NOT_READY_YET = (400, 503)
+
+
+class ClusterError(Exception):
+    """Raised when the cluster cannot be asked or refuses; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of a pool or of the writer."""
+
+    name: str
+    release: str
+    component: str
+    ready: bool
+    phase: str
+    restarts: int
+    metrics_port: int
+    certificate_secret: str
+    """Secret of its TLS certificate; empty where it has none."""
+
+
+class Cluster:
+    """The namespace of a context, seen through Kubernetes' own client."""
+
+    def __init__(self, context: str, namespace: str, timeout_seconds: float) -> None:
+        try:
+            from kubernetes import client, config
+        except ImportError:
+            raise ClusterError(
+                "this needs Kubernetes' client: install updraft-cli[kubernetes], or name a service with --endpoint"
+            ) from None
+        try:
+            own_namespace = _load(config, context)
+        except config.ConfigException as error:
+            raise ClusterError(f"no cluster is known here: {error}; name a service with --endpoint instead") from None
+        self.namespace = namespace or own_namespace
+        self._core = client.CoreV1Api()
+        self._failure = client.ApiException
+        self._timeout_seconds = timeout_seconds
+
+    def pods(self, release: str) -> list[Pod]:
+        """Pods of a release, or of every release of the chart; raises ClusterError."""
+        labels = {_RELEASE: release} if release else {_APPLICATION: "updraft"}
+        selector = ",".join(f"app.kubernetes.io/{label}={value}" for label, value in labels.items())
+        found = self._asked(
+            "list pods", self._core.list_namespaced_pod, namespace=self.namespace, label_selector=selector
+        )
+        pods = [pod for pod in map(pod_of, found.items) if pod is not None]
+        return sorted(pods, key=lambda pod: (pod.release, pod.component, pod.name))
+
+    def status(self, pod: Pod) -> Status | str:
+        """What a pod says of itself, or why it cannot be heard."""
+        try:
+            answer = self._core.connect_get_namespaced_pod_proxy_with_path(
+                f"{pod.name}:{pod.metrics_port}",
+                self.namespace,
+                "status.json",
+                # Read as JSON by the client, it would come back as the text of a Python dictionary.
+                _preload_content=False,
+                _request_timeout=self._timeout_seconds,
+            )
+            return dict(json.loads(answer.data))
+        except self._failure as error:
+            return "may not get pods/proxy" if error.status == 403 else f"does not answer ({error.status})"
+        except (OSError, ValueError) as error:
+            return f"does not answer ({type(error).__name__})"
+
+    def certificate(self, secret: str) -> x509.Certificate | str:
+        """The certificate in a Secret, or why it cannot be read."""
+        try:
+            found = self._core.read_namespaced_secret(secret, self.namespace, _request_timeout=self._timeout_seconds)
+            return x509.load_pem_x509_certificate(base64.b64decode(found.data["tls.crt"]))
+        except self._failure as error:
+            return f"may not read Secret {secret}" if error.status == 403 else f"no Secret {secret}"
+        except (KeyError, TypeError, ValueError):
+            return f"no certificate in Secret {secret}"
+
+    def evict(self, name: str) -> None:
+        """Let a pod go as a node's drain would: its disruption budget is kept; raises ClusterError."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": self.namespace}}
+        self._asked(f"evict {name}", self._core.create_namespaced_pod_eviction, name, self.namespace, body)
+
+    def pod(self, name: str) -> Pod:
+        """A pod by its name; raises ClusterError."""
+        pod = pod_of(self._asked(f"find {name}", self._core.read_namespaced_pod, name, self.namespace))
+        if pod is None:
+            raise ClusterError(f"{name} is no pod of a pool or a writer")
+        return pod
+
+    def watch_end(self, name: str, within_seconds: float) -> Iterator[Status | str]:
+        """What a pod that ends says of itself, each second until it has ended; raises ClusterError when it does not."""
+        deadline = time.monotonic() + within_seconds
+        while time.monotonic() < deadline:
+            try:
+                pod = self.pod(name)
+            except ClusterError:
+                return
+            yield self.status(pod)
+            time.sleep(_POLL_SECONDS)
+        raise ClusterError(f"{name} has not ended within {within_seconds:g} seconds: it still finishes what it has")
+
+    def _asked(self, what: str, call: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return call(*arguments, **named, _request_timeout=self._timeout_seconds)
+        except self._failure as error:
+            raise ClusterError(f"cannot {what} in namespace {self.namespace}: {_reason(error)}") from None
+        except Exception as error:
+            raise ClusterError(f"the API server does not answer: {type(error).__name__}") from None
+
+
+def _load(config: Any, context: str) -> str:
+    """Load the kubeconfig, or a pod's own account; the namespace that goes with it."""
+    try:
+        config.load_kube_config(context=context or None)
+        contexts, current = config.list_kube_config_contexts()
+        chosen = next((known for known in contexts if known["name"] == context), current)
+        return str(chosen["context"].get("namespace") or "default")
+    except config.ConfigException:
+        if context:
+            raise
+        config.load_incluster_config()
+        with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace") as own:  # noqa: PTH123
+            return own.read().strip()
+
+
+def pod_of(found: Any) -> Pod | None:
+    """None for a pod that is neither of a pool nor of a writer."""
+    labels = {name.rpartition("/")[2]: value for name, value in (found.metadata.labels or {}).items()}
+    ports = {port.name: port.container_port for box in found.spec.containers for port in box.ports or ()}
+    if _COMPONENT not in labels or "metrics" not in ports:
+        return None
+    conditions = {condition.type: condition.status for condition in found.status.conditions or ()}
+    secrets = {volume.name: volume.secret.secret_name for volume in found.spec.volumes or () if volume.secret}
+    return Pod(
+        name=found.metadata.name,
+        release=labels.get(_RELEASE, ""),
+        component=labels[_COMPONENT],
+        ready=conditions.get("Ready") == "True",
+        phase="Terminating" if found.metadata.deletion_timestamp else found.status.phase,
+        restarts=sum(status.restart_count for status in found.status.container_statuses or ()),
+        metrics_port=ports["metrics"],
+        certificate_secret=secrets.get("tls", ""),
+    )
+
+
+def _reason(error: Any) -> str:
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"{error.status} {error.reason}"

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft doctor`: hold a Spark conf, or a bare endpoint, against what really answers."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import grpc
+import pyarrow as pa
+
+from updraft.settings import setting
+from updraft_cli.credentials import Credentials, CredentialsError
+from updraft_cli.doctor.confs import check_session, credentials_of, endpoint_of
+from updraft_cli.doctor.connection import check_connection
+from updraft_cli.doctor.driver import Driver, driver_of
+from updraft_cli.doctor.finding import Finding, Findings, Level
+from updraft_cli.doctor.service import check_service
+from updraft_cli.endpoint import Endpoint
+from updraft_cli.options import Options
+from updraft_cli.output import print_json, print_line
+from updraft_cli.service import Service, first_line
+from updraft_cli.spark_conf import SparkConfError, spark_conf
+
+_PEERS = {"udf": "spark.updraft.udf", "write": "spark.updraft.write"}
+
+
+class Doctor(Options):
+    """Check that a Spark job will reach its pool and its writer, and say what to do about what is in the way.
+
+    Give the job's conf as spark-submit gets it (--defaults, --conf), on the machine or in the image of the driver: jar,
+    extension, endpoints, DNS, reachability, TLS, tokens, versions of protocol, Python and pyspark are checked, then a
+    batch goes through a worker and a file through the writer. With --endpoint a service is checked without a conf.
+
+    Ends with 1 when something is in the way, 0 otherwise; warnings do not count.
+    """
+
+    examples: ClassVar[str] = """examples:
+  updraft doctor --defaults $SPARK_HOME/conf/spark-defaults.conf
+  updraft doctor --conf spark.updraft.udf.endpoint=grpc://updraft-pool:8815 --python /opt/job/bin/python
+  updraft doctor --endpoint grpc+tls://writer.data:8816 --ca-file ca.crt --token-file token
+"""
+
+    defaults: Path | None = setting("The job's spark-defaults.conf.", default=None)
+    conf: list[str] = setting(
+        "A setting of the job, name=value; wins over the file. Give it again for more.", default=[]
+    )
+    python: str = setting("The driver's Python; by default the one that the conf names, else this one.", default="")
+
+    def cli_cmd(self) -> None:
+        """Print the findings and end with the exit code that they come to."""
+        found = self.findings()
+        if self.output == "json":
+            rows = ("subject", "check", "found", "advice")
+            print_json([{**{row: getattr(f, row) for row in rows}, "level": f.level.value} for f in found])
+        else:
+            _print(found)
+        sys.exit(any(finding.level is Level.ERROR for finding in found))
+
+    def findings(self) -> Sequence[Finding]:
+        """What was found, in the order in which a task would meet it; raises SparkConfError."""
+        return self._check_endpoint() if self.endpoint else self._check_conf()
+
+    def _check_endpoint(self) -> Sequence[Finding]:
+        findings = Findings(self.endpoint)
+        try:
+            self._check_peer(Endpoint.parse(self.endpoint), self.credentials, None, findings)
+        except CredentialsError as error:
+            findings.error("credentials", str(error), "correct the path, or mount it")
+        return findings.all
+
+    def _check_conf(self) -> Sequence[Finding]:
+        confs = spark_conf(self.defaults, self.conf)
+        if not any(f"{prefix}.endpoint" in confs for prefix in _PEERS.values()):
+            raise SparkConfError(
+                "the conf names no endpoint, so that Updraft does nothing: set spark.updraft.udf.endpoint or "
+                "spark.updraft.write.endpoint, or give --endpoint"
+            )
+        driver = driver_of(confs, self.python)
+        session = Findings("session")
+        check_session(confs, driver, session)
+        found = session.all
+        for subject, prefix in _PEERS.items():
+            if f"{prefix}.endpoint" not in confs:
+                continue
+            findings = Findings(subject)
+            endpoint = endpoint_of(confs, prefix, findings)
+            credentials = credentials_of(confs, prefix, endpoint.transport, findings) if endpoint else None
+            if endpoint is not None and credentials is not None:
+                self._check_peer(endpoint, credentials, driver if subject == "udf" else None, findings)
+            found = [*found, *findings.all]
+        return found
+
+    def _check_peer(
+        self, endpoint: Endpoint, credentials: Credentials, driver: Driver | None, findings: Findings
+    ) -> None:
+        check_connection(endpoint, credentials, self.timeout_seconds, findings)
+        if findings.failed:
+            return
+        try:
+            with Service(endpoint, credentials, self.timeout_seconds) as service:
+                check_service(service, driver, findings)
+        except (grpc.RpcError, pa.ArrowException) as error:
+            findings.error("service", first_line(error), "it answered a moment ago: look at its log")
+
+
+def _print(found: Sequence[Finding]) -> None:
+    widths = [max(len(getattr(finding, name)) for finding in found) for name in ("subject", "check")]
+    for finding in found:
+        start = f"{finding.level.value:8}{finding.subject:{widths[0]}}  {finding.check:{widths[1]}}  "
+        print_line(start + finding.found)
+        if finding.advice:
+            print_line(f"{' ' * (len(start) - 3)}-> {finding.advice}")
+    errors = sum(finding.level is Level.ERROR for finding in found)
+    print_line()
+    print_line(f"{errors} in the way." if errors else "Nothing is in the way.")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft functions`: what pools run by name, and whether they run what a session ships."""
+
+from typing import Any, ClassVar
+
+from updraft_cli.cluster import Cluster, ClusterError
+from updraft_cli.options import ClusterOptions
+from updraft_cli.output import print_json, print_line, print_table
+from updraft_cli.service import Status
+
+
+class Functions(ClusterOptions):
+    """List the functions that pools have by name and version, and say whether session functions are allowed.
+
+    Of a cluster's pools one ready pod each is asked: the pods of a pool have the same functions.
+    """
+
+    examples: ClassVar[str] = """examples:
+  updraft functions --namespace data
+  updraft functions --endpoint grpc://127.0.0.1:8815
+"""
+
+    def cli_cmd(self) -> None:
+        """Print the table."""
+        pools = self._at_the_endpoint() if self.endpoint else self._in_the_cluster()
+        if self.output == "json":
+            print_json([{"pool": pool, **_functions(status)} for pool, status in pools.items()])
+            return
+        rows = [
+            (pool, function["name"], function["version"], _first_line(function["doc"]))
+            for pool, status in pools.items()
+            for function in status["functions"]
+        ]
+        print_table(("pool", "function", "version", "what it does"), rows)
+        print_line()
+        for pool, status in pools.items():
+            allowed = "allowed" if status["session_functions_allowed"] else "refused"
+            print_line(f"{pool}: what Spark sessions ship is {allowed}.")
+
+    def _at_the_endpoint(self) -> dict[str, Status]:
+        with self.service() as service:
+            status = service.status()
+        if "functions" not in status:
+            raise ClusterError(f"{self.endpoint} is a writer: it has no functions")
+        return {self.endpoint: status}
+
+    def _in_the_cluster(self) -> dict[str, Status]:
+        cluster = Cluster(self.context, self.namespace, self.timeout_seconds)
+        pools: dict[str, Status] = {}
+        silent: dict[str, str] = {}
+        for pod in cluster.pods(self.release):
+            pool = f"{pod.release}/{pod.component}"
+            if pod.component == "writer" or pool in pools or not pod.ready:
+                continue
+            status = cluster.status(pod)
+            if isinstance(status, str):
+                silent[pool] = status
+            else:
+                pools[pool] = status
+        if not pools:
+            reasons = "; ".join(f"{pool} {reason}" for pool, reason in silent.items()) or "there is none that is ready"
+            raise ClusterError(f"no pool of namespace {cluster.namespace} says what it has: {reasons}")
+        return pools
+
+
+def _functions(status: Status) -> dict[str, Any]:
+    return {name: status[name] for name in ("functions", "session_functions_allowed")}
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.splitlines()), "")

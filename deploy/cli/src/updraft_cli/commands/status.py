@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft status`: pods or one endpoint, with health, load, versions and the certificate's last day."""
+
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from cryptography import x509
+
+from updraft_cli.cluster import Cluster, ClusterError, Pod
+from updraft_cli.doctor.connection import certificate_of, days_left
+from updraft_cli.endpoint import Endpoint, Transport
+from updraft_cli.options import ClusterOptions
+from updraft_cli.output import print_json, print_line, print_table
+from updraft_cli.service import Status as ServiceStatus
+
+
+class Status(ClusterOptions):
+    """Show pools and writers: the pods of a release, or one endpoint, with health, load, versions and certificate.
+
+    The health of a pod is what its own gRPC health service says; READY is what the kubelet makes of it. Reading it
+    needs the right to get pods/proxy, the certificate's last day that to get its Secret; a right that you lack is said.
+    """
+
+    examples: ClassVar[str] = """examples:
+  updraft status --namespace data
+  updraft status --release air --output json
+  updraft status --endpoint grpc://127.0.0.1:8815 --token-file token
+"""
+
+    def cli_cmd(self) -> None:
+        """Print the table."""
+        if self.endpoint:
+            self._show_endpoint()
+        else:
+            self._show_cluster()
+
+    def _show_endpoint(self) -> None:
+        endpoint = Endpoint.parse(self.endpoint)
+        with self.service() as service:
+            status, health = service.status(), service.health()
+        shown = certificate_of(endpoint, self.timeout_seconds) if endpoint.transport is Transport.TLS else None
+        if self.output == "json":
+            print_json({"endpoint": str(endpoint), "health": health, "certificate": _json(shown), "status": status})
+            return
+        row = (str(endpoint), health, status["state"], load_of(status), versions_of(status), _certificate(shown))
+        print_table(("endpoint", "health", "state", "load", "versions", "certificate"), [row])
+
+    def _show_cluster(self) -> None:
+        cluster = Cluster(self.context, self.namespace, self.timeout_seconds)
+        pods = cluster.pods(self.release)
+        if not pods:
+            whose = f"release {self.release}" if self.release else "the chart"
+            raise ClusterError(f"no pods of {whose} in namespace {cluster.namespace}")
+        seen = [(pod, cluster.status(pod), _of(cluster, pod)) for pod in pods]
+        if self.output == "json":
+            print_json([{**asdict(pod), "status": status, "certificate": _json(cert)} for pod, status, cert in seen])
+            return
+        headings = ("pod", "component", "ready", "restarts", "health", "state", "load", "versions", "certificate")
+        print_table(headings, [_row(pod, status, cert) for pod, status, cert in seen])
+        ready = sum(pod.ready for pod in pods)
+        print_line()
+        print_line(f"{ready} of {len(pods)} pods are ready.")
+
+
+def load_of(status: ServiceStatus) -> str:
+    """How much a service has to do, in a few words."""
+    if "workers" in status:
+        workers, waiting = status["workers"], status["queue"]["waiting"]
+        total = workers["idle"] + workers["busy"] + workers["starting"]
+        return f"{workers['busy']} of {total} busy, {waiting} wait"
+    quota = max(status["quota_bytes"], 1)
+    return f"{status['open_files']} files, {status['held_bytes'] / quota:.0%} of quota"
+
+
+def versions_of(status: ServiceStatus) -> str:
+    """What runs there."""
+    if "versions" not in status:
+        return str(status["writer_version"])
+    versions = status["versions"]
+    parts = [versions["server"], f"Python {versions['python']}"]
+    return ", ".join([*parts, f"pyspark {versions['pyspark']}"] if versions["pyspark"] else parts)
+
+
+def health_of(status: ServiceStatus) -> str:
+    """What the service's own health says of Flight."""
+    health = status.get("health", {})
+    if not health:
+        return "-"
+    return "serving" if health.get("arrow.flight.protocol.FlightService") else "not serving"
+
+
+def _of(cluster: Cluster, pod: Pod) -> x509.Certificate | str | None:
+    return cluster.certificate(pod.certificate_secret) if pod.certificate_secret else None
+
+
+def _row(pod: Pod, status: ServiceStatus | str, certificate: x509.Certificate | str | None) -> tuple[str, ...]:
+    start = (pod.name, pod.component, "yes" if pod.ready else "no", str(pod.restarts))
+    if isinstance(status, str):
+        return (*start, "-", pod.phase.lower(), status, "-", _certificate(certificate))
+    told = (health_of(status), status["state"], load_of(status), versions_of(status))
+    return (*start, *told, _certificate(certificate))
+
+
+def _certificate(certificate: x509.Certificate | str | None) -> str:
+    if certificate is None:
+        return "none"
+    if isinstance(certificate, str):
+        return certificate
+    return f"{certificate.not_valid_after_utc:%Y-%m-%d} ({days_left(certificate)} days)"
+
+
+def _json(certificate: x509.Certificate | str | None) -> Any:
+    if certificate is None or isinstance(certificate, str):
+        return certificate
+    return {"not_after": certificate.not_valid_after_utc.isoformat(), "days_left": days_left(certificate)}

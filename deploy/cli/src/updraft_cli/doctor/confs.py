@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be seen in a Spark conf alone: whether the connector is there and switched on, and with which secrets."""
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from updraft_cli.connector import JARS, SETTINGS
+from updraft_cli.credentials import Credentials, CredentialsError, read
+from updraft_cli.doctor.driver import Driver, minor
+from updraft_cli.doctor.finding import Findings
+from updraft_cli.endpoint import Endpoint, Transport
+
+EXTENSION = "io.updraft.spark.UpdraftExtensions"
+
+_JAR = re.compile(r"updraft-spark-(\d+\.\d+)_2\.13")
+_JAR_CONFS = (
+    "spark.jars",
+    "spark.jars.packages",
+    "spark.driver.extraClassPath",
+    "spark.executor.extraClassPath",
+    "spark.yarn.jars",
+)
+
+
+def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) -> None:
+    """The jar, the extension and the names of settings: what is the same for pools and writers."""
+    _check_jar(confs, driver, findings)
+    extensions = [name.strip() for name in confs.get("spark.sql.extensions", "").split(",")]
+    if EXTENSION in extensions:
+        findings.ok("extension", EXTENSION)
+    elif "spark.updraft.udf.endpoint" in confs:
+        findings.error(
+            "extension",
+            f"spark.sql.extensions is {confs.get('spark.sql.extensions') or 'not set'}: no function goes to a pool",
+            f"add {EXTENSION} to it, before the session is made",
+        )
+    for key in sorted(confs):
+        if key.startswith("spark.updraft.") and key not in SETTINGS:
+            near = difflib.get_close_matches(key, SETTINGS, n=1)
+            advice = f"did you mean {near[0]}?" if near else "docs/reference/connector.md lists the settings"
+            findings.error("settings", f"{key} is no setting of the connector", advice)
+
+
+def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> None:
+    places = [part for conf in _JAR_CONFS for part in re.split(r"[,:](?!//)", confs.get(conf, ""))]
+    jars = {found[1]: place for place in places if (found := _JAR.search(place))}
+    if not jars:
+        findings.warning(
+            "jar",
+            "no setting names the connector's jar",
+            "add it to spark.jars, unless it lies in Spark's own folder of jars",
+        )
+        return
+    ours = minor(driver.pyspark)
+    for built_for, place in jars.items():
+        wanted = JARS.get(ours, built_for)
+        if built_for != wanted:
+            findings.error(
+                "jar",
+                f"{place} is for another Spark than {driver.pyspark}",
+                f"use updraft-spark-{wanted}_2.13",
+            )
+        elif _is_missing(place):
+            findings.error("jar", f"{place} is not there", "build it with `make connector`, or correct the path")
+        else:
+            findings.ok("jar", place)
+    if ours and ours not in JARS:
+        findings.error("jar", f"no jar is made for Spark {driver.pyspark}", f"use one of Spark {', '.join(JARS)}")
+
+
+def _is_missing(place: str) -> bool:
+    uri = urlsplit(place)
+    return uri.scheme in ("", "file") and uri.path.endswith(".jar") and not Path(uri.path).exists()
+
+
+def endpoint_of(confs: Mapping[str, str], prefix: str, findings: Findings) -> Endpoint | None:
+    """The endpoint under a prefix, if it is one."""
+    try:
+        endpoint = Endpoint.parse(confs[f"{prefix}.endpoint"])
+    except ValueError as error:
+        findings.error("endpoint", str(error), f"correct {prefix}.endpoint")
+        return None
+    findings.ok("endpoint", str(endpoint))
+    return endpoint
+
+
+def credentials_of(
+    confs: Mapping[str, str], prefix: str, transport: Transport, findings: Findings
+) -> Credentials | None:
+    """Token and TLS files under a prefix, if they can be used."""
+    paths = {
+        name: Path(value)
+        for name in ("tls.caFile", "tls.certificateFile", "tls.keyFile")
+        if (value := confs.get(f"{prefix}.{name}"))
+    }
+    for name, path in paths.items():
+        if not path.is_file():
+            findings.error("tls", f"{prefix}.{name} names {path}, which is not there", "correct the path, or mount it")
+    if ("tls.certificateFile" in paths) != ("tls.keyFile" in paths):
+        findings.error("tls", "a certificate and its key go together", f"set {prefix}.tls.certificateFile and .keyFile")
+    if paths and transport is not Transport.TLS:
+        findings.warning("tls", "files for TLS are set, and the endpoint does not use it", "write grpc+tls://")
+    token = _token(confs, prefix, findings)
+    if findings.failed:
+        return None
+    return Credentials(token, paths.get("tls.caFile"), paths.get("tls.certificateFile"), paths.get("tls.keyFile"))
+
+
+def _token(confs: Mapping[str, str], prefix: str, findings: Findings) -> str:
+    setting = f"{prefix}.tokenFile"
+    if setting not in confs:
+        return confs.get(f"{prefix}.token", "")
+    try:
+        token = read(Path(confs[setting])).strip()
+    except CredentialsError as error:
+        findings.error("token", f"{setting}: {error}", "mount the Secret in driver and executors, or correct the path")
+        return ""
+    if not token or len(token.split()) > 1:
+        held = "more than a token" if token else "nothing"
+        findings.error(
+            "token",
+            f"{setting} = {confs[setting]} holds {held}",
+            "name a file with one token in it: the key `token` of the chart's Secret, not `tokens`",
+        )
+    return token

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python that pickles the functions of a job: which it is, and which pyspark it has."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_TIMEOUT_SECONDS = 60
+_QUESTION = """
+import importlib.metadata, json, platform
+try:
+    pyspark = importlib.metadata.version("pyspark")
+except importlib.metadata.PackageNotFoundError:
+    pyspark = ""
+print(json.dumps({"python": platform.python_version(), "pyspark": pyspark}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Versions; empty where they are not known."""
+
+    interpreter: str
+    python: str = ""
+    pyspark: str = ""
+
+
+def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
+    """Ask the interpreter that Spark would use: the named one, the conf's, the environment's, or this one."""
+    chosen = (
+        interpreter
+        or confs.get("spark.pyspark.driver.python")
+        or confs.get("spark.pyspark.python")
+        or os.environ.get("PYSPARK_DRIVER_PYTHON")
+        or os.environ.get("PYSPARK_PYTHON")
+        or sys.executable
+    )
+    try:
+        ran = subprocess.run(  # noqa: S603 - it is what Spark itself would run
+            [chosen, "-c", _QUESTION], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
+        )
+        return Driver(chosen, **json.loads(ran.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError):
+        return Driver(chosen)
+
+
+def minor(version: str) -> str:
+    """major.minor of a version."""
+    return ".".join(version.split(".")[:2])

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `updraft`: one subcommand for each thing that a person wants of running pools and writers."""
+
+import sys
+
+import grpc
+import pyarrow as pa
+from pydantic import Field
+from pydantic_settings import CliSubCommand, SettingsConfigDict
+
+from updraft.command_line import Application, run_command_line
+from updraft_cli.cluster import ClusterError
+from updraft_cli.commands.doctor import Doctor
+from updraft_cli.commands.drain import Drain
+from updraft_cli.commands.functions import Functions
+from updraft_cli.commands.status import Status
+from updraft_cli.credentials import CredentialsError
+from updraft_cli.service import first_line
+from updraft_cli.spark_conf import SparkConfError
+
+
+class Updraft(Application):
+    """Look after pools of Python workers and writers, and find out why a Spark job does not reach them.
+
+    Without --endpoint pods are found in the Kubernetes cluster of your kubeconfig, by the labels of the chart.
+    """
+
+    model_config = SettingsConfigDict(cli_prog_name="updraft")
+
+    status: CliSubCommand[Status] = Field(description="Show pools and writers, their health, load and versions.")
+    functions: CliSubCommand[Functions] = Field(description="List the functions that pools have.")
+    drain: CliSubCommand[Drain] = Field(description="Let a pod finish what it has, and go.")
+    doctor: CliSubCommand[Doctor] = Field(description="Find out why a Spark job does not reach a pool or a writer.")
+
+
+def main() -> None:
+    """Entry point of `updraft`; ends with 1 when a question had no answer."""
+    try:
+        run_command_line(Updraft)
+    except (ClusterError, CredentialsError, SparkConfError) as error:
+        _end(str(error))
+    except grpc.RpcError as error:
+        _end(f"the service does not answer: {error.details()}")
+    except pa.ArrowException as error:
+        _end(f"the service does not answer: {first_line(error)}")
+
+
+def _end(reason: str) -> None:
+    sys.stderr.write(f"updraft: {reason}\n")
+    sys.exit(1)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several commands have, declared once, and what they come to."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from updraft.settings import setting
+from updraft_cli.credentials import Credentials, token_in
+from updraft_cli.endpoint import Endpoint
+from updraft_cli.service import Service
+
+
+class Options(BaseModel):
+    """What every command has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    endpoint: str = setting(
+        "A pool or a writer: grpc://host:port, grpc+tls://host:port or grpc+unix:///path.", default=""
+    )
+    token_file: Path | None = setting(
+        "File with the token that the service asks for, in its first line; # starts a comment.", default=None
+    )
+    ca_file: Path | None = setting(
+        "PEM file with the authorities that sign the service's certificate; by default those of this machine.",
+        default=None,
+    )
+    certificate_file: Path | None = setting("PEM file with this client's certificate, for mutual TLS.", default=None)
+    key_file: Path | None = setting("PEM file with its private key.", default=None)
+    timeout_seconds: float = setting(
+        "How long each question to a service may take.", default=10.0, unit="seconds", gt=0
+    )
+    output: Literal["table", "json"] = setting("For people, or for programs.", default="table")
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> "Options":
+        if self.endpoint:
+            Endpoint.parse(self.endpoint)
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("--certificate-file and --key-file go together")
+        return self
+
+    @property
+    def credentials(self) -> Credentials:
+        """Token and files; raises CredentialsError."""
+        token = token_in(self.token_file) if self.token_file is not None else ""
+        return Credentials(token, self.ca_file, self.certificate_file, self.key_file)
+
+    def service(self) -> Service:
+        """A connection to the endpoint; raises CredentialsError."""
+        return Service(Endpoint.parse(self.endpoint), self.credentials, self.timeout_seconds)
+
+
+class ClusterOptions(Options):
+    """What commands have that find services by their release."""
+
+    namespace: str = setting("Kubernetes namespace; by default that of the current context.", default="")
+    release: str = setting("Name of the Helm release; by default every one of the chart.", default="")
+    context: str = setting("Context of the kubeconfig; by default the current one.", default="")

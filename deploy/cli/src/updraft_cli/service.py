@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool or a writer as its clients reach it: health, state, functions, drain, one batch there and back."""
+
+import io
+import json
+from typing import Any, Self
+
+import grpc
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pyarrow import flight
+
+from updraft.v1.control_pb2 import PoolState, PoolStatus
+from updraft.writer import WriterClient
+from updraft_cli.credentials import Credentials
+from updraft_cli.endpoint import Endpoint, Transport
+
+FLIGHT_HEALTH = "arrow.flight.protocol.FlightService"
+POOL_STATUS_ACTION = "updraft.pool_status"
+WRITER_STATUS_ACTION = "updraft.writer_status"
+DRAIN_ACTION = "updraft.drain"
+
+_PROOF = pa.record_batch({"_0": pa.array(range(1000), pa.int64())})
+_STATES = {PoolState.POOL_STATE_STARTING: "starting", PoolState.POOL_STATE_READY: "ready"}
+
+Status = dict[str, Any]
+
+
+class Service:
+    """A connection; every call raises pyarrow's FlightError or grpc.RpcError within `timeout_seconds`."""
+
+    def __init__(self, endpoint: Endpoint, credentials: Credentials, timeout_seconds: float) -> None:
+        self._credentials = credentials
+        self._timeout_seconds = timeout_seconds
+        self._target = endpoint.target
+        self._secrets: grpc.ChannelCredentials | None = None
+        trust: dict[str, Any] = {}
+        if endpoint.transport is Transport.TLS:
+            self._secrets = credentials.grpc_credentials()
+            trust = {"tls_root_certs": credentials.roots}
+            if credentials.certificate_file is not None and credentials.key_file is not None:
+                trust["cert_chain"] = credentials.certificate_file.read_bytes()
+                trust["private_key"] = credentials.key_file.read_bytes()
+        self._flight = flight.FlightClient(str(endpoint), **trust)
+        headers = [(name.encode(), value.encode()) for name, value in credentials.headers]
+        self._options = flight.FlightCallOptions(timeout=timeout_seconds, headers=headers)
+
+    def health(self) -> str:
+        """What grpc.health.v1 says of Flight, in small letters; needs no token."""
+        channel = (
+            grpc.insecure_channel(self._target)
+            if self._secrets is None
+            else grpc.secure_channel(self._target, self._secrets)
+        )
+        with channel:
+            request = health_pb2.HealthCheckRequest(service=FLIGHT_HEALTH)
+            answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=self._timeout_seconds)
+        return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)).lower().replace("_", " ")
+
+    def actions(self) -> set[str]:
+        """Names of what DoAction can do here: they tell a pool from a writer."""
+        return {action.type for action in self._flight.list_actions(self._options)}
+
+    def pool_status(self) -> PoolStatus:
+        """The state of a pool."""
+        return PoolStatus.FromString(self._act(POOL_STATUS_ACTION))
+
+    def status(self) -> Status:
+        """The state of a pool or of a writer, named as `/status.json` names it."""
+        if WRITER_STATUS_ACTION in self.actions():
+            return dict(json.loads(self._act(WRITER_STATUS_ACTION)))
+        return as_report(self.pool_status())
+
+    def drain(self) -> None:
+        """Let the service finish what it has and take nothing new."""
+        self._act(DRAIN_ACTION)
+
+    def send_a_batch(self) -> int:
+        """Rows that a worker has returned as they were; raises ValueError when others came back."""
+        writer, reader = self._flight.do_exchange(flight.FlightDescriptor.for_path("echo"), self._options)
+        with writer:
+            writer.begin(_PROOF.schema)
+            writer.write_batch(_PROOF)
+            writer.done_writing()
+            returned = reader.read_all()
+        return _proven(returned)
+
+    def write_a_file(self) -> int:
+        """Rows read from a Parquet file that the writer has made and returned; raises ValueError, UpdraftError."""
+        made = io.BytesIO()
+        client = WriterClient(
+            self._target,
+            token=self._credentials.token,
+            credentials=self._secrets,
+            timeout_seconds=self._timeout_seconds,
+        )
+        with client, client.create("updraft-doctor.parquet", _PROOF.schema, into=made) as file:
+            file.write(pa.table(_PROOF))
+        return _proven(parquet.read_table(pa.BufferReader(made.getvalue())))
+
+    def close(self) -> None:
+        """End the connection."""
+        self._flight.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _act(self, action: str) -> bytes:
+        (result,) = self._flight.do_action(flight.Action(action, b""), self._options)
+        return bytes(result.body.to_pybytes())
+
+
+def as_report(status: PoolStatus) -> Status:
+    """A pool's status in the words of its `/status.json`."""
+    return {
+        "state": _STATES.get(status.state, "draining"),
+        "workers": {
+            "idle": status.workers_idle,
+            "busy": status.workers_busy,
+            "starting": status.workers_starting,
+        },
+        "queue": {"waiting": status.exchanges_waiting, "limit": status.exchanges_waiting_limit},
+        "versions": {
+            "server": status.server_version,
+            "protocol": status.protocol_version,
+            "python": status.python_version,
+            "pyspark": status.pyspark_version,
+        },
+        "session_functions_allowed": status.session_functions_allowed,
+        "functions": [
+            {"name": function.name, "version": function.version, "doc": function.doc} for function in status.functions
+        ],
+    }
+
+
+def _proven(returned: pa.Table) -> int:
+    if returned.column(0).combine_chunks() != pa.chunked_array([_PROOF.column(0)]).combine_chunks():
+        raise ValueError(f"{returned.num_rows} rows came back, and not the {_PROOF.num_rows} that were sent")
+    return int(returned.num_rows)
+
+
+def first_line(error: Exception) -> str:
+    """What a failed call says, without what Flight adds to every message."""
+    line = str(error).strip().split("\n", 1)[0]
+    return line.split(". Detail:")[0].split(". gRPC client debug context:")[0].split(", with message: ")[-1]

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `updraft` finds in a pod what the chart puts there: labels, the port of its status, the certificate."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kubernetes import client
+
+from tests.chart.chart import render
+from updraft_cli.cluster import Pod, pod_of
+
+
+def _read(manifest: Any) -> Pod | None:
+    """As an answer of the API server reaches the command."""
+    return pod_of(client.ApiClient().deserialize(json.dumps(manifest), "V1Pod", "application/json"))
+
+
+def _seen(name: str, values: dict[str, Any] | None = None) -> Pod | None:
+    template = render(values).one("Deployment", name)["spec"]["template"]
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    pod = {"metadata": {**template["metadata"], "name": name}, "spec": template["spec"], "status": status}
+    return _read(pod)
+
+
+def test_a_pod_of_a_pool_is_known_by_its_labels_and_ports() -> None:
+    assert _seen("air-updraft-pool-default") == Pod(
+        name="air-updraft-pool-default",
+        release="air",
+        component="pool-default",
+        ready=True,
+        phase="Running",
+        restarts=0,
+        metrics_port=9825,
+        certificate_secret="",
+    )
+
+
+def test_the_secret_of_its_certificate_is_known() -> None:
+    writer = _seen("air-updraft-writer", {"common": {"tls": {"mode": "secret", "secretName": "ours"}}})
+    assert writer is not None
+    assert (writer.metrics_port, writer.certificate_secret) == (9826, "ours")
+
+
+def test_the_pod_of_helm_test_is_none_of_them() -> None:
+    pod = render().one("Pod", "air-updraft-test")
+    assert _read({**pod, "status": {}}) is None

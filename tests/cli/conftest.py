@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool that anybody may use, one that is careful, and a writer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.certificates import Authority
+from tests.support.pool import LocalPool
+from tests.support.writer import LocalWriter
+from updraft_cli.main import main
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+TOKEN = "letmein"
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[LocalPool]:
+    with LocalPool(workers=1) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWriter]:
+    with LocalWriter(tmp_path_factory.mktemp("files")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates") / "ours")
+
+
+@pytest.fixture(scope="session")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates") / "theirs")
+
+
+@pytest.fixture(scope="session")
+def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokens") / "tokens"
+    path.write_text(TOKEN)
+    return path
+
+
+@pytest.fixture(scope="session")
+def careful_pool(authority: Authority, token_file: Path) -> Iterator[LocalPool]:
+    """It wants a token and a client's certificate, is called localhost, and runs registered functions alone."""
+    own = authority.identity("localhost")
+    arguments = [
+        *("--tls-certificate-file", str(own.certificate), "--tls-key-file", str(own.key)),
+        *("--tls-client-ca-file", str(authority.certificate), "--token-file", str(token_file)),
+    ]
+    with LocalPool(workers=1, session_functions=False, arguments=arguments) as running:
+        yield running
+
+
+@pytest.fixture
+def updraft(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command with arguments, in this process: most of a new one's time would be its imports'."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["updraft", *arguments])
+        status = 0
+        try:
+            main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        shown = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, status, shown.out, shown.err)
+
+    return run

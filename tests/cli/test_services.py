@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft status`, `functions` and `drain` for a service that is named by its endpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.support.certificates import Authority
+from tests.support.pool import LocalPool
+from tests.support.writer import LocalWriter
+
+
+def test_a_pool_is_shown_with_health_load_and_versions(pool: LocalPool, updraft: Run) -> None:
+    shown = updraft("status", "--endpoint", pool.tcp_endpoint).stdout.splitlines()
+    assert shown[0].split() == ["ENDPOINT", "HEALTH", "STATE", "LOAD", "VERSIONS", "CERTIFICATE"]
+    assert "serving  ready  0 of 1 busy, 0 wait" in shown[1]
+
+
+def test_a_writer_is_shown_with_its_quota(writer: LocalWriter, updraft: Run) -> None:
+    status = json.loads(updraft("status", "--endpoint", writer.tcp_endpoint, "--output", "json").stdout)
+    assert (status["health"], status["status"]["open_files"]) == ("serving", 0)
+
+
+def test_tls_and_a_token_are_used_and_the_certificates_last_day_is_shown(
+    careful_pool: LocalPool, authority: Authority, token_file: Path, updraft: Run
+) -> None:
+    client = authority.identity("cli")
+    endpoint = f"grpc+tls://localhost:{careful_pool.tcp_address.rpartition(':')[2]}"
+    options = [
+        *("--ca-file", str(authority.certificate), "--token-file", str(token_file)),
+        *("--certificate-file", str(client.certificate), "--key-file", str(client.key)),
+    ]
+    answered = updraft("status", "--endpoint", endpoint, "--output", "json", *options)
+    assert json.loads(answered.stdout)["certificate"]["days_left"] > 14, answered.stderr
+    refused = updraft("status", "--endpoint", endpoint, *options[:2], *options[4:])
+    assert (refused.returncode, "token" in refused.stderr) == (1, True)
+
+
+def test_functions_are_listed(pool: LocalPool, updraft: Run) -> None:
+    (found,) = json.loads(updraft("functions", "--endpoint", pool.tcp_endpoint, "--output", "json").stdout)
+    assert [function["name"] for function in found["functions"]] == ["echo"]
+    assert found["session_functions_allowed"]
+    assert "what Spark sessions ship is allowed" in updraft("functions", "--endpoint", pool.tcp_endpoint).stdout
+
+
+def test_a_drained_service_ends_in_order(updraft: Run) -> None:
+    with LocalPool(workers=1) as pool:
+        assert updraft("drain", "--endpoint", pool.tcp_endpoint).returncode == 0
+        assert pool.wait(timeout_seconds=30) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["status", "--endpoint", "grpc://127.0.0.1:1"], 1, "the service does not answer"),
+        (["status", "--endpoint", "127.0.0.1:1"], 2, "is not an endpoint"),
+        (["drain"], 2, "name a pod"),
+        (["doctor", "--endpoint", "grpc://a:1", "--key-file", "key"], 2, "go together"),
+        (["doctor", "--conf", "endpoint=grpc://a:1"], 1, "expected spark.some.setting=value"),
+        (["doctor", "--defaults", "/nowhere/spark-defaults.conf"], 1, "cannot be read: No such file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(updraft: Run, arguments: list[str], status: int, says: str) -> None:
+    ended = updraft(*arguments)
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (status, 1)
+    assert says in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "functions", "drain", "doctor"])
+def test_help_teaches_by_examples(updraft: Run, command: str) -> None:
+    shown = updraft(command, "--help").stdout
+    assert f"examples:\n  updraft {command}" in shown
+    assert "--output {table,json}" in shown
+    assert command.upper() not in shown

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a platform team does by hand: `helm test` and the command `updraft`, on two pools, one behind TLS."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from kubernetes import client, config
+from pyarrow import flight
+
+from tests.chart.chart import CHART
+from tests.support.certificates import Authority
+from tests.support.waiting import until
+
+_NAMESPACE = "updraft-operations"
+_RELEASE = "air"
+_SECONDS = 240
+_SMALL = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
+_BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
+
+
+def _values() -> dict[str, Any]:
+    return {
+        "common": {
+            "image": {"registry": os.environ.get("UPDRAFT_IMAGES", "localhost")},
+            "replicas": 1,
+            "drainTimeoutSeconds": 60,
+            "preStopSeconds": 1,
+        },
+        "poolDefaults": {"workers": 1, "resources": _SMALL},
+        "pools": {"default": {}, "sealed": {"tls": {"mode": "secret", "secretName": "sealed"}}},
+        "writer": {"resources": _SMALL},
+    }
+
+
+def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name(program)), *arguments, "--namespace", _NAMESPACE]
+    return subprocess.run(command, capture_output=True, text=True, timeout=2 * _SECONDS, check=False)
+
+
+def _helm(*arguments: str) -> str:
+    ran = _run("helm", *arguments, "--timeout", f"{_SECONDS}s")
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def _json(*arguments: str) -> Any:
+    ran = _run("updraft", *arguments, "--output", "json")
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.fixture(scope="module")
+def core() -> Any:
+    config.load_kube_config()
+    return client.CoreV1Api()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def release(core: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The values of the installed release."""
+    directory = tmp_path_factory.mktemp("operations")
+    authority = Authority(directory / "ca")
+    identity = authority.identity(f"{_RELEASE}-updraft-pool-sealed.{_NAMESPACE}")
+    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+    core.create_namespace({"metadata": {"name": _NAMESPACE, "labels": restricted}})
+    try:
+        files = {"tls.crt": identity.certificate, "tls.key": identity.key, "ca.crt": authority.certificate}
+        secret = {
+            "metadata": {"name": "sealed"},
+            "stringData": {name: file.read_text() for name, file in files.items()},
+        }
+        core.create_namespaced_secret(_NAMESPACE, secret)
+        values = directory / "values.yaml"
+        values.write_text(yaml.safe_dump(_values()))
+        _helm("install", _RELEASE, str(CHART), "--values", str(values), "--wait")
+        yield values
+    finally:
+        core.delete_namespace(_NAMESPACE)
+
+
+def _pods() -> dict[str, dict[str, Any]]:
+    """Pods by their component."""
+    return {pod["component"]: pod for pod in _json("status")}
+
+
+def test_helm_test_goes_through_each_service_and_leaves_no_pod(core: Any) -> None:
+    assert "Succeeded" in _helm("test", _RELEASE)
+    left = [pod.metadata.name for pod in core.list_namespaced_pod(_NAMESPACE).items]
+    assert [name for name in left if name.endswith("-test")] == []
+
+
+def test_pods_are_shown_with_health_load_versions_and_the_certificates_last_day() -> None:
+    pods = _pods()
+    assert list(pods) == ["pool-default", "pool-sealed", "writer"]
+    assert all(pod["ready"] for pod in pods.values())
+    status = pods["pool-sealed"]["status"]
+    assert status["health"]["arrow.flight.protocol.FlightService"]
+    assert (status["workers"]["configured"], status["versions"]["protocol"]) == (1, 1)
+    shown = _run("updraft", "status").stdout
+    assert "3 of 3 pods are ready." in shown
+    assert " days)" in next(line for line in shown.splitlines() if "pool-sealed" in line)
+
+
+def test_functions_of_each_pool_are_listed() -> None:
+    found = {pool["pool"]: [function["name"] for function in pool["functions"]] for pool in _json("functions")}
+    assert found == {f"{_RELEASE}/pool-default": ["echo"], f"{_RELEASE}/pool-sealed": ["echo"]}
+
+
+def test_a_drained_pod_finishes_its_exchange_and_another_takes_its_place(core: Any) -> None:
+    service = core.read_namespaced_service(f"{_RELEASE}-updraft-pool-default-cluster", _NAMESPACE)
+    drained = _pods()["pool-default"]["name"]
+    with flight.FlightClient(f"grpc://{service.spec.cluster_ip}:8815") as caller, ThreadPoolExecutor() as threads:
+        exchange, replies = caller.do_exchange(flight.FlightDescriptor.for_path("echo"), _options(core))
+        exchange.begin(_BATCH.schema)
+        exchange.write_batch(_BATCH)
+        replies.read_chunk()
+        draining = threads.submit(_run, "updraft", "drain", drained)
+        until("the pod drains", lambda: _state(drained) == "draining", timeout_seconds=_SECONDS)
+        exchange.write_batch(_BATCH)
+        assert replies.read_chunk().data == _BATCH
+        exchange.close()
+        ended = draining.result(timeout=_SECONDS)
+    assert (ended.returncode, "has ended." in ended.stdout) == (0, True), ended.stderr
+    until(
+        "another pod is ready",
+        lambda: (pod := _pods().get("pool-default")) and pod["ready"] and pod["name"] != drained,
+        timeout_seconds=_SECONDS,
+    )
+
+
+def _options(core: Any) -> flight.FlightCallOptions:
+    token = base64.b64decode(core.read_namespaced_secret(f"{_RELEASE}-updraft-tokens", _NAMESPACE).data["token"])
+    return flight.FlightCallOptions(timeout=_SECONDS, headers=[(b"authorization", b"Bearer " + token)])
+
+
+def _state(name: str) -> str:
+    states: Sequence[str] = [
+        pod["status"]["state"] for pod in _json("status") if pod["name"] == name and isinstance(pod["status"], dict)
+    ]
+    return states[0] if states else ""
+
+
+def test_a_disruption_budget_is_kept(release: Path) -> None:
+    budget = "common.podDisruptionBudget.maxUnavailable=0"
+    _helm("upgrade", _RELEASE, str(CHART), "--values", str(release), "--set", budget, "--wait")
+    kept = _pods()["pool-default"]["name"]
+    refused = _run("updraft", "drain", kept)
+    assert refused.returncode == 1
+    assert "disruption budget" in refused.stderr
+    assert _pods()["pool-default"]["name"] == kept
+
+
+def test_a_pod_of_somebody_else_is_not_drained(core: Any) -> None:
+    refused = _run("updraft", "drain", "nobody")
+    assert (refused.returncode, "not found" in refused.stderr) == (1, True)
