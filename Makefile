@@ -158,6 +158,10 @@ test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real 
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(call PYTEST,.venv,browser) tests/browser
 
+test-dashboards: setup $(JAR) | $(REPORTS) ## Every query of the dashboards and alerts, asked of a real Prometheus beside a real job
+	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
+	$(call PYTEST,$(VENV),dashboards) tests/dashboards
+
 e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES
 	@test -n "$(KUBECONFIG)" || { echo 'error: KUBECONFIG names no cluster'; exit 1; }
 	UPDRAFT_IMAGES=$(IMAGES) $(call PYTEST,$(VENV),kube) tests/kube --timeout 600 -W 'ignore::urllib3.exceptions.InsecureRequestWarning'
