@@ -90,6 +90,12 @@ def test_probes_ask_for_services_by_name_on_the_port_for_health(name: str) -> No
 
 
 @_BOTH
+def test_a_pod_that_hangs_is_not_waited_for_as_one_that_drains(name: str) -> None:
+    liveness = render({"common": {"drainTimeoutSeconds": 900, "preStopSeconds": 5}}).container(name)["livenessProbe"]
+    assert liveness["terminationGracePeriodSeconds"] == 10
+
+
+@_BOTH
 def test_a_pod_gets_longer_to_end_than_its_drain_may_take(name: str) -> None:
     release = render({"common": {"drainTimeoutSeconds": 900, "preStopSeconds": 20}})
     assert release.environment(name)["UPDRAFT_DRAIN_TIMEOUT_SECONDS"] == "900"

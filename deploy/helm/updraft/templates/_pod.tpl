@@ -52,6 +52,8 @@ containers:
       periodSeconds: 10
       timeoutSeconds: 5
       failureThreshold: 3
+      {{- /* What hangs does not drain: it need not be waited for as long as a drain may take. */}}
+      terminationGracePeriodSeconds: {{ add $values.preStopSeconds 5 }}
     lifecycle:
       preStop:
         exec:
