@@ -146,6 +146,9 @@ list-e2e: setup ## Count the cases of the differential suite by kind of function
 test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
 	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults
 
+test-cluster: setup $(JAR) | $(REPORTS) ## Spark on two hosts, one of them slow: speculative tasks that write
+	$(call PYTEST,$(VENV),cluster-$(SPARK)) tests/cluster
+
 test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a user does
 	$(call PYTEST,$(VENV),smoke-$(SPARK)) tests/smoke
 
