@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guides say to type is so: values that the chart takes, options that the command has."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic_settings import CliSettingsSource
+
+from tests.chart.chart import CHART, render
+from tests.support.paths import REPOSITORY
+from updraft_cli.main import Updraft
+
+_YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^    ((?:updraft|helm) .*)$", re.MULTILINE)
+_GUIDES = sorted((REPOSITORY / "docs/guides").glob("*.md"))
+_PAGES = [*_GUIDES, CHART / "README.md"]
+
+
+def _found(pattern: re.Pattern[str], pages: list[Path]) -> list[object]:
+    return [
+        pytest.param(text, id=f"{page.stem}: {text[:40]}")
+        for page in pages
+        for text in pattern.findall(page.read_text())
+    ]
+
+
+@pytest.mark.parametrize("values", _found(_YAML, _GUIDES))
+def test_the_chart_takes_the_values_of_a_guide(values: str) -> None:
+    assert render(yaml.safe_load(values)).all("Deployment")
+
+
+@pytest.mark.parametrize("command", [*_found(_COMMAND, _PAGES)])
+def test_a_command_of_a_guide_can_be_typed(command: str) -> None:
+    program, *arguments = shlex.split(command)
+    if program == "updraft":
+        CliSettingsSource(Updraft, cli_parse_args=False).root_parser.parse_args(arguments)
+        return
+    assert all((REPOSITORY / argument).exists() for argument in arguments if "/" in argument and "=" not in argument)
+    render(_set([value for option, value in itertools.pairwise(arguments) if option == "--set"]))
+
+
+def test_a_command_that_does_not_exist_would_be_found() -> None:
+    with pytest.raises(SystemExit):
+        test_a_command_of_a_guide_can_be_typed("updraft drain POD --gently")
+
+
+def _set(pairs: list[str]) -> dict[str, object]:
+    """Values as `--set a.b=c` makes them."""
+    values: dict[str, object] = {}
+    for pair in pairs:
+        path, _, value = pair.partition("=")
+        *parents, last = path.split(".")
+        place: dict[str, object] = values
+        for parent in parents:
+            inner = place.setdefault(parent, {})
+            assert isinstance(inner, dict)
+            place = inner
+        place[last] = value
+    return values
