@@ -66,7 +66,7 @@ def updraft(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     """Run the command with arguments, in this process: most of a new one's time would be its imports'."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["updraft", *arguments])
+        monkeypatch.setattr(sys, "argv", ["updraft", *arguments, "--timeout-seconds", "60"])
         status = 0
         try:
             main()

@@ -36,7 +36,7 @@ def _right(pool: LocalPool) -> dict[str, str]:
 def _findings(confs: Mapping[str, str], **options: Any) -> list[Finding]:
     """As the command line gives them: values cut at commas."""
     parts = [part for name, value in confs.items() for part in f"{name}={value}".split(",")]
-    return list(Doctor(conf=parts, timeout_seconds=5.0, **options).findings())
+    return list(Doctor(conf=parts, timeout_seconds=60.0, **options).findings())
 
 
 def _only(findings: list[Finding], level: Level) -> Finding:
@@ -217,8 +217,8 @@ def test_a_conf_without_an_endpoint_is_refused_in_words() -> None:
 
 
 def _updraft(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(PYTHON.with_name("updraft")), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [str(PYTHON.with_name("updraft")), *arguments, "--timeout-seconds", "60"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
 def test_the_command_reads_spark_defaults_and_ends_with_what_it_found(pool: LocalPool, tmp_path: Path) -> None:

@@ -44,9 +44,10 @@ def _values() -> dict[str, Any]:
     }
 
 
-def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name(program)), *arguments, "--namespace", _NAMESPACE]
-    return subprocess.run(command, capture_output=True, text=True, timeout=2 * _SECONDS, check=False)
+    variables = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=2 * _SECONDS, check=False, env=variables)
 
 
 def _helm(*arguments: str) -> str:
@@ -111,6 +112,35 @@ def test_pods_are_shown_with_health_load_versions_and_the_certificates_last_day(
     shown = _run("updraft", "status").stdout
     assert "3 of 3 pods are ready." in shown
     assert " days)" in next(line for line in shown.splitlines() if "pool-sealed" in line)
+
+
+def _kubeconfig_of_a_reader(core: Any, directory: Path) -> Path:
+    """Of somebody who may list pods, and nothing else."""
+    named = {"metadata": {"name": "reader"}}
+    rights = client.RbacAuthorizationV1Api()
+    core.create_namespaced_service_account(_NAMESPACE, named)
+    rights.create_namespaced_role(
+        _NAMESPACE, {**named, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]}
+    )
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
+    account = {"kind": "ServiceAccount", "name": "reader", "namespace": _NAMESPACE}
+    rights.create_namespaced_role_binding(_NAMESPACE, {**named, "roleRef": role, "subjects": [account]})
+    token = core.create_namespaced_service_account_token("reader", _NAMESPACE, {"spec": {"audiences": []}}).status.token
+    kubeconfig = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+    kubeconfig["users"] = [{**user, "user": {"token": token}} for user in kubeconfig["users"]]
+    path = directory / "kubeconfig"
+    path.write_text(yaml.safe_dump(kubeconfig))
+    return path
+
+
+def test_a_right_that_is_missing_is_said_in_its_place(core: Any, tmp_path: Path) -> None:
+    kubeconfig = str(_kubeconfig_of_a_reader(core, tmp_path))
+    shown = _run("updraft", "status", KUBECONFIG=kubeconfig)
+    assert "3 of 3 pods are ready." in shown.stdout, shown.stderr
+    assert shown.stdout.count("may not get pods/proxy") == 3
+    assert shown.stdout.count("may not read Secret sealed") == 1
+    refused = _run("updraft", "drain", _pods()["writer"]["name"], KUBECONFIG=kubeconfig)
+    assert (refused.returncode, "forbidden" in refused.stderr) == (1, True)
 
 
 def test_functions_of_each_pool_are_listed() -> None:
