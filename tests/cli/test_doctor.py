@@ -84,6 +84,31 @@ def test_a_name_that_is_nearly_right_is_told(pool: LocalPool) -> None:
     assert f"did you mean {_UDF}.fallback?" in error.advice
 
 
+@pytest.mark.parametrize(
+    ("confs", "check"),
+    [
+        ({f"{_UDF}.enabled": "false"}, "settings"),
+        ({"spark.master": "k8s://https://api:6443"}, "mounts"),
+        (
+            {"spark.master": "k8s://https://api:6443", "spark.kubernetes.executor.secrets.tokens": "/elsewhere"},
+            "mounts",
+        ),
+    ],
+    ids=["switched off", "not mounted", "mounted elsewhere"],
+)
+def test_what_may_be_meant_so_is_a_warning(
+    pool: LocalPool, token_file: Path, confs: dict[str, str], check: str
+) -> None:
+    findings = _findings(_right(pool) | {f"{_UDF}.tokenFile": str(token_file)} | confs)
+    assert _only(findings, Level.WARNING).check == check
+
+
+def test_a_file_that_is_mounted_in_executors_is_not_warned_of(pool: LocalPool, token_file: Path) -> None:
+    mounted = {"spark.master": "k8s://https://api:6443", "spark.kubernetes.executor.secrets.t": str(token_file.parent)}
+    findings = _findings(_right(pool) | {f"{_UDF}.tokenFile": str(token_file)} | mounted)
+    assert {finding.level for finding in findings} == {Level.OK}
+
+
 def test_a_file_of_several_tokens_is_the_services_and_not_a_clients(pool: LocalPool, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("one\ntwo\n")
     error = _only(_findings(_right(pool) | {f"{_UDF}.tokenFile": str(tmp_path / "tokens")}), Level.ERROR)

@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.support.certificates import Authority
 from tests.support.pool import LocalPool
+from tests.support.web import fetched
 from tests.support.writer import LocalWriter
 
 
@@ -23,6 +24,11 @@ def test_a_pool_is_shown_with_health_load_and_versions(pool: LocalPool, updraft:
 def test_a_writer_is_shown_with_its_quota(writer: LocalWriter, updraft: Run) -> None:
     status = json.loads(updraft("status", "--endpoint", writer.tcp_endpoint, "--output", "json").stdout)
     assert (status["health"], status["status"]["open_files"]) == ("serving", 0)
+
+
+def test_a_writer_says_its_state_beside_its_metrics_too(writer: LocalWriter) -> None:
+    status = json.loads(fetched(f"http://{writer.metrics_address}/status.json")[0])
+    assert (status["state"], status["health"]["arrow.flight.protocol.FlightService"]) == ("ready", True)
 
 
 def test_tls_and_a_token_are_used_and_the_certificates_last_day_is_shown(

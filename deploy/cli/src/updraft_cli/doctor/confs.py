@@ -16,6 +16,8 @@ from updraft_cli.endpoint import Endpoint, Transport
 EXTENSION = "io.updraft.spark.UpdraftExtensions"
 
 _JAR = re.compile(r"updraft-spark-(\d+\.\d+)_2\.13")
+_FILE = re.compile(r"File$")
+_EXECUTOR_MOUNT = re.compile(r"spark\.kubernetes\.executor\.(secrets\.|volumes\..*\.mount\.path$)")
 _JAR_CONFS = (
     "spark.jars",
     "spark.jars.packages",
@@ -37,6 +39,11 @@ def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) 
             f"spark.sql.extensions is {confs.get('spark.sql.extensions') or 'not set'}: no function goes to a pool",
             f"add {EXTENSION} to it, before the session is made",
         )
+    if confs.get("spark.updraft.udf.enabled", "true").lower() == "false":
+        findings.warning(
+            "settings", "spark.updraft.udf.enabled is false", "no function goes to a pool until it is true"
+        )
+    _check_mounts(confs, findings)
     for key in sorted(confs):
         if key.startswith("spark.updraft.") and key not in SETTINGS:
             near = difflib.get_close_matches(key, SETTINGS, n=1)
@@ -69,6 +76,21 @@ def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> 
             findings.ok("jar", place)
     if ours and ours not in JARS:
         findings.error("jar", f"no jar is made for Spark {driver.pyspark}", f"use one of Spark {', '.join(JARS)}")
+
+
+def _check_mounts(confs: Mapping[str, str], findings: Findings) -> None:
+    """Executors in pods see a file only where something mounts it."""
+    files = {key: Path(value) for key, value in confs.items() if key.startswith("spark.updraft.") and _FILE.search(key)}
+    if not confs.get("spark.master", "").startswith("k8s://") or "spark.kubernetes.executor.podTemplateFile" in confs:
+        return
+    mounts = [Path(value) for key, value in confs.items() if _EXECUTOR_MOUNT.match(key)]
+    for key, path in sorted(files.items()):
+        if not any(path.is_relative_to(mount) for mount in mounts):
+            findings.warning(
+                "mounts",
+                f"no setting mounts {path} of {key} in the executors",
+                f"set spark.kubernetes.executor.secrets.<Secret> = {path.parent}, and the same for the driver",
+            )
 
 
 def _is_missing(place: str) -> bool:
