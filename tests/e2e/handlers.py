@@ -120,6 +120,18 @@ class _Labelled(AnalyzeResult):  # type: ignore[misc]
     label: str = ""
 
 
+class Sparse:
+    """An empty table, nothing, or two batches for a batch, by its first number."""
+
+    def eval(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+        part = pa.table({"number": batch.column("id"), "text": batch.column("s")})
+        match batch.column("id")[0].as_py() % 3:
+            case 0:
+                yield part.slice(0, 0)
+            case 2:
+                yield pa.concat_tables([part, part])
+
+
 class AddOne:
     def eval(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         yield pa.table({"number": pc.add(batch.column("id"), 1), "text": batch.column("s")})

@@ -182,6 +182,7 @@ NATIVE_CALLS = {
     "table_in_one_partition": (handlers.BatchSizes, "SELECT * FROM f(TABLE(numbers) WITH SINGLE PARTITION)"),
     "scalars": (handlers.OfScalars, "SELECT * FROM f(1L, 'one')"),
     "named_scalars": (handlers.OfScalars, "SELECT * FROM f(text => 'one', number => 1L)"),
+    "table_nothing_for_some": (handlers.Sparse, "SELECT * FROM f(TABLE(numbers))"),
     "many_batches": (handlers.ManyBatches, "SELECT count(*), sum(number), max(text) FROM f(TABLE(numbers))"),
 }
 
