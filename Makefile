@@ -156,6 +156,9 @@ images: ## Build the images of the pool of SPARK and of the writer with buildah 
 	buildah build $(BUILDAH) --build-arg SPARK=$(SPARK) --target pool --tag updraft-pool:0.1.0 --file deploy/images/Dockerfile .
 	buildah build $(BUILDAH) --target writer --tag updraft-writer:0.1.0 --file deploy/images/Dockerfile .
 
+image-executors: setup ## Build the image of executors that e2e-kube runs Spark's tasks in, with the jars of SPARK
+	buildah build $(BUILDAH) --build-context entrypoint=tests/kube --tag updraft-spark:0.1.0 --file tests/kube/Dockerfile $(dir $(shell $(PYTHON) -c 'import pyspark; print(pyspark.__file__)'))
+
 test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real browser (chromium and its driver)
 	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: apt-get install chromium chromium-driver'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group browser
@@ -165,7 +168,7 @@ test-dashboards: setup $(JAR) | $(REPORTS) ## Every query of the dashboards and 
 	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
 	$(call PYTEST,$(VENV),dashboards) tests/dashboards
 
-e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES
+e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES, executors' too
 	@test -n "$(KUBECONFIG)" || { echo 'error: KUBECONFIG names no cluster'; exit 1; }
 	UPDRAFT_IMAGES=$(IMAGES) $(call PYTEST,$(VENV),kube) tests/kube --timeout 600 -W 'ignore::urllib3.exceptions.InsecureRequestWarning'
 

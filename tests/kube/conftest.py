@@ -1,45 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One release and one Spark for all tests of the cluster."""
+"""One release and one Spark for all tests of the cluster; what uninstalls the release comes last."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kube.cluster import Release
-from tests.support.spark import local_spark
+from tests.kube.cluster import SEALED, Release
+from tests.kube.executors import spark_on_kubernetes
+from tests.kube.namespace import Namespace
+from tests.support.certificates import Authority
 
-_NO_TASK_MAY_FAIL = "local[2,1]"
+_IMAGES = os.environ.get("UPDRAFT_IMAGES", "localhost")
+_SEALED_TOKEN = "of-the-other-tenant"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: "uninstall" in item.name)
 
 
 @pytest.fixture(scope="session")
-def release() -> Iterator[Release]:
+def tables() -> Iterator[Path]:
+    """A directory at the same path here and in pods, where anybody may write."""
+    directory = Path(tempfile.mkdtemp(prefix="updraft-tables-"))
+    directory.chmod(0o777)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def namespace(tables: Path) -> Iterator[Namespace]:
     assert "KUBECONFIG" in os.environ, "KUBECONFIG names no cluster"
-    installed = Release(os.environ.get("UPDRAFT_IMAGES", "localhost"))
-    try:
-        yield installed.install()
-    finally:
-        installed.remove_namespace()
+    made = Namespace(tables)
+    made.create()
+    yield made
+    made.remove()
 
 
 @pytest.fixture(scope="session")
-def token_file(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("token") / "token"
-    path.write_text(release.token())
-    return path
+def release(namespace: Namespace, tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    release = Release(namespace, _IMAGES, tables)
+    authority = Authority(tmp_path_factory.mktemp("certificates") / "ca")
+    identity = authority.identity(release.host(f"pool-{SEALED}"))
+    tls = {"tls.crt": identity.certificate.read_text(), "tls.key": identity.key.read_text()}
+    namespace.add_secret(f"{SEALED}-tls", tls)
+    namespace.add_secret(f"{SEALED}-tokens", {"tokens": _SEALED_TOKEN})
+    namespace.add_secret(f"{SEALED}-client", {"token": _SEALED_TOKEN, "ca.crt": authority.certificate.read_text()})
+    return release.install()
 
 
 @pytest.fixture(scope="session")
-def spark(release: Release, token_file: Path) -> Iterator[SparkSession]:
-    confs = {"spark.master": _NO_TASK_MAY_FAIL}
-    for kind, component in (("udf", "pool-default"), ("write", "writer")):
-        confs[f"spark.updraft.{kind}.endpoint"] = f"grpc://{release.address(component)}"
-        confs[f"spark.updraft.{kind}.tokenFile"] = str(token_file)
-    confs["spark.updraft.write.delivery"] = "return"
-    session = local_spark("kube", connector=True, conf=confs)
-    yield session
-    session.stop()
+def spark(release: Release, tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_on_kubernetes(release, _IMAGES, tables, tmp_path_factory.mktemp("spark")) as session:
+        yield session

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Spark whose driver is here and whose executors are pods: two, with two tasks each, and no Python in them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kubernetes import client
+from pyspark.sql import SparkSession
+
+from tests.kube.cluster import NAME, SEALED, Release
+from tests.kube.namespace import NAMESPACE, TABLES
+from tests.support.spark import local_spark
+
+TOKEN_FILE = "/etc/updraft/tokens/token"
+SEALED_FILES = f"/etc/updraft/{SEALED}"
+_POD = """
+apiVersion: v1
+kind: Pod
+spec:
+  securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
+  containers:
+    - name: executor
+      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+"""
+_EXECUTORS = "spark.kubernetes.executor."
+
+
+@contextmanager
+def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: Path) -> Iterator[SparkSession]:
+    """A session whose tasks may not fail once."""
+    (directory / "pod.yaml").write_text(_POD)
+    (directory / "hosts").write_text(_hosts(release))
+    server = client.Configuration.get_default_copy().host
+    address = _address_towards(server)
+    volume = f"{_EXECUTORS}volumes.persistentVolumeClaim.{TABLES}."
+    confs = {
+        "spark.master": f"k8s://{server}",
+        "spark.task.maxFailures": "1",
+        "spark.executor.instances": "2",
+        "spark.executor.cores": "2",
+        "spark.executor.memory": "768m",
+        "spark.executor.extraJavaOptions": "-Dsun.net.inetaddr.ttl=5",
+        f"{_EXECUTORS}request.cores": "100m",
+        f"{_EXECUTORS}podTemplateFile": str(directory / "pod.yaml"),
+        f"{_EXECUTORS}secrets.{NAME}-updraft-tokens": str(Path(TOKEN_FILE).parent),
+        f"{_EXECUTORS}secrets.{SEALED}-client": SEALED_FILES,
+        f"{volume}mount.path": str(tables),
+        f"{volume}options.claimName": TABLES,
+        "spark.kubernetes.namespace": NAMESPACE,
+        "spark.kubernetes.container.image": f"{images}/updraft-spark:0.1.0",
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
+        # The driver is no pod: of the cluster's names it knows those that it asks for.
+        "spark.driver.extraJavaOptions": f"-Djdk.net.hosts.file={directory / 'hosts'}",
+        # Executors and the writer write into what the driver makes, as another user.
+        "spark.hadoop.fs.permissions.umask-mode": "000",
+        "spark.updraft.udf.endpoint": f"grpc://{release.host('pool-default')}:8815",
+        "spark.updraft.udf.tokenFile": TOKEN_FILE,
+        # An executor's first connection loads the classes for it, on a share of a processor.
+        "spark.updraft.udf.connectTimeout": "60s",
+        "spark.updraft.write.connectTimeout": "60s",
+        "spark.updraft.write.endpoint": f"grpc://{release.host('writer')}:8816",
+        "spark.updraft.write.tokenFile": TOKEN_FILE,
+    }
+    session = local_spark("kube", connector=True, conf=confs)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _hosts(release: Release) -> str:
+    """The JVM asks nobody else, so that this machine's own names have to be there too."""
+    components = ("pool-default", f"pool-{SEALED}", "writer")
+    lines = [f"{release.cluster_ip(component)} {release.host(component)}" for component in components]
+    return "\n".join([*lines, f"127.0.0.1 localhost {socket.gethostname()}", ""])
+
+
+def _address_towards(server: str) -> str:
+    """The address of this machine that the cluster's pods reach."""
+    host, _, port = server.rpartition("//")[2].partition(":")
+    with socket.create_connection((host, int(port or 443)), timeout=10) as connection:
+        return str(connection.getsockname()[0])

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The namespace of the tests: restricted, with storage that pods and this machine share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client, config
+
+from tests.support.waiting import until
+
+NAMESPACE = "updraft-e2e"
+TABLES = "tables"
+_RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+_GONE_SECONDS = 120
+
+
+class Namespace:
+    """A namespace and what is in it beside a release."""
+
+    def __init__(self, shared: Path) -> None:
+        config.load_kube_config()
+        self.core, self.apps, self.discovery = client.CoreV1Api(), client.AppsV1Api(), client.DiscoveryV1Api()
+        self._shared = shared
+
+    def create(self) -> None:
+        """Make it, and a claim of `shared` under the name of TABLES."""
+        self.core.create_namespace({"metadata": {"name": NAMESPACE, "labels": _RESTRICTED}})
+        common = {"accessModes": ["ReadWriteMany"], "storageClassName": NAMESPACE}
+        volume = {**common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": str(self._shared)}}
+        self.core.create_persistent_volume({"metadata": {"name": NAMESPACE}, "spec": volume})
+        claim = {**common, "resources": {"requests": {"storage": "1Gi"}}}
+        self.core.create_namespaced_persistent_volume_claim(NAMESPACE, {"metadata": {"name": TABLES}, "spec": claim})
+
+    def remove(self) -> None:
+        """Remove everything; returns when it is gone, so that the next run finds room."""
+        self.core.delete_namespace(NAMESPACE)
+        self.core.delete_persistent_volume(NAMESPACE)
+
+        def gone() -> bool:
+            return all(each.metadata.name != NAMESPACE for each in self.core.list_namespace().items)
+
+        until("the namespace is gone", gone, timeout_seconds=_GONE_SECONDS)
+
+    def add_secret(self, name: str, files: dict[str, str]) -> None:
+        """Make a Secret with these files."""
+        self.core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": name}, "stringData": files})
+
+    def pods(self, selector: str) -> list[Any]:
+        """Pods by label."""
+        return list(self.core.list_namespaced_pod(NAMESPACE, label_selector=selector).items)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a pod, where the cluster's node is this machine: stopped, or short of memory."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+_LIKELIEST_TO_BE_KILLED = "1000"
+_KILLED_SECONDS = 60
+# Grows until it or somebody else in its cgroup is killed; the line is said once it has been moved there.
+_HOG = "import sys; sys.stdin.readline(); held = []\nwhile True: held.append(bytearray(1 << 26))"
+
+
+def processes(pod_uid: str) -> list[psutil.Process]:
+    """The processes of a pod's container, the first of them first."""
+    found = [process for process in psutil.process_iter() if pod_uid in _cgroups(process)]
+    return sorted((each for each in found if each.name() != "pause"), key=psutil.Process.create_time)
+
+
+@contextlib.contextmanager
+def stopped(pod_uid: str) -> Iterator[None]:
+    """A pod whose processes all hang for the block; those that live to its end go on."""
+    hanging = processes(pod_uid)
+    for process in hanging:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in hanging:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
+def run_out_of_memory(pod_uid: str) -> None:
+    """Use up the memory of a pod's container; its service is what the kernel ends, as it would end the largest."""
+    service = processes(pod_uid)
+    for process in service:
+        Path(f"/proc/{process.pid}/oom_score_adj").write_text(_LIKELIEST_TO_BE_KILLED)
+    with subprocess.Popen([sys.executable, "-c", _HOG], stdin=subprocess.PIPE, text=True) as hog:
+        assert hog.stdin is not None
+        _memory_cgroup(service[0].pid).joinpath("cgroup.procs").write_text(str(hog.pid))
+        hog.stdin.write("\n")
+        hog.stdin.close()
+        _, alive = psutil.wait_procs(service[:1], timeout=_KILLED_SECONDS)
+        hog.kill()
+    assert not alive, "the kernel ended another process"
+
+
+def _memory_cgroup(pid: int) -> Path:
+    """Of either version of cgroups."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("memory", ""):
+            folder = Path("/sys/fs/cgroup") / controllers / path.lstrip("/")
+            if folder.exists():
+                return folder
+    raise FileNotFoundError(f"process {pid} has no memory cgroup")
+
+
+def _cgroups(process: psutil.Process) -> str:
+    try:
+        return Path(f"/proc/{process.pid}/cgroup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
