@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses to listen on: parsed once, so that every message about them reads alike."""
 
+import atexit
 import ipaddress
 import socket
 from dataclasses import dataclass
-
-_held_ports: list[socket.socket] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,5 +50,5 @@ def with_free_port(address: TcpAddress) -> TcpAddress:
     held = socket.socket(family, socket.SOCK_STREAM)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind((address.host, 0))
-    _held_ports.append(held)
+    atexit.register(held.close)
     return TcpAddress(address.host, held.getsockname()[1])
