@@ -55,12 +55,19 @@ class Prometheus:
         self._process = subprocess.Popen(
             [*command, f"--web.listen-address={self._address}"], cwd=self._directory, stdin=subprocess.DEVNULL
         )
-        until("Prometheus has read every service", self._reads_all, timeout_seconds=_START_SECONDS)
+        try:
+            until("Prometheus has read every service", self._reads_all, timeout_seconds=_START_SECONDS)
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         assert self._process is not None
         self._process.terminate()
         self._process.wait(_STOP_SECONDS)
