@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from tests.e2e.kinds import KINDS
 from tests.e2e.kinds.kind import Kind
 from tests.e2e.sides import Query, Sides
-from tests.support.spark import SPARK_VERSION
 
 _MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # A batch is full, and some rows are left over.
@@ -70,7 +69,6 @@ def _into_one_series(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
         yield given
 
 
-@pytest.mark.skipif(SPARK_VERSION < (4, 2), reason="pools of PySpark before 4.2 hold results of pandas uncopied")
 def test_a_series_that_the_function_gives_again_with_other_values_keeps_those_that_it_had(sides: Sides) -> None:
     added = F.pandas_udf(_into_one_series, "bigint", F.PandasUDFType.SCALAR_ITER)
     sides.assert_same(

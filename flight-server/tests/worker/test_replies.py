@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """However a function cuts its results, one-to-one replies have the rows of their requests, in order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from updraft_server.worker.failures import UserFailure
-from updraft_server.worker.sessions.replies import FreeRunningReplies, OneToOneReplies, slice_by_rows, split_by_bytes
+from updraft_server.worker.sessions.replies import (
+    FreeRunningReplies,
+    JoinedReplies,
+    OneToOneReplies,
+    Replies,
+    slice_by_rows,
+    split_by_bytes,
+)
 
 
 class Recorder:
@@ -121,3 +129,17 @@ def test_free_running_replies_keep_to_the_rows_that_were_asked_for() -> None:
     replies.add(rows(0, 7))
     replies.add(rows(7, 2))
     assert recorder.replies == [(1, [0, 1, 2]), (2, [3, 4, 5]), (3, [6]), (4, [7, 8])]
+
+
+@pytest.mark.parametrize("made", [JoinedReplies, OneToOneReplies, FreeRunningReplies])
+def test_a_function_may_use_the_memory_of_its_results_again(made: Callable[[Recorder], Replies]) -> None:
+    recorder = Recorder()
+    replies = made(recorder)
+    values = np.zeros(3, "int64")
+    replies.requested(1, 2)
+    replies.requested(2, 7)
+    for number in (1, 2, 3):
+        values[:] = number
+        replies.add(pa.RecordBatch.from_arrays([pa.array(values)], ["x"]))
+    replies.close()
+    assert [value for _, sent in recorder.replies for value in sent] == [1, 1, 1, 2, 2, 2, 3, 3, 3]

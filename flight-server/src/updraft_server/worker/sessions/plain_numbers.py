@@ -60,8 +60,7 @@ def batch_of_numbers(
         number = _NUMBERS.get(type(field.dataType))
         if number is None or type(column) is not pd.Series or column.dtype != number.dtype:
             return None
-        # A copy: a function may change its frame after it has given it, and results are held to be sent with more.
-        arrays.append(pa.array(column.to_numpy(copy=True), number.arrow, from_pandas=True))
+        arrays.append(pa.array(column.to_numpy(), number.arrow, from_pandas=True))
     return pa.RecordBatch.from_arrays(arrays, schema.names)
 
 

@@ -98,6 +98,8 @@ class JoinedReplies(FreeRunningReplies):
         self._held_bytes += batch.nbytes
         if self._held_bytes >= _JOINED_BYTES or len(self._held) >= _JOINED_BATCHES:
             self.flush()
+        else:
+            self._held[-1] = _owned(batch)
 
     def flush(self) -> None:
         """Send what is held."""
@@ -163,6 +165,8 @@ class OneToOneReplies:
             self._ready.append(batch)
             self._ready_rows += batch.num_rows
         self._send_complete()
+        if batch.num_rows and self._ready:
+            self._ready[-1] = _owned(self._ready[-1])
         if not self._owed and self._ready_rows > self._ahead:
             self._fail_of_more()
 
@@ -204,6 +208,11 @@ class OneToOneReplies:
             missing -= batch.num_rows
         self._ready_rows -= rows
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A copy of a batch that is held: its memory may be the function's, which may use it again for other values."""
+    return batch.copy_to(pa.default_cpu_memory_manager())
 
 
 def slice_by_rows(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
