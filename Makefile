@@ -84,14 +84,14 @@ check: ## Everything that CI runs: the newest two Sparks in full, a function of 
 	@$(MAKE) --no-print-directory lint types
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector test-writer
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-faults beside-faults
-	@$(MAKE) --no-print-directory --jobs=2 $(addprefix in-full-on-,$(FULL)) $(addprefix each-kind-on-,$(OLDER))
+	@$(MAKE) --no-print-directory --jobs=3 $(addprefix in-full-on-,$(FULL)) $(addprefix each-kind-on-,$(OLDER))
 	@$(MAKE) --no-print-directory summary
 
 # What is killed has to be waited for: that leaves one of two processors idle.
 beside-faults:
 	@$(MAKE) --no-print-directory test-unit test-chart test-contract
 
-# A query waits as much as it works: two Sparks side by side need less time than one after the other.
+# A query waits as much as it works: Sparks side by side need less time than one after the other.
 in-full-on-%:
 	@$(MAKE) --no-print-directory test-sessions test-e2e SPARK=$*
 
