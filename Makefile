@@ -84,7 +84,7 @@ check: ## Everything that CI runs: the newest two Sparks in full, a function of 
 	@$(MAKE) --no-print-directory lint types
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector test-writer
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-faults beside-faults
-	@$(MAKE) --no-print-directory --jobs=3 $(addprefix in-full-on-,$(FULL)) $(addprefix each-kind-on-,$(OLDER))
+	@$(MAKE) --no-print-directory --jobs=2 $(addprefix in-full-on-,$(FULL)) $(addprefix each-kind-on-,$(OLDER))
 	@$(MAKE) --no-print-directory summary
 
 # What is killed has to be waited for: that leaves one of two processors idle.
