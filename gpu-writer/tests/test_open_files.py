@@ -21,11 +21,10 @@ def test_files_that_open_at_once_see_what_the_stripes_of_the_others_may_keep() -
     with ExitStack() as stack:
         places = [stack.enter_context(files.place()) for _ in range(PLACES)]
         granted = [files.grant_stripe(place, 64 * MIB) for place in places]
-        assert granted[0] == 16 * MIB
-        # Half of the quota, and for whoever comes late the least that a stripe may have.
-        assert sum(granted) <= 32 * MIB + PLACES * 64 * 1024
+        assert min(granted) >= 16 * MIB // PLACES
+        assert sum(granted) <= 32 * MIB
         with pytest.raises(QuotaError, match="64 files are open"), files.place():
             pass
     assert len(files) == 0
     with files.place() as place:
-        assert files.grant_stripe(place, 64 * MIB) == 16 * MIB
+        assert files.grant_stripe(place, 64 * MIB) == granted[0]

@@ -91,15 +91,19 @@ def test_a_quota_with_room_gives_the_row_groups_that_were_wanted() -> None:
     assert row_group_target_bytes(100_000, quota_bytes=MANY, open_files=4) == 100_000
 
 
-def test_stripes_of_all_files_stay_within_half_of_the_quota() -> None:
-    mib = 1 << 20
+def test_stripes_of_all_files_stay_within_half_of_the_quota_and_the_last_has_an_equal_part() -> None:
+    mib, max_files = 1 << 20, 10
     granted: list[int] = []
-    for _ in range(10):
-        granted.append(stripe_target_bytes(800 * mib, quota_bytes=1000 * mib, granted_bytes=sum(granted)))
-    assert granted[:3] == [250 * mib, 125 * mib, 62.5 * mib]
+    for _ in range(max_files):
+        granted.append(stripe_target_bytes(800 * mib, quota_bytes=1000 * mib, max_files=max_files, granted=granted))
+    assert granted == sorted(granted, reverse=True)
+    assert granted[0] == 137.5 * mib
+    assert granted[-1] >= 25 * mib
     assert sum(granted) <= 500 * mib
-    assert stripe_target_bytes(30 * mib, quota_bytes=1000 * mib, granted_bytes=250 * mib) == 30 * mib
-    assert stripe_target_bytes(800 * mib, quota_bytes=1000 * mib, granted_bytes=600 * mib) == 64 * 1024
+
+
+def test_a_stripe_that_fits_is_as_large_as_was_wanted() -> None:
+    assert stripe_target_bytes(100_000, quota_bytes=MANY, max_files=10, granted=[MANY // 10]) == 100_000
 
 
 @dataclass

@@ -77,9 +77,12 @@ class OpenFiles:
 
     def grant_stripe(self, place: Place, wanted_bytes: int) -> int:
         """How many bytes the stripes of this place's file may have; it keeps the grant as long as the place."""
-        granted_bytes = sum(other.stripe_bytes for other in self._places if other is not place)
-        quota_bytes = self._quota.limits.quota_bytes
-        place.stripe_bytes = stripe_target_bytes(wanted_bytes, quota_bytes=quota_bytes, granted_bytes=granted_bytes)
+        place.stripe_bytes = stripe_target_bytes(
+            wanted_bytes,
+            quota_bytes=self._quota.limits.quota_bytes,
+            max_files=self._max_open_files,
+            granted=[other.stripe_bytes for other in self._places if other is not place and other.stripe_bytes],
+        )
         return place.stripe_bytes
 
     def target_bytes(self, wanted_bytes: int) -> int:

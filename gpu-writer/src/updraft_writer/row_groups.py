@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches gathered to row groups, and which partial ones to let go when memory is short. Policy alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -93,14 +93,17 @@ def row_group_target_bytes(wanted_bytes: int, *, quota_bytes: int, open_files: i
     return max(_SMALLEST_ROW_GROUP_BYTES, min(wanted_bytes, fair_bytes))
 
 
-def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, granted_bytes: int) -> int:
-    """Raw bytes of the stripes of a file: what is wanted, or half of what others leave of half of the quota.
+def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, max_files: int, granted: Sequence[int]) -> int:
+    """Raw bytes of the stripes of a file: what is wanted, as far as there is room for it.
 
-    An encoder keeps a stripe until it is full, whatever anybody needs, and its size is fixed when a file opens: with
-    `granted_bytes` for the stripes of the other open files, all of them together stay within half of the quota.
+    An encoder keeps a stripe until it is full, whatever anybody needs, and its size is fixed when a file opens. With
+    those that are `granted` to the other open files, all stripes together stay within half of the quota: of the one
+    half of that each of `max_files` files has an equal part, of the other whoever opens a file gets half of the rest.
     """
-    left_bytes = quota_bytes // 2 - granted_bytes
-    return max(_SMALLEST_ROW_GROUP_BYTES, min(wanted_bytes, left_bytes // 2))
+    equal_bytes = quota_bytes // 4 // max_files
+    kept_bytes = equal_bytes * (max_files - len(granted) - 1)
+    left_bytes = quota_bytes // 2 - sum(granted) - kept_bytes
+    return max(_SMALLEST_ROW_GROUP_BYTES, min(wanted_bytes, max(equal_bytes, left_bytes // 2)))
 
 
 class Partial(Protocol):
