@@ -10,6 +10,8 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from cryptography import x509
@@ -17,12 +19,17 @@ from cryptography import x509
 from updraft_cli.service import Status
 
 _APPLICATION, _RELEASE, _COMPONENT = "name", "instance", "component"
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _POLL_SECONDS = 1.0
 _NOT_READY_YET = (400, 503)
 
 
 class ClusterError(Exception):
     """Raised when the cluster cannot be asked or refuses; the message says what to do."""
+
+
+class MissingError(ClusterError):
+    """Raised when the cluster has nothing of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +116,19 @@ class Cluster:
         return pod
 
     def watch_end(self, name: str, within_seconds: float) -> Iterator[Status | str]:
-        """What a pod that ends says of itself, each second until it has ended; raises ClusterError when it does not."""
+        """What a pod that ends says of itself, each second until it has ended; raises ClusterError when it does not.
+
+        An API server that does not answer for a while is no end.
+        """
         deadline = time.monotonic() + within_seconds
         while time.monotonic() < deadline:
             try:
-                pod = self.pod(name)
-            except ClusterError:
+                yield self.status(self.pod(name))
+            except MissingError:
                 return
-            yield self.status(pod)
+            except ClusterError as error:
+                yield str(error)
+            # The Kubernetes client's own watch would end with the connection.
             time.sleep(_POLL_SECONDS)
         raise ClusterError(f"{name} has not ended within {within_seconds:g} seconds: it still finishes what it has")
 
@@ -124,7 +136,8 @@ class Cluster:
         try:
             return call(*arguments, **named, _request_timeout=self._timeout_seconds)
         except self._failure as error:
-            raise ClusterError(f"cannot {what} in namespace {self.namespace}: {_reason(error)}") from None
+            kind = MissingError if error.status == HTTPStatus.NOT_FOUND else ClusterError
+            raise kind(f"cannot {what} in namespace {self.namespace}: {_reason(error)}") from None
         except Exception as error:
             raise ClusterError(f"the API server does not answer: {type(error).__name__}") from None
 
@@ -140,8 +153,7 @@ def _load(config: Any, context: str) -> str:
         if context:
             raise
         config.load_incluster_config()
-        with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace") as own:  # noqa: PTH123
-            return own.read().strip()
+        return _OWN_NAMESPACE.read_text().strip()
 
 
 def pod_of(found: Any) -> Pod | None:
