@@ -29,7 +29,7 @@ final case class FunctionKind(
   * written from it.
   */
 object FunctionKinds {
-  import Obstacle.{NotYet, State}
+  import Obstacle.{State, UnknownKind}
 
   val all: Seq[FunctionKind] = Seq(
     pool(100, "SQL_BATCHED_UDF", "`udf`, pickled", "4.0"),
@@ -104,7 +104,7 @@ object FunctionKinds {
   }
 
   private def ofKind(evalType: Int): Option[Obstacle] =
-    byEvalType.get(evalType).fold(Option(NotYet.about(s"number $evalType")))(_.obstacle)
+    byEvalType.get(evalType).fold(Option(UnknownKind.about(s"number $evalType")))(_.obstacle)
 
   private def pool(evalType: Int, name: String, usage: String, since: String): FunctionKind =
     FunctionKind(evalType, name, usage, since, None)

@@ -44,9 +44,16 @@ object Obstacle {
     "the application replaces PySpark's own worker or daemon, which a pool does not run"
   )
 
-  val DataTypes: Obstacle = Obstacle("type", "the pool cannot take a type")
+  val DataTypes: Obstacle = Obstacle(
+    "type",
+    "Arrow does not carry a type there and back unchanged (calendar intervals, char and varchar, " +
+      "geometry and geography, structs with two fields of one name)"
+  )
 
-  val NotYet: Obstacle = Obstacle("not-yet", "a pool does not run functions of this kind yet")
+  val UnknownKind: Obstacle = Obstacle(
+    "unknown-kind",
+    "this version of the connector does not know the kind of function"
+  )
 
   def ofType(dataType: DataType): Obstacle = DataTypes.about(dataType.sql)
 
@@ -58,6 +65,6 @@ object Obstacle {
     DataTypes,
     HashSeed,
     WorkerModule,
-    NotYet
+    UnknownKind
   )
 }

@@ -67,7 +67,7 @@ object Support {
       fold(functions.map(_.aggregateFunction.asInstanceOf[PythonUDAF]))
     case PythonWindow(windows, _, _, _, _) =>
       fold(windows.flatMap(_.collect { case udf: PythonUDAF => udf }))
-    case other => Some(Obstacle.NotYet.about(other.nodeName))
+    case other => Some(Obstacle.UnknownKind.about(other.nodeName))
   }
 
   private def mapFamily(
@@ -89,7 +89,7 @@ object Support {
       PythonCall
         .obstacle(Seq(udf))
         .orElse(types(rows.map(_.dataType)))
-    case other => Some(Obstacle.NotYet.about(other.nodeName))
+    case other => Some(Obstacle.UnknownKind.about(other.nodeName))
   }
 
   private def fold(udfs: Seq[PythonUDAF]): Option[Obstacle] =

@@ -63,7 +63,7 @@ class SupportSuite extends AnyFunSuite {
   test("a kind that no row is about stays with Spark and is named by its number") {
     val function = PythonFunctions.udf("f", LongType, Seq(id), 999)
     val obstacle = FunctionKinds.obstacle(Seq(function), isWindow = false)
-    assert(obstacle.exists(found => found.name == "not-yet" && found.text.contains("999")))
+    assert(obstacle.exists(found => found.name == "unknown-kind" && found.text.contains("999")))
   }
 
   test("an aggregate in a window has a row of its own") {
