@@ -12,8 +12,7 @@ from updraft.errors import DeadlineError, ProtocolError, UpdraftError
 from updraft.flight_data import split_flight_data
 from updraft.tracing import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
-from updraft_writer.encoders.choice import Chosen
-from updraft_writer.encoders.encoder import Footer
+from updraft_writer.encoders.encoder import Encoder, Footer
 from updraft_writer.exchange import ExchangeLimits, GivenUpError, WriteExchange
 from updraft_writer.file_factory import FileFactory
 from updraft_writer.metrics import WriterMetrics
@@ -108,8 +107,8 @@ class Exchanges:
         tenant = call.header(TENANT_HEADER) or opening.command.task.application_id
         with ExitStack() as stack:
             place = stack.enter_context(self._files.place())
-            file, chosen = await self._factory.make(opening, replies, place, tenant=tenant, span=record.span)
-            record.format, record.encoder = str(opening.command.WhichOneof("format")), chosen.encoder.name
+            file, encoder = await self._factory.make(opening, replies, place, tenant=tenant, span=record.span)
+            record.format, record.encoder = str(opening.command.WhichOneof("format")), encoder.name
             # From here on the place is kept until the file is closed, however long a storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)
             self._files.add(file)
@@ -126,7 +125,7 @@ class Exchanges:
                 span=record.span,
             )
             footer = await exchange.run()
-            return self._receipt(opening, file, chosen, footer, record, exchange.admission_seconds)
+            return self._receipt(opening, file, encoder, footer, record, exchange.admission_seconds)
 
     async def _open(self, call: Call) -> Opening:
         first = await self._opening_message(call)
@@ -165,9 +164,12 @@ class Exchanges:
                 self._files.remove(file)
 
     def _receipt(
-        self, opening: Opening, file: OpenFile, chosen: Chosen, footer: Footer, record: _Record, waited_seconds: float
+        self, opening: Opening, file: OpenFile, encoder: Encoder, footer: Footer, record: _Record, waited_seconds: float
     ) -> Receipt:
         progress, metrics = file.progress, self._metrics
+        # A file may have left the GPU on its way.
+        record.encoder = encoder.name
+        metrics.encoder_reasons.labels(encoder.reason.kind.value).inc()
         record.span.describe({"rows": progress.rows, "file_bytes": progress.stored_bytes})
         metrics.rows.inc(progress.rows)
         metrics.raw_bytes.inc(progress.raw_bytes)
@@ -183,8 +185,8 @@ class Exchanges:
             footer=FooterFacts(
                 row_groups=footer.row_groups, rows=footer.rows, dictionary_columns=footer.dictionary_columns
             ),
-            encoder=chosen.encoder.name,
-            encoder_reason=chosen.reason,
+            encoder=encoder.name,
+            encoder_reason=str(encoder.reason),
             timings=Timings(
                 admission_milliseconds=round(1000 * waited_seconds),
                 encode_milliseconds=round(1000 * progress.encode_seconds),

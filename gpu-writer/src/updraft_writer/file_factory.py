@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 from updraft.tracing import Span
 from updraft.v1.write_pb2 import Delivery, WriteCommand
-from updraft_writer.encoders.choice import Chosen, choose_encoder
+from updraft_writer.encoders.choice import choose_encoder
+from updraft_writer.encoders.encoder import Encoder
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
+from updraft_writer.encoders.reason import Reason
+from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles, Place
 from updraft_writer.opening import Opening
@@ -31,7 +34,7 @@ class Equipment:
     retry: RetryPolicy
     row_group_bytes: int
     stall_timeout_seconds: float
-    gpu: str
+    gpu: Gpu | Reason
 
 
 class FileFactory:
@@ -45,7 +48,7 @@ class FileFactory:
 
     async def make(
         self, opening: Opening, replies: Replies, place: Place, *, tenant: str, span: Span
-    ) -> tuple[OpenFile, Chosen]:
+    ) -> tuple[OpenFile, Encoder]:
         """The file for an opening and its encoder; raises UpdraftError for what this writer does not write."""
         command, schema = opening.command, opening.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
@@ -53,19 +56,24 @@ class FileFactory:
         stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if _is_orc(command) else 0
         sink = await self._sink(command, replies)
         # It writes an empty file to see what the format takes.
-        chosen = await asyncio.to_thread(
-            choose_encoder, command, schema, self._equipment.gpu, max_stripe_bytes=stripe_bytes
-        )
+        gpu = self._equipment.gpu
+        encoder = await asyncio.to_thread(choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes)
         shape = Shape(
             schema,
             target_bytes=lambda: self._files.target_bytes(wanted_bytes),
             max_rows=int(command.parquet.row_group_rows) or _MAX_ROW_GROUP_ROWS,
         )
-        encode_threads = self._equipment.encode_threads
         file = OpenFile(
-            chosen.encoder, sink, shape, self._quota, tenant=tenant, encode_threads=encode_threads, span=span
+            encoder,
+            sink,
+            shape,
+            self._quota,
+            tenant=tenant,
+            encode_threads=self._equipment.encode_threads,
+            device=gpu.admission.place(hold=opening.holds_gpu) if isinstance(gpu, Gpu) else None,
+            span=span,
         )
-        return file, chosen
+        return file, encoder
 
     async def _sink(self, command: WriteCommand, replies: Replies) -> Sink:
         equipment = self._equipment

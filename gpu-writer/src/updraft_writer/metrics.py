@@ -19,6 +19,12 @@ class WriterMetrics:
             ["format", "encoder", "outcome"],
             registry=registry,
         )
+        self.encoder_reasons = Counter(
+            "updraft_writer_encoder_reasons_total",
+            "Files that were finished, by why they were encoded where they were: gpu, or what kept them on the CPU.",
+            ["reason"],
+            registry=registry,
+        )
         self.file_seconds = Histogram(
             "updraft_writer_file_seconds",
             "Duration of an exchange, from its first message to its status.",

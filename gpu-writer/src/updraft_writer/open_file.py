@@ -8,8 +8,9 @@ one is encoded while the one before is stored. Nothing here waits for the quota:
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +21,7 @@ from updraft.errors import InternalError, UpdraftError
 from updraft.tracing import UNRECORDED, Span
 from updraft_writer.encoders.encoder import Encoder, Footer
 from updraft_writer.file_state import FileEvent, FileLife, FileState
+from updraft_writer.gpu.admission import DevicePlace
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.row_groups import RowGroup, RowGroupBuilder
 from updraft_writer.sinks.sink import Sink
@@ -60,6 +62,7 @@ class OpenFile:
         *,
         tenant: str,
         encode_threads: Executor,
+        device: DevicePlace | None = None,
         span: Span = UNRECORDED,
     ) -> None:
         self.progress = Progress()
@@ -69,6 +72,7 @@ class OpenFile:
         self._shape = shape
         self._quota = quota
         self._encode_threads = encode_threads
+        self._device = device
         self._span = span
         self._life = FileLife()
         self._builder = RowGroupBuilder(max_rows=shape.max_rows)
@@ -150,6 +154,7 @@ class OpenFile:
         """Give up whatever is not published: what is queued is dropped, not written. Returns when nothing is held."""
         self._life.handle(FileEvent.ABORT)
         self._drop_partial()
+        self._leave_device()
         # A step that runs on a thread is not interrupted: it uses the memory that is reserved for it.
         await asyncio.gather(*self._moving, *([self._completion] if self._completion else []), return_exceptions=True)
         self._retained.release()
@@ -181,12 +186,28 @@ class OpenFile:
                 self._poison(_as_updraft_error(error))
 
     async def _encode(self, group: RowGroup) -> list[bytes]:
-        self._life.check()
-        # Nobody but the encoder may keep the table: its memory has to be free when the reservation says so.
-        pieces = await self._on_encode_thread(partial(self._encoder.write, group.take_table(self._shape.schema)))
+        async with self._turn_on_device(group.raw_bytes):
+            self._life.check()
+            # Nobody but the encoder may keep the table: its memory has to be free when the reservation says so.
+            pieces = await self._on_encode_thread(partial(self._encoder.write, group.take_table(self._shape.schema)))
         self._charge_retained(group.reservation)
         group.reservation.resize(sum(map(len, pieces)))
         return pieces
+
+    @asynccontextmanager
+    async def _turn_on_device(self, raw_bytes: int) -> AsyncIterator[None]:
+        """The turn on the GPU, for a row group that is encoded there: waited for before a thread is taken."""
+        if self._device is None or not self._encoder.on_gpu:
+            yield
+            return
+        async with self._device.step(raw_bytes):
+            yield
+        if not self._encoder.on_gpu:
+            self._leave_device()
+
+    def _leave_device(self) -> None:
+        if self._device is not None:
+            self._device.close()
 
     def _charge_retained(self, held: Reservation) -> None:
         """Charge what the encoder keeps, out of what was reserved for the row group that it has just encoded.
@@ -216,6 +237,7 @@ class OpenFile:
             with self._span.child("updraft.writer.publish"):
                 for piece in await self._on_encode_thread(self._encoder.close):
                     await self._store(piece, self._retained)
+                self._leave_device()
                 self._life.handle(FileEvent.PUBLISH)
                 await self._sink.publish()
                 self._life.handle(FileEvent.PUBLISHED)
@@ -238,6 +260,7 @@ class OpenFile:
     def _poison(self, error: UpdraftError) -> None:
         self._life.fail(error)
         self._drop_partial()
+        self._leave_device()
         self.failed.set()
         self._changed.set()
 

@@ -23,12 +23,23 @@ class Place:
 
 
 class OpenFiles:
-    """The files of one writer; `changed` is called whenever one is opened or is gone."""
+    """The files of one writer; `changed` is called whenever one is opened or is gone.
 
-    def __init__(self, quota: Quota, *, max_open_files: int, changed: Callable[[], None] = lambda: None) -> None:
+    `leave_device` makes files that hold a GPU and do nothing with it give it up: others have to get on.
+    """
+
+    def __init__(
+        self,
+        quota: Quota,
+        *,
+        max_open_files: int,
+        changed: Callable[[], None] = lambda: None,
+        leave_device: Callable[[], None] = lambda: None,
+    ) -> None:
         self._quota = quota
         self._max_open_files = max_open_files
         self._changed = changed
+        self._leave_device = leave_device
         self._files: set[OpenFile] = set()
         self._places: set[Place] = set()
         self._refusal: UpdraftError | None = None
@@ -102,6 +113,7 @@ class OpenFiles:
         return target
 
     def _relieve(self, missing_bytes: int) -> None:
+        self._leave_device()
         moving_bytes = sum(file.moving_bytes for file in self._files)
         for file in to_flush(self._files, missing_bytes=missing_bytes - moving_bytes):
             file.flush()

@@ -9,7 +9,9 @@ from typing import Any
 from updraft.errors import FunctionNotFoundError, ProtocolError
 from updraft.flight_service import Call, FlightService
 from updraft.lifecycle import Event, Lifecycle
+from updraft_writer.encoders.reason import Reason
 from updraft_writer.exchanges import Exchanges
+from updraft_writer.gpu.gpu import Gpu, described
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.opening import PROTOCOL_VERSION
 from updraft_writer.quota import Quota
@@ -26,11 +28,14 @@ _ACTIONS = (
 class WriterService(FlightService):
     """Flight, as a writer answers it."""
 
-    def __init__(self, exchanges: Exchanges, quota: Quota, files: OpenFiles, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self, exchanges: Exchanges, quota: Quota, files: OpenFiles, lifecycle: Lifecycle, gpu: Gpu | Reason
+    ) -> None:
         self._exchanges = exchanges
         self._quota = quota
         self._files = files
         self._lifecycle = lifecycle
+        self._gpu = gpu
 
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
@@ -65,6 +70,7 @@ class WriterService(FlightService):
             "protocol_version": PROTOCOL_VERSION,
             "writer_version": version("updraft-writer"),
             "state": self._lifecycle.phase.value,
+            "encoder": described(self._gpu),
             "open_files": len(self._files),
             "quota_bytes": quota.limits.quota_bytes,
             "held_bytes": quota.held_bytes,

@@ -2,7 +2,7 @@
 """Every setting of `updraft-writer serve`, declared once; docs/reference/writer.md is generated from here."""
 
 import os
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
@@ -104,6 +104,30 @@ class ServeSettings(ServiceSettings):
         unit="threads",
         ge=1,
         le=1024,
+    )
+    encoder: Literal["auto", "cpu", "gpu"] = setting(
+        "Where files are encoded: `auto` on a GPU where one can be used, `gpu` does not start without one. Files that "
+        "need what the GPU's encoder lacks are encoded on the CPU; each receipt says why.",
+        default="auto",
+    )
+    gpu_memory_bytes: int = setting(
+        "Bytes of the GPU's memory that the writer may take; 0 takes 80 % of what is free when it starts.",
+        default=0,
+        unit="bytes",
+        ge=0,
+    )
+    gpu_working_set: float = setting(
+        "How much of the GPU's memory a row group takes while it is encoded, as a multiple of its raw bytes: as many "
+        "row groups are encoded there at once as fit by this.",
+        default=4.5,
+        unit="times",
+        ge=1,
+    )
+    gpu_hold_seconds: float = setting(
+        "Time that others wait for a file that holds its place on the GPU between its row groups before it loses it.",
+        default=1.0,
+        unit="seconds",
+        gt=0,
     )
     store_threads: int = setting(
         "Pieces that are on their way to storage at once.", default=64, unit="threads", ge=1, le=1024

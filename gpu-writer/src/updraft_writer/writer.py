@@ -22,10 +22,13 @@ from updraft.telemetry import WebPage, configure_logging
 from updraft.tracing import start_tracing
 from updraft_writer.container_memory import memory_limits, resident_bytes
 from updraft_writer.default_quota import default_quota
-from updraft_writer.encoders.choice import gpu_probe
+from updraft_writer.encoders.reason import Reason
 from updraft_writer.exchange import ExchangeLimits
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import Equipment, FileFactory
+from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
+from updraft_writer.gpu.engine import GpuEngine
+from updraft_writer.gpu.gpu import Gpu, described, find_engine
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota, QuotaLimits
@@ -50,17 +53,25 @@ class Writer:
     def __init__(self, settings: ServeSettings) -> None:
         self.lifecycle = Lifecycle()
         self.metrics = WriterMetrics()
+        # Before the quota: what a GPU's libraries take of this process's memory is not there for batches.
+        engine = _engine(settings)
         self.quota = Quota(_quota_limits(settings))
+        self._gpu = self._shared(engine, settings)
         self._settings = settings
         self._files_changed = asyncio.Event()
-        self.files = OpenFiles(self.quota, max_open_files=settings.max_open_files, changed=self._files_changed.set)
+        self.files = OpenFiles(
+            self.quota,
+            max_open_files=settings.max_open_files,
+            changed=self._files_changed.set,
+            leave_device=self._leave_device,
+        )
         self._encode_threads = ThreadPoolExecutor(settings.encode_threads, "encode")
         self._store_threads = ThreadPoolExecutor(settings.store_threads, "store")
         self.factory = FileFactory(self.quota, self.files, self._equipment(), Roots(settings.root))
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-writer")
         limits = _exchange_limits(settings)
         exchanges = Exchanges(self.quota, self.files, self.factory, limits, self.metrics, self._tracer)
-        service = WriterService(exchanges, self.quota, self.files, self.lifecycle)
+        service = WriterService(exchanges, self.quota, self.files, self.lifecycle, self._gpu)
         self._health = HealthBoard()
         self._service = service
         pages = {"/status.json": self._status_page}
@@ -113,6 +124,16 @@ class Writer:
             return False
         return True
 
+    def _shared(self, engine: GpuEngine | Reason, settings: ServeSettings) -> Gpu | Reason:
+        if isinstance(engine, Reason):
+            return engine
+        limits = DeviceLimits(engine.memory_bytes, settings.gpu_working_set, settings.gpu_hold_seconds)
+        return Gpu(engine, DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting))
+
+    def _leave_device(self) -> None:
+        if isinstance(self._gpu, Gpu):
+            self._gpu.admission.release_idle()
+
     def _status_page(self) -> WebPage:
         status = {**self._service.status(), "health": dict(self._health.published)}
         return WebPage("application/json", json.dumps(status).encode())
@@ -125,7 +146,7 @@ class Writer:
             retry=RetryPolicy(attempts=settings.store_attempts),
             row_group_bytes=settings.row_group_bytes,
             stall_timeout_seconds=settings.stall_timeout_seconds,
-            gpu=gpu_probe(),
+            gpu=self._gpu,
         )
 
     def _watch(self) -> None:
@@ -135,12 +156,25 @@ class Writer:
         metrics.watch("updraft_writer_peak_bytes", "The most bytes that were held.", lambda: quota.peak_bytes)
         metrics.watch("updraft_writer_batches_waiting", "Batches that wait for room.", lambda: quota.waiting)
         metrics.watch("updraft_writer_open_files", "Files that are open.", lambda: len(self.files))
+        if isinstance(self._gpu, Gpu):
+            turn = self._gpu.admission
+            metrics.watch(
+                "updraft_writer_gpu_bytes", "Bytes of the GPU's memory to share.", lambda: turn.limits.memory_bytes
+            )
+            metrics.watch("updraft_writer_gpu_held_bytes", "Bytes of it that files have.", lambda: turn.held_bytes)
+            metrics.watch("updraft_writer_gpu_waiting", "Row groups that wait for the GPU.", lambda: turn.waiting)
 
     async def _publish_health(self, *, serving: bool) -> None:
         await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
 
     def _announce(self) -> None:
-        _log.info("writer is ready", **self.addresses, writer=os.getpid(), roots=self._settings.root)
+        _log.info(
+            "writer is ready",
+            **self.addresses,
+            writer=os.getpid(),
+            roots=self._settings.root,
+            encoder=described(self._gpu),
+        )
         path = self._settings.ready_file
         if path is None:
             return
@@ -148,6 +182,13 @@ class Writer:
             ReadyFile(path, lambda: {**self.addresses, "writer": os.getpid()}).update()
         except OSError as error:
             raise WriterError(f"cannot write --ready-file {path}: {error.strerror}") from error
+
+
+def _engine(settings: ServeSettings) -> GpuEngine | Reason:
+    engine = find_engine(settings.encoder, memory_bytes=settings.gpu_memory_bytes)
+    if isinstance(engine, Reason) and settings.encoder == "gpu":
+        raise WriterError(f"--encoder gpu, but {engine.text}")
+    return engine
 
 
 def _quota_limits(settings: ServeSettings) -> QuotaLimits:

@@ -1,46 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which encoder writes a file, and the reason, which its receipt tells."""
+"""Which encoder writes a file: the GPU's where there is one that has all that the file needs, else the CPU's."""
 
-import importlib
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 
 from updraft.errors import WriteOptionError
 from updraft.v1.write_pb2 import WriteCommand
 from updraft_writer.encoders.encoder import Encoder
+from updraft_writer.encoders.gpu import GpuEncoder
+from updraft_writer.encoders.gpu_layouts import Layout, NotOnGpuError, OrcLayout, ParquetLayout
 from updraft_writer.encoders.orc import OrcEncoder
 from updraft_writer.encoders.parquet import ParquetEncoder
+from updraft_writer.encoders.reason import Reason, ReasonKind
+from updraft_writer.gpu.gpu import Gpu
 
 
-class Chosen(NamedTuple):
-    """An encoder for one file and why it is that one."""
-
-    encoder: Encoder
-    reason: str
-
-
-def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: str, *, max_stripe_bytes: int) -> Chosen:
-    """The encoder for what `command` asks; `gpu` is the answer of `gpu_probe`. Raises WriteOptionError."""
+def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, *, max_stripe_bytes: int) -> Encoder:
+    """The encoder for what `command` asks, with the reason why it is that one; raises WriteOptionError."""
     footer = dict(command.footer)
+    make_cpu: Callable[[], Encoder]
+    make_layout: Callable[[], Layout]
     match command.WhichOneof("format"):
         case "parquet":
-            return Chosen(ParquetEncoder(schema, command.parquet, footer), gpu)
+            make_cpu = partial(ParquetEncoder, schema, command.parquet, footer)
+            make_layout = partial(ParquetLayout, schema, command.parquet, footer)
         case "orc":
-            return Chosen(OrcEncoder(schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes), gpu)
+            make_cpu = partial(OrcEncoder, schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes)
+            make_layout = partial(OrcLayout, schema, command.orc, footer, max_stripe_bytes=max_stripe_bytes)
         case _:
             raise WriteOptionError("the command names no format: give its options, parquet or orc")
-
-
-def gpu_probe() -> str:
-    """Why files are encoded on the CPU, asked of the driver and not of what happens to be installed."""
+    # Made whoever writes the file: it refuses what no encoder of this writer has.
+    encoder = make_cpu()
     try:
-        devices = int(importlib.import_module("rmm._cuda.gpu").getDeviceCount())
-    except ImportError:
-        return "cpu: RMM is not installed, so no GPU can be asked for"
-    # Each of the driver's ways to say that there is none is an exception of its own.
-    except Exception as error:
-        return f"cpu: the driver gives no GPU: {error}"
-    if devices == 0:
-        return "cpu: this machine has no GPU"
-    return f"cpu: {devices} GPUs are there, but this version has no encoder for them"
+        return _on_gpu(gpu, make_layout, make_cpu)
+    except NotOnGpuError as error:
+        encoder.reason = error.reason
+        return encoder
+
+
+def _on_gpu(gpu: Gpu | Reason, make_layout: Callable[[], Layout], make_cpu: Callable[[], Encoder]) -> Encoder:
+    if isinstance(gpu, Reason):
+        raise NotOnGpuError(gpu)
+    if gpu.lost is not None:
+        raise NotOnGpuError(gpu.lost)
+    layout = make_layout()
+    if not gpu.engine.has_codec(layout.plan):
+        raise NotOnGpuError(Reason(ReasonKind.CODEC, f"the GPU's encoder has no codec {layout.plan.codec} here"))
+    return GpuEncoder(gpu, layout, make_cpu)

@@ -6,6 +6,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from updraft_writer.encoders.reason import Reason
+
 # Pieces are large enough that a storage sees few writes and small enough to be let go one by one.
 _PIECE_BYTES = 1024 * 1024
 
@@ -69,11 +71,17 @@ def with_end(pieces: list[bytes], least_bytes: int) -> list[bytes]:
 
 
 class Encoder(Protocol):
-    """One file's encoder; after an error it is thrown away."""
+    """One file's encoder; after an error it is thrown away. `reason` says why it is this one."""
+
+    reason: Reason
 
     @property
     def name(self) -> str:
         """The encoder, as receipts name it."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the next row group takes a GPU's memory."""
 
     @property
     def retained_bytes(self) -> int:

@@ -12,9 +12,10 @@ from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import Dictionaries, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
-from updraft_writer.encoders.encoder import EncodedBytes, Footer, with_end
+from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import leaf_types
-from updraft_writer.encoders.parquet_footer import TAIL_BYTES, footer_bytes, with_wall_clocks
+from updraft_writer.encoders.parquet_footer import with_named_wall_clocks
+from updraft_writer.encoders.reason import UNASKED
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
 
 _DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
@@ -27,6 +28,8 @@ class ParquetEncoder:
     """Encodes one Parquet file; the writer is opened with the first row group, which is what dictionaries go by."""
 
     name = "pyarrow-parquet"
+    on_gpu = False
+    reason = UNASKED
 
     def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
@@ -76,21 +79,13 @@ class ParquetEncoder:
             writer.close()
         except pa.ArrowException as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
-        return self._named(self._output.take())
+        return with_named_wall_clocks(self._output.take(), self._unnamed_wall_clocks)
 
     def _give_up(self) -> None:
         """A writer that failed would be closed by its finalizer, which fails again where nobody can catch it."""
         if self._writer is not None:
             with suppress(pa.ArrowException, RuntimeError):
                 self._writer.close()
-
-    def _named(self, pieces: list[bytes]) -> list[bytes]:
-        """The end of the file with all columns named as what they are."""
-        if not self._unnamed_wall_clocks:
-            return pieces
-        [*_, tail] = with_end(pieces, TAIL_BYTES)
-        [*before, end] = with_end(pieces, footer_bytes(tail))
-        return [*before, with_wall_clocks(end, self._unnamed_wall_clocks)]
 
     def _opened(self, table: pa.Table) -> pq.ParquetWriter:
         if self._writer is None:

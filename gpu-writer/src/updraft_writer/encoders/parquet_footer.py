@@ -6,9 +6,11 @@ field at the end of its SchemaElement; everything else stays as it is.
 """
 
 import struct
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
-TAIL_BYTES = 8
+from updraft_writer.encoders.encoder import with_end
+
+_TAIL_BYTES = 8
 
 _STOP = 0
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
@@ -19,15 +21,27 @@ _CHILDREN, _LOGICAL_TYPE = 5, 10
 _MICROSECONDS_WITHOUT_ZONE = bytes.fromhex("8c 12 1c 2c 00 00 00 00")
 
 
-def footer_bytes(tail: bytes) -> int:
-    """How long the whole footer is, by the file's last `TAIL_BYTES`."""
-    return TAIL_BYTES + int(struct.unpack("<I", tail[-TAIL_BYTES:-4])[0])
+def with_whole_footer(pieces: list[bytes]) -> list[bytes]:
+    """The last pieces of a file, the last of which has the whole footer now."""
+    [*_, tail] = with_end(pieces, _TAIL_BYTES)
+    return with_end(pieces, _footer_bytes(tail))
 
 
-def with_wall_clocks(end: bytes, leaves: Container[int]) -> bytes:
-    """The end of a file with the leaf columns of these numbers named; `end` has at least the whole footer."""
-    start = len(end) - footer_bytes(end)
-    footer = _Footer(end[start:-TAIL_BYTES])
+def with_named_wall_clocks(pieces: list[bytes], leaves: Sequence[int]) -> list[bytes]:
+    """The last pieces of a file with the leaf columns of these numbers named as what they are."""
+    if not leaves:
+        return pieces
+    [*before, end] = with_whole_footer(pieces)
+    return [*before, _with_wall_clocks(end, leaves)]
+
+
+def _footer_bytes(tail: bytes) -> int:
+    return _TAIL_BYTES + int(struct.unpack("<I", tail[-_TAIL_BYTES:-4])[0])
+
+
+def _with_wall_clocks(end: bytes, leaves: Container[int]) -> bytes:
+    start = len(end) - _footer_bytes(end)
+    footer = _Footer(end[start:-_TAIL_BYTES])
     named = footer.with_wall_clocks(leaves)
     return b"".join((end[:start], named, struct.pack("<I", len(named)), end[-4:]))
 

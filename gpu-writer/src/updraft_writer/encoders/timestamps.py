@@ -58,6 +58,8 @@ class ParquetTimes:
     rebase: Rebase
     int96_rebase: Rebase
     time_zone: str
+    # Whether the library can say of a column that its timestamps have no zone.
+    names_wall_clocks: bool = True
 
     @classmethod
     def asked_for(cls, options: ParquetOptions) -> "ParquetTimes":
@@ -89,13 +91,13 @@ class ParquetTimes:
         return self.uses_int96 and any(is_instant(leaf) for field in schema for leaf in leaf_types(field.type))
 
     def unnamed_wall_clocks(self, schema: pa.Schema) -> list[int]:
-        """Which leaves of a schema are stored as integers, because the library would make INT96 of them.
+        """Which leaves of a schema are stored as integers, because the library would make something else of them.
 
-        It has one answer for all timestamps of a file; Spark has INT96 for points in time only.
+        pyarrow makes INT96 of all timestamps of a file or of none; Spark has INT96 for points in time only.
         """
         types = (leaf for field in schema for leaf in leaf_types(field.type))
         wall_clocks = [index for index, leaf in enumerate(types) if is_wall_clock(leaf)]
-        return wall_clocks if self.has_int96(schema) else []
+        return wall_clocks if self.has_int96(schema) or not self.names_wall_clocks else []
 
     def stored_schema(self, schema: pa.Schema) -> pa.Schema:
         """The schema as the library gets it; raises WriteOptionError."""

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet and ORC on a GPU; a file that the GPU cannot begin goes to the CPU, one that it cannot go on with is lost.
+
+Where the device has not enough memory for a row group, the halves of it are tried; the file then has more row groups.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from updraft.errors import EncodeError
+from updraft_writer.encoders.encoder import Encoder, Footer
+from updraft_writer.encoders.gpu_layouts import Layout
+from updraft_writer.encoders.reason import Reason, ReasonKind
+from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError
+from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.gpu.output import DeviceOutput
+
+# Of a row group that does not fit with so few rows, one with fewer would hardly fit.
+_FEWEST_ROWS = 1024
+
+
+class GpuEncoder:
+    """Encodes one file; `make_cpu` makes the encoder that takes over before there is a first row group."""
+
+    def __init__(self, gpu: Gpu, layout: Layout, make_cpu: Callable[[], Encoder]) -> None:
+        self.reason = Reason(ReasonKind.GPU, "the GPU's encoder has all that the file needs")
+        self._gpu = gpu
+        self._layout = layout
+        self._make_cpu = make_cpu
+        self._cpu: Encoder | None = None
+        self._output = DeviceOutput()
+        self._file: DeviceFile | None = None
+        self._rows = 0
+        self._footer = Footer(row_groups=0, rows=0)
+
+    @property
+    def name(self) -> str:
+        """The encoder, as receipts name it."""
+        return self._cpu.name if self._cpu else f"{self._gpu.engine.name}-{self._layout.format}"
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the next row group is encoded on the GPU."""
+        return self._cpu is None
+
+    @property
+    def retained_bytes(self) -> int:
+        """What is held between row groups: on the GPU nothing but the footer to be."""
+        return self._cpu.retained_bytes if self._cpu else 0
+
+    @property
+    def footer(self) -> Footer:
+        """What the footer says, once closed."""
+        return self._cpu.footer if self._cpu else self._footer
+
+    def write(self, table: pa.Table) -> list[bytes]:
+        """Encode a row group; raises EncodeError."""
+        if self._cpu is None and self._gpu.lost is not None and not self._rows:
+            self._move(self._gpu.lost)
+        if self._cpu is not None:
+            return self._cpu.write(table)
+        on_device = self._layout.device_table(table)
+        try:
+            self._encode(on_device)
+        except DeviceError as error:
+            return self._after(error).write(table)
+        return self._output.take()
+
+    def close(self) -> list[bytes]:
+        """Write the footer; raises EncodeError."""
+        if not self.on_gpu or not self._rows:
+            if self._cpu is None:
+                self._move(Reason(ReasonKind.NO_ROWS, "the file has no rows"))
+            assert self._cpu is not None
+            return self._cpu.close()
+        assert self._file is not None, "what has rows has a file"
+        try:
+            self._file.close()
+        except DeviceError as error:
+            self._after(error)
+        self._check_output()
+        pieces, self._footer = self._layout.finished(self._output.take(), rows=self._rows)
+        if self._footer.rows != self._rows:
+            raise EncodeError(f"the GPU's footer says {self._footer.rows} rows of {self._rows}: the file is not right")
+        return pieces
+
+    def _encode(self, table: pa.Table) -> None:
+        """Encode a table, in halves where it does not fit once the file has begun; raises DeviceError."""
+        try:
+            self._try(table)
+        except DeviceMemoryError:
+            if not self._rows or table.num_rows < 2 * _FEWEST_ROWS:
+                raise
+            half = table.num_rows // 2
+            self._encode(table.slice(0, half))
+            self._encode(table.slice(half))
+
+    def _try(self, table: pa.Table) -> None:
+        if self._file is None:
+            self._file = self._gpu.engine.open(self._layout.plan, self._output)
+        before_bytes = self._output.written_bytes
+        try:
+            self._file.write(table)
+        except DeviceMemoryError as error:
+            # A file that has got a part of a row group cannot get it again; its header is not one.
+            if self._rows and self._output.written_bytes != before_bytes:
+                raise DeviceError(f"out of memory after a part of a row group was given out: {error}") from error
+            raise
+        self._check_output()
+        self._rows += table.num_rows
+
+    def _check_output(self) -> None:
+        try:
+            self._output.check()
+        except Exception as error:
+            raise EncodeError(f"what the GPU encoded could not be kept: {type(error).__name__}: {error}") from error
+
+    def _after(self, error: DeviceError) -> Encoder:
+        """The encoder that takes over; raises EncodeError when there is something that it cannot take over."""
+        is_memory = isinstance(error, DeviceMemoryError)
+        if not is_memory:
+            self._gpu.examine()
+        if self._rows:
+            raise EncodeError(
+                f"the GPU could not encode the rows after {self._rows}: {error}; the file had begun there and is lost: "
+                "try again, with smaller row groups or --encoder cpu if this comes again"
+            ) from error
+        kind = ReasonKind.DEVICE_MEMORY if is_memory else ReasonKind.DEVICE_FAILED
+        return self._move(Reason(kind, f"the GPU could not begin the file: {error}"))
+
+    def _move(self, reason: Reason) -> Encoder:
+        self._file = None
+        self.reason = reason
+        self._cpu = self._make_cpu()
+        return self._cpu

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a file a GPU can write, in both formats: its columns, its options, and its end as Spark wants it.
+
+Dates and times become what is stored before the device sees them, by the same code as on the CPU. What the device's
+library lacks is refused here before any data, by a reason that the receipt tells; the CPU has all of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from updraft.v1.write_pb2 import Dictionaries, OrcOptions, ParquetOptions
+from updraft_writer.encoders.codecs import codec_name
+from updraft_writer.encoders.encoder import Footer, with_end
+from updraft_writer.encoders.gpu_columns import NotOnDeviceError, device_columns, device_table, has_binary
+from updraft_writer.encoders.leaves import leaf_types
+from updraft_writer.encoders.orc import DEFAULT_ROW_INDEX_STRIDE, DEFAULT_STRIPE_BYTES
+from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
+from updraft_writer.encoders.orc_times import OrcTimes
+from updraft_writer.encoders.parquet_footer import with_named_wall_clocks, with_whole_footer
+from updraft_writer.encoders.reason import Reason, ReasonKind
+from updraft_writer.encoders.timestamps import ParquetTimes, is_wall_clock
+from updraft_writer.gpu.engine import DeviceColumn, DictionaryPolicy, OrcPlan, ParquetPlan, Plan, Statistics
+
+_PAGE_BYTES = range(1024, 1 << 31)
+_DICTIONARIES = {
+    Dictionaries.DICTIONARIES_ALWAYS: DictionaryPolicy.ALWAYS,
+    Dictionaries.DICTIONARIES_NEVER: DictionaryPolicy.NEVER,
+}
+# The library takes no shorter stride, and rounds one down to a multiple of this.
+_SHORTEST_STRIDE, _STRIDE_STEP = 512, 8
+
+
+class NotOnGpuError(Exception):
+    """Raised when a file cannot be encoded on the GPU."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class Layout(Protocol):
+    """One file as the device writes it."""
+
+    @property
+    def format(self) -> str:
+        """The format, as receipts name it."""
+
+    @property
+    def plan(self) -> Plan:
+        """What the device is told."""
+
+    def device_table(self, table: pa.Table) -> pa.Table:
+        """A row group as the device takes it; raises EncodeError."""
+
+    def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
+        """The last pieces of the file as Spark wants them, and what they say."""
+
+
+class ParquetLayout:
+    """A Parquet file."""
+
+    format = "parquet"
+
+    def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
+        """Raises NotOnGpuError, and WriteOptionError for what the CPU does not write either."""
+        _refuse_options(
+            {
+                "compression levels": options.compression.HasField("level"),
+                "bloom filters": bool(options.bloom_filters),
+                "page checksums": options.page_checksums,
+                "decimals of Parquet's legacy format": options.legacy_decimals,
+                "a page index without statistics": options.page_index and not _has_statistics(options),
+                f"pages of {options.page_bytes} bytes": bool(options.page_bytes)
+                and options.page_bytes not in _PAGE_BYTES,
+            }
+        )
+        # The library calls every timestamp one of UTC: those without a zone are named in the footer.
+        self._times = replace(ParquetTimes.asked_for(options), names_wall_clocks=False)
+        self._wall_clocks = self._times.unnamed_wall_clocks(schema)
+        self._schema = self._times.stored_schema(schema)
+        self.plan = ParquetPlan(
+            columns=_columns(self._schema, int96=self._times.uses_int96),
+            codec=codec_name(options.compression),
+            statistics=_statistics(options),
+            dictionaries=_DICTIONARIES.get(options.dictionaries, DictionaryPolicy.WHERE_SMALLER),
+            page_bytes=int(options.page_bytes) or None,
+            key_values={**footer, **self._times.footer},
+        )
+
+    def device_table(self, table: pa.Table) -> pa.Table:
+        """A row group as the device takes it; raises EncodeError."""
+        return device_table(self._times.stored_table(table, self._schema), self.plan.columns)
+
+    def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
+        """The last pieces of the file as Spark wants them, and what they say."""
+        pieces = with_whole_footer(with_named_wall_clocks(pieces, self._wall_clocks))
+        metadata = pq.read_metadata(pa.BufferReader(pieces[-1]))
+        first = metadata.row_group(0)
+        chunks = (first.column(index) for index in range(metadata.num_columns))
+        dictionaries = tuple(chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page)
+        return pieces, Footer(metadata.num_row_groups, metadata.num_rows, dictionaries)
+
+
+class OrcLayout:
+    """An ORC file."""
+
+    format = "orc"
+
+    def __init__(
+        self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
+    ) -> None:
+        """Raises NotOnGpuError, and WriteOptionError for what the CPU does not write either."""
+        stride = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
+        _refuse_options(
+            {
+                "bloom filters": bool(options.bloom_filter_columns),
+                f"a row index stride of {stride}": stride < _SHORTEST_STRIDE or bool(stride % _STRIDE_STEP),
+            }
+        )
+        if any(is_wall_clock(leaf) for field in schema for leaf in leaf_types(field.type)):
+            raise _no_type("ORC's timestamps without a zone need an attribute of their column")
+        self._times = OrcTimes.in_zone(options.time_zone)
+        self._schema = self._times.stored_schema(schema)
+        self._footer_entries = dict(footer)
+        columns = _columns(self._schema)
+        if has_binary(columns):
+            raise _no_type("binary columns of ORC would become strings")
+        self.plan = OrcPlan(
+            columns=columns,
+            codec=codec_name(options.compression),
+            stripe_bytes=min(options.stripe_bytes or DEFAULT_STRIPE_BYTES, max_stripe_bytes),
+            row_index_stride=stride,
+        )
+
+    def device_table(self, table: pa.Table) -> pa.Table:
+        """A row group as the device takes it; raises EncodeError."""
+        return device_table(self._times.stored_table(table, self._schema), self.plan.columns)
+
+    def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
+        """The last pieces of the file as Spark wants them, and what they say."""
+        *before, end = with_end(pieces, TAIL_BYTES)
+        return [*before, with_footer_entries(end, self._footer_entries)], Footer(row_groups=0, rows=rows)
+
+
+def _refuse_options(asked_for: Mapping[str, bool]) -> None:
+    if missing := [option for option, is_asked_for in asked_for.items() if is_asked_for]:
+        raise NotOnGpuError(Reason(ReasonKind.OPTION, f"the GPU's encoder has not: {', '.join(missing)}"))
+
+
+def _no_type(text: str) -> NotOnGpuError:
+    return NotOnGpuError(Reason(ReasonKind.TYPE, text))
+
+
+def _columns(schema: pa.Schema, *, int96: bool = False) -> tuple[DeviceColumn, ...]:
+    try:
+        return device_columns(schema, int96=int96)
+    except NotOnDeviceError as error:
+        raise _no_type(f"{error}, which the GPU's encoder does not write") from error
+
+
+def _has_statistics(options: ParquetOptions) -> bool:
+    return bool(options.statistics) if options.HasField("statistics") else True
+
+
+def _statistics(options: ParquetOptions) -> Statistics:
+    if not _has_statistics(options):
+        return Statistics.NONE
+    return Statistics.PAGES if options.page_index else Statistics.ROW_GROUPS

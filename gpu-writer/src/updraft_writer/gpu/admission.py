@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose turn it is on the GPU: bytes of its memory, first come first served. Policy alone: no device, no threads.
+
+A row group takes its working set while it is encoded. A file that holds keeps that between its row groups, so that it
+need not queue again, as long as nobody needs it: not when the quota is short, and not for longer than others will wait.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLimits:
+    """The device's bytes, how many of them a raw byte takes while it is encoded, and the patience with who holds."""
+
+    memory_bytes: int
+    working_set_factor: float = 4.5
+    hold_seconds: float = 1.0
+
+    def working_set_bytes(self, raw_bytes: int) -> int:
+        """What encoding takes; more than there is counts as all of it."""
+        return min(self.memory_bytes, int(raw_bytes * self.working_set_factor))
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    wanted_bytes: int
+    granted: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class DeviceAdmission:
+    """The memory of one device; `may_hold` says whether a file may keep its place while it does nothing there."""
+
+    def __init__(self, limits: DeviceLimits, *, may_hold: Callable[[], bool] = lambda: True) -> None:
+        self.limits = limits
+        self.held_bytes = 0
+        self._may_hold = may_hold
+        self._waiters: deque[_Waiter] = deque()
+        self._idle: set[DevicePlace] = set()
+
+    @property
+    def waiting(self) -> int:
+        """Row groups that wait for their turn."""
+        return len(self._waiters)
+
+    def place(self, *, hold: bool) -> "DevicePlace":
+        """The place of one file, which has nothing yet; `hold` keeps what it gets between its row groups."""
+        return DevicePlace(self, hold=hold)
+
+    def release_idle(self) -> None:
+        """Take back what is held by files that do nothing with it."""
+        for place in tuple(self._idle):
+            place.release()
+
+    async def _acquire(self, waiter: _Waiter) -> bool:
+        """Wait for the turn; False when the file was closed meanwhile. A cancelled caller holds nothing."""
+        self._waiters.append(waiter)
+        self._dispatch()
+        try:
+            done, _ = await asyncio.wait({waiter.granted}, timeout=self.limits.hold_seconds)
+            if not done:
+                self.release_idle()
+            return await waiter.granted
+        except asyncio.CancelledError:
+            if waiter.granted.done() and not waiter.granted.cancelled() and waiter.granted.result():
+                self._give_back(waiter.wanted_bytes)
+            raise
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+                self._dispatch()
+
+    def _dispatch(self) -> None:
+        while self._waiters and self.held_bytes + self._waiters[0].wanted_bytes <= self.limits.memory_bytes:
+            waiter = self._waiters.popleft()
+            if not waiter.granted.done():
+                self.held_bytes += waiter.wanted_bytes
+                waiter.granted.set_result(True)
+
+    def _give_back(self, held_bytes: int) -> None:
+        self.held_bytes -= held_bytes
+        self._dispatch()
+
+
+class DevicePlace:
+    """What one file has of the device; its steps follow each other."""
+
+    def __init__(self, admission: DeviceAdmission, *, hold: bool) -> None:
+        self._admission = admission
+        self._hold = hold
+        self._held_bytes = 0
+        self._waiter: _Waiter | None = None
+
+    @asynccontextmanager
+    async def step(self, raw_bytes: int) -> AsyncIterator[None]:
+        """The turn of a row group of so many bytes; begins at once, with nothing held, when the file is closed."""
+        admission, wanted_bytes = self._admission, self._admission.limits.working_set_bytes(raw_bytes)
+        admission._idle.discard(self)
+        if self._held_bytes < wanted_bytes:
+            # Who waits for more while it holds something could wait for somebody who does the same.
+            self.release()
+            self._waiter = _Waiter(wanted_bytes)
+            try:
+                self._held_bytes = wanted_bytes if await admission._acquire(self._waiter) else 0
+            finally:
+                self._waiter = None
+        try:
+            yield
+        finally:
+            if self._hold and admission._may_hold():
+                admission._idle.add(self)
+            else:
+                self.release()
+
+    def release(self) -> None:
+        """Give back what is held."""
+        self._admission._idle.discard(self)
+        held_bytes, self._held_bytes = self._held_bytes, 0
+        self._admission._give_back(held_bytes)
+
+    def close(self) -> None:
+        """Hold nothing between steps from now on, and wait no longer: the file has ended or has left the device."""
+        self._hold = False
+        if self in self._admission._idle:
+            self.release()
+        if self._waiter is not None and not self._waiter.granted.done():
+            self._waiter.granted.set_result(False)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPU of a writer: a library on a device, and the turn of those who want it, until it fails."""
+
+import importlib
+from dataclasses import dataclass
+from typing import Literal
+
+import structlog
+
+from updraft_writer.encoders.reason import Reason, ReasonKind
+from updraft_writer.gpu.admission import DeviceAdmission
+from updraft_writer.gpu.engine import DeviceError, GpuEngine
+
+Wanted = Literal["auto", "cpu", "gpu"]
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Gpu:
+    """A device that can encode; `lost` says why it cannot any more."""
+
+    engine: GpuEngine
+    admission: DeviceAdmission
+    lost: Reason | None = None
+
+    def examine(self) -> None:
+        """See after an error whether the device can still be used: an error of the driver's stays for ever."""
+        try:
+            self.engine.check()
+        except DeviceError as error:
+            self.lost = Reason(ReasonKind.DEVICE_FAILED, f"the GPU failed and is not used any more: {error}")
+            _log.error(
+                "the GPU failed: files are encoded on the CPU until the writer is started again", error=str(error)
+            )
+
+
+def described(gpu: Gpu | Reason) -> str:
+    """Where files are encoded, in one line."""
+    if isinstance(gpu, Reason):
+        return str(gpu)
+    return str(gpu.lost or f"gpu: {gpu.engine.name} with {gpu.engine.memory_bytes} bytes of the GPU's memory")
+
+
+def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:
+    """The engine of the first device, or why there is none: the driver is asked, not what happens to be installed.
+
+    `memory_bytes` is what it may take of the device's memory; 0 for a part of what is free.
+    """
+    if wanted == "cpu":
+        return Reason(ReasonKind.ASKED, "this writer was started with --encoder cpu")
+    try:
+        devices = int(importlib.import_module("rmm._cuda.gpu").getDeviceCount())
+    except ImportError as error:
+        return Reason(ReasonKind.NOT_INSTALLED, f"updraft-writer[gpu] is not installed: {error}")
+    # Each of the driver's ways to say that there is none is an exception of its own.
+    except Exception as error:
+        return Reason(ReasonKind.NO_DEVICE, f"the driver gives no GPU: {error}")
+    if devices == 0:
+        return Reason(ReasonKind.NO_DEVICE, "this machine has no GPU")
+    try:
+        engine: GpuEngine = importlib.import_module("updraft_writer.gpu.pylibcudf_engine").open_engine(memory_bytes)
+        engine.check()
+    except ImportError as error:
+        return Reason(ReasonKind.NOT_INSTALLED, f"updraft-writer[gpu] is not installed: {error}")
+    except Exception as error:
+        return Reason(ReasonKind.DEVICE_FAILED, f"the GPU cannot be used: {error}")
+    return engine

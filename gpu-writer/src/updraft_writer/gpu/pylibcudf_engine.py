@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libcudf behind the seam of `engine`; it is imported here alone, and only where there is a device.
+
+Three habits of the library shape this module. A writer whose `write` ran out of memory has changed nothing and may be
+asked again. A writer that is freed still writes its footer, to a sink that has to be there then. And what fails while
+something is freed ends the process.
+"""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pylibcudf as plc
+import rmm
+from cuda.bindings import runtime
+from rmm.pylibrmm.stream import Stream
+
+from updraft_writer.gpu.engine import (
+    DeviceColumn,
+    DeviceError,
+    DeviceFile,
+    DeviceMemoryError,
+    DictionaryPolicy,
+    OrcPlan,
+    ParquetPlan,
+    Plan,
+    Statistics,
+)
+
+_COMPRESSIONS = {
+    "none": plc.io.types.CompressionType.NONE,
+    "snappy": plc.io.types.CompressionType.SNAPPY,
+    "zstd": plc.io.types.CompressionType.ZSTD,
+    "lz4": plc.io.types.CompressionType.LZ4,
+}
+_CODEC_OF_FORMAT = {
+    ParquetPlan: _COMPRESSIONS | {"gzip": plc.io.types.CompressionType.GZIP},
+    OrcPlan: _COMPRESSIONS | {"gzip": plc.io.types.CompressionType.ZLIB},
+}
+_STATISTICS = {
+    Statistics.NONE: plc.io.types.StatisticsFreq.STATISTICS_NONE,
+    Statistics.ROW_GROUPS: plc.io.types.StatisticsFreq.STATISTICS_ROWGROUP,
+    # What the library calls COLUMN are the column and offset indexes of Parquet.
+    Statistics.PAGES: plc.io.types.StatisticsFreq.STATISTICS_COLUMN,
+}
+_DICTIONARIES = {
+    DictionaryPolicy.WHERE_SMALLER: plc.io.types.DictionaryPolicy.ADAPTIVE,
+    DictionaryPolicy.ALWAYS: plc.io.types.DictionaryPolicy.ALWAYS,
+    DictionaryPolicy.NEVER: plc.io.types.DictionaryPolicy.NEVER,
+}
+# A table is a row group: the library would cut one at a million rows.
+_ROW_GROUP_ROWS = 1 << 30
+# The children of a list are its offsets and its values.
+_VALUES = 1
+# The rest is for the driver, the kernels and other processes.
+_USED_FRACTION = 0.8
+
+_never_freed: list["_PylibcudfFile"] = []
+
+
+def open_engine(memory_bytes: int) -> "PylibcudfEngine":
+    """The engine of the current device; 0 takes a part of the memory that is free."""
+    free_bytes, _ = rmm.mr.available_device_memory()
+    return PylibcudfEngine(memory_bytes or int(_USED_FRACTION * free_bytes))
+
+
+class PylibcudfEngine:
+    """The first GPU that this process sees; no more than `memory_bytes` of its memory are ever taken."""
+
+    name = "pylibcudf"
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.memory_bytes = memory_bytes
+        pool = rmm.mr.CudaAsyncMemoryResource()
+        rmm.mr.set_current_device_resource(rmm.mr.LimitingResourceAdaptor(pool, memory_bytes))
+
+    def has_codec(self, plan: Plan) -> bool:
+        """Whether the codec of a plan can be written."""
+        compression = _CODEC_OF_FORMAT[type(plan)][plan.codec]
+        if isinstance(plan, ParquetPlan):
+            return bool(plc.io.parquet.is_supported_write_parquet(compression))
+        return bool(plc.io.orc.is_supported_write_orc(compression))
+
+    def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
+        """A new file; the device is asked for nothing before the first row."""
+        return _PylibcudfFile(plan, output)
+
+    def check(self) -> None:
+        """Raise DeviceError if the device cannot be used any more."""
+        (status,) = runtime.cudaDeviceSynchronize()
+        if status != runtime.cudaError_t.cudaSuccess:
+            raise DeviceError(f"the device says {status.name}")
+
+
+class _PylibcudfFile:
+    """A chunked writer, opened with the first table, whose columns its metadata is laid out by."""
+
+    def __init__(self, plan: Plan, output: io.RawIOBase) -> None:
+        self._plan = plan
+        self._output = output
+        self._sink = plc.io.types.SinkInfo([output])
+        # The steps of a file follow each other; those of another file need not wait for them.
+        self._stream: Any = None
+        self._writer: Any = None
+
+    def write(self, table: pa.Table) -> None:
+        """Encode a table; raises DeviceMemoryError and DeviceError."""
+        with _device_errors():
+            if self._stream is None:
+                self._stream = Stream()
+            on_device = plc.Table.from_arrow(table, stream=self._stream)
+            if self._writer is None:
+                self._writer = _opened(self._plan, self._sink, on_device, self._stream)
+            self._writer.write(on_device)
+
+    def close(self) -> None:
+        """Write the footer, unless nothing was written; raises DeviceError."""
+        if self._writer is None:
+            return
+        with _device_errors():
+            if isinstance(self._plan, ParquetPlan):
+                self._writer.close([])
+            else:
+                self._writer.close()
+
+    def __del__(self) -> None:
+        # ORC's footer takes the device, which may be lost or full. What cannot be closed is never freed.
+        if isinstance(self._plan, OrcPlan):
+            try:
+                self.close()
+            except DeviceError:
+                _never_freed.append(self)
+                return
+        # Before the sink is freed, to which it writes.
+        self._writer = None
+
+
+@contextmanager
+def _device_errors() -> Iterator[None]:
+    """The library's exceptions as those of the seam: it throws whatever C++ has."""
+    try:
+        yield
+    except MemoryError as error:
+        raise DeviceMemoryError(str(error)) from error
+    except Exception as error:
+        raise DeviceError(f"{type(error).__name__}: {error}") from error
+
+
+def _opened(plan: Plan, sink: Any, table: Any, stream: Any) -> Any:
+    metadata = _metadata(plan.columns, table)
+    return (
+        _parquet(plan, sink, metadata, stream) if isinstance(plan, ParquetPlan) else _orc(plan, sink, metadata, stream)
+    )
+
+
+def _parquet(plan: ParquetPlan, sink: Any, metadata: Any, stream: Any) -> Any:
+    builder = (
+        plc.io.parquet.ChunkedParquetWriterOptions.builder(sink)
+        .metadata(metadata)
+        .key_value_metadata([dict(plan.key_values)])
+        .compression(_CODEC_OF_FORMAT[ParquetPlan][plan.codec])
+        .stats_level(_STATISTICS[plan.statistics])
+        .row_group_size_rows(_ROW_GROUP_ROWS)
+    )
+    if plan.page_bytes:
+        builder = builder.max_page_size_bytes(plan.page_bytes)
+    options = builder.build()
+    options.set_dictionary_policy(_DICTIONARIES[plan.dictionaries])
+    return plc.io.parquet.ChunkedParquetWriter.from_options(options, stream)
+
+
+def _orc(plan: OrcPlan, sink: Any, metadata: Any, stream: Any) -> Any:
+    options = (
+        plc.io.orc.ChunkedOrcWriterOptions.builder(sink)
+        .metadata(metadata)
+        .compression(_CODEC_OF_FORMAT[OrcPlan][plan.codec])
+        .enable_statistics(plc.io.types.StatisticsFreq.STATISTICS_ROWGROUP)
+        .build()
+    )
+    options.set_stripe_size_bytes(plan.stripe_bytes)
+    options.set_row_index_stride(plan.row_index_stride)
+    return plc.io.orc.OrcChunkedWriter.from_options(options, stream)
+
+
+def _metadata(columns: tuple[DeviceColumn, ...], table: Any) -> Any:
+    metadata = plc.io.types.TableInputMetadata(table)
+    for column, described in zip(columns, metadata.column_metadata, strict=True):
+        _describe(described, column)
+    return metadata
+
+
+def _describe(described: Any, column: DeviceColumn) -> None:
+    described.set_name(column.name).set_nullability(column.nullable)
+    if column.is_int96:
+        described.set_int96_timestamps(True)
+    if column.is_binary:
+        described.set_output_as_binary(True)
+    if column.precision is not None:
+        described.set_decimal_precision(column.precision)
+    if column.is_map:
+        described.set_list_column_as_map()
+    if pa.types.is_struct(column.data_type):
+        for index, child in enumerate(column.children):
+            _describe(described.child(index), child)
+    elif column.children:
+        [values] = column.children
+        _describe(described.child(_VALUES), values)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device that is none: pyarrow behind the seam, which runs out of memory and fails when the test says so.
+
+It proves what the writer does around a device. What a GPU's library writes is proven on a GPU alone (tests/gpu).
+"""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
+from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError, ParquetPlan, Plan
+from updraft_writer.gpu.gpu import Gpu
+
+
+class DeviceForTests:
+    """`failures` are raised by the next steps, one each, None lets one through; there is room for `most_rows`."""
+
+    name = "device"
+    memory_bytes = 1 << 30
+
+    def __init__(self, *failures: DeviceError | None, most_rows: int = 1 << 40, codecs: tuple[str, ...] = ()) -> None:
+        self.most_rows = most_rows
+        self.is_lost = False
+        self.plans: list[Plan] = []
+        self.written: list[pa.Table] = []
+        self._failures: Iterator[DeviceError | None] = iter(failures)
+        self._codecs = codecs
+
+    def has_codec(self, plan: Plan) -> bool:
+        return plan.codec in (self._codecs or ("snappy", "none"))
+
+    def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
+        self.plans.append(plan)
+        return _File(self, plan, output)
+
+    def check(self) -> None:
+        if self.is_lost:
+            raise DeviceError("the device says no")
+
+    def step(self, rows: int = 0) -> None:
+        if (failure := next(self._failures, None)) is not None:
+            raise failure
+        if rows > self.most_rows:
+            raise DeviceMemoryError(f"no room for {rows} rows")
+
+
+class _File:
+    def __init__(self, device: DeviceForTests, plan: Plan, output: io.RawIOBase) -> None:
+        self._device = device
+        schema = pa.schema([column.field for column in plan.columns])
+        self._writer: Any
+        if isinstance(plan, ParquetPlan):
+            self._writer = pq.ParquetWriter(output, schema, compression=plan.codec, store_schema=False)
+            self._writer.add_key_value_metadata(dict(plan.key_values))
+        else:
+            self._writer = orc.ORCWriter(output, compression="uncompressed" if plan.codec == "none" else plan.codec)
+
+    def write(self, table: pa.Table) -> None:
+        self._device.step(table.num_rows)
+        self._device.written.append(table)
+        self._writer.write(table)
+
+    def close(self) -> None:
+        self._device.step()
+        self._writer.close()
+
+
+def gpu_of(device: DeviceForTests, **limits: Any) -> Gpu:
+    """The device as a writer has it."""
+    return Gpu(device, DeviceAdmission(DeviceLimits(**{"memory_bytes": device.memory_bytes, **limits})))

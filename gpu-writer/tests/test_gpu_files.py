@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A writer with a device, as its clients see it: receipts, metrics, turns that end with their files."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from device_for_tests import DeviceForTests, gpu_of
+from running_writer import BATCH, BATCH_BYTES, SCHEMA, RunningWriter, read, running_writer, wait_for, write
+from sinks_for_tests import MemorySink
+
+from updraft.errors import EncodeError
+from updraft.v1.write_pb2 import OrcOptions, Pace, ParquetOptions, WriteCommand
+from updraft_writer.encoders.choice import choose_encoder
+from updraft_writer.encoders.reason import Reason, ReasonKind
+from updraft_writer.gpu.admission import DeviceAdmission
+from updraft_writer.gpu.engine import DeviceError, DeviceMemoryError
+from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.open_file import OpenFile, Shape
+from updraft_writer.quota import Quota, QuotaLimits
+from updraft_writer.row_groups import reserved_bytes
+from updraft_writer.settings import ServeSettings
+from updraft_writer.writer import Writer, WriterError
+
+ROW_GROUP = pa.record_batch({"n": pa.array(range(20_000), pa.int64())})
+
+
+@contextmanager
+def writer_on(device: DeviceForTests, root: Path, **changes: Any) -> Iterator[tuple[RunningWriter, DeviceAdmission]]:
+    """A writer on a device, on which nobody is left at the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("updraft_writer.writer.find_engine", lambda *_args, **_kwargs: device)
+        with running_writer(root, **changes) as writer:
+            gpu = writer.writer._gpu
+            assert isinstance(gpu, Gpu)
+            yield writer, gpu.admission
+            writer.becomes_empty()
+            assert (gpu.admission.held_bytes, gpu.admission.waiting) == (0, 0)
+
+
+def counted(writer: RunningWriter, name: str, **labels: str) -> float:
+    return writer.writer.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest.mark.parametrize("options", [ParquetOptions(), OrcOptions()])
+def test_a_file_of_a_device_says_so_in_its_receipt_and_in_the_metrics(
+    tmp_path: Path, options: ParquetOptions | OrcOptions
+) -> None:
+    kind = "orc" if isinstance(options, OrcOptions) else "parquet"
+    with writer_on(DeviceForTests(), tmp_path) as (writer, _), writer.client() as client:
+        with client.create(str(tmp_path / "f"), SCHEMA, options) as file:
+            file.write(BATCH)
+        assert (file.receipt.encoder, file.receipt.encoder_reason[:5]) == (f"device-{kind}", "gpu: ")
+        assert counted(writer, "updraft_writer_encoder_reasons_total", reason="gpu") == 1
+        labels = {"format": kind, "encoder": f"device-{kind}", "outcome": "ok"}
+        wait_for(lambda: counted(writer, "updraft_writer_files_total", **labels) == 1, "the count")
+
+
+def test_a_file_that_left_the_device_says_why(tmp_path: Path) -> None:
+    with writer_on(DeviceForTests(DeviceMemoryError("no room")), tmp_path) as (writer, _), writer.client() as client:
+        with client.create(str(tmp_path / "f"), SCHEMA) as file:
+            file.write(BATCH)
+        assert file.receipt.encoder == "pyarrow-parquet"
+        assert file.receipt.encoder_reason == "cpu: the GPU could not begin the file: no room"
+        assert counted(writer, "updraft_writer_encoder_reasons_total", reason="device-memory") == 1
+    assert read(tmp_path / "f") == BATCH["n"].to_pylist()
+
+
+def test_a_file_that_the_device_loses_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    device = DeviceForTests(None, DeviceError("the kernel failed"))
+    with writer_on(device, tmp_path, row_group_bytes=64 << 10) as (writer, _):
+        with pytest.raises(EncodeError, match="the kernel failed"):
+            write(writer, tmp_path / "f", ROW_GROUP, ROW_GROUP)
+        writer.becomes_empty()
+        assert writer.files() == []
+
+
+def test_a_file_holds_the_device_between_its_row_groups_if_it_is_asked_to(tmp_path: Path) -> None:
+    with writer_on(DeviceForTests(), tmp_path, row_group_bytes=64 << 10) as (writer, turn), writer.client() as client:
+        for pace, holds in ((Pace.PACE_ASYNCHRONOUS, True), (Pace.PACE_SYNCHRONOUS, False)):
+            with client.create(str(tmp_path / "f"), SCHEMA, pace=pace) as file:
+                file.write(ROW_GROUP)
+                wait_for(lambda: bool(open_files(writer)) and all(map(has_rested, open_files(writer))), "a row group")
+                assert bool(turn.held_bytes) == holds
+            writer.becomes_empty()
+
+
+def has_rested(file: OpenFile) -> bool:
+    return bool(file.progress.stored_bytes) and not file.moving_bytes
+
+
+def open_files(writer: RunningWriter) -> list[OpenFile]:
+    return list(writer.writer.files._files)
+
+
+async def test_a_file_that_ends_while_it_waits_for_the_device_waits_no_longer() -> None:
+    device, quota, sink = DeviceForTests(), Quota(QuotaLimits(quota_bytes=1 << 20)), MemorySink()
+    gpu = gpu_of(device)
+    encoder = choose_encoder(WriteCommand(parquet=ParquetOptions()), SCHEMA, gpu, max_stripe_bytes=0)
+    other, place = gpu.admission.place(hold=False), gpu.admission.place(hold=True)
+    with ThreadPoolExecutor(1) as threads:
+        shape = Shape(SCHEMA, lambda: 1, max_rows=1 << 30)
+        file = OpenFile(encoder, sink, shape, quota, tenant="t", encode_threads=threads, device=place)
+        async with other.step(device.memory_bytes):
+            file.add(BATCH, await quota.acquire("t", reserved_bytes(BATCH_BYTES)), raw_bytes=BATCH_BYTES)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert gpu.admission.waiting == 1
+            await file.close()
+            assert (quota.held_bytes, gpu.admission.waiting, sink.steps, sink.discarded) == (0, 0, [], True)
+    assert (gpu.admission.held_bytes, device.written) == (0, [])
+
+
+def test_a_writer_that_must_have_a_gpu_does_not_start_without_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    none = Reason(ReasonKind.NO_DEVICE, "this machine has no GPU")
+    monkeypatch.setattr("updraft_writer.writer.find_engine", lambda *_args, **_kwargs: none)
+    with pytest.raises(WriterError, match="--encoder gpu, but this machine has no GPU"):
+        Writer(ServeSettings(root=(str(tmp_path),), encoder="gpu"))
