@@ -3,7 +3,7 @@ import asyncio
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from quota_arrivals import Arrivals, settled
 
@@ -219,6 +219,7 @@ async def test_a_shortage_is_told_with_the_bytes_that_are_missing() -> None:
 STEP = st.tuples(st.integers(1, 140), st.sampled_from("abc"), st.sampled_from(("come", "leave", "cancel")))
 
 
+@settings(deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.integers(1, 140), st.sampled_from("abc"), st.sampled_from(["come", "leave", "cancel"]))
