@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from kubernetes import client
 
 from tests.chart.chart import render
-from updraft_cli.cluster import Pod, pod_of
+from updraft_cli.cluster import EVERY_RELEASE, Pod, pod_of
 
 
 def _read(manifest: Any) -> Pod | None:
@@ -35,6 +36,13 @@ def test_a_pod_of_a_pool_is_known_by_its_labels_and_ports() -> None:
         metrics_port=9825,
         certificate_secret="",
     )
+
+
+@pytest.mark.parametrize("values", [{}, {"nameOverride": "ours"}, {"fullnameOverride": "ours"}])
+def test_pods_are_found_however_a_release_calls_them(values: dict[str, Any]) -> None:
+    for deployment in render(values).all("Deployment"):
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        assert EVERY_RELEASE in [f"{label}={value}" for label, value in labels.items()]
 
 
 def test_the_secret_of_its_certificate_is_known() -> None:

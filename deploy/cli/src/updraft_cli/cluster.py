@@ -18,7 +18,9 @@ from cryptography import x509
 
 from updraft_cli.service import Status
 
-_APPLICATION, _RELEASE, _COMPONENT = "name", "instance", "component"
+EVERY_RELEASE = "app.kubernetes.io/part-of=updraft"
+"""Selects the pods of the chart, however a release calls them."""
+_RELEASE, _COMPONENT = "instance", "component"
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _POLL_SECONDS = 1.0
 _NOT_READY_YET = (400, 503)
@@ -68,8 +70,7 @@ class Cluster:
 
     def pods(self, release: str) -> list[Pod]:
         """Pods of a release, or of every release of the chart; raises ClusterError."""
-        labels = {_RELEASE: release} if release else {_APPLICATION: "updraft"}
-        selector = ",".join(f"app.kubernetes.io/{label}={value}" for label, value in labels.items())
+        selector = f"app.kubernetes.io/{_RELEASE}={release}" if release else EVERY_RELEASE
         found = self._asked(
             "list pods", self._core.list_namespaced_pod, namespace=self.namespace, label_selector=selector
         )

@@ -44,6 +44,7 @@ app.kubernetes.io/component: {{ .component }}
 
 {{- define "updraft.labels" -}}
 {{ include "updraft.selector" . }}
+app.kubernetes.io/part-of: updraft
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
