@@ -77,7 +77,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images e2e-kube test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images test-images e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest Spark in full, every type on the next, a function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -158,11 +158,16 @@ test-cluster: setup $(JAR) | $(REPORTS) ## Spark on two hosts, one of them slow:
 test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a user does
 	$(call PYTEST,$(VENV),smoke-$(SPARK)) tests/smoke
 
-images: ## Build the images of the pool of SPARK and of the writer with buildah (BUILDAH="--build-arg BASE=..." names a base)
-	buildah build $(BUILDAH) --build-arg SPARK=$(SPARK) --target pool --tag updraft-pool:0.1.0 --file deploy/images/Dockerfile .
-	buildah build $(BUILDAH) --target writer --tag updraft-writer:0.1.0 --file deploy/images/Dockerfile .
+images: IMAGE_LABELS = --label org.opencontainers.image.revision=$(shell git describe --always --dirty --abbrev=40 --exclude='*') $(if $(SOURCE),--label org.opencontainers.image.source=$(SOURCE))
+images: ## Build the images of the pool of SPARK and of the writer with buildah (BUILDAH="--build-arg BASE=..." names a base, SOURCE the repository)
+	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool --tag updraft-pool:0.1.0 --file deploy/images/Dockerfile .
+	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer --tag updraft-writer:0.1.0 --file deploy/images/Dockerfile .
 
-image-executors: setup ## Build the image of executors that e2e-kube runs Spark's tasks in, with the jars of SPARK
+test-images: .venv/.synced | $(REPORTS) ## What `make images` built: labels, bill of materials, user, size (as root, or in `buildah unshare`)
+	$(call PYTEST,.venv,images) tests/images
+
+image-executors: setup ## Build what e2e-kube wants beside them: executors with the jars of SPARK, a pool with what the demo imports
+	buildah build $(BUILDAH) --tag updraft-team:0.1.0 --file deploy/images/Dockerfile.team deploy/images
 	buildah build $(BUILDAH) --build-context entrypoint=tests/kube --tag updraft-spark:0.1.0 --file tests/kube/Dockerfile $(dir $(shell $(PYTHON) -c 'import pyspark; print(pyspark.__file__)'))
 
 test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real browser (chromium and its driver)
