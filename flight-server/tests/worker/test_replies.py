@@ -143,3 +143,14 @@ def test_a_function_may_use_the_memory_of_its_results_again(made: Callable[[Reco
         replies.add(pa.RecordBatch.from_arrays([pa.array(values)], ["x"]))
     replies.close()
     assert [value for _, sent in recorder.replies for value in sent] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize("made", [JoinedReplies, OneToOneReplies])
+def test_results_that_wait_take_no_more_memory_than_their_own_rows(made: Callable[[Recorder], Replies]) -> None:
+    replies = made(Recorder())
+    arguments = rows(0, 100_000)
+    replies.requested(1, arguments.num_rows)
+    before = pa.total_allocated_bytes()
+    for start in range(0, 100, 10):
+        replies.add(arguments.slice(start, 10))
+    assert pa.total_allocated_bytes() - before < arguments.nbytes / 10

@@ -211,8 +211,11 @@ class OneToOneReplies:
 
 
 def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A copy of a batch that is held: its memory may be the function's, which may use it again for other values."""
-    return batch.copy_to(pa.default_cpu_memory_manager())
+    """A copy of a batch that is held: its memory may be the function's, which may use it again for other values.
+
+    Of its own rows: results are often slices of the arguments, whose buffers `copy_to` would copy to their ends.
+    """
+    return pa.concat_batches([batch])
 
 
 def slice_by_rows(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
