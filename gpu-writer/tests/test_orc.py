@@ -138,6 +138,22 @@ def test_rows_that_are_converted_in_parts_keep_their_order() -> None:
     assert got["t"].cast(pa.timestamp("s")).cast(pa.int64()).equals(got["n"])
 
 
+@pytest.mark.parametrize("inner", [pa.int64(), pa.date32(), pa.list_(pa.int64()), pa.struct({"n": pa.int64()})])
+def test_structs_keep_their_rows_also_beyond_what_is_converted_at_once_and_in_slices(inner: pa.DataType) -> None:
+    rows = 70_000
+    values = pa.arange(0, rows, 1)
+    if pa.types.is_list(inner):
+        values = pa.ListArray.from_arrays(pa.arange(0, rows + 1, 1).cast(pa.int32()), values)
+    elif pa.types.is_struct(inner):
+        values = pa.StructArray.from_arrays([values], names=["n"])
+    elif pa.types.is_date32(inner):
+        values = values.cast(pa.int32()).cast(inner)
+    mask = pa.array([index % 3 == 0 for index in range(rows)])
+    table = pa.table({"s": pa.StructArray.from_arrays([values], names=["v"], mask=mask)})
+    got = written(table, table.slice(12_345, 5000)).read()
+    assert got.to_pylist() == pa.concat_tables([table, table.slice(12_345, 5000)]).to_pylist()
+
+
 def test_a_file_without_rows_has_its_schema() -> None:
     empty = pa.schema({"a": pa.int64(), "s": pa.string()}).empty_table()
     got = written(empty)

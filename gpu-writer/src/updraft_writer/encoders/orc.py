@@ -73,7 +73,7 @@ class OrcEncoder:
             # What is converted lies beside what it was made from: never more than so many rows of it.
             for start in range(0, table.num_rows, _CONVERTED_ROWS):
                 rows = table.slice(start, _CONVERTED_ROWS)
-                self._writer.write(self._times.stored_table(rows, self._schema))
+                self._writer.write(_without_offsets(self._times.stored_table(rows, self._schema)))
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(f"rows cannot be encoded as ORC: {error}") from error
         pieces = self._output.take()
@@ -128,6 +128,15 @@ class OrcEncoder:
     def _column_id(self, name: str) -> int:
         """The number of a column in ORC, which counts every level of nesting, from the row itself."""
         return 1 + sum(_levels(field.type) for field in list(self._schema)[: self._schema.names.index(name)])
+
+
+def _without_offsets(table: pa.Table) -> pa.Table:
+    """The table with structs that are no slices: of a slice the library reads the first rows of the whole."""
+    for index, column in enumerate(table.columns):
+        if pa.types.is_struct(column.type):
+            whole = pa.chunked_array([pa.concat_arrays([chunk]) for chunk in column.chunks], column.type)
+            table = table.set_column(index, table.schema.field(index), whole)
+    return table
 
 
 def _levels(data_type: pa.DataType) -> int:
