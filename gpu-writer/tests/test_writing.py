@@ -39,6 +39,7 @@ from updraft.v1.write_pb2 import (
     Ask,
     OrcOptions,
     Pace,
+    ParquetOptions,
     WriteReplyMetadata,
     WriteRequestMetadata,
 )
@@ -162,18 +163,40 @@ def test_leave_for_the_next_batch_of_a_synchronous_file_waits_for_the_storage(
                 exchange.ask(BATCH_BYTES)
             assert exchange.next_reply().credit == 1
             replies: list[WriteReplyMetadata] = []
-            reading = threading.Thread(target=lambda: replies.append(exchange.next_reply()))
+            # One says that the batch is stored, one gives leave for the next.
+            reading = threading.Thread(target=lambda: replies.extend(exchange.next_reply() for _ in range(2)))
             reading.start()
             exchange.batch(1, BATCH)
             assert gate.reached.wait(WITHIN_SECONDS)
             assert replies == []
             gate.opened.set()
             reading.join()
-            assert replies[0].credit == 2
+            assert (replies[-1].credit, replies[-1].stored) == (2, 1)
             exchange.batch(2, BATCH)
             exchange.finish(2, 2000)
             exchange.half_close()
             assert exchange.last_reply().receipt.batches == 2
+
+
+@pytest.mark.parametrize("pace", [Pace.PACE_SYNCHRONOUS, Pace.PACE_ASYNCHRONOUS])
+def test_a_synchronous_write_returns_when_its_batch_is_stored_and_an_asynchronous_one_before(
+    pace: Pace, tmp_path: Path
+) -> None:
+    with (
+        running_writer(tmp_path) as writer,
+        gated_storage(writer) as gate,
+        writer.client() as client,
+        client.create(str(tmp_path / "f"), SCHEMA, ParquetOptions(row_group_rows=1000), pace=pace) as file,
+    ):
+        writing = threading.Thread(target=file.write, args=(BATCH,))
+        writing.start()
+        assert gate.reached.wait(WITHIN_SECONDS)
+        if pace == Pace.PACE_ASYNCHRONOUS:
+            writing.join(WITHIN_SECONDS)
+        assert writing.is_alive() == (pace == Pace.PACE_SYNCHRONOUS)
+        gate.opened.set()
+        writing.join(WITHIN_SECONDS)
+        assert not writing.is_alive()
 
 
 def test_more_files_than_allowed_are_refused_with_a_hint(tmp_path: Path) -> None:

@@ -79,13 +79,15 @@ class WriteExchange:
         # Reservations of batches that may be sent and were not.
         self._leaves: deque[Reservation] = deque()
         self._leaves_changed = asyncio.Event()
+        self._batch_came = asyncio.Event()
 
     async def run(self) -> Footer:
         """Take batches until the client's finish, then finish the file; raises UpdraftError and GivenUpError."""
         receiving = asyncio.create_task(self._receive())
-        helpers = [
-            asyncio.create_task(step) for step in (self._answer_asks(), self._watch_leaves(), self._file.failed.wait())
-        ]
+        steps = [self._answer_asks(), self._watch_leaves(), self._file.failed.wait()]
+        if self._opening.is_synchronous:
+            steps.append(self._tell_stored())
+        helpers = [asyncio.create_task(step) for step in steps]
         try:
             await asyncio.wait({receiving, *helpers}, return_when=asyncio.FIRST_COMPLETED)
             if self._file.error is not None:
@@ -183,6 +185,7 @@ class WriteExchange:
             leave.release()
             raise
         self._file.add(batch, leave, raw_bytes=raw_bytes)
+        self._batch_came.set()
 
     async def _answer_asks(self) -> None:
         while True:
@@ -209,6 +212,14 @@ class WriteExchange:
                 await self._leaves_changed.wait()
             await self._file.room_for(wanted_bytes, limit_bytes)
         return await self._quota.acquire(self._tenant, wanted_bytes)
+
+    async def _tell_stored(self) -> None:
+        while True:
+            await self._batch_came.wait()
+            self._batch_came.clear()
+            batches = self._file.progress.batches
+            await self._file.room_for(0, limit_bytes=0)
+            await self._replies.stored(batches)
 
     async def _watch_leaves(self) -> None:
         """End an exchange that holds bytes for a batch and does not send it."""

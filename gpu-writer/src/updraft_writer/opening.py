@@ -23,9 +23,14 @@ class Opening:
     decoder: ArrowDecoder
 
     @property
+    def is_synchronous(self) -> bool:
+        """Whether each batch is stored before the next is asked for."""
+        return bool(self.command.pace == Pace.PACE_SYNCHRONOUS)
+
+    @property
     def in_flight_limit_bytes(self) -> int | None:
         """What the writer may hold of this file when it gives leave for another batch; None: the quota decides."""
-        if self.command.pace == Pace.PACE_SYNCHRONOUS:
+        if self.is_synchronous:
             return 0
         return int(self.command.max_in_flight_bytes) or None
 
@@ -34,7 +39,7 @@ class Opening:
         """Whether a place on the GPU is kept between batches: as asked for, else when the file is asynchronous."""
         if self.command.HasField("hold_gpu"):
             return bool(self.command.hold_gpu)
-        return bool(self.command.pace != Pace.PACE_SYNCHRONOUS)
+        return not self.is_synchronous
 
     @property
     def log_context(self) -> dict[str, str]:

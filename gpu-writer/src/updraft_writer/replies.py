@@ -2,7 +2,7 @@
 """What a writer sends to its client: leave, parts of a returned file, the last word. One message at a time."""
 
 import asyncio
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -41,28 +41,37 @@ class Replies:
         self._call = call
         self._turn = asyncio.Lock()
         self._credit = 0
+        self._stored = 0
         self._sending: asyncio.Future[None] | None = None
 
     async def give_leave(self) -> None:
         """Let the client send one more batch."""
         self._credit += 1
-        await self._send(WriteReplyMetadata(credit=self._credit))
+        await self._send(self._metadata())
+
+    async def stored(self, batches: int) -> None:
+        """Say that the batches up to this one are encoded and stored."""
+        self._stored = batches
+        await self._send(self._metadata())
 
     async def part(self, offset: int, piece: bytes) -> None:
         """Send bytes of a returned file."""
-        await self._send(WriteReplyMetadata(credit=self._credit, offset=offset), memoryview(piece))
+        await self._send(self._metadata(offset=offset), memoryview(piece))
 
     async def receipt(self, receipt: Receipt) -> None:
         """Say that the file is finished."""
-        await self._send(WriteReplyMetadata(credit=self._credit, receipt=receipt))
+        await self._send(self._metadata(receipt=receipt))
 
     async def error(self, error: UpdraftError) -> None:
         """Say why there is no file; a client that does not read gets the status alone."""
         try:
             async with asyncio.timeout(_LAST_MESSAGE_TIMEOUT_SECONDS):
-                await self._send(WriteReplyMetadata(credit=self._credit, error=error.to_message()))
+                await self._send(self._metadata(error=error.to_message()))
         except TimeoutError:
             _log.warning("the client does not read: it gets the error's status alone")
+
+    def _metadata(self, **event: Any) -> WriteReplyMetadata:
+        return WriteReplyMetadata(credit=self._credit, stored=self._stored, **event)
 
     async def _send(self, metadata: WriteReplyMetadata, body: memoryview = _NOTHING) -> None:
         async with self._turn:

@@ -22,7 +22,7 @@ from updraft.errors import (
 )
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.v1.exchange_pb2 import Finish
-from updraft.v1.write_pb2 import Abort, Ask, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
+from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
 
 _NOTHING = memoryview(b"")
 # A batch that is on its way and the message behind it.
@@ -48,7 +48,9 @@ class RemoteFile:
         self._outbox: deque[bytes] = deque([_opening(command, schema)])
         self._closed = False
         self._ended = False
+        self._synchronous = command.pace == Pace.PACE_SYNCHRONOUS
         self._credit = 0
+        self._stored = 0
         self._error: UpdraftError | None = None
         self._receipt: Receipt | None = None
         self._batches = 0
@@ -66,7 +68,10 @@ class RemoteFile:
         return self._receipt
 
     def write(self, data: pa.RecordBatch | pa.Table) -> None:
-        """Append rows; waits for the writer's leave. Raises UpdraftError with what has ended the file."""
+        """Append rows; waits for the writer's leave, and with a synchronous pace until they are stored.
+
+        Raises UpdraftError with what has ended the file.
+        """
         if not data.schema.equals(self._schema):
             raise ValueError(f"the schema has changed: the file has\n{self._schema}\nand the rows have\n{data.schema}")
         for batch in data.to_batches() if isinstance(data, pa.Table) else [data]:
@@ -111,6 +116,8 @@ class RemoteFile:
         self._wait(lambda: self._credit >= self._batches)
         numbered = WriteRequestMetadata(sequence=self._batches).SerializeToString()
         self._post(join_flight_data(memoryview(message.metadata).cast("B"), numbered, body))
+        if self._synchronous:
+            self._wait(lambda: self._stored >= self._batches)
 
     def _post(self, message: bytes, *, last: bool = False) -> None:
         if self._closed:
@@ -173,6 +180,7 @@ class RemoteFile:
                 self._error = error_from_message(metadata.error)
         with self._changed:
             self._credit = metadata.credit
+            self._stored = metadata.stored
             self._changed.notify_all()
 
     def _keep(self, offset: int, piece: memoryview) -> None:

@@ -59,6 +59,7 @@ final class FileCore implements AutoCloseable {
   private long credit;
   private long sent;
   private long sentRows;
+  private long storedBatches;
   private long receivedBytes;
   private long storedBytes;
   private boolean described;
@@ -98,6 +99,13 @@ final class FileCore implements AutoCloseable {
   /** Whether one more batch of so many bytes may be held here; a single one always may. */
   boolean hasRoom(long bytes) {
     return waiting.isEmpty() || waitingBytes + bytes <= options.windowBytes();
+  }
+
+  /**
+   * Whether everything that was taken over is stored, as a writer tells with a synchronous pace.
+   */
+  boolean isStored() {
+    return waiting.isEmpty() && storedBatches == sent;
   }
 
   /** Takes a batch over; one that comes too late is dropped. */
@@ -203,6 +211,7 @@ final class FileCore implements AutoCloseable {
       return;
     }
     takeCredit(reply.getCredit());
+    takeStored(reply.getStored());
     switch (reply.getEventCase()) {
       case OFFSET -> takePart(reply.getOffset(), partBytes);
       case RECEIPT -> takeReceipt(reply.getReceipt());
@@ -219,6 +228,14 @@ final class FileCore implements AutoCloseable {
               .formatted(number, credit, asked));
     }
     credit = Math.max(credit, number);
+  }
+
+  private void takeStored(long number) throws MalformedReplyException {
+    if (number > sent) {
+      throw new MalformedReplyException(
+          "the writer has stored batch %d of %d that were sent".formatted(number, sent));
+    }
+    storedBatches = Math.max(storedBatches, number);
   }
 
   private void takePart(long offset, long bytes) throws MalformedReplyException {

@@ -4,6 +4,7 @@ package io.updraft.client;
 import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.updraft.proto.v1.Pace;
 import io.updraft.proto.v1.Receipt;
 import io.updraft.proto.v1.TaskIdentity;
 import io.updraft.proto.v1.WriteCommand;
@@ -47,6 +48,7 @@ public final class FileExchange implements AutoCloseable {
   private final Condition changed = lock.newCondition();
   private final ClientOptions options;
   private final TaskIdentity task;
+  private final Pace pace;
   private final ByteString command;
   private final byte[] schemaHeader;
   private final BufferAllocator allocator;
@@ -67,6 +69,7 @@ public final class FileExchange implements AutoCloseable {
       PartSink sink) {
     this.options = options;
     this.task = command.getTask();
+    this.pace = command.getPace();
     this.command = command.toByteString();
     this.schemaHeader =
         RequestBatch.bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
@@ -102,7 +105,7 @@ public final class FileExchange implements AutoCloseable {
 
   /**
    * Sends a batch and takes it over: it is closed, also when this throws. Waits while more bytes
-   * than the window's are here.
+   * than the window's are here, and with a synchronous pace until the batch is stored.
    *
    * @throws ExchangeException if the file has failed, or the batch is larger than a message may be
    * @throws InterruptedException if the thread was interrupted; the file is still to be closed
@@ -121,6 +124,9 @@ public final class FileExchange implements AutoCloseable {
       if (!admitted) {
         request.close();
       }
+    }
+    if (pace == Pace.PACE_SYNCHRONOUS) {
+      await(core::isStored);
     }
   }
 

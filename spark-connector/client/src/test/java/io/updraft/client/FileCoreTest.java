@@ -44,6 +44,10 @@ class FileCoreTest {
     return WriteReplyMetadata.newBuilder().setCredit(number).build();
   }
 
+  private static WriteReplyMetadata stored(long number) {
+    return WriteReplyMetadata.newBuilder().setCredit(number).setStored(number).build();
+  }
+
   private static WriteReplyMetadata receipt(long batches, long rows, long fileBytes) {
     Receipt receipt =
         Receipt.newBuilder().setBatches(batches).setRows(rows).setFileBytes(fileBytes).build();
@@ -158,6 +162,21 @@ class FileCoreTest {
   void leave_for_what_nobody_asked_for_is_malformed() {
     FileCore core = opened(Delivery.DELIVERY_DIRECT);
     assertThrows(MalformedReplyException.class, () -> core.onReply(credit(1), 0, 0));
+  }
+
+  @Test
+  void a_synchronous_file_is_stored_when_the_writer_says_so_of_its_last_batch() throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_DIRECT);
+    assertTrue(core.isStored());
+    admit(core);
+    core.next(true);
+    core.onReply(credit(1), 0, 0);
+    assertFalse(core.isStored());
+    assertThrows(MalformedReplyException.class, () -> core.onReply(stored(1), 0, 0));
+    core.next(true);
+    assertFalse(core.isStored());
+    core.onReply(stored(1), 0, 0);
+    assertTrue(core.isStored());
   }
 
   @Test
