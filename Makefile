@@ -77,7 +77,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images test-images e2e-kube test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images test-images test-gpu bench-gpu gpu-wheels e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest Spark in full, every type on the next, a function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -123,7 +123,7 @@ test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services shar
 	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/bench tests/docs --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
-	$(call PYTEST,.venv,writer) gpu-writer/tests
+	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/gpu
 
 test-sessions: setup | $(REPORTS) ## Real workers and the session functions of SPARK
 	$(call PYTEST,$(VENV),sessions-$(SPARK)) flight-server/tests/processes flight-server/tests/worker
@@ -192,6 +192,21 @@ summary: ## Count the tests of the last check
 fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's (FUZZ="--seconds 60 --seed 1")
 	.venv/bin/python flight-server/tests/fuzz.py $(FUZZ)
 
+## On a GPU
+GPU_PYTHON ?= .venv-gpu/bin/python
+GPU_PYTHON_VERSION ?= 3.12
+PART_MIB ?= 60
+
+test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORTS) ## The writer's GPU encoder beside that of the CPU, then bench-gpu; fails without a GPU (GPU_PYTHON names a Python)
+	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu.xml gpu-writer/tests/gpu --timeout 600
+	@$(MAKE) --no-print-directory bench-gpu
+
+bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) ## Raw bytes encoded in a second there, beside the CPU and what copies allow (BENCH="--help")
+	$(GPU_PYTHON) -m tests.bench.writer_gpu $(BENCH)
+
+gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine without a network, in parts of PART_MIB for GPU_PYTHON_VERSION
+	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
+
 ## Measure
 .PHONY: bench-udf bench-writer bench-check
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
@@ -245,6 +260,10 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 
 .venv/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
 	$(UV) sync --quiet --locked --reinstall-package updraft
+	@touch $@
+
+.venv-gpu/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
+	UV_PROJECT_ENVIRONMENT=.venv-gpu $(UV) sync --quiet --locked --reinstall-package updraft --group gpu
 	@touch $@
 
 .venv-%/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))

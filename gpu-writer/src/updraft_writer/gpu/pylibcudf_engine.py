@@ -73,8 +73,9 @@ class PylibcudfEngine:
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
-        pool = rmm.mr.CudaAsyncMemoryResource()
-        rmm.mr.set_current_device_resource(rmm.mr.LimitingResourceAdaptor(pool, memory_bytes))
+        # Kept as long as anything that was allocated by it.
+        self._resource = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), memory_bytes)
+        rmm.mr.set_current_device_resource(self._resource)
 
     def has_codec(self, plan: Plan) -> bool:
         """Whether the codec of a plan can be written."""

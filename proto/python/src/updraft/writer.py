@@ -56,6 +56,7 @@ class WriterClient:
         into: BinaryIO | None = None,
         pace: Pace = Pace.PACE_ASYNCHRONOUS,
         max_in_flight_bytes: int = 0,
+        hold_gpu: bool | None = None,
         footer: Mapping[str, str] | None = None,
         task: TaskIdentity | None = None,
         max_batch_bytes: int = 8 * 1024 * 1024,
@@ -75,6 +76,8 @@ class WriterClient:
             footer=footer or {},
             **{"orc" if isinstance(options, OrcOptions) else "parquet": options or ParquetOptions()},  # type: ignore[arg-type]
         )
+        if hold_gpu is not None:
+            command.hold_gpu = hold_gpu
         call = self._channel.stream_stream(_DO_EXCHANGE)
 
         def start(requests: Iterator[bytes]) -> Any:

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make test-gpu`: asked for without a GPU, it fails and says why; nothing here is ever skipped for want of one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from updraft_writer.encoders.reason import Reason
+from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
+from updraft_writer.gpu.engine import GpuEngine
+from updraft_writer.gpu.gpu import Gpu, find_engine
+
+MEMORY_BYTES = 8 << 30
+# Memory is given back to the resource that it came from: none of them may go before the last file.
+_engines: list[GpuEngine] = []
+
+
+def engine_with(memory_bytes: int) -> GpuEngine:
+    found = find_engine("gpu", memory_bytes=memory_bytes)
+    assert not isinstance(found, Reason), found
+    _engines.append(found)
+    return found
+
+
+def pytest_sessionstart() -> None:
+    found = find_engine("gpu", memory_bytes=MEMORY_BYTES)
+    if isinstance(found, Reason):
+        pytest.exit(f"no GPU here: {found.text}", returncode=1)
+
+
+@pytest.fixture
+def engine() -> Iterator[GpuEngine]:
+    """The real one, with plenty of memory; what a test has changed of it is put right for the next."""
+    found = engine_with(MEMORY_BYTES)
+    yield found
+    found.check()
+
+
+@pytest.fixture
+def gpu(engine: GpuEngine) -> Gpu:
+    return Gpu(engine, DeviceAdmission(DeviceLimits(engine.memory_bytes)))
+
+
+@pytest.fixture
+def limited(engine: GpuEngine) -> Iterator[Any]:
+    """Lets the library have no more than so many bytes from now on; `engine` has all again after the test."""
+
+    yield engine_with
+    engine_with(MEMORY_BYTES)
