@@ -77,7 +77,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images test-images test-gpu bench-gpu gpu-wheels e2e-kube test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest Spark in full, every type on the next, a function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -158,10 +158,14 @@ test-cluster: setup $(JAR) | $(REPORTS) ## Spark on two hosts, one of them slow:
 test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a user does
 	$(call PYTEST,$(VENV),smoke-$(SPARK)) tests/smoke
 
-images: IMAGE_LABELS = --label org.opencontainers.image.revision=$(shell git describe --always --dirty --abbrev=40 --exclude='*') $(if $(SOURCE),--label org.opencontainers.image.source=$(SOURCE))
+images images-gpu: IMAGE_LABELS = --label org.opencontainers.image.revision=$(shell git describe --always --dirty --abbrev=40 --exclude='*') $(if $(SOURCE),--label org.opencontainers.image.source=$(SOURCE))
 images: ## Build the images of the pool of SPARK and of the writer with buildah (BUILDAH="--build-arg BASE=..." names a base, SOURCE the repository)
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool --tag updraft-pool:0.1.0 --file deploy/images/Dockerfile .
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer --tag updraft-writer:0.1.0 --file deploy/images/Dockerfile .
+
+images-gpu: ## Build those for nodes with NVIDIA GPUs
+	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool-gpu --tag updraft-pool-gpu:0.1.0 --file deploy/images/Dockerfile .
+	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer-gpu --tag updraft-writer-gpu:0.1.0 --file deploy/images/Dockerfile .
 
 test-images: .venv/.synced | $(REPORTS) ## What `make images` built: labels, bill of materials, user, size (as root, or in `buildah unshare`)
 	$(call PYTEST,.venv,images) tests/images

@@ -140,11 +140,12 @@ def test_selectors_choose_the_pods_of_their_component_alone(name: str) -> None:
 
 
 def test_a_gpu_is_asked_for_by_its_resource_and_runs_with_its_runtime_class() -> None:
-    gpu = {"count": 2, "resource": "amd.com/gpu", "runtimeClassName": "rocm"}
-    release = render({"pools": {"default": {"gpu": gpu}}})
-    assert release.container(_POOL)["resources"]["limits"] == {"memory": "4Gi", "amd.com/gpu": 2}
-    assert release.pod(_POOL)["runtimeClassName"] == "rocm"
-    assert "runtimeClassName" not in release.pod(_WRITER)
+    gpu = {"gpu": {"count": 2, "resource": "amd.com/gpu", "runtimeClassName": "rocm"}}
+    for values, name, other in (({"pools": {"default": gpu}}, _POOL, _WRITER), ({"writer": gpu}, _WRITER, _POOL)):
+        release = render(values)
+        assert release.container(name)["resources"]["limits"] == {"memory": "4Gi", "amd.com/gpu": 2}
+        assert release.pod(name)["runtimeClassName"] == "rocm"
+        assert "runtimeClassName" not in release.pod(other)
 
 
 def test_functions_come_from_a_config_map() -> None:

@@ -19,9 +19,10 @@ if not shutil.which("java") or importlib.util.find_spec("pyspark") is None:
 
 from spark_oracle import JAVA_ZONE, confs, everything, local_spark
 
-# A struct with fields that are never null stays on the CPU; so do ORC's binary values and times without a zone.
-NOT_ON_GPU = "never_null"
-NOT_ORC_ON_GPU = (NOT_ON_GPU, "bytes", "wall_clock", "struct")
+# Structs that may be null with fields that may not stay on the CPU; so do ORC's binary values and times without a zone.
+NOT_ON_GPU = ("never_null", "struct")
+NOT_ORC_ON_GPU = (*NOT_ON_GPU, "bytes", "wall_clock")
+NULLABLE_STRUCT = "if(id % 7 = 0, NULL, struct(long, text, instant, date, list)) AS group"
 WANTED = "long = -1700000011900 OR text = 'řádek 17'"
 
 
@@ -38,7 +39,7 @@ def rows_of(frame: Any) -> pa.Table:
 @pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_parquet(gpu: Gpu, spark: Any, tmp_path: Path, timestamps: str, vectorized: str) -> None:
-    frame = everything(spark).drop(NOT_ON_GPU)
+    frame = everything(spark).drop(*NOT_ON_GPU).selectExpr("*", NULLABLE_STRUCT)
     kind = f"TIMESTAMP_TYPE_{timestamps.removeprefix('TIMESTAMP_')}"
     (tmp_path / "ours.parquet").write_bytes(written(gpu, ParquetOptions(timestamps=kind), rows_of(frame)))
     changes = {
@@ -56,6 +57,7 @@ def test_parquet(gpu: Gpu, spark: Any, tmp_path: Path, timestamps: str, vectoriz
 
 def test_orc(gpu: Gpu, spark: Any, tmp_path: Path) -> None:
     frame = everything(spark, instants=("1970-01-02", "2037-12-30")).drop(*NOT_ORC_ON_GPU)
+    frame = frame.selectExpr("*", NULLABLE_STRUCT)
     (tmp_path / "ours.orc").write_bytes(written(gpu, OrcOptions(time_zone=JAVA_ZONE), rows_of(frame)))
     frame.write.orc(str(tmp_path / "theirs"))
     ours, theirs = (spark.read.orc(str(tmp_path / name)) for name in ("ours.orc", "theirs"))

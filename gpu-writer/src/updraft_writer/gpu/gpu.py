@@ -55,7 +55,7 @@ def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:
         return Reason(ReasonKind.NOT_INSTALLED, f"updraft-writer[gpu] is not installed: {error}")
     # Each of the driver's ways to say that there is none is an exception of its own.
     except Exception as error:
-        return Reason(ReasonKind.NO_DEVICE, f"the driver gives no GPU: {error}")
+        return Reason(ReasonKind.NO_DEVICE, f"no driver of CUDA 13 gives a GPU: {error}")
     if devices == 0:
         return Reason(ReasonKind.NO_DEVICE, "this machine has no GPU")
     try:
