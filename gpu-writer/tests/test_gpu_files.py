@@ -107,7 +107,8 @@ async def test_a_file_that_ends_while_it_waits_for_the_device_waits_no_longer() 
         shape = Shape(SCHEMA, lambda: 1, max_rows=1 << 30)
         file = OpenFile(encoder, sink, shape, quota, tenant="t", encode_threads=threads, device=place)
         async with other.step(device.memory_bytes):
-            file.add(BATCH, await quota.acquire("t", reserved_bytes(BATCH_BYTES)), raw_bytes=BATCH_BYTES)
+            for _ in range(3):
+                file.add(BATCH, await quota.acquire("t", reserved_bytes(BATCH_BYTES)), raw_bytes=BATCH_BYTES)
             for _ in range(5):
                 await asyncio.sleep(0)
             assert gpu.admission.waiting == 1

@@ -186,7 +186,9 @@ class OpenFile:
                 self._poison(_as_updraft_error(error))
 
     async def _encode(self, group: RowGroup) -> list[bytes]:
+        self._life.check()
         async with self._turn_on_device(group.raw_bytes):
+            # The turn may have ended with the file.
             self._life.check()
             # Nobody but the encoder may keep the table: its memory has to be free when the reservation says so.
             pieces = await self._on_encode_thread(partial(self._encoder.write, group.take_table(self._shape.schema)))
