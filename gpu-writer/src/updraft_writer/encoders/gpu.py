@@ -60,11 +60,12 @@ class GpuEncoder:
             self._move(self._gpu.lost)
         if self._cpu is not None:
             return self._cpu.write(table)
-        on_device = self._layout.device_table(table)
         try:
-            self._encode(on_device)
+            self._encode(self._layout.device_table(table))
         except DeviceError as error:
             return self._after(error).write(table)
+        except pa.ArrowException as error:
+            raise EncodeError(f"a row group cannot be given to the GPU: {error}") from error
         return self._output.take()
 
     def close(self) -> list[bytes]:
@@ -87,14 +88,20 @@ class GpuEncoder:
 
     def _encode(self, table: pa.Table) -> None:
         """Encode a table, in halves where it does not fit once the file has begun; raises DeviceError."""
+        if not self._fits(table):
+            half = table.num_rows // 2
+            self._encode(table.slice(0, half))
+            self._encode(table.slice(half))
+
+    def _fits(self, table: pa.Table) -> bool:
+        """Whether a table was encoded: False when there was no room for it, but may be for a part."""
         try:
             self._try(table)
         except DeviceMemoryError:
             if not self._rows or table.num_rows < 2 * _FEWEST_ROWS:
                 raise
-            half = table.num_rows // 2
-            self._encode(table.slice(0, half))
-            self._encode(table.slice(half))
+            return False
+        return True
 
     def _try(self, table: pa.Table) -> None:
         if self._file is None:

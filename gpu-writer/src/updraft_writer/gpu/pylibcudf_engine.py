@@ -112,9 +112,13 @@ class _PylibcudfFile:
             if self._stream is None:
                 self._stream = Stream()
             on_device = plc.Table.from_arrow(table, stream=self._stream)
-            if self._writer is None:
-                self._writer = _opened(self._plan, self._sink, on_device, self._stream)
-            self._writer.write(on_device)
+            try:
+                if self._writer is None:
+                    self._writer = _opened(self._plan, self._sink, on_device, self._stream)
+                self._writer.write(on_device)
+            finally:
+                # An error keeps this frame as long as anybody looks at it, and nobody may keep what is on the device.
+                del on_device
 
     def close(self) -> None:
         """Write the footer, unless nothing was written; raises DeviceError."""
