@@ -77,7 +77,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels e2e-kube test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels kube-tools e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest Spark in full, every type on the next, a function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -182,6 +182,10 @@ test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real 
 test-dashboards: setup $(JAR) | $(REPORTS) ## Every query of the dashboards and alerts, asked of a real Prometheus beside a real job
 	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
 	$(call PYTEST,$(VENV),dashboards) tests/dashboards
+
+kube-tools: setup ## Build what e2e-kube scales by and simulates nodes with, from Go modules: metrics server, Prometheus adapter, kwok
+	@command -v go >/dev/null || { echo 'error: go is not on PATH: these programs are built from their modules'; exit 1; }
+	$(PYTHON) -m tests.kube.programs
 
 e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES, executors' too
 	@test -n "$(KUBECONFIG)" || { echo 'error: KUBECONFIG names no cluster'; exit 1; }

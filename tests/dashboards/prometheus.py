@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Prometheus on this machine that reads services as it would read pods."""
+"""A Prometheus on this machine that reads services as it would read pods, or the pods of a cluster."""
 
 from __future__ import annotations
 
 import json
 import math
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -24,26 +25,43 @@ _START_SECONDS = 60
 _STOP_SECONDS = 10
 
 
-class Prometheus:
-    """Context manager around one server; `targets` are addresses of metrics by the pod that they stand for."""
-
-    def __init__(self, directory: Path, targets: Mapping[str, str]) -> None:
-        groups = [
-            {"targets": [target], "labels": {"namespace": NAMESPACE, "pod": pod}} for pod, target in targets.items()
+def services_at(targets: Mapping[str, str], namespace: str = NAMESPACE) -> dict[str, Any]:
+    """Addresses of metrics by the pod that each stands for, with the labels that the operator gives them."""
+    return {
+        "static_configs": [
+            {"targets": [target], "labels": {"namespace": namespace, "pod": pod}} for pod, target in targets.items()
         ]
-        config = {
-            "global": {"scrape_interval": "1s"},
-            "scrape_configs": [{"job_name": "updraft", "static_configs": groups}],
-        }
-        (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
+    }
+
+
+class Prometheus:
+    """Context manager around one server, which reads what `services_at` says."""
+
+    def __init__(self, directory: Path, services: Mapping[str, Any]) -> None:
         self._directory = directory
-        self._address = f"127.0.0.1:{_free_port()}"
+        self._configure(services)
+        self.address = f"http://127.0.0.1:{_free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def read(self, services: Mapping[str, Any]) -> None:
+        """Read these from now on: Debian's Prometheus cannot ask a cluster for its pods."""
+        if self._configure(services):
+            assert self._process is not None
+            self._process.send_signal(signal.SIGHUP)
+
+    def _configure(self, services: Mapping[str, Any]) -> bool:
+        """Write the configuration; whether it is another than before."""
+        config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "updraft", **services}]}
+        file, text = self._directory / "prometheus.yml", yaml.safe_dump(config)
+        if file.exists() and file.read_text() == text:
+            return False
+        file.write_text(text)
+        return True
 
     def samples(self, query: str) -> list[float]:
         """The numbers that a query gives now; raises ValueError for one that Prometheus refuses."""
         try:
-            with urlopen(f"http://{self._address}/api/v1/query?{urlencode({'query': query})}", timeout=10) as page:
+            with urlopen(f"{self.address}/api/v1/query?{urlencode({'query': query})}", timeout=10) as page:
                 answer: dict[str, Any] = json.load(page)
         except HTTPError as refused:
             raise ValueError(json.load(refused)["error"]) from None
@@ -53,7 +71,9 @@ class Prometheus:
     def __enter__(self) -> Self:
         command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", "--log.level=warn"]
         self._process = subprocess.Popen(
-            [*command, f"--web.listen-address={self._address}"], cwd=self._directory, stdin=subprocess.DEVNULL
+            [*command, f"--web.listen-address={self.address.removeprefix('http://')}"],
+            cwd=self._directory,
+            stdin=subprocess.DEVNULL,
         )
         try:
             until("Prometheus has read every service", self._reads_all, timeout_seconds=_START_SECONDS)
@@ -74,7 +94,7 @@ class Prometheus:
 
     def _reads_all(self) -> bool:
         try:
-            urlopen(f"http://{self._address}/-/ready", timeout=10).close()
+            urlopen(f"{self.address}/-/ready", timeout=10).close()
         except URLError:
             return False
         up = self.samples("up")

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.chart.chart import CHART
-from tests.dashboards.prometheus import NAMESPACE, Prometheus
+from tests.dashboards.prometheus import NAMESPACE, Prometheus, services_at
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, local_spark
 from tests.support.waiting import until
@@ -90,7 +90,7 @@ def prometheus(
 ) -> Iterator[Prometheus]:
     pool, writer = services
     targets = {"pool-0": pool.metrics_address, "writer-0": writer.metrics_address}
-    with Prometheus(tmp_path_factory.mktemp("prometheus"), targets) as prometheus:
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), services_at(targets)) as prometheus:
         yield prometheus
 
 

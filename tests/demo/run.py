@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import logging
 import signal
 import statistics
@@ -20,23 +19,22 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import pyspark
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from tests.demo import scored, terminal
 from tests.demo.data import prepare
+from tests.demo.example import example
 from tests.support.killer import Killer
-from tests.support.paths import BUILD, REPOSITORY, connector_jar, use_connector_jar
+from tests.support.paths import BUILD, connector_jar, use_connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, local_spark, runtime_confs
 from tests.support.writer import LocalWriter
 
 _WORKERS = 2
-_EXAMPLE = REPOSITORY / "docs/examples/flights.py"
 
 
 @dataclass
@@ -97,7 +95,7 @@ def _demo(kill_every_seconds: float | None, repeat: int) -> int:
             stack.enter_context(writer)
         with terminal.working("a local Spark with the connector's jar"):
             spark = stack.enter_context(_session())
-        job = _job()
+        job = example()
         with terminal.working("a scikit-learn model, fitted in the driver", lambda: _tasks(spark)):
             model = job.fitted_model(spark.read.parquet(f"{directory}/flights.parquet"))
         stock = Side("stock PySpark", {ENABLED: "false"})
@@ -179,18 +177,6 @@ def _tasks(spark: SparkSession) -> str:
     tracker = spark.sparkContext.statusTracker()
     stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
     return "  ".join(f"stage {info.name.split(' at ')[0]}: {info.numCompletedTasks}/{info.numTasks}" for info in stages)
-
-
-def _job() -> ModuleType:
-    """The example as a module; its functions travel whole, as they do when it runs as a script."""
-    spec = importlib.util.spec_from_file_location("flights", _EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    job = importlib.util.module_from_spec(spec)
-    sys.modules["flights"] = job
-    spec.loader.exec_module(job)
-    cloudpickle.register_pickle_by_value(job)
-    return job
 
 
 @contextlib.contextmanager

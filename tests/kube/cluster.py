@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -24,18 +25,28 @@ _SMALL = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "
 _READY_SECONDS = 180
 
 
+def helm(*arguments: str) -> None:
+    """Return when what Helm was told to do is done, to the last pod."""
+    command = [str(_HELM), *arguments, "--namespace", NAMESPACE, "--wait", "--timeout", f"{_READY_SECONDS}s"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * _READY_SECONDS)
+    assert ran.returncode == 0, ran.stderr
+
+
 class Release:
-    """The installed chart; `images` is the registry that the nodes pull from, `tables` what the writer may write to."""
+    """The chart as it installs itself, but smaller, with a team's own image and a second tenant's pool.
+
+    `images` is the registry that the nodes pull from, `tables` what the writer may write to.
+    """
 
     def __init__(self, namespace: Namespace, images: str, tables: Path) -> None:
         self._namespace = namespace
         volume = {"name": TABLES, "persistentVolumeClaim": {"claimName": TABLES}}
         values = {
             "common.image.registry": images,
-            "common.replicas": 1,
-            "common.drainTimeoutSeconds": 60,
             "poolDefaults.resources": _SMALL,
             "poolDefaults.workers": 2,
+            "pools.default.image.repository": "updraft-team",
+            f"pools.{SEALED}.replicas": 1,
             f"pools.{SEALED}.auth.existingSecret": f"{SEALED}-tokens",
             f"pools.{SEALED}.tls": {"mode": "secret", "secretName": f"{SEALED}-tls"},
             "writer.resources": _SMALL,
@@ -47,32 +58,25 @@ class Release:
 
     def install(self) -> Self:
         """Return when every pod is ready."""
-        self._helm("install", NAME, str(CHART), *self._values)
+        helm("install", NAME, str(CHART), *self._values)
         return self
 
     def upgrade(self, **values: str) -> None:
         """Set further values and return when the new pods are ready."""
         changes = (f"--set={key}={value}" for key, value in values.items())
-        self._helm("upgrade", NAME, str(CHART), *self._values, *changes)
+        helm("upgrade", NAME, str(CHART), *self._values, *changes)
 
     def rollback(self) -> None:
         """Go back to what was there before the last upgrade."""
-        self._helm("rollback", NAME)
+        helm("rollback", NAME)
 
     def uninstall(self) -> list[str]:
-        """What is left of the release once its pods have ended."""
-        self._helm("uninstall", NAME)
-        until("the pods have ended", lambda: not self.pods(""), timeout_seconds=_READY_SECONDS)
+        """What is left of the release, of any kind, once Kubernetes has had time to take away what depends on it."""
+        helm("uninstall", NAME)
         label = f"app.kubernetes.io/instance={NAME}"
-        core, apps = self._namespace.core, self._namespace.apps
-        left = [
-            *core.list_namespaced_secret(NAMESPACE, label_selector=label).items,
-            *core.list_namespaced_config_map(NAMESPACE, label_selector=label).items,
-            *core.list_namespaced_service(NAMESPACE, label_selector=label).items,
-            *core.list_namespaced_service_account(NAMESPACE, label_selector=label).items,
-            *apps.list_namespaced_deployment(NAMESPACE, label_selector=label).items,
-        ]
-        return [found.metadata.name for found in left]
+        with contextlib.suppress(TimeoutError):
+            until("nothing is left", lambda: not self._namespace.labelled(label), timeout_seconds=_READY_SECONDS)
+        return self._namespace.labelled(label)
 
     def host(self, component: str) -> str:
         """The name by which pods find a component: that of its headless Service."""
@@ -116,6 +120,11 @@ class Release:
         deployment = self._namespace.apps.read_namespaced_deployment(f"{NAME}-updraft-{component}", NAMESPACE)
         return int(deployment.spec.replicas)
 
+    def ready_pods(self, component: str) -> int:
+        """How many of a component's pods are ready; those that end count as neither."""
+        deployment = self._namespace.apps.read_namespaced_deployment(f"{NAME}-updraft-{component}", NAMESPACE)
+        return int(deployment.status.ready_replicas or 0)
+
     def is_ready(self, component: str, pod_name: str) -> bool:
         """Whether a pod is found behind the Service."""
         service = f"kubernetes.io/service-name={NAME}-updraft-{component}"
@@ -133,11 +142,6 @@ class Release:
             return (status.ready_replicas or 0) == replicas == len(self.pods(component))
 
         until(f"{replicas} pods are ready", ready, timeout_seconds=_READY_SECONDS)
-
-    def _helm(self, *arguments: str) -> None:
-        command = [str(_HELM), *arguments, "--namespace", NAMESPACE, "--wait", "--timeout", f"{_READY_SECONDS}s"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * _READY_SECONDS)
-        assert ran.returncode == 0, ran.stderr
 
 
 def _exchanges(metrics_address: str) -> float:

@@ -35,7 +35,7 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
     (directory / "pod.yaml").write_text(_POD)
     (directory / "hosts").write_text(_hosts(release))
     server = client.Configuration.get_default_copy().host
-    address = _address_towards(server)
+    address = address_towards(server)
     volume = f"{_EXECUTORS}volumes.persistentVolumeClaim.{TABLES}."
     confs = {
         "spark.master": f"k8s://{server}",
@@ -80,7 +80,7 @@ def _hosts(release: Release) -> str:
     return "\n".join([*lines, f"127.0.0.1 localhost {socket.gethostname()}", ""])
 
 
-def _address_towards(server: str) -> str:
+def address_towards(server: str) -> str:
     """The address of this machine that the cluster's pods reach."""
     host, _, port = server.rpartition("//")[2].partition(":")
     with socket.create_connection((host, int(port or 443)), timeout=10) as connection:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client, config
+from kubernetes import client, config, dynamic
 
 from tests.support.waiting import until
 
@@ -50,3 +50,14 @@ class Namespace:
     def pods(self, selector: str) -> list[Any]:
         """Pods by label."""
         return list(self.core.list_namespaced_pod(NAMESPACE, label_selector=selector).items)
+
+    def labelled(self, selector: str) -> list[str]:
+        """Everything that has a label, of whatever kind."""
+        known = dynamic.DynamicClient(client.ApiClient())
+        kinds = {
+            kind.kind: kind
+            for kind in known.resources.search(namespaced=True)
+            if "list" in (kind.verbs or ()) and not kind.kind.endswith("List")
+        }
+        found = [(name, kind.get(namespace=NAMESPACE, label_selector=selector)) for name, kind in kinds.items()]
+        return [f"{name} {each.metadata.name}" for name, listed in found for each in listed.items]

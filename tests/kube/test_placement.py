@@ -1,57 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that wants a GPU goes where one is: to a node that is only said to be there."""
+"""A pool that wants GPUs goes where they are, on nodes that kwok simulates: as many pods as there are GPUs."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
+from kubernetes import client
 
-from tests.chart.chart import render
+from tests.chart.chart import CHART
+from tests.kube.cluster import helm
 from tests.kube.namespace import NAMESPACE, Namespace
+from tests.kube.programs import KWOK, free_port, running, skip_unless_built
 from tests.support.waiting import until
 
-_NODE = "updraft-simulated-gpu"
+_SIMULATED = "updraft-simulated"
 _GPU = "example.com/gpu"
-_SCHEDULED_SECONDS = 30
-_POOL = "air-updraft-pool-gpu"
+_GPUS = 2
+_RELEASE = "placed"
+_POD = f"app.kubernetes.io/instance={_RELEASE}"
+_NODES = {"updraft-with-gpus": _GPUS, "updraft-without": 0}
+_READY_SECONDS = 60
+_TAINTS = [{"key": key, "value": _SIMULATED, "effect": "NoSchedule"} for key in ("kwok.x-k8s.io/node", _GPU)]
 
 
 @pytest.fixture
-def gpu_node(namespace: Namespace) -> Iterator[str]:
-    """A node of nobody's that says it is ready and has two GPUs; the scheduler believes it for a while."""
-    resources = {"cpu": "8", "memory": "64Gi", "pods": "10", "ephemeral-storage": "100Gi", _GPU: "2"}
-    now = datetime.now(UTC)
-    ready = {"type": "Ready", "status": "True", "reason": "Simulated", "message": "", "lastHeartbeatTime": now}
-    namespace.core.create_node({"metadata": {"name": _NODE}})
-    namespace.core.patch_node(_NODE, {"spec": {"taints": []}})
-    namespace.core.patch_node_status(
-        _NODE, {"status": {"capacity": resources, "allocatable": resources, "conditions": [ready]}}
-    )
-    yield _NODE
-    namespace.core.delete_node(_NODE)
-
-
-def test_a_pool_with_a_gpu_goes_to_the_node_that_has_one(namespace: Namespace, gpu_node: str) -> None:
-    pools = {"default": None, "gpu": {"replicas": 1, "gpu": {"count": 1, "resource": _GPU}}}
-    deployment = render({"pools": pools, "writer": {"enabled": False}}).one("Deployment", _POOL)
-    pod = deployment["spec"]["template"]["spec"]
-    pod.pop("serviceAccountName")
-    limits = pod["containers"][0]["resources"]["limits"]
-    # The API takes numbers too, its Python client does not.
-    limits[_GPU] = str(limits[_GPU])
-    namespace.apps.create_namespaced_deployment(NAMESPACE, deployment)
-    selector = "app.kubernetes.io/component=pool-gpu"
+def nodes(namespace: Namespace, tmp_path: Path) -> Iterator[None]:
+    """Two nodes of a kind: their labels and taints are the same, one has GPUs."""
+    skip_unless_built(KWOK)
+    port = free_port()
+    arguments = [
+        f"--kubeconfig={os.environ['KUBECONFIG']}",
+        f"--manage-nodes-with-label-selector=accelerator={_SIMULATED}",
+        f"--server-address=127.0.0.1:{port}",
+        *(f"--config={stage}" for stage in KWOK.documents()),
+    ]
+    runtimes = client.NodeV1Api()
+    runtimes.create_runtime_class({"metadata": {"name": _SIMULATED}, "handler": _SIMULATED})
     try:
-        placed = until(
-            "the pod is placed",
-            lambda: [pod.spec.node_name for pod in namespace.pods(selector) if pod.spec.node_name],
-            timeout_seconds=_SCHEDULED_SECONDS,
-        )
-        assert placed == [gpu_node]
+        with running(KWOK, arguments, port=port, log=tmp_path / "kwok.log"):
+            for name, gpus in _NODES.items():
+                _add(namespace, name, gpus)
+            yield
     finally:
-        namespace.apps.delete_namespaced_deployment(_POOL, NAMESPACE)
-        for left in namespace.pods(selector):
-            # No kubelet is there to say that it has ended.
-            namespace.core.delete_namespaced_pod(left.metadata.name, NAMESPACE, grace_period_seconds=0)
+        runtimes.delete_runtime_class(_SIMULATED)
+        for name in _NODES:
+            namespace.core.delete_node(name)
+
+
+def _add(namespace: Namespace, name: str, gpus: int) -> None:
+    resources = {"cpu": "64", "memory": "256Gi", "pods": "10", "ephemeral-storage": "1Ti", _GPU: str(gpus)}
+    namespace.core.create_node(
+        {
+            "metadata": {"name": name, "labels": {"accelerator": _SIMULATED, "kubernetes.io/hostname": name}},
+            "spec": {"taints": _TAINTS},
+            "status": {"capacity": resources, "allocatable": resources},
+        }
+    )
+
+
+@pytest.fixture
+def pool(namespace: Namespace, nodes: None) -> Iterator[str]:
+    """A pool with a GPU for each pod, as the guide writes it; its Deployment."""
+    pools = {
+        "default": None,
+        "gpu": {
+            "replicas": _GPUS,
+            "gpu": {"count": 1, "resource": _GPU, "runtimeClassName": _SIMULATED},
+            "nodeSelector": {"accelerator": _SIMULATED},
+            "tolerations": [{"key": taint["key"], "operator": "Exists"} for taint in _TAINTS],
+        },
+    }
+    values = ["--set-json", f"pools={json.dumps(pools)}", "--set", "writer.enabled=false"]
+    helm("install", _RELEASE, str(CHART), *values)
+    yield f"{_RELEASE}-updraft-pool-gpu"
+    helm("uninstall", _RELEASE)
+
+
+def test_pods_go_where_gpus_are_and_wait_where_none_is_left(namespace: Namespace, pool: str) -> None:
+    placed = namespace.pods(_POD)
+    assert [pod.spec.node_name for pod in placed] == ["updraft-with-gpus"] * _GPUS
+    assert {pod.spec.runtime_class_name for pod in placed} == {_SIMULATED}
+    namespace.apps.patch_namespaced_deployment_scale(pool, NAMESPACE, {"spec": {"replicas": _GPUS + 1}})
+    reason = until("a pod finds no GPU", lambda: _why_it_waits(namespace.pods(_POD)), timeout_seconds=_READY_SECONDS)
+    assert f"Insufficient {_GPU}" in reason
+
+
+def _why_it_waits(pods: list[Any]) -> str:
+    conditions = [condition for pod in pods for condition in pod.status.conditions or ()]
+    return next((str(each.message) for each in conditions if each.reason == "Unschedulable"), "")

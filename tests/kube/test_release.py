@@ -10,21 +10,32 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.demo.data import prepare
+from tests.demo.example import example
+from tests.kube import flights
 from tests.kube.cluster import Release
-from tests.kube.jobs import ROWS, SUM, total, total_while, tripled
+from tests.kube.jobs import SUM, total, total_while, tripled
 from tests.support.spark import executed_plan, flight_operators
 
 _POOL = "pool-default"
 _PODS, _TASKS = 4, 16
+# The job rounds to hundredths of a minute.
+_ROUNDED = 0.0051
 
 
-def test_a_job_runs_on_the_pool_and_writes_through_the_writer(spark: SparkSession, tables: Path) -> None:
-    rows = tripled(spark)
-    assert flight_operators(executed_plan(rows))
-    parts = rows.withColumn("part", F.col("id") % 3).write.partitionBy("part")
-    parts.format("updraft-parquet").save(str(tables / "files"))
-    ((sum_, count),) = spark.read.parquet(str(tables / "files")).agg(F.sum("tripled"), F.count("*")).collect()
-    assert (sum_, count) == (SUM, ROWS)
+def test_the_demos_job_runs_on_the_pool_and_is_written_through_the_writer(spark: SparkSession, tables: Path) -> None:
+    job, directory = example(), prepare(tables / "demo")
+    model = job.fitted_model(spark.read.parquet(f"{directory}/flights.parquet"))
+    expected = flights.scored(job, model, directory)
+    delays = job.delays_by_maker(spark, str(directory), model)
+    answer = {maker: tuple(row) for maker, *row in delays.collect()}
+    wanted = flights.delays_by_maker(job, expected, directory)
+    assert flight_operators(executed_plan(delays))
+    assert answer == {maker: pytest.approx(row, abs=_ROUNDED) for maker, row in wanted.items()}
+    files = tables / "scored"
+    job.scored(spark, str(directory), model).write.format("updraft-parquet").partitionBy("month").save(str(files))
+    written = spark.read.parquet(str(files)).agg(F.count("*"), F.sum("expected")).first()
+    assert tuple(written or ()) == pytest.approx((len(expected), expected["expected"].sum()))
 
 
 def test_tasks_spread_over_pods(spark: SparkSession, release: Release) -> None:

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's job, docs/examples/flights.py, as a module whose functions travel whole, as those of a script do."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+
+from pyspark import cloudpickle
+
+from tests.support.paths import REPOSITORY
+
+_NAME = "flights"
+
+
+def example() -> ModuleType:
+    """The module."""
+    spec = importlib.util.spec_from_file_location(_NAME, REPOSITORY / f"docs/examples/{_NAME}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    job = importlib.util.module_from_spec(spec)
+    sys.modules[_NAME] = job
+    spec.loader.exec_module(job)
+    cloudpickle.register_pickle_by_value(job)
+    return job
