@@ -27,6 +27,7 @@ def pytest_sessionstart() -> None:
     found = find_engine("gpu", memory_bytes=MEMORY_BYTES)
     if isinstance(found, Reason):
         pytest.exit(f"no GPU here: {found.text}", returncode=1)
+    _engines.append(found)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ asked again. A writer that is freed still writes its footer, to a sink that has 
 something is freed ends the process.
 """
 
+import ctypes
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,8 +57,6 @@ _ROW_GROUP_ROWS = 1 << 30
 _VALUES = 1
 # The rest is for the driver, the kernels and other processes.
 _USED_FRACTION = 0.8
-
-_never_freed: list["_PylibcudfFile"] = []
 
 
 def open_engine(memory_bytes: int) -> "PylibcudfEngine":
@@ -131,12 +130,12 @@ class _PylibcudfFile:
                 self._writer.close()
 
     def __del__(self) -> None:
-        # ORC's footer takes the device, which may be lost or full. What cannot be closed is never freed.
+        # ORC's footer takes the device, which may be lost or full. What cannot be closed is never freed, not at exit either.
         if isinstance(self._plan, OrcPlan):
             try:
                 self.close()
             except DeviceError:
-                _never_freed.append(self)
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
                 return
         # Before the sink is freed, to which it writes.
         self._writer = None
