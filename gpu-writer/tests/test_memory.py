@@ -24,6 +24,8 @@ from updraft.writer import WriterClient
 
 MIB = 1 << 20
 QUOTA_BYTES = 48 * MIB
+# What the connector sends.
+BATCH_BYTES = 4 * MIB
 BYTES_PER_SECOND = 80 * MIB
 TOTAL_BYTES = 4 * QUOTA_BYTES
 # The constants of gpu-writer/README.md.
@@ -70,7 +72,7 @@ def slow_writer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     kind, slow = request.param
     writer = SlowWriter(tmp_path_factory.mktemp(kind), kind, slow)
     try:
-        write(writer, "warm-up", noise(MIB), 2)
+        write(writer, "warm-up", noise(BATCH_BYTES), 2)
         writer.base_bytes = writer.resident_bytes()
         yield writer
     finally:
@@ -101,7 +103,7 @@ def write(writer: SlowWriter, name: str, data: pa.Table, rounds: int, into: Any 
     path = str(writer.root / name)
     with (
         WriterClient(writer.address) as client,
-        client.create(path, data.schema, writer.options, into=into, max_batch_bytes=MIB) as file,
+        client.create(path, data.schema, writer.options, into=into, max_batch_bytes=BATCH_BYTES) as file,
     ):
         for _ in range(rounds):
             file.write(data)
@@ -124,7 +126,7 @@ def do_at_once(writer: SlowWriter, writes: Sequence[Callable[[], None]]) -> None
 @pytest.mark.parametrize("files", [4, 64])
 def test_resident_memory_stays_within_quota_and_constant(slow_writer: SlowWriter, files: int) -> None:
     kind, slow = slow_writer.kind, slow_writer.slow
-    data, rounds = noise(MIB), TOTAL_BYTES // files // MIB
+    data, rounds = noise(BATCH_BYTES), -(-TOTAL_BYTES // files // BATCH_BYTES)
     into = [SlowReader() if slow == "reader" else None for _ in range(files)]
     do_at_once(
         slow_writer,
@@ -138,4 +140,4 @@ def test_resident_memory_stays_within_quota_and_constant(slow_writer: SlowWriter
     published = list(slow_writer.root.glob(f"{files}-*.file"))
     assert len(published) == (files if slow == "storage" else 0)
     if published and kind == "parquet":
-        assert pq.read_metadata(published[0]).num_rows == rounds * MIB // 8
+        assert pq.read_metadata(published[0]).num_rows == rounds * BATCH_BYTES // 8

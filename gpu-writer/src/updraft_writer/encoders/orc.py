@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import orc
 
+from updraft.allocator import clean_freed_memory
 from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import OrcOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
@@ -50,9 +51,8 @@ class OrcEncoder:
         self._codec = codec_name(options.compression)
         self._unstored_bytes = 0
         self._rows = 0
-        self._check_types()
         self._output = EncodedBytes()
-        self._writer = self._opened(self._output)
+        self._writer = self._opened()
 
     @property
     def retained_bytes(self) -> int:
@@ -85,31 +85,29 @@ class OrcEncoder:
     def close(self) -> list[bytes]:
         """Write the footer; raises EncodeError."""
         try:
-            if not self._rows:
-                # The library learns the schema from the first table, even from one without rows.
-                self._writer.write(pa.Table.from_batches([], self._schema))
             self._writer.close()
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
         *before, end = with_end(self._output.take(), TAIL_BYTES)
         return [*before, with_footer_entries(end, self._footer_entries)]
 
-    def _opened(self, output: EncodedBytes) -> orc.ORCWriter:
-        return orc.ORCWriter(
-            output,
-            stripe_size=self._stripe_bytes,
-            compression=_ORC_NAMES.get(self._codec, self._codec),
-            row_index_stride=self._row_index_stride,
-            dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
-            **self._bloom_filters,
-        )
-
-    def _check_types(self) -> None:
-        """Write an empty file: it shows at once what ORC cannot hold."""
+    def _opened(self) -> orc.ORCWriter:
+        """A writer that has its buffers; raises WriteOptionError."""
+        # The library reserves a mebibyte for each stream of each column and fills little of it. Pages that other
+        # batches have used would be resident all the same, as long as the file is open.
+        clean_freed_memory()
         try:
-            writer = self._opened(EncodedBytes())
+            writer = orc.ORCWriter(
+                self._output,
+                stripe_size=self._stripe_bytes,
+                compression=_ORC_NAMES.get(self._codec, self._codec),
+                row_index_stride=self._row_index_stride,
+                dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
+                **self._bloom_filters,
+            )
+            # A table without rows shows what ORC cannot hold, and makes the library reserve what it reserves.
             writer.write(pa.Table.from_batches([], self._schema))
-            writer.close()
+            return writer
         except (pa.ArrowException, OSError) as error:
             raise WriteOptionError(f"the file cannot be written as ORC: {error}") from error
 

@@ -7,6 +7,7 @@ and therefore gives it back.
 """
 
 import ctypes
+from contextlib import suppress
 
 _MIB = 1024 * 1024
 
@@ -31,6 +32,12 @@ def retain_freed_memory() -> bool:
 def return_freed_memory() -> bool:
     """Give freed memory back; call it before the process starts threads. False where the C library has no mallopt."""
     return _tune(arenas=2, mmap_threshold_bytes=_MAPPED_ALONE_BYTES, trim_threshold_bytes=_RETURNED_BEYOND_BYTES)
+
+
+def clean_freed_memory() -> None:
+    """Give back every page that is free now, also those between memory that is in use; it takes milliseconds."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _tune(*, arenas: int, mmap_threshold_bytes: int, trim_threshold_bytes: int) -> bool:
