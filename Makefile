@@ -77,7 +77,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels kube-tools e2e-kube test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-types test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels kube-tools e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest Spark in full, every type on the next, a function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -178,6 +178,12 @@ test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real 
 	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: apt-get install chromium chromium-driver'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(call PYTEST,.venv,browser) tests/browser
+
+test-storages: .venv/.synced | $(REPORTS) ## A writer that stores its files in emulators of S3, Google Cloud Storage and Azure
+	@command -v s3rver azurite-blob >/dev/null || { echo 'error: s3rver or azurite-blob is not on PATH: npm install --global s3rver azurite'; exit 1; }
+	@command -v fake-gcs-server >/dev/null || { echo 'error: fake-gcs-server is not on PATH: go install github.com/fsouza/fake-gcs-server@latest'; exit 1; }
+	@$(UV) sync --quiet --locked --inexact --group storages
+	$(call PYTEST,.venv,storages) tests/storages
 
 test-dashboards: setup $(JAR) | $(REPORTS) ## Every query of the dashboards and alerts, asked of a real Prometheus beside a real job
 	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }

@@ -46,15 +46,15 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 class RunningWriter:
-    """A writer that serves; `root` is where it may write."""
+    """A writer that serves; `root` is where it may write, unless `storage` names another root."""
 
-    def __init__(self, root: Path, **changes: Any) -> None:
+    def __init__(self, root: Path, *, storage: str = "", **changes: Any) -> None:
         self.root = root
         values = {
             "listen": "127.0.0.1:0",
             "admin_listen": "",
             "metrics_listen": "",
-            "root": (str(root),),
+            "root": (storage or str(root),),
             "quota_bytes": 64 << 20,
             "encode_threads": 2,
             "row_group_bytes": 1 << 20,

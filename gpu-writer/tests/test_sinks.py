@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import fs
@@ -198,16 +199,58 @@ def test_hadoop_s_names_for_object_stores_are_understood() -> None:
         Roots(("s3a://bucket/data",)).storage("s3n://other/data/f")
 
 
+def s3_arguments(storage: Storage) -> dict[str, Any]:
+    assert isinstance(storage, RemoteStorage)
+    _, (arguments,) = storage.file_system.__reduce__()
+    return dict(arguments)
+
+
 def test_nothing_is_uploaded_to_s3_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
     # With an address of its own for S3 nobody is asked where the bucket is.
     for name, value in {"ENDPOINT_URL": "http://127.0.0.1:1", "REGION": "eu-west-1"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     storage = Roots(("s3://bucket/data",)).storage("s3a://bucket/data/f")
-    assert isinstance(storage, RemoteStorage)
-    assert storage.file_system == fs.S3FileSystem(region="eu-west-1", background_writes=False)
-    assert storage.file_system != fs.S3FileSystem(region="eu-west-1")
+    assert s3_arguments(storage)["background_writes"] is False
+    assert s3_arguments(storage)["region"] == "eu-west-1"
 
 
 def test_a_storage_that_pyarrow_does_not_reach_is_a_clear_error() -> None:
     with pytest.raises(SinkError, match="cannot reach nosuch://host/data/f"):
         Roots(("nosuch://host/data",)).storage("nosuch://host/data/f")
+
+
+def test_hdfs_without_its_library_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_HOME", raising=False)
+    monkeypatch.setenv("ARROW_LIBHDFS_DIR", str(tmp_path))
+    with pytest.raises(
+        SinkError, match=r"hdfs://namenode:8020/data/f: Unable to load lib.*libhdfs.so \(ARROW"
+    ) as error:
+        Roots(("hdfs://namenode:8020/data",)).storage("hdfs://namenode:8020/data/f")
+    assert "\n" not in str(error.value)
+
+
+def test_a_root_says_how_its_storage_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    roots = Roots(
+        (
+            "s3a://bucket/data?endpoint_override=127.0.0.1:1&scheme=http&region=eu-north-1",
+            "gs://anonymous@bucket/data?endpoint_override=127.0.0.1:1",
+            "abfss://container@account.dfs.core.windows.net/data?credential_kind=anonymous",
+        )
+    )
+    reached = [
+        roots.storage(f"{place}/data/f")
+        for place in ("s3://bucket", "gs://bucket", "abfss://container@account.dfs.core.windows.net")
+    ]
+    assert all(isinstance(storage, RemoteStorage) for storage in reached)
+    told = {"region": "eu-north-1", "endpoint_override": "127.0.0.1:1", "scheme": "http", "background_writes": False}
+    assert s3_arguments(reached[0]).items() >= told.items()
+    _, gs, abfs = (storage.file_system for storage in reached if isinstance(storage, RemoteStorage))
+    assert (gs.type_name, abfs.type_name) == ("gcs", "abfs")
+
+
+@pytest.mark.parametrize("root", ["s3://key:secret@bucket/data", "file:///data?region=here", "relative"])
+def test_a_root_that_is_none_or_has_secrets_is_refused(root: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the message is looked at
+        Roots((root,))
+    assert "secret" not in str(refused.value)

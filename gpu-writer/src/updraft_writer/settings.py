@@ -9,7 +9,7 @@ from pydantic_settings import NoDecode
 
 from updraft.service_settings import MIB, Address, ServiceSettings
 from updraft.settings import reference_page, restated, setting
-from updraft_writer.sinks.location import parse_location
+from updraft_writer.sinks.location import Root
 
 
 def _texts(value: object) -> object:
@@ -22,7 +22,7 @@ def _texts(value: object) -> object:
 
 def _checked_roots(roots: tuple[str, ...]) -> tuple[str, ...]:
     for root in roots:
-        parse_location(root)
+        Root.parse(root)
     return roots
 
 
@@ -42,6 +42,7 @@ class ServeSettings(ServiceSettings):
 
     root: RootPaths = setting(
         "Absolute path or URI below which files may be written; give it again for another, or several with commas. "
+        "What stands behind a `?` in a URI tells pyarrow.fs how its storage is reached. "
         "Without one, files can only be returned to the client.",
         default=(),
         unit="paths",

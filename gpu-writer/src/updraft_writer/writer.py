@@ -34,7 +34,7 @@ from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.service import WriterService
 from updraft_writer.settings import ServeSettings
-from updraft_writer.sinks.location import Roots
+from updraft_writer.sinks.location import Root, Roots
 from updraft_writer.sinks.stored import RetryPolicy
 
 # Files that a drain has ended get this long to remove what is unfinished.
@@ -172,7 +172,7 @@ class Writer:
             "writer is ready",
             **self.addresses,
             writer=os.getpid(),
-            roots=self._settings.root,
+            roots=[str(Root.parse(root)) for root in self._settings.root],
             encoder=described(self._gpu),
         )
         path = self._settings.ready_file

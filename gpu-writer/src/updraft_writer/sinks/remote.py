@@ -5,6 +5,7 @@ These file systems repeat their own requests. A write that fails in spite of tha
 knows where it stands, so it is final; making, renaming and removing a file are repeated.
 """
 
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,8 @@ from updraft_writer.sinks.sink import hidden_name, sink_error
 
 # Object stores have none: making one would leave an empty object.
 _WITH_DIRECTORIES = ("hdfs", "local")
+# Azure's stream uploads each block of so many bytes behind our back, in memory without a reservation.
+_AZURE_BLOCK_BYTES = 10 * 1024 * 1024
 
 
 class RemoteStorage:
@@ -27,6 +30,7 @@ class RemoteStorage:
         self._hidden = f"{directory}/{hidden_name(name, uuid4().hex)}" if directory else hidden_name(name, uuid4().hex)
         self._stream: Any = None
         self._closed = False
+        self._unawaited_bytes = 0
 
     def open(self) -> None:
         """Begin the hidden object; raises OSError."""
@@ -38,6 +42,7 @@ class RemoteStorage:
         """Append a piece; raises SinkError."""
         try:
             self._stream.write(piece)
+            self._await_blocks(len(piece))
         except OSError as error:
             raise sink_error("write", self._path, error) from error
 
@@ -49,7 +54,7 @@ class RemoteStorage:
             except OSError as error:
                 raise sink_error("complete", self._path, error) from error
             self._closed = True
-        self.file_system.move(self._hidden, self._path)
+        self._rename()
 
     def discard(self) -> None:
         """Remove the hidden object; raises OSError."""
@@ -57,10 +62,28 @@ class RemoteStorage:
             return
         if not self._closed:
             self._closed = True
-            try:
+            # What failed to be written may fail to be completed, and may have been completed all the same.
+            with suppress(OSError):
                 self._stream.close()
-            except OSError:
-                # What failed to be written may fail to be completed; then there is nothing to remove.
-                return
-        if self.file_system.get_file_info(self._hidden).type != fs.FileType.NotFound:
+        if self._exists(self._hidden):
             self.file_system.delete_file(self._hidden)
+
+    def _await_blocks(self, written_bytes: int) -> None:
+        self._unawaited_bytes += written_bytes
+        if self.file_system.type_name == "abfs" and self._unawaited_bytes >= _AZURE_BLOCK_BYTES:
+            self._stream.flush()
+            self._unawaited_bytes = 0
+
+    def _rename(self) -> None:
+        if self.file_system.type_name == "hdfs" and self._exists(self._path):
+            # A name node renames to no name that is taken.
+            self.file_system.delete_file(self._path)
+        try:
+            self.file_system.move(self._hidden, self._path)
+        except NotImplementedError:
+            # Azure's accounts without a hierarchical namespace.
+            self.file_system.copy_file(self._hidden, self._path)
+            self.file_system.delete_file(self._hidden)
+
+    def _exists(self, path: str) -> bool:
+        return bool(self.file_system.get_file_info(path).type != fs.FileType.NotFound)

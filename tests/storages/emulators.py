@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Object stores on this machine: s3rver for S3, fake-gcs-server for Google's, Azurite for Azure's."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
+from pyarrow import fs
+
+from tests.support.waiting import until
+
+BUCKET = "tables"
+# What Azurite's documentation says for everybody.
+_AZURE_ACCOUNT = "devstoreaccount1"
+_AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+_START_SECONDS = 60
+_STOP_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """A bucket: the root that a writer is started with, the URI that its clients name, how a test looks inside."""
+
+    root: str
+    uri: str
+    files: fs.FileSystem
+
+    def names(self) -> list[str]:
+        """Every object in the bucket, also those that nobody reads."""
+        found = self.files.get_file_info(fs.FileSelector(BUCKET, recursive=True))
+        return sorted(info.path.removeprefix(f"{BUCKET}/") for info in found if info.is_file)
+
+
+@contextmanager
+def s3(directory: Path) -> Iterator[ObjectStore]:
+    """S3; credentials are those of the environment, which s3rver wants to be S3RVER."""
+    port = _free_port()
+    listen = ["--address", "127.0.0.1", "--port", str(port), "--directory", str(directory)]
+    with _running(["s3rver", "--silent", *listen, "--configure-bucket", BUCKET], f"http://127.0.0.1:{port}/"):
+        options = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
+        files, _ = fs.FileSystem.from_uri(f"s3://{BUCKET}?{options}")
+        yield ObjectStore(f"s3a://{BUCKET}/warehouse?{options}", f"s3a://{BUCKET}/warehouse", files)
+
+
+@contextmanager
+def gs(_directory: Path) -> Iterator[ObjectStore]:
+    """Google Cloud Storage, without credentials."""
+    port = _free_port()
+    address = f"127.0.0.1:{port}"
+    listen = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
+    command = ["fake-gcs-server", *listen, "-public-host", address, "-external-url", f"http://{address}"]
+    with _running(command, f"http://{address}/storage/v1/b?project=test"):
+        files = fs.GcsFileSystem(anonymous=True, scheme="http", endpoint_override=address, project_id="test")
+        files.create_dir(BUCKET)
+        options = f"endpoint_override={address}&scheme=http&retry_limit_seconds=10"
+        yield ObjectStore(f"gs://anonymous@{BUCKET}/warehouse?{options}", f"gs://{BUCKET}/warehouse", files)
+
+
+@contextmanager
+def abfs(directory: Path) -> Iterator[ObjectStore]:
+    """Azure Blob Storage, by a signature."""
+    port = _free_port()
+    address = f"127.0.0.1:{port}"
+    listen = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(directory)]
+    # It knows no version of the protocol that is newer than itself.
+    with _running(["azurite-blob", "--silent", "--skipApiVersionCheck", *listen], f"http://{address}/"):
+        files = fs.AzureFileSystem(
+            _AZURE_ACCOUNT,
+            account_key=_AZURE_KEY,
+            blob_storage_authority=address,
+            dfs_storage_authority=address,
+            blob_storage_scheme="http",
+            dfs_storage_scheme="http",
+        )
+        files.create_dir(BUCKET)
+        signature = generate_account_sas(
+            _AZURE_ACCOUNT,
+            _AZURE_KEY,
+            ResourceTypes(service=True, container=True, object=True),
+            AccountSasPermissions(read=True, write=True, delete=True, list=True, create=True, add=True),
+            expiry=datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1),
+        )
+        uri = f"abfs://{_AZURE_ACCOUNT}@{address}/{BUCKET}/warehouse"
+        yield ObjectStore(f"{uri}?enable_tls=false&{signature}", uri, files)
+
+
+STORES: dict[str, Callable[[Path], object]] = {"s3": s3, "gs": gs, "abfs": abfs}
+
+
+@contextmanager
+def _running(command: Sequence[str], address: str) -> Iterator[None]:
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def answers() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"{command[0]} ended with status {process.returncode}")
+        try:
+            urlopen(address, timeout=10).close()
+        except HTTPError:
+            return True
+        except (URLError, ConnectionError):
+            return False
+        return True
+
+    try:
+        until(f"{command[0]} answers", answers, timeout_seconds=_START_SECONDS)
+        yield
+    finally:
+        process.terminate()
+        process.wait(_STOP_SECONDS)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
