@@ -47,6 +47,16 @@ def test_outputs_come_apart_as_they_were_given(sizes: list[int], max_bytes: int)
     assert recorder.sequences == list(range(1, len(recorder.sequences) + 1))
 
 
+def test_no_reply_says_the_ends_of_endlessly_many_outputs_without_rows() -> None:
+    recorder = Recorder()
+    replies = OutputReplies(recorder)
+    for _ in range(10_000):
+        replies.add(pa.record_batch({"x": pa.array([], pa.int64())}))
+    replies.close()
+    assert recorder.outputs == [[]] * 10_000
+    assert len(recorder.sequences) > 1
+
+
 @given(st.lists(st.integers(0, 100_000), max_size=12), st.integers(1, 200_000), st.booleans())
 def test_pickled_outputs_come_apart_however_pyspark_writes_them(sizes: list[int], cut: int, flushes: bool) -> None:
     recorder = Recorder()

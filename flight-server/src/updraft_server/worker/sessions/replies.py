@@ -94,6 +94,9 @@ class JoinedReplies(FreeRunningReplies):
         """Hold the batch until there are enough bytes to send."""
         if self._held and not batch.schema.equals(self._held[0].schema):
             self.flush()
+        # One without rows tells no more than the schema.
+        if self._held and not batch.num_rows:
+            return
         self._held.append(batch)
         self._held_bytes += batch.nbytes
         if self._held_bytes >= _JOINED_BYTES or len(self._held) >= _JOINED_BATCHES:
@@ -125,6 +128,8 @@ class OutputReplies(JoinedReplies):
         self._rows += batch.num_rows
         self._ends.append(self._rows)
         super().add(batch)
+        if len(self._ends) >= _JOINED_BATCHES:
+            self.flush()
 
     def _send(self, batch: pa.RecordBatch) -> None:
         ends, self._ends, self._rows = deque(self._ends), [], 0

@@ -23,7 +23,7 @@ from updraft_server.worker.failures import (
 )
 from updraft_server.worker.isolation import restore_environment
 from updraft_server.worker.memory_limit import address_space
-from updraft_server.worker.sessions import arrow_stream
+from updraft_server.worker.sessions import arrow_stream, struct_columns
 from updraft_server.worker.sessions.adapters import load_adapter, minor_version
 from updraft_server.worker.sessions.broadcasts import KnownBroadcasts
 from updraft_server.worker.sessions.init_message import Surroundings
@@ -33,7 +33,7 @@ from updraft_server.worker.sessions.streams import SessionStream, session_stream
 from updraft_server.worker.sessions.tracebacks import ReportedException
 from updraft_server.worker.sessions.trailer import Trailer, TrailerError, parse_trailer
 
-# Before, PySpark converted pandas elsewhere.
+# Before, PySpark converted elsewhere.
 _SHORT_CONVERSIONS_SINCE = (4, 2)
 
 
@@ -160,6 +160,7 @@ class SessionRunner:
 def _shorten_conversions() -> None:
     from pyspark.sql import conversion
 
+    struct_columns.install(conversion)
     try:
         from updraft_server.worker.sessions import plain_numbers
     except ImportError:
