@@ -38,6 +38,8 @@ PYTHON := $(VENV)/bin/python
 export SPARK_LOCAL_IP := 127.0.0.1
 
 MVN := ./mvnw --batch-mode --no-transfer-progress
+# Hardly any of Maven's or the compilers' code runs long enough for the second compiler to pay.
+export MAVEN_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 jar = spark-connector/bundle/target/updraft-spark-$(JAR_OF_$(1))_2.13-0.1.0.jar
 JARS := $(sort $(foreach spark,$(SPARKS),$(call jar,$(spark))))
 JAR := $(call jar,$(SPARK))
