@@ -130,7 +130,7 @@ class _PylibcudfFile:
                 self._writer.close()
 
     def __del__(self) -> None:
-        # ORC's footer takes the device, which may be lost or full. What cannot be closed is never freed, not at exit either.
+        # ORC's footer takes the device, which may be lost or full. What cannot be closed is never freed, not at exit.
         if isinstance(self._plan, OrcPlan):
             try:
                 self.close()
