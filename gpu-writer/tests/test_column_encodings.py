@@ -4,10 +4,11 @@ import itertools
 import random
 
 import pyarrow as pa
+import pytest
 from parquet_files import metadata, read, without_zones, written
 from spark_like import UTC
 
-from updraft.v1.write_pb2 import Dictionaries, ParquetOptions, TimestampType
+from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, ParquetOptions, TimestampType
 from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
 from updraft_writer.encoders.parquet import ParquetEncoder
 
@@ -84,6 +85,19 @@ def test_integers_of_few_values_are_differences_unless_a_dictionary_makes_them_m
     table = pa.table({"code": codes, "far": [code * 10**9 for code in codes]})
     found = encodings_of(written(table))
     assert found == {"code": {"DELTA_BINARY_PACKED"}, "far": {"PLAIN", "RLE_DICTIONARY"}}
+
+
+@pytest.mark.parametrize("level", [None, 3])
+def test_a_column_that_its_codec_does_not_make_smaller_has_none(level: int | None) -> None:
+    choose = random.Random(1)
+    noise = [choose.randrange(-(2**62), 2**62) for _ in range(ROWS)]
+    table = pa.table({"noise": noise, "text": [f"some text {n % 10**6}" for n in noise], "id": list(range(ROWS))})
+    for rows, wanted in ((ROWS, {"noise": "UNCOMPRESSED", "text": "ZSTD"}), (1000, {"noise": "ZSTD", "text": "ZSTD"})):
+        data = written(table.slice(0, rows), compression=Compression(codec=Codec.CODEC_ZSTD, level=level))
+        columns = metadata(data).row_group(0)
+        found = {columns.column(index).path_in_schema: columns.column(index).compression for index in range(2)}
+        assert found == wanted
+        assert read(data).equals(table.slice(0, rows))
 
 
 def test_dictionaries_can_be_asked_for_everywhere_or_nowhere() -> None:

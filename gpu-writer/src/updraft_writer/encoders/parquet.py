@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import Dictionaries, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
+from updraft_writer.encoders.column_codecs import worthwhile_codecs
 from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import leaf_types
@@ -90,13 +91,13 @@ class ParquetEncoder:
     def _opened(self, table: pa.Table) -> pq.ParquetWriter:
         if self._writer is None:
             self._encodings = self._choose_encodings(table)
+            self._arguments |= {
+                "use_dictionary": list(self._encodings.dictionaries),
+                "column_encoding": dict.fromkeys(self._encodings.differences, "DELTA_BINARY_PACKED"),
+            }
+            self._arguments |= worthwhile_codecs(table, self._arguments)
             self._writer = pq.ParquetWriter(
-                self._output,
-                self._schema,
-                use_dictionary=list(self._encodings.dictionaries),
-                column_encoding=dict.fromkeys(self._encodings.differences, "DELTA_BINARY_PACKED"),
-                metadata_collector=self._metadata,
-                **self._arguments,
+                self._output, self._schema, metadata_collector=self._metadata, **self._arguments
             )
         return self._writer
 
