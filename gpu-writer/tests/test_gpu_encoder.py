@@ -145,10 +145,10 @@ def test_a_file_without_rows_does_not_touch_the_device() -> None:
     ("command", "schema", "kind", "says"),
     [
         (
-            {"parquet": {"compression": Compression(codec=Codec.CODEC_ZSTD, level=3)}},
+            {"parquet": {"compression": Compression(codec=Codec.CODEC_ZSTD, level=9)}},
             {},
             "OPTION",
-            "compression levels",
+            "level 9",
         ),
         ({"parquet": {"bloom_filters": [BloomFilter(column="n")]}}, {}, "OPTION", "bloom filters"),
         ({"parquet": {"page_checksums": True}}, {}, "OPTION", "page checksums"),
@@ -171,6 +171,13 @@ def test_what_the_device_lacks_keeps_a_file_on_the_cpu_with_the_reason(
     encoder = encoder_for(gpu_of(DeviceForTests()), asked_for, pa.schema({"n": pa.int64(), **schema}))
     assert encoder.name.startswith("pyarrow-")
     assert (encoder.reason.kind, says in str(encoder.reason)) == (ReasonKind[kind], True), encoder.reason
+
+
+@pytest.mark.parametrize(("codec", "level"), [("zstd", 3), ("gzip", 6)])
+def test_the_level_that_spark_s_commands_have_by_default_is_no_demand(codec: str, level: int) -> None:
+    options = ParquetOptions(compression=Compression(codec=f"CODEC_{codec.upper()}", level=level))
+    device = DeviceForTests(codecs=(codec,))
+    assert encoder_for(gpu_of(device), WriteCommand(parquet=options)).on_gpu
 
 
 def test_what_the_cpu_refuses_is_refused_on_a_device_too() -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from updraft.v1.write_pb2 import Dictionaries, OrcOptions, ParquetOptions
+from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, OrcOptions, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name
 from updraft_writer.encoders.encoder import Footer, with_end
 from updraft_writer.encoders.gpu_columns import NotOnDeviceError, device_columns, device_table, has_binary
@@ -30,6 +30,8 @@ _DICTIONARIES = {
     Dictionaries.DICTIONARIES_ALWAYS: DictionaryPolicy.ALWAYS,
     Dictionaries.DICTIONARIES_NEVER: DictionaryPolicy.NEVER,
 }
+# What Spark's commands say when nobody has chosen a level: that is no demand.
+_SPARK_LEVELS = {Codec.CODEC_ZSTD: 3, Codec.CODEC_GZIP: 6}
 # The library takes no shorter stride, and rounds one down to a multiple of this.
 _SHORTEST_STRIDE, _STRIDE_STEP = 512, 8
 
@@ -69,7 +71,7 @@ class ParquetLayout:
         """Raises NotOnGpuError, and WriteOptionError for what the CPU does not write either."""
         _refuse_options(
             {
-                "compression levels": options.compression.HasField("level"),
+                f"the compression level {options.compression.level}": _asks_for_a_level(options.compression),
                 "bloom filters": bool(options.bloom_filters),
                 "page checksums": options.page_checksums,
                 "decimals of Parquet's legacy format": options.legacy_decimals,
@@ -160,6 +162,10 @@ def _columns(schema: pa.Schema, *, int96: bool = False) -> tuple[DeviceColumn, .
         return device_columns(schema, int96=int96)
     except NotOnDeviceError as error:
         raise _no_type(f"{error}, which the GPU's encoder does not write") from error
+
+
+def _asks_for_a_level(compression: Compression) -> bool:
+    return compression.HasField("level") and compression.level != _SPARK_LEVELS.get(compression.codec)
 
 
 def _has_statistics(options: ParquetOptions) -> bool:
