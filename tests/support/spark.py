@@ -56,8 +56,14 @@ def local_spark(name: str, *, connector: bool, conf: Mapping[str, str] | None = 
 
 def use_short_lived_jvms() -> None:
     """For each Spark that this process and its children start from now on: hardly a query of a test runs twice, and a
-    second compiler, or a collector's threads, would only take the processors from the first."""
-    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    second compiler, or a collector's threads, would only take the processors from the first.
+
+    The first compiler alone has 48 MB for its code. What Spark generates for each query fills them, and code that is
+    thrown out is compiled again; metaspace that begins at 21 MB is collected, with all of the heap, whenever it grows.
+    """
+    os.environ["SPARK_SUBMIT_OPTS"] = (
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=200m -XX:+UseSerialGC"
+    )
 
 
 def stock_confs() -> dict[str, str]:
