@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generates the protobuf messages of proto/updraft/v1 into src/updraft/v1 when the distribution is built."""
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,24 @@ class ProtobufBuildHook(BuildHookInterface):
 
         package = Path(self.root)
         protos = package.parent
-        output = package / "src"
         sources = sorted(protos.glob("updraft/v1/*.proto"))
-        (output / "updraft/v1").mkdir(parents=True, exist_ok=True)
-        (output / "updraft/v1/__init__.py").write_text(
-            '# SPDX-License-Identifier: Apache-2.0\n"""Messages generated from proto/updraft/v1."""\n'
-        )
         well_known = Path(grpc_tools.__file__).parent / "_proto"
-        arguments = ["protoc", f"-I{protos}", f"-I{well_known}", f"--python_out={output}", f"--pyi_out={output}"]
-        if protoc.main([*arguments, *map(str, sources)]) != 0:
-            raise RuntimeError(f"protoc failed on {', '.join(source.name for source in sources)}")
+        messages = package / "src/updraft/v1"
+        messages.mkdir(parents=True, exist_ok=True)
+        # Inside of what linters leave out: they may be at work.
+        with tempfile.TemporaryDirectory(prefix=".generated-", dir=messages) as generated:
+            outputs = [f"--{kind}_out={generated}" for kind in ("python", "pyi")]
+            arguments = ["protoc", f"-I{protos}", f"-I{well_known}", *outputs]
+            if protoc.main([*arguments, *map(str, sources)]) != 0:
+                raise RuntimeError(f"protoc failed on {', '.join(source.name for source in sources)}")
+            (Path(generated) / "updraft/v1/__init__.py").write_text(
+                '# SPDX-License-Identifier: Apache-2.0\n"""Messages generated from proto/updraft/v1."""\n'
+            )
+            for file in Path(generated).glob("updraft/v1/*"):
+                _put(file, messages / file.name)
+
+
+def _put(file: Path, target: Path) -> None:
+    """Replace the target as a whole, and only by something else: processes of another environment may be reading it."""
+    if not target.exists() or target.read_bytes() != file.read_bytes():
+        file.replace(target)
