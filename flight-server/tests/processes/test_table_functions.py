@@ -86,7 +86,8 @@ async def test_pickled_outputs_are_values_of_one_column(zygotes: Zygotes) -> Non
 
 @pytest.mark.parametrize("eval_type", [TABLE, ARROW_TABLE])
 async def test_a_function_that_skips_its_input_finishes_before_the_client(zygotes: Zygotes, eval_type: int) -> None:
-    command = table_command(eval_type, SkipAll, RESULT, eval_conf=INPUT)
+    # Spark tells Arrow's functions alone what they get; a PySpark before 4.2 reads no such thing for the others.
+    command = table_command(eval_type, SkipAll, RESULT, eval_conf=INPUT if eval_type == ARROW_TABLE else {})
     batches = [pickled_rows([[(1,)]])] * 3 if eval_type == TABLE else batches_of([1, 1, 1])
     reply = await run(zygotes, command, batches)
     assert (reply.error, reply.finish.batches) == (None, 0)
