@@ -10,6 +10,9 @@ import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
 
 /** Makes requests of pickled lists; the rows themselves are kept as columns, in step with the
   * lists.
+  *
+  * The first request is small and each may hold twice as much as the one before, so that the pool
+  * starts early; none is large, since Python works on a row for longer than the row travels.
   */
 final class PickledFeed(
     input: Iterator[InternalRow],
@@ -37,6 +40,7 @@ final class PickledFeed(
   )
   private[this] var rows = 0
   private[this] var values = 0
+  private[this] var aimBytes = math.min(PickledFeed.FirstBytes, spec.limits.requestBytes)
 
   projection.initialize(partition)
 
@@ -69,7 +73,7 @@ final class PickledFeed(
 
   private def isFull: Boolean = {
     passed.measure()
-    lists.byteCount >= spec.limits.requestBytes ||
+    lists.byteCount >= aimBytes ||
     passed.byteCount(_ => true) >= spec.limits.heldBytes
   }
 
@@ -79,6 +83,8 @@ final class PickledFeed(
     val kept = (rows, values)
     rows = 0
     values = 0
+    aimBytes =
+      math.min(aimBytes * 2, math.min(PickledFeed.MostBytes, spec.limits.requestBytes))
     try
       Request(
         ColumnSet.recordBatch(kept._2, Seq(list)),
@@ -99,4 +105,13 @@ final class PickledFeed(
     lists.close()
     passed.close()
   }
+}
+
+object PickledFeed {
+
+  /** Bytes of lists that the first request aims at. */
+  val FirstBytes: Long = 16L << 10
+
+  /** Bytes of lists that a request aims at where the settings let it be larger. */
+  val MostBytes: Long = 256L << 10
 }
