@@ -218,7 +218,7 @@ gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-check
+.PHONY: bench-udf bench-writer bench-check bench-page
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.bench.udf --jar $(JAR) $(BENCH)
 
@@ -228,6 +228,9 @@ bench-writer: .venv/.synced $(call jar,$(NEWEST)) ## The writer against Spark's 
 
 bench-check: setup ## Whether what bench-udf measured meets the target of every case
 	@$(PYTHON) -m tests.bench.check
+
+bench-page: setup ## Write docs/benchmarks.md from what bench-udf measured
+	@$(PYTHON) -m tests.bench.page
 
 ## Develop
 .PHONY: setup setup-all versions chart-schemas format docs clean

@@ -21,15 +21,20 @@ def print_table(cases: Sequence[Case], records: Sequence[Record]) -> dict[Case, 
     ratios = {}
     for case in cases:
         mine = {record.variant: record for record in records if record.case == case.name and record.wall_s}
-        stock = [mine[variant.name] for variant in VARIANTS if variant.is_stock and variant.name in mine]
-        if not stock:
+        best = best_stock(mine)
+        if best is None:
             continue
-        best = min(stock, key=lambda record: record.median_wall_s)
         ratio = _ratios(case, best, mine.get("updraft"), mine.get("updraft-unix"))
         print(_line(case, best, mine, ratio))
         if ratio is not None:
             ratios[case] = ratio
     return ratios
+
+
+def best_stock(measured: Mapping[str, Record]) -> Record | None:
+    """The fastest of stock's configurations among a case's records by variant; None where there is none."""
+    stock = [measured[variant.name] for variant in VARIANTS if variant.is_stock and variant.name in measured]
+    return min(stock, key=lambda record: record.median_wall_s, default=None)
 
 
 def print_targets(ratios: Mapping[Case, Ratios]) -> None:
