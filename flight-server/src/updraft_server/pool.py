@@ -353,6 +353,7 @@ class Pool:
             self.exits[worker.reason_of(death.result())] += 1
             if self._workers.get(worker.pid) is worker:
                 del self._workers[worker.pid]
+            self._changed()
 
         return forget
 
