@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from updraft.allocator import clean_freed_memory
+from updraft.arrow_bytes import data_bytes
 from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import OrcOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
@@ -67,7 +68,7 @@ class OrcEncoder:
 
     def write(self, table: pa.Table) -> list[bytes]:
         """Encode a row group; raises EncodeError."""
-        self._unstored_bytes += table.nbytes
+        self._unstored_bytes += data_bytes(table)
         self._rows += table.num_rows
         try:
             # What is converted lies beside what it was made from: never more than so many rows of it.
@@ -79,7 +80,7 @@ class OrcEncoder:
         pieces = self._output.take()
         if pieces:
             # A stripe has ended somewhere in this table: at most all of it is in the next one.
-            self._unstored_bytes = table.nbytes
+            self._unstored_bytes = data_bytes(table)
         return pieces
 
     def close(self) -> list[bytes]:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from updraft.arrow_bytes import data_bytes
 from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import Dictionaries, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
@@ -62,7 +63,7 @@ class ParquetEncoder:
 
     def write(self, table: pa.Table) -> list[bytes]:
         """Encode a row group; raises EncodeError."""
-        self._last_row_group_bytes = table.nbytes
+        self._last_row_group_bytes = data_bytes(table)
         try:
             table = self._times.stored_table(table, self._schema)
             self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Self
 import grpc
 import pyarrow as pa
 
+from updraft.arrow_bytes import data_bytes
 from updraft.errors import (
     DeadlineError,
     InternalError,
@@ -208,7 +209,7 @@ def _message(metadata: WriteRequestMetadata) -> bytes:
 
 def _cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """The batch in slices of about `max_bytes`; a single row may be larger."""
-    slices = max(1, -(-batch.nbytes // max_bytes))
+    slices = max(1, -(-data_bytes(batch) // max_bytes))
     rows = max(1, -(-batch.num_rows // slices))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

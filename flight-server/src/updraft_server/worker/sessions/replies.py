@@ -8,6 +8,7 @@ from typing import NoReturn, Protocol
 
 import pyarrow as pa
 
+from updraft.arrow_bytes import data_bytes
 from updraft_server.worker.failures import UserFailure
 
 _JOINED_BYTES = 512 * 1024
@@ -98,7 +99,7 @@ class JoinedReplies(FreeRunningReplies):
         if self._held and not batch.num_rows:
             return
         self._held.append(batch)
-        self._held_bytes += batch.nbytes
+        self._held_bytes += data_bytes(batch)
         if self._held_bytes >= _JOINED_BYTES or len(self._held) >= _JOINED_BATCHES:
             self.flush()
         else:
