@@ -24,8 +24,9 @@ _INTRODUCTION = """\
 `make bench-udf` runs each case on stock PySpark with pipelining on and off and columnar input on and off, and on
 Updraft. Each is a Spark of its own with `local[2]`; they take turns on one machine with 2 cores, the pool on the same
 machine, over TCP, into a noop sink. A case is compared with whichever stock was fastest for it. Seconds are medians of
-at least three counted runs; CPU is that of every process on a side, as a share of that stock's. `make bench-check`
-holds each case against its target.
+at least three counted runs; CPU is that of every process on a side, as a share of that stock's. Cases may have been
+measured on different days (`BENCH="--add --cases ..."`): compare within a line. `make bench-check` holds each case
+against its target.
 """
 _HEADER = """\
 | case | rows | best stock, s | Updraft, s | speed | CPU | target |
