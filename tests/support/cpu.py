@@ -10,14 +10,16 @@ import psutil
 
 
 def cpu_seconds(roots: Iterable[int]) -> float:
-    """User and system time of each root, its live descendants, and every descendant that was waited for."""
-    total = 0.0
+    """User and system time of each root, its live descendants, and every descendant that was waited for.
+
+    A root below another root is counted once.
+    """
+    processes = set[psutil.Process]()
     for pid in roots:
         with contextlib.suppress(psutil.NoSuchProcess):
             root = psutil.Process(pid)
-            for process in [root, *root.children(recursive=True)]:
-                total += _own_seconds(process)
-    return total
+            processes.update([root, *root.children(recursive=True)])
+    return sum(map(_own_seconds, processes))
 
 
 def _own_seconds(process: psutil.Process) -> float:
