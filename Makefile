@@ -185,7 +185,7 @@ test-dashboards: setup $(JAR) | $(REPORTS) ## Every query of the dashboards and 
 	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
 	$(call PYTEST,$(VENV),dashboards) tests/dashboards
 
-kube-tools: setup ## Build what e2e-kube scales by and simulates nodes with, from Go modules: metrics server, Prometheus adapter, kwok
+kube-tools: setup ## Build what e2e-kube scales by and simulates nodes with, from Go modules: metrics server, Prometheus adapter, KEDA, kwok
 	@command -v go >/dev/null || { echo 'error: go is not on PATH: these programs are built from their modules'; exit 1; }
 	$(PYTHON) -m tests.kube.programs
 

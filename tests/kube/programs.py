@@ -8,10 +8,11 @@ machine: there is no registry to pull their images from.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,10 @@ _STAGES = tuple(f"kustomize/stage/{stage}/*-*.yaml" for stage in ("node/fast", "
 METRICS_SERVER = Program("metrics-server", "sigs.k8s.io/metrics-server", "v0.9.0", "cmd/metrics-server")
 PROMETHEUS_ADAPTER = Program("prometheus-adapter", "sigs.k8s.io/prometheus-adapter", "v0.12.0", "cmd/adapter")
 KWOK = Program("kwok", "sigs.k8s.io/kwok", "v0.8.0", "cmd/kwok", _STAGES)
-_ALL = (KWOK, METRICS_SERVER, PROMETHEUS_ADAPTER)
+_KEDA, _KEDA_VERSION = "github.com/kedacore/keda/v2", "v2.21.0"
+KEDA_OPERATOR = Program("keda-operator", _KEDA, _KEDA_VERSION, "cmd/operator", ("config/crd/bases/*.yaml",))
+KEDA_ADAPTER = Program("keda-adapter", _KEDA, _KEDA_VERSION, "cmd/adapter")
+_ALL = (KWOK, METRICS_SERVER, PROMETHEUS_ADAPTER, KEDA_OPERATOR, KEDA_ADAPTER)
 
 
 def skip_unless_built(*programs: Program) -> None:
@@ -60,11 +64,17 @@ def skip_unless_built(*programs: Program) -> None:
 
 
 @contextmanager
-def running(program: Program, arguments: Sequence[str], *, port: int, log: Path) -> Iterator[None]:
-    """A program for the block, from when it listens at `port`; its end before that fails with what it logged."""
+def running(
+    program: Program, arguments: Sequence[str], *, port: int, log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """A program for the block, from when it listens at `port`; its end before that fails with what it logged.
+
+    `environment` is added to this process's.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(program.path), *arguments],
+            env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

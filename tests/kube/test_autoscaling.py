@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HPA follows what waits in a pool, up and down, as Prometheus and its adapter tell; KEDA would hear the same."""
+"""An HPA follows what waits in a pool, up and down, as Prometheus tells it through its adapter or through KEDA."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from tests.kube.aggregated import let_anybody_read_metrics
 from tests.kube.cluster import NAME, Release
 from tests.kube.executors import address_towards
 from tests.kube.namespace import NAMESPACE, Namespace
-from tests.kube.programs import METRICS_SERVER, PROMETHEUS_ADAPTER, skip_unless_built
+from tests.kube.programs import KEDA_ADAPTER, KEDA_OPERATOR, METRICS_SERVER, PROMETHEUS_ADAPTER, skip_unless_built
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 
@@ -30,17 +31,15 @@ _FEWEST, _MOST = 1, 3
 _CALLS = 8
 _METRICS = 9825
 _SCALED_SECONDS = 240
+_RULES = REPOSITORY / "docs/examples/prometheus-adapter.yaml"
 _BATCH = pa.record_batch({"_0": pa.array(range(10), pa.int64())})
-_COMMON = {"mode": "hpa", "minReplicas": str(_FEWEST), "maxReplicas": str(_MOST)}
-_VALUES = {
-    "pools.default": {
-        **_COMMON,
-        "waiting": "1",
-        "cpuPercent": "0",
-        # A platform would wait longer before it takes pods away.
-        "behavior.scaleDown.stabilizationWindowSeconds": "0",
-    },
-    "writer": _COMMON,
+_REPLICAS = 2
+_COMMON = {"minReplicas": str(_FEWEST), "maxReplicas": str(_MOST)}
+_BY_WHAT_WAITS = {
+    "waiting": "1",
+    "cpuPercent": "0",
+    # A platform would wait longer before it takes pods away.
+    "behavior.scaleDown.stabilizationWindowSeconds": "0",
 }
 
 
@@ -57,23 +56,56 @@ def prometheus(release: Release, tmp_path_factory: pytest.TempPathFactory) -> It
         yield prometheus
 
 
-@pytest.fixture(scope="module")
-def scaled(
-    namespace: Namespace, release: Release, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    """The release under HPAs that hear of everything they ask for."""
+@contextmanager
+def _hpa(namespace: Namespace, address: str, directory: Path, prometheus: str) -> Iterator[None]:
     skip_unless_built(METRICS_SERVER, PROMETHEUS_ADAPTER)
-    address = address_towards(client.Configuration.get_default_copy().host)
-    rules = REPOSITORY / "docs/examples/prometheus-adapter.yaml"
-    metrics, adapter = (tmp_path_factory.mktemp(name) for name in ("metrics", "adapter"))
+    with (
+        autoscalers.metrics_server(namespace, address, directory),
+        autoscalers.prometheus_adapter(namespace, address, directory, prometheus, _RULES),
+    ):
+        yield
+
+
+@contextmanager
+def _keda(namespace: Namespace, address: str, directory: Path, _prometheus: str) -> Iterator[None]:
+    skip_unless_built(KEDA_OPERATOR, KEDA_ADAPTER)
+    with autoscalers.keda(namespace, address, directory):
+        yield
+
+
+_MODES = {"hpa": _hpa, "keda": _keda}
+
+
+@pytest.fixture(scope="module")
+def address(namespace: Namespace) -> str:
+    """Where the cluster reaches this machine, to read metrics on anybody's behalf."""
     let_anybody_read_metrics()
-    with ExitStack() as stack:
-        stack.enter_context(autoscalers.metrics_server(namespace, address, metrics))
-        stack.enter_context(autoscalers.prometheus_adapter(namespace, address, adapter, prometheus.address, rules))
-        changes = {f"{where}.autoscaling.{key}": value for where, own in _VALUES.items() for key, value in own.items()}
-        release.upgrade(**changes)
+    return address_towards(client.Configuration.get_default_copy().host)
+
+
+@pytest.fixture(scope="module", params=_MODES)
+def scaled(
+    request: pytest.FixtureRequest,
+    namespace: Namespace,
+    release: Release,
+    address: str,
+    prometheus: Prometheus,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """The release under autoscalers that hear of everything they ask for."""
+    mode = request.param
+    with _MODES[mode](namespace, address, tmp_path_factory.mktemp(mode), prometheus.address):
+        release.upgrade(**_values(mode, prometheus.address))
         yield
         release.rollback()
+    # An HPA that was about to go may have had the last word.
+    release.scale(_POOL, _REPLICAS)
+
+
+def _values(mode: str, prometheus: str) -> dict[str, str]:
+    common = {**_COMMON, "mode": mode, "prometheus": prometheus}
+    values = {"pools.default": {**common, **_BY_WHAT_WAITS}, "writer": common}
+    return {f"{of}.autoscaling.{key}": value for of, own in values.items() for key, value in own.items()}
 
 
 @contextmanager
@@ -112,6 +144,7 @@ def test_pods_are_added_while_exchanges_wait_and_taken_away_after(
     until("pods were taken away", lambda: scaled_to(_FEWEST), timeout_seconds=_SCALED_SECONDS)
 
 
+@pytest.mark.parametrize("scaled", ["hpa"], indirect=True)
 def test_an_hpa_hears_of_cpu(scaled: None) -> None:
     until("the metrics server has heard of the writer", _hears_of_cpu, timeout_seconds=_SCALED_SECONDS)
 
