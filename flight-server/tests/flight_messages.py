@@ -75,8 +75,8 @@ def batch(sequence: int, body: bytes = b"body") -> bytes:
     return _encoded(data_header=b"header", app_metadata=metadata, data_body=body)
 
 
-def finish(batches: int) -> bytes:
-    metadata = RequestMetadata(finish=Finish(batches=batches)).SerializeToString()
+def finish(batches: int, *, rows: int = 0) -> bytes:
+    metadata = RequestMetadata(finish=Finish(batches=batches, rows=rows)).SerializeToString()
     return _encoded(app_metadata=metadata)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 import trustme
-from flight_messages import all_replies, command_opening, echo_command, path_opening
+from flight_messages import all_replies, batch, command_opening, echo_command, finish, path_opening
 from front_harness import Running, RunningFront
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -310,6 +310,28 @@ async def test_metrics_say_what_ended_workers_and_how_long_the_pool_lacked_them(
         text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
         assert 'updraft_worker_exits_total{reason="signal"} 1.0' in text
         assert "updraft_healing_seconds_count 1.0" in text
+
+
+async def test_metrics_tell_applications_apart_and_their_stages_while_they_run(running_front: Running) -> None:
+    gate = Gate()
+    async with running_front(FakePool(script=gate.script), metrics_listen="127.0.0.1:0") as front:
+        url = f"http://{front.settings.metrics_address}/metrics"
+        call = front.exchange()
+        await call.write(command_opening(echo_command()))
+        await call.read()
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert 'updraft_stage_exchanges{application="app-1",phase="running",stage="2.0"} 1.0' in text
+        gate.opened.set()
+        await call.write(batch(1))
+        await call.write(finish(1, rows=10))
+        await call.done_writing()
+        await all_replies(call)
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert 'updraft_application_exchanges_total{application="app-1",outcome="ok"} 1.0' in text
+        assert 'updraft_application_rows_total{application="app-1"} 10.0' in text
+        assert 'updraft_rows_total{function="echo"} 10.0' in text
+        assert 'updraft_batch_seconds_count{function="echo"} 1.0' in text
+        assert 'stage="2.0"' not in text
 
 
 async def test_a_name_that_does_not_exist_becomes_no_series(running_front: Running) -> None:

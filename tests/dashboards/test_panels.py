@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,8 @@ class _Job:
 
 
 def _doubled(values: pd.Series) -> pd.Series:
+    # Long enough for Prometheus, which looks each second, to see the exchange in flight.
+    time.sleep(1.5)
     return values * 2
 
 

@@ -6,6 +6,7 @@ happens, the worker goes back exactly once and the client learns why.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
@@ -91,7 +92,7 @@ class Exchanges:
             raise
         finally:
             self._activity.end(exchange)
-            self._record(opening, outcome, exchange.seconds)
+            self._record(opening, outcome, exchange)
             _log.info("exchange ended", outcome=outcome, reason=reason, seconds=round(exchange.seconds, 4))
 
     async def _first_message(self, call: Call) -> bytes:
@@ -141,6 +142,7 @@ class Exchanges:
         limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
         relay = Relay(call, grant.lease, limits, exchange.transfer)
         outcome = LeaseOutcome.BROKEN
+        began = time.monotonic()
         self._metrics.running.inc()
         try:
             # A worker has no exporter: here its span outlives it, and nothing of ours runs beside a user's function.
@@ -156,13 +158,18 @@ class Exchanges:
         finally:
             self._metrics.running.dec()
             grant.release(outcome)
+            if batches := exchange.transfer.batches:
+                held_seconds = time.monotonic() - began
+                self._metrics.batch_seconds.labels(opening.function).observe(held_seconds / batches)
             await relay.settle()
 
-    def _record(self, opening: Opening | None, outcome: str, seconds: float) -> None:
+    def _record(self, opening: Opening | None, outcome: str, exchange: OpenExchange) -> None:
         # A name that was asked for but does not exist must not become a series.
         function = opening.function if opening is not None and opening.resolved else ""
         self._metrics.exchanges.labels(function, outcome).inc()
-        self._metrics.exchange_seconds.labels(function).observe(seconds)
+        self._metrics.exchange_seconds.labels(function).observe(exchange.seconds)
+        self._metrics.rows.labels(function).inc(exchange.transfer.rows)
+        self._metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
 
 
 def _assignment(call: Call, opening: Opening, provision: Provision, traceparent: str) -> Assignment:

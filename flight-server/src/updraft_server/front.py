@@ -56,7 +56,7 @@ class Front:
     def __init__(self, settings: "ServeSettings", pool: Pool, contents_directory: Path) -> None:
         self.lifecycle = Lifecycle()
         self.activity = Activity()
-        self.metrics = FrontMetrics(self.activity.transferred)
+        self.metrics = FrontMetrics(self.activity)
         self.admission = Admission(
             pool,
             AdmissionLimits(

@@ -7,6 +7,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from updraft_server.activity import Activity
+from updraft_server.applications import Applications
 from updraft_server.transfer import Transfer
 
 _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
@@ -15,9 +17,11 @@ _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 class FrontMetrics:
     """All metrics of one front and the registry that holds them."""
 
-    def __init__(self, transferred: Callable[[], Transfer]) -> None:
+    def __init__(self, activity: Activity) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(_TransferCollector(transferred))
+        self.registry.register(_TransferCollector(activity.transferred))
+        self.applications = Applications(lambda: activity.open)
+        self.registry.register(self.applications)
         self.exchanges = Counter(
             "updraft_exchanges_total",
             "Exchanges that ended, by outcome.",
@@ -27,6 +31,19 @@ class FrontMetrics:
         self.exchange_seconds = Histogram(
             "updraft_exchange_seconds",
             "Duration of an exchange, from its first message to its status.",
+            ["function"],
+            buckets=_SECONDS_BUCKETS,
+            registry=self.registry,
+        )
+        self.rows = Counter(
+            "updraft_rows_total",
+            "Rows of exchanges that ended well, as their clients count them.",
+            ["function"],
+            registry=self.registry,
+        )
+        self.batch_seconds = Histogram(
+            "updraft_batch_seconds",
+            "Time for which an exchange held its worker, for each of its batches.",
             ["function"],
             buckets=_SECONDS_BUCKETS,
             registry=self.registry,
