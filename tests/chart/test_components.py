@@ -165,8 +165,30 @@ def test_the_notes_print_the_confs_of_each_pool_and_of_the_writer() -> None:
     assert "grpc+tls://air-updraft-pool-gpu.data:8815" in said
     assert confs["spark.sql.extensions"] == "io.updraft.spark.UpdraftExtensions"
     assert confs["spark.updraft.write.endpoint"] == "grpc://air-updraft-writer.data:8816"
-    assert confs["spark.updraft.write.tokenFile"] == "/etc/updraft/tokens/token"
-    assert confs["spark.kubernetes.executor.secrets.air-updraft-tokens"] == "/etc/updraft/tokens"
+    assert confs["spark.updraft.write.tokenFile"] == "/etc/updraft/air-updraft-tokens/token"
+    assert confs["spark.kubernetes.executor.secrets.air-updraft-tokens"] == "/etc/updraft/air-updraft-tokens"
+
+
+def test_a_job_of_two_tenants_has_a_place_for_the_token_of_each() -> None:
+    said = notes(
+        {"pools": {"a": {"auth": {"existingSecret": "a-tokens"}}, "b": {"auth": {"existingSecret": "b-tokens"}}}}
+    )
+    places = re.findall(r"spark\.kubernetes\.executor\.secrets\.(\S+) +(\S+)", said)
+    assert {"a-tokens": "/etc/updraft/a-tokens", "b-tokens": "/etc/updraft/b-tokens"}.items() <= dict(places).items()
+
+
+@pytest.mark.parametrize(
+    ("tls", "files"),
+    [
+        ({}, {"caFile"}),
+        ({"authorityKey": ""}, set()),
+        ({"clientCertificates": True}, {"caFile", "certificateFile", "keyFile"}),
+    ],
+)
+def test_the_notes_name_the_files_that_tls_needs(tls: dict[str, Any], files: set[str]) -> None:
+    said = notes({"pools": {"default": {"tls": {"mode": "secret", "secretName": "ours", **tls}}}})
+    assert set(re.findall(r"spark\.updraft\.udf\.tls\.(\w+) +/etc/updraft/", said)) == files
+    assert "Of Secret ours a job gets" in said
 
 
 def test_a_writer_without_roots_gives_files_back() -> None:

@@ -64,8 +64,16 @@ def test_it_trusts_the_authority_in_the_secret() -> None:
     assert tls["secret"] == {
         "secretName": "air-updraft-pool-default-tls",
         "defaultMode": 0o440,
+        # A Secret without it would keep the pod from starting, and say so nowhere.
+        "optional": True,
         "items": [{"key": "ca.crt", "path": "ca.crt"}],
     }
+
+
+def test_it_trusts_what_every_system_trusts_where_the_secret_has_no_authority() -> None:
+    pod = _pod({"common": {"tls": {**_TLS, "authorityKey": ""}}})["spec"]
+    assert all("ca-file" not in _arguments(container) for container in pod["containers"])
+    assert not any(volume["name"].endswith("-tls") for volume in pod["volumes"])
 
 
 def test_who_asks_for_client_certificates_is_left_out() -> None:

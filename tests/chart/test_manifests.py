@@ -87,6 +87,7 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"common": {"settings": {"queue-limit": 3}}}, "queue-limit"),
         ({"common": {"settings": {"listen": "0.0.0.0:1"}}}, "settings.listen"),
         ({"monitoring": {"intervalSeconds": 0}}, "intervalSeconds"),
+        ({"fullnameOverride": "x" * 40, "pools": {"of-the-whole-house": {}}}, "of-the-whole-house-cluster is longer"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

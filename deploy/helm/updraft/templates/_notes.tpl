@@ -20,9 +20,20 @@ Updraft runs. In your Spark jobs:
   {{ printf "%-48s" (printf "%s.endpoint" $conf) }} {{ $scheme }}://{{ $name }}.{{ $namespace }}:{{ $values.port }}
 {{- if not $values.auth.insecureNoToken }}
 {{- $secret := default (include "updraft.tokenSecret" $) $values.auth.existingSecret }}
-  {{ printf "%-48s" (printf "%s.tokenFile" $conf) }} /etc/updraft/tokens/token
-  {{ printf "%-48s" (printf "spark.kubernetes.driver.secrets.%s" $secret) }} /etc/updraft/tokens
-  {{ printf "%-48s" (printf "spark.kubernetes.executor.secrets.%s" $secret) }} /etc/updraft/tokens
+  {{ printf "%-48s" (printf "%s.tokenFile" $conf) }} /etc/updraft/{{ $secret }}/token
+  {{ printf "%-48s" (printf "spark.kubernetes.driver.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}
+  {{ printf "%-48s" (printf "spark.kubernetes.executor.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}
+{{- end }}
+{{- if ne $values.tls.mode "off" }}
+{{- with $values.tls.authorityKey }}
+  {{ printf "%-48s" (printf "%s.tls.caFile" $conf) }} /etc/updraft/authority/ca.crt
+{{- end }}
+{{- if $values.tls.clientCertificates }}
+  {{ printf "%-48s" (printf "%s.tls.certificateFile" $conf) }} /etc/updraft/identity/tls.crt
+  {{ printf "%-48s" (printf "%s.tls.keyFile" $conf) }} /etc/updraft/identity/tls.key
+{{- end }}
+  (Of Secret {{ include "updraft.certificateSecret" (dict "name" $name "values" $values) }} a job gets
+  {{- if $values.tls.authorityKey }} {{ $values.tls.authorityKey }}, from a Secret of its own{{ else }} nothing{{ end }}: its key is the service's alone.)
 {{- end }}
 {{- if and (eq $values.kind "writer") (not $values.roots) }}
   {{ printf "%-48s" "spark.updraft.write.delivery" }} return
