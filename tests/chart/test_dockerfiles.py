@@ -23,6 +23,11 @@ def test_a_base_is_named_by_its_digest(path: str) -> None:
     assert set(_FROM.findall(text)) <= {"${BASE}", *_STAGE.findall(text)}
 
 
+def test_a_base_alone_says_which_python_an_image_has() -> None:
+    text = (REPOSITORY / "deploy/images/Dockerfile").read_text()
+    assert re.findall(r"python-?:?3\.\d+", _BASE.sub("", text)) == []
+
+
 def test_the_example_of_a_team_installs_what_the_demos_driver_has() -> None:
     ((name, version),) = re.findall(r"(\S+)==(\S+)", (REPOSITORY / "deploy/images/Dockerfile.team").read_text())
     assert f'name = "{name}"\nversion = "{version}"\n' in (REPOSITORY / "uv.lock").read_text()
