@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import flight
 
 from tests.cli.conftest import TOKEN
 from tests.support.certificates import Authority
@@ -18,8 +20,11 @@ from tests.support.paths import PYTHON, connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import EXTENSION
 from tests.support.writer import LocalWriter
+from updraft.errors import WorkerError
 from updraft_cli.commands.doctor import Doctor
+from updraft_cli.doctor import service
 from updraft_cli.doctor.finding import Finding, Level
+from updraft_cli.service import Service
 from updraft_cli.spark_conf import SparkConfError
 
 _UDF = "spark.updraft.udf"
@@ -126,6 +131,54 @@ def test_another_port_of_the_pool_is_found(pool: LocalPool, port: str, says: str
 def test_tls_where_there_is_none_is_found(pool: LocalPool) -> None:
     error = _only(_findings(_right(pool) | {f"{_UDF}.endpoint": f"grpc+tls://{pool.tcp_address}"}), Level.ERROR)
     assert (error.check, error.advice.startswith("write grpc://")) == ("tls", True)
+
+
+@pytest.mark.parametrize("peer", ["udf", "write"])
+def test_a_protocol_of_another_release_is_found(
+    pool: LocalPool, writer: LocalWriter, peer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "PROTOCOL_VERSION", 2)
+    confs = _right(pool) | {"spark.updraft.write.endpoint": writer.tcp_endpoint}
+    error = next(each for each in _findings(confs) if each.level is Level.ERROR and each.subject == peer)
+    assert error.check == "protocol"
+    assert "of the same release" in error.advice
+
+
+class _Other(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """A Flight service that knows nothing of ours."""
+
+    def list_actions(self, _context: flight.ServerCallContext) -> list[flight.ActionType]:
+        return []
+
+
+def test_a_flight_service_of_somebody_else_is_found(pool: LocalPool) -> None:
+    with _Other("grpc://127.0.0.1:0") as other:
+        error = _only(_findings(_right(pool) | {f"{_UDF}.endpoint": f"grpc://127.0.0.1:{other.port}"}), Level.ERROR)
+    assert "neither a pool nor a writer" in error.found
+
+
+def test_one_of_several_pods_that_does_not_answer_is_a_warning(
+    pool: LocalPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = socket.getaddrinfo
+
+    def also_resolved(host: str, *arguments: Any, **options: Any) -> list[Any]:
+        hosts = ("127.0.0.1", "127.0.0.2") if host == "localhost" else (host,)
+        return [found for each in hosts for found in resolved(each, *arguments, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", also_resolved)
+    port = pool.tcp_address.rpartition(":")[2]
+    warning = _only(_findings(_right(pool) | {f"{_UDF}.endpoint": f"grpc://localhost:{port}"}), Level.WARNING)
+    assert warning.found == "127.0.0.2 of 2 does not answer"
+
+
+def test_a_batch_that_does_not_come_back_is_found(pool: LocalPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_service: Service) -> int:
+        raise WorkerError("the worker died")
+
+    monkeypatch.setattr(Service, "send_a_batch", lost)
+    error = _only(_findings(_right(pool)), Level.ERROR)
+    assert (error.check, error.found) == ("round trip", "the worker died")
 
 
 class _Careful:
