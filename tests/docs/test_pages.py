@@ -36,6 +36,12 @@ def test_every_relative_link_leads_somewhere(page: Page) -> None:
     assert [problem for link in page.relative_links if (problem := page.problem(link))] == []
 
 
+def test_every_guide_is_reached_from_the_readme() -> None:
+    links = {link.partition("#")[0] for link in Page(REPOSITORY / "README.md").relative_links}
+    guides = {f"docs/guides/{guide.name}" for guide in (REPOSITORY / "docs/guides").glob("*.md")}
+    assert guides | {"docs/runbooks.md"} <= links
+
+
 def test_every_target_of_make_that_is_named_exists(page: Page) -> None:
     targets = set(_TARGET.findall((REPOSITORY / "Makefile").read_text()))
     assert [name for name in page.make_targets if name not in targets] == []
