@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release of the chart, on the cluster of KUBECONFIG: two pools of two tenants, and a writer."""
+"""A release of the chart, on the cluster of KUBECONFIG: pools of two tenants, and a writer; TLS but for the first."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from base64 import b64decode
@@ -23,13 +24,20 @@ SEALED = "sealed"
 _HELM = Path(sys.executable).with_name("helm")
 _SMALL = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "1536Mi"}}
 _READY_SECONDS = 180
+_METRICS_PORT = 9825
+_FINISHED, _RUNNING = "updraft_exchanges_total", "updraft_exchanges_running"
 
 
 def helm(*arguments: str) -> None:
     """Return when what Helm was told to do is done, to the last pod."""
-    command = [str(_HELM), *arguments, "--namespace", NAMESPACE, "--wait", "--timeout", f"{_READY_SECONDS}s"]
+    _helm(*arguments, "--wait", "--timeout", f"{_READY_SECONDS}s")
+
+
+def _helm(*arguments: str) -> str:
+    command = [str(_HELM), *arguments, "--namespace", NAMESPACE]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * _READY_SECONDS)
     assert ran.returncode == 0, ran.stderr
+    return ran.stdout
 
 
 class Release:
@@ -48,7 +56,8 @@ class Release:
             "pools.default.image.repository": "updraft-team",
             f"pools.{SEALED}.replicas": 1,
             f"pools.{SEALED}.auth.existingSecret": f"{SEALED}-tokens",
-            f"pools.{SEALED}.tls": {"mode": "secret", "secretName": f"{SEALED}-tls"},
+            f"pools.{SEALED}.tls": {"mode": "secret", "secretName": f"pool-{SEALED}-tls"},
+            "writer.tls": {"mode": "secret", "secretName": "writer-tls"},
             "writer.resources": _SMALL,
             "writer.roots": [str(tables)],
             "writer.volumes": [volume],
@@ -73,10 +82,15 @@ class Release:
     def uninstall(self) -> list[str]:
         """What is left of the release, of any kind, once Kubernetes has had time to take away what depends on it."""
         helm("uninstall", NAME)
-        label = f"app.kubernetes.io/instance={NAME}"
         with contextlib.suppress(TimeoutError):
-            until("nothing is left", lambda: not self._namespace.labelled(label), timeout_seconds=_READY_SECONDS)
-        return self._namespace.labelled(label)
+            until("nothing is left", lambda: not self._namespace.named(NAME), timeout_seconds=_READY_SECONDS)
+        return self._namespace.named(NAME)
+
+    def confs(self, component: str) -> dict[str, str]:
+        """What the notes of the release tell a job to set for a component; for all of them where it is empty."""
+        common, *sections = re.split(r"^([a-z0-9-]+):$", _helm("get", "notes", NAME), flags=re.MULTILINE)
+        parts = {"": common, **dict(zip(sections[::2], sections[1::2], strict=True))}
+        return dict(re.findall(r"^  (spark\.\S+) +(\S+)$", parts[component], flags=re.MULTILINE))
 
     def host(self, component: str) -> str:
         """The name by which pods find a component: that of its headless Service."""
@@ -99,13 +113,22 @@ class Release:
 
     def exchanges_by_pod(self, component: str) -> dict[str, float]:
         """How many exchanges each pod has finished, from its own metrics."""
-        return {pod.metadata.name: _exchanges(f"{pod.status.pod_ip}:9825") for pod in self.pods(component)}
+        return {pod.metadata.name: _metric(pod, _FINISHED) for pod in self.pods(component)}
 
-    def kill_a_pod(self, component: str) -> str:
-        """Delete a pod without a moment to end in peace; its name."""
-        name = str(self.pods(component)[0].metadata.name)
-        self._namespace.core.delete_namespaced_pod(name, NAMESPACE, grace_period_seconds=0)
-        return name
+    def busy_pod(self, component: str) -> Any:
+        """A pod that works on an exchange, as soon as there is one."""
+
+        def found() -> Any:
+            return next((pod for pod in self.pods(component) if _metric(pod, _RUNNING)), None)
+
+        return until("a pod works", found, timeout_seconds=_READY_SECONDS)
+
+    def kill_a_busy_pod(self, component: str) -> str:
+        """Delete a pod that works without a moment to end in peace; its name, once it answers no more."""
+        pod = self.busy_pod(component)
+        self._namespace.core.delete_namespaced_pod(pod.metadata.name, NAMESPACE, grace_period_seconds=0)
+        until("it is dead", lambda: not _answers(pod), timeout_seconds=_READY_SECONDS)
+        return str(pod.metadata.name)
 
     def restarts(self, component: str) -> dict[str, int]:
         """How often the container of each of a component's pods was started again."""
@@ -144,10 +167,15 @@ class Release:
         until(f"{replicas} pods are ready", ready, timeout_seconds=_READY_SECONDS)
 
 
-def _exchanges(metrics_address: str) -> float:
-    with urlopen(f"http://{metrics_address}/metrics", timeout=10) as page:
+def _metric(pod: Any, name: str) -> float:
+    with urlopen(f"http://{pod.status.pod_ip}:{_METRICS_PORT}/metrics", timeout=10) as page:
         families = text_string_to_metric_families(page.read().decode())
-    return sum(sample.value for family in families for sample in family.samples if sample.name == _FINISHED)
+    return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
 
-_FINISHED = "updraft_exchanges_total"
+def _answers(pod: Any) -> bool:
+    try:
+        _metric(pod, _RUNNING)
+    except OSError:
+        return False
+    return True

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kube.cluster import SEALED, Release
-from tests.kube.executors import spark_on_kubernetes
+from tests.kube.cluster import NAME, SEALED, Release, helm
+from tests.kube.executors import AUTHORITY, spark_on_kubernetes
 from tests.kube.namespace import Namespace
 from tests.support.certificates import Authority
 
@@ -44,15 +44,18 @@ def namespace(tables: Path) -> Iterator[Namespace]:
 
 
 @pytest.fixture(scope="session")
-def release(namespace: Namespace, tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Release:
+def release(namespace: Namespace, tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     release = Release(namespace, _IMAGES, tables)
     authority = Authority(tmp_path_factory.mktemp("certificates") / "ca")
-    identity = authority.identity(release.host(f"pool-{SEALED}"))
-    tls = {"tls.crt": identity.certificate.read_text(), "tls.key": identity.key.read_text()}
-    namespace.add_secret(f"{SEALED}-tls", tls)
-    namespace.add_secret(f"{SEALED}-tokens", {"tokens": _SEALED_TOKEN})
-    namespace.add_secret(f"{SEALED}-client", {"token": _SEALED_TOKEN, "ca.crt": authority.certificate.read_text()})
-    return release.install()
+    for component in (f"pool-{SEALED}", "writer"):
+        identity = authority.identity(release.host(component))
+        tls = {"tls.crt": identity.certificate.read_text(), "tls.key": identity.key.read_text()}
+        namespace.add_secret(f"{component}-tls", tls)
+    namespace.add_secret(AUTHORITY, {"ca.crt": authority.certificate.read_text()})
+    namespace.add_secret(f"{SEALED}-tokens", {"tokens": _SEALED_TOKEN, "token": _SEALED_TOKEN})
+    yield release.install()
+    # A namespace waits for pods half as long as they may take to end.
+    helm("uninstall", NAME, "--ignore-not-found")
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark whose driver is here and whose executors are pods: two, with two tasks each, and no Python in them."""
+"""A Spark whose driver is here and whose executors are pods: two, with two tasks each, and no Python in them.
+
+How it reaches pools and writer is what the notes of the release say.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from pathlib import Path
 from kubernetes import client
 from pyspark.sql import SparkSession
 
-from tests.kube.cluster import NAME, SEALED, Release
+from tests.kube.cluster import SEALED, Release
 from tests.kube.namespace import NAMESPACE, TABLES
 from tests.support.spark import local_spark
 
-TOKEN_FILE = "/etc/updraft/tokens/token"
-SEALED_FILES = f"/etc/updraft/{SEALED}"
+AUTHORITY = "authority"
+"""Secret with the authority of the release's certificates, as its notes want it mounted."""
 _POD = """
 apiVersion: v1
 kind: Pod
@@ -37,17 +40,21 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
     server = client.Configuration.get_default_copy().host
     address = address_towards(server)
     volume = f"{_EXECUTORS}volumes.persistentVolumeClaim.{TABLES}."
+    told = {**release.confs(""), **release.confs("pool-default"), **release.confs("writer")}
+    # In its place the notes have a name: which Spark a job has, they cannot know.
+    del told["spark.jars"]
+    sealed = release.confs(f"pool-{SEALED}")
     confs = {
+        **told,
+        **{conf: value for conf, value in sealed.items() if conf.startswith(_EXECUTORS)},
         "spark.master": f"k8s://{server}",
         "spark.task.maxFailures": "1",
         "spark.executor.instances": "2",
         "spark.executor.cores": "2",
         "spark.executor.memory": "768m",
-        "spark.executor.extraJavaOptions": "-Dsun.net.inetaddr.ttl=5",
         f"{_EXECUTORS}request.cores": "100m",
         f"{_EXECUTORS}podTemplateFile": str(directory / "pod.yaml"),
-        f"{_EXECUTORS}secrets.{NAME}-updraft-tokens": str(Path(TOKEN_FILE).parent),
-        f"{_EXECUTORS}secrets.{SEALED}-client": SEALED_FILES,
+        f"{_EXECUTORS}secrets.{AUTHORITY}": f"/etc/updraft/{AUTHORITY}",
         f"{volume}mount.path": str(tables),
         f"{volume}options.claimName": TABLES,
         "spark.kubernetes.namespace": NAMESPACE,
@@ -58,13 +65,9 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
         "spark.driver.extraJavaOptions": f"-Djdk.net.hosts.file={directory / 'hosts'}",
         # Executors and the writer write into what the driver makes, as another user.
         "spark.hadoop.fs.permissions.umask-mode": "000",
-        "spark.updraft.udf.endpoint": f"grpc://{release.host('pool-default')}:8815",
-        "spark.updraft.udf.tokenFile": TOKEN_FILE,
         # An executor's first connection loads the classes for it, on a share of a processor.
         "spark.updraft.udf.connectTimeout": "60s",
         "spark.updraft.write.connectTimeout": "60s",
-        "spark.updraft.write.endpoint": f"grpc://{release.host('writer')}:8816",
-        "spark.updraft.write.tokenFile": TOKEN_FILE,
     }
     session = local_spark("kube", connector=True, conf=confs)
     try:

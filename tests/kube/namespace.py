@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,13 @@ class Namespace:
         """Pods by label."""
         return list(self.core.list_namespaced_pod(NAMESPACE, label_selector=selector).items)
 
-    def labelled(self, selector: str) -> list[str]:
-        """Everything that has a label, of whatever kind."""
+    def named(self, release: str) -> list[str]:
+        """Everything that a release's name is part of, of whatever kind; what has happened to it stays on record."""
         known = dynamic.DynamicClient(client.ApiClient())
         kinds = {
             kind.kind: kind
             for kind in known.resources.search(namespaced=True)
-            if "list" in (kind.verbs or ()) and not kind.kind.endswith("List")
+            if "list" in (kind.verbs or ()) and not kind.kind.endswith(("List", "Event"))
         }
-        found = [(name, kind.get(namespace=NAMESPACE, label_selector=selector)) for name, kind in kinds.items()]
-        return [f"{name} {each.metadata.name}" for name, listed in found for each in listed.items]
+        found = [(kind, each.metadata.name) for kind in kinds for each in kinds[kind].get(namespace=NAMESPACE).items]
+        return [f"{kind} {name}" for kind, name in found if re.search(rf"\b{release}\b", name)]

@@ -7,34 +7,35 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.kube.cluster import SEALED, Release
-from tests.kube.executors import SEALED_FILES, TOKEN_FILE
 from tests.kube.jobs import SUM, total, tripled
-from tests.support.spark import ENDPOINT, runtime_confs
+from tests.support.spark import runtime_confs
 
 _TASKS = 4
 _TOKEN_FILE = "spark.updraft.udf.tokenFile"
-_CA_FILE = "spark.updraft.udf.tls.caFile"
+_POOLS = ("default", SEALED)
 
 
-def _sealed(release: Release) -> dict[str, str]:
-    return {ENDPOINT: f"grpc+tls://{release.host(f'pool-{SEALED}')}:8815", _CA_FILE: f"{SEALED_FILES}/ca.crt"}
+def _confs(release: Release, pool: str) -> dict[str, str]:
+    """What a session can still change."""
+    told = release.confs(f"pool-{pool}")
+    return {conf: value for conf, value in told.items() if conf.startswith("spark.updraft.udf.")}
 
 
 def test_a_tenants_pool_is_reached_by_tls_and_its_token(spark: SparkSession, release: Release) -> None:
-    with runtime_confs(spark, {**_sealed(release), _TOKEN_FILE: f"{SEALED_FILES}/token"}):
+    confs = _confs(release, SEALED)
+    assert confs["spark.updraft.udf.endpoint"].startswith("grpc+tls://")
+    with runtime_confs(spark, confs):
         assert total(tripled(spark, _TASKS)) == SUM
 
 
-@pytest.mark.parametrize("pool", ["default", SEALED])
-def test_a_tenants_token_opens_no_other_pool(spark: SparkSession, release: Release, pool: str) -> None:
-    other = (
-        {_TOKEN_FILE: f"{SEALED_FILES}/token"} if pool == "default" else {**_sealed(release), _TOKEN_FILE: TOKEN_FILE}
-    )
-    with runtime_confs(spark, other), pytest.raises(Exception, match="UNAUTHENTICATED"):
+@pytest.mark.parametrize(("pool", "other"), [_POOLS, _POOLS[::-1]], ids=_POOLS)
+def test_a_tenants_token_opens_no_other_pool(spark: SparkSession, release: Release, pool: str, other: str) -> None:
+    confs = {**_confs(release, pool), _TOKEN_FILE: _confs(release, other)[_TOKEN_FILE]}
+    with runtime_confs(spark, confs), pytest.raises(Exception, match="UNAUTHENTICATED"):
         total(tripled(spark, _TASKS))
 
 
 def test_the_token_is_kept_when_the_release_is_upgraded(release: Release) -> None:
     before = release.token()
-    release.upgrade(**{"writer.settings.bypassSeconds": "4"})
+    release.upgrade(**{"writer.podDisruptionBudget.maxUnavailable": "2"})
     assert release.token() == before

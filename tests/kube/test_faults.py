@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.kube import node
 from tests.kube.cluster import Release
-from tests.kube.jobs import SUM, total_while
+from tests.kube.jobs import SUM, totals_while
 from tests.support.waiting import until
 
 _POOL, _WRITER = "pool-default", "writer"
@@ -18,30 +21,51 @@ _TURNED_SECONDS, _HEALED_SECONDS = 60, 180
 def test_a_pod_that_is_killed_changes_no_row(spark: SparkSession, release: Release) -> None:
     release.scale(_POOL, 2)
     killed: list[str] = []
-    assert total_while(spark, lambda: killed.append(release.kill_a_pod(_POOL))) == SUM
+    assert totals_while(spark, lambda: killed.append(release.kill_a_busy_pod(_POOL))) == {SUM}
     assert killed[0] not in [pod.metadata.name for pod in release.pods(_POOL)]
 
 
 def test_a_pod_that_runs_out_of_memory_changes_no_row(spark: SparkSession, release: Release) -> None:
     release.scale(_POOL, 2)
-    pod = release.pods(_POOL)[0]
-    _skip_unless_here(pod.metadata.uid)
-    assert total_while(spark, lambda: node.run_out_of_memory(pod.metadata.uid)) == SUM
-    until("it was started again", lambda: release.restarts(_POOL)[pod.metadata.name], timeout_seconds=_HEALED_SECONDS)
+    _skip_unless_here(release.pods(_POOL)[0])
+    short: list[str] = []
+
+    def run_out_of_memory() -> None:
+        pod = release.busy_pod(_POOL)
+        node.run_out_of_memory(pod.metadata.uid)
+        short.append(pod.metadata.name)
+
+    assert totals_while(spark, run_out_of_memory) == {SUM}
+    until("it was started again", lambda: release.restarts(_POOL)[short[0]], timeout_seconds=_HEALED_SECONDS)
 
 
-@pytest.mark.parametrize("component", [_POOL, _WRITER])
-def test_a_pod_that_hangs_is_left_out_and_started_again(release: Release, component: str) -> None:
-    pod = release.pods(component)[0]
-    _skip_unless_here(pod.metadata.uid)
-    name, before = pod.metadata.name, release.restarts(component)[pod.metadata.name]
-    until("it is up", lambda: release.is_ready(component, name), timeout_seconds=_HEALED_SECONDS)
-    with node.stopped(pod.metadata.uid):
-        until("it is left out", lambda: not release.is_ready(component, name), timeout_seconds=_TURNED_SECONDS)
-        until("it is killed", lambda: release.restarts(component)[name] > before, timeout_seconds=_HEALED_SECONDS)
-    until("it is back", lambda: release.is_ready(component, name), timeout_seconds=_HEALED_SECONDS)
+def test_pods_that_hang_are_left_out_and_started_again(release: Release) -> None:
+    """One of a pool and one of the writer, at the same time: probes take their time."""
+    pods = {component: release.pods(component)[0] for component in (_POOL, _WRITER)}
+    before = {component: release.restarts(component)[pod.metadata.name] for component, pod in pods.items()}
+
+    left_out: set[str] = set()
+
+    def ready() -> bool:
+        return all(release.is_ready(component, pod.metadata.name) for component, pod in pods.items())
+
+    def were_left_out() -> bool:
+        left_out.update(each for each, pod in pods.items() if not release.is_ready(each, pod.metadata.name))
+        return left_out == pods.keys()
+
+    def were_killed() -> bool:
+        return all(release.restarts(each)[pod.metadata.name] > before[each] for each, pod in pods.items())
+
+    until("they are up", ready, timeout_seconds=_HEALED_SECONDS)
+    with ExitStack() as hanging:
+        for pod in pods.values():
+            _skip_unless_here(pod)
+            hanging.enter_context(node.stopped(pod.metadata.uid))
+        until("they are left out", were_left_out, timeout_seconds=_TURNED_SECONDS)
+        until("they are killed", were_killed, timeout_seconds=_HEALED_SECONDS)
+    until("they are back", ready, timeout_seconds=_HEALED_SECONDS)
 
 
-def _skip_unless_here(pod_uid: str) -> None:
-    if not node.processes(pod_uid):
+def _skip_unless_here(pod: Any) -> None:
+    if not node.processes(pod.metadata.uid):
         pytest.skip("the pod's node is another machine: nothing here can stop its processes or take its memory")

@@ -31,6 +31,16 @@ _RELEASE = "air"
 _SECONDS = 240
 _SMALL = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
 _BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
+_MODULE = """
+import pyarrow as pa
+import pyarrow.compute as pc
+from updraft_server.functions import RegisteredFunction, registry
+
+def doubled(batch):
+    return pa.record_batch({"doubled": pc.multiply(batch.column(0), 2)})
+
+registry.add(RegisteredFunction("prices.doubled", "1", "Twice the price.", doubled))
+"""
 
 
 def _values() -> dict[str, Any]:
@@ -42,7 +52,14 @@ def _values() -> dict[str, Any]:
             "preStopSeconds": 1,
         },
         "poolDefaults": {"workers": 1, "resources": _SMALL},
-        "pools": {"default": {}, "sealed": {"tls": {"mode": "secret", "secretName": "sealed"}}},
+        "pools": {
+            "default": {},
+            "sealed": {
+                "tls": {"mode": "secret", "secretName": "sealed"},
+                "functions": {"modules": ["prices"], "configMap": "functions"},
+                "allowSessionFunctions": False,
+            },
+        },
         "writer": {"resources": _SMALL},
     }
 
@@ -84,11 +101,15 @@ def core() -> Any:
     return client.CoreV1Api()
 
 
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates") / "ca")
+
+
 @pytest.fixture(scope="module", autouse=True)
-def release(core: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def release(core: Any, authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The values of the installed release."""
     directory = tmp_path_factory.mktemp("operations")
-    authority = Authority(directory / "ca")
     identity = authority.identity(f"{_RELEASE}-updraft-pool-sealed.{_NAMESPACE}")
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
     core.create_namespace({"metadata": {"name": _NAMESPACE, "labels": restricted}})
@@ -99,6 +120,8 @@ def release(core: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
             "stringData": {name: file.read_text() for name, file in files.items()},
         }
         core.create_namespaced_secret(_NAMESPACE, secret)
+        functions = {"metadata": {"name": "functions"}, "data": {"prices.py": _MODULE}}
+        core.create_namespaced_config_map(_NAMESPACE, functions)
         values = directory / "values.yaml"
         values.write_text(yaml.safe_dump(_values()))
         _helm("install", _RELEASE, str(CHART), "--values", str(values), "--wait")
@@ -161,13 +184,21 @@ def test_a_right_that_is_missing_is_said_in_its_place(core: Any, tmp_path: Path)
 
 def test_functions_of_each_pool_are_listed() -> None:
     found = {pool["pool"]: [function["name"] for function in pool["functions"]] for pool in _json("functions")}
-    assert found == {f"{_RELEASE}/pool-default": ["echo"], f"{_RELEASE}/pool-sealed": ["echo"]}
+    assert found == {f"{_RELEASE}/pool-default": ["echo"], f"{_RELEASE}/pool-sealed": ["echo", "prices.doubled"]}
+
+
+def test_a_function_of_a_config_map_runs_behind_tls(core: Any, authority: Authority) -> None:
+    with _caller(core, "sealed", authority) as caller:
+        exchange, replies = caller.do_exchange(flight.FlightDescriptor.for_path("prices.doubled"), _options(core))
+        exchange.begin(_BATCH.schema)
+        exchange.write_batch(_BATCH)
+        assert replies.read_chunk().data.column("doubled").to_pylist() == list(range(0, 200, 2))
+        exchange.close()
 
 
 def test_a_drained_pod_finishes_its_exchange_and_another_takes_its_place(core: Any) -> None:
-    service = core.read_namespaced_service(f"{_RELEASE}-updraft-pool-default-cluster", _NAMESPACE)
     drained = _pods()["pool-default"]["name"]
-    with flight.FlightClient(f"grpc://{service.spec.cluster_ip}:8815") as caller, ThreadPoolExecutor() as threads:
+    with _caller(core, "default") as caller, ThreadPoolExecutor() as threads:
         exchange, replies = caller.do_exchange(flight.FlightDescriptor.for_path("echo"), _options(core))
         exchange.begin(_BATCH.schema)
         exchange.write_batch(_BATCH)
@@ -183,6 +214,19 @@ def test_a_drained_pod_finishes_its_exchange_and_another_takes_its_place(core: A
         "another pod is ready",
         lambda: (pod := _pods().get("pool-default")) and pod["ready"] and pod["name"] != drained,
         timeout_seconds=_SECONDS,
+    )
+
+
+def _caller(core: Any, pool: str, authority: Authority | None = None) -> flight.FlightClient:
+    """A client from outside the cluster's own network of names."""
+    host = f"{_RELEASE}-updraft-pool-{pool}"
+    address = core.read_namespaced_service(f"{host}-cluster", _NAMESPACE).spec.cluster_ip
+    if authority is None:
+        return flight.FlightClient(f"grpc://{address}:8815")
+    return flight.FlightClient(
+        f"grpc+tls://{address}:8815",
+        tls_root_certs=authority.certificate.read_bytes(),
+        override_hostname=f"{host}.{_NAMESPACE}",
     )
 
 
