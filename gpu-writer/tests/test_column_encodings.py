@@ -10,6 +10,7 @@ from spark_like import UTC
 
 from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, ParquetOptions, TimestampType
 from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
+from updraft_writer.encoders.encoder import EncodedBytes
 from updraft_writer.encoders.parquet import ParquetEncoder
 
 ROWS = 100_000
@@ -82,9 +83,10 @@ def test_integers_whose_neighbours_are_near_are_stored_as_differences_and_noise_
 def test_integers_of_few_values_are_differences_unless_a_dictionary_makes_them_much_smaller() -> None:
     choose = random.Random(1)
     codes = [choose.randrange(1000) for _ in range(ROWS)]
-    table = pa.table({"code": codes, "far": [code * 10**9 for code in codes]})
+    table = pa.table({"code": codes, "few": [code % 12 for code in codes], "far": [code * 10**9 for code in codes]})
     found = encodings_of(written(table))
-    assert found == {"code": {"DELTA_BINARY_PACKED"}, "far": {"PLAIN", "RLE_DICTIONARY"}}
+    difference, dictionary = {"DELTA_BINARY_PACKED"}, {"PLAIN", "RLE_DICTIONARY"}
+    assert found == {"code": difference, "few": difference, "far": dictionary}
 
 
 @pytest.mark.parametrize("level", [None, 3])
@@ -98,6 +100,51 @@ def test_a_column_that_its_codec_does_not_make_smaller_has_none(level: int | Non
         found = {columns.column(index).path_in_schema: columns.column(index).compression for index in range(2)}
         assert found == wanted
         assert read(data).equals(table.slice(0, rows))
+
+
+def test_texts_that_begin_as_their_neighbours_do_say_what_they_share_unless_a_codec_gains_more() -> None:
+    choose = random.Random(1)
+    numbers = [choose.randrange(10**9) for _ in range(ROWS)]
+    table = pa.table(
+        {
+            "name": [None if number % 20 == 0 else f"customer#{number}" for number in numbers],
+            "key": [b"a long and common beginning %d" % number for number in numbers],
+            "names": [[f"customer#{number}", f"customer#{number // 7}"] for number in numbers],
+            "noise": [f"{choose.getrandbits(160):x}" for _ in numbers],
+            "words": [f"{number % 997} {'the same words ' * (number % 7)}{number}" for number in numbers],
+        }
+    )
+    data = written(table)
+    assert encodings_of(data) == {
+        "name": {"DELTA_BYTE_ARRAY"},
+        "key": {"DELTA_BYTE_ARRAY"},
+        "names.list.element": {"DELTA_BYTE_ARRAY"},
+        "noise": {"PLAIN"},
+        "words": {"PLAIN"},
+    }
+    columns = metadata(data).row_group(0)
+    codecs = [columns.column(index).compression for index in range(columns.num_columns)]
+    assert codecs == ["UNCOMPRESSED", "UNCOMPRESSED", "UNCOMPRESSED", "UNCOMPRESSED", "SNAPPY"]
+    assert read(data).equals(table)
+
+
+@pytest.mark.parametrize("column", ["text", "binary"])
+def test_pages_of_large_values_are_hardly_larger_than_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, column: str
+) -> None:
+    sizes: list[int] = []
+    keep = EncodedBytes.write
+
+    def weighed(file: EncodedBytes, data: bytes) -> int:
+        sizes.append(len(data))
+        return keep(file, data)
+
+    monkeypatch.setattr(EncodedBytes, "write", weighed)
+    values = pa.array([str(index) * 2000 for index in range(1000)]).cast(
+        pa.string() if column == "text" else pa.binary()
+    )
+    written(pa.table({column: values}), page_bytes=100_000, compression=Compression(codec=Codec.CODEC_NONE))
+    assert max(sizes) < 2 * 100_000
 
 
 def test_dictionaries_can_be_asked_for_everywhere_or_nowhere() -> None:

@@ -108,6 +108,27 @@ def test_a_parquet_file_is_what_spark_would_have_written(
     assert pq.read_metadata(part(ours)).metadata == pq.read_metadata(part(theirs)).metadata
 
 
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_both_readers_of_spark_know_every_encoding(spark: SparkSession, tmp_path: Path, vectorized: str) -> None:
+    # Only of many rows it is tried out which encodings repay themselves.
+    frame = spark.range(40_000).selectExpr(
+        "id",
+        "if(id % 7 = 0, NULL, concat('customer#', cast(id * 7919 % 1000003 as string))) AS name",
+        "array(concat('a common beginning ', cast(id as string)), NULL, '') AS names",
+        "cast(id * 31 % 12 as int) AS code",
+        "id * 7919 % 100 / 8 AS price",
+    )
+    write_parquet(frame, tmp_path / "ours", ParquetOptions(page_bytes=20_000))
+    columns = pq.read_metadata(part(tmp_path / "ours")).row_group(0)
+    encodings = {name for index in range(columns.num_columns) for name in columns.column(index).encodings}
+    assert encodings == {"RLE", "PLAIN", "RLE_DICTIONARY", "DELTA_BINARY_PACKED", "DELTA_BYTE_ARRAY"}
+    with confs(spark, {"spark.sql.parquet.enableVectorizedReader": vectorized}):
+        read = spark.read.parquet(str(tmp_path / "ours"))
+        assert read.toArrow().columns == frame.toArrow().columns
+        wanted = "name = 'customer#63352'"
+        assert read.where(wanted).collect() == frame.where(wanted).collect() != []
+
+
 @pytest.mark.parametrize("timestamps", TIMESTAMP_TYPES)
 def test_a_file_of_dates_that_need_no_rebase_passes_the_mode_exception_and_others_do_not(
     spark: SparkSession, tmp_path: Path, timestamps: str

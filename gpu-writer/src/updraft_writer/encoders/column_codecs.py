@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which columns a codec makes smaller, judged by a few rows that are encoded on trial.
+"""Which columns their codec makes smaller, and which texts need none, judged by a few rows that are encoded on trial.
 
 What is encoded already, as differences or by a dictionary, often has nothing left to be squeezed out, nor have hashes
-and measures; a codec would take its time over them and every reader's as well.
+and measures; a codec would take its time over them and every reader's as well. Of texts that begin as their neighbours
+do a codec finds hardly more than that, and takes longer to find it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,38 +14,66 @@ import pyarrow.parquet as pq
 
 from updraft_writer.encoders.encoder import EncodedBytes
 
-_TRIAL_ROWS = 4096
+_TRIAL_ROWS = 2048
 # Of fewer rows a trial costs more than it can spare.
-_LEAST_ROWS = 8 * _TRIAL_ROWS
+_LEAST_ROWS = 16 * _TRIAL_ROWS
 # What a codec has to leave of a column's pages at most.
 _WORTHWHILE_FRACTION = 0.9
+# DELTA_BYTE_ARRAY takes about as long as a codec does, to write and to read.
+_WORTHWHILE_FRONT_FRACTION = 0.75
 
 
-def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What to change of `arguments`, with which `pq.ParquetWriter` is to write `table`: some columns have no codec."""
-    codec, level = arguments["compression"], arguments["compression_level"]
-    if codec == "none" or table.num_rows < _LEAST_ROWS:
+def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    """What to change of `arguments`, with which `pq.ParquetWriter` is to write `table`: some columns have no codec.
+
+    Of `texts`, paths of strings without a dictionary, some say instead what they share with their neighbour.
+    """
+    if table.num_rows < _LEAST_ROWS:
         return {}
-    rows = table.slice((table.num_rows - _TRIAL_ROWS) // 2, _TRIAL_ROWS)
-    bare = {**arguments, "write_statistics": False, "write_page_index": False, "bloom_filter_options": None}
-    packed_bytes = _page_bytes(rows, bare)
-    plain_bytes = _page_bytes(rows, {**bare, "compression": "none", "compression_level": None})
-    packed = [path for path in plain_bytes if packed_bytes[path] <= _WORTHWHILE_FRACTION * plain_bytes[path]]
+    trial = _Trial(table.slice((table.num_rows - _TRIAL_ROWS) // 2, _TRIAL_ROWS), arguments)
+    codec, level = arguments["compression"], arguments["compression_level"]
+    plain_bytes = trial.page_bytes()
+    packed_bytes = trial.page_bytes(compression=codec, compression_level=level) if codec != "none" else plain_bytes
+    packed = {path for path in plain_bytes if packed_bytes[path] <= _WORTHWHILE_FRACTION * plain_bytes[path]}
+    encodings = dict(arguments["column_encoding"])
+    if texts:
+        as_fronts = encodings | dict.fromkeys(texts, "DELTA_BYTE_ARRAY")
+        front_bytes = trial.page_bytes(column_encoding=as_fronts)
+        for path in texts:
+            if front_bytes[path] <= min(packed_bytes[path], _WORTHWHILE_FRONT_FRACTION * plain_bytes[path]):
+                encodings[path] = "DELTA_BYTE_ARRAY"
+                packed.discard(path)
     # A column that is not named has no codec.
     return {
+        "column_encoding": encodings,
         "compression": dict.fromkeys(packed, codec),
         "compression_level": None if level is None else dict.fromkeys(packed, level),
     }
 
 
-def _page_bytes(rows: pa.Table, arguments: Mapping[str, Any]) -> dict[str, int]:
-    """Bytes of the data pages of each leaf; of all rows the dictionaries would be a much smaller part."""
-    collected: list[Any] = []
-    with pq.ParquetWriter(EncodedBytes(), rows.schema, metadata_collector=collected, **arguments) as writer:
-        writer.write_table(rows)
-    row_group = collected[0].row_group(0)
-    columns = [row_group.column(index) for index in range(row_group.num_columns)]
-    return {column.path_in_schema: _without_dictionary(column) for column in columns}
+class _Trial:
+    """Some rows that are encoded in different ways."""
+
+    def __init__(self, rows: pa.Table, arguments: Mapping[str, Any]) -> None:
+        self._rows = rows
+        self._arguments = {
+            **arguments,
+            "compression": "none",
+            "compression_level": None,
+            "write_statistics": False,
+            "write_page_index": False,
+            "bloom_filter_options": None,
+        }
+
+    def page_bytes(self, **changes: Any) -> dict[str, int]:
+        """Bytes of the data pages of each leaf; of all rows the dictionaries would be a much smaller part."""
+        collected: list[Any] = []
+        arguments = self._arguments | changes
+        with pq.ParquetWriter(EncodedBytes(), self._rows.schema, metadata_collector=collected, **arguments) as writer:
+            writer.write_table(self._rows)
+        row_group = collected[0].row_group(0)
+        columns = [row_group.column(index) for index in range(row_group.num_columns)]
+        return {column.path_in_schema: _without_dictionary(column) for column in columns}
 
 
 def _without_dictionary(column: Any) -> int:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from updraft_writer.encoders.leaves import leaf_arrays
 
-_SAMPLED_ROWS = 4096
+_SAMPLED_ROWS = 2048
 # Neighbours are sampled in so many runs of as many values as the format encodes together.
 _RUNS = 4
 _RUN_ROWS = 129
@@ -24,7 +24,7 @@ _DICTIONARY_PAGE_BYTES = 1024 * 1024
 # What an encoding has to save of the plain size: it costs time as well.
 _WORTHWHILE_FRACTION = 0.75
 # Differences take half to two thirds of the time that a dictionary takes, and may be so much larger for it.
-_DIFFERENCES_PER_DICTIONARY = 9 / 8
+_DIFFERENCES_PER_DICTIONARY = 5 / 4
 _LENGTH_PREFIX_BYTES = 4
 _LARGEST_INTEGER_DIGITS = 18
 

@@ -23,6 +23,12 @@ def leaf_types(data_type: pa.DataType) -> Iterator[pa.DataType]:
         yield data_type
 
 
+def is_text(leaf: pa.DataType) -> bool:
+    """Whether values of a leaf are strings or binaries, each as long as it is."""
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_kind(leaf) for is_kind in kinds)
+
+
 def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
     """The values of the leaves under a column; those below a null are left out or null."""
     if isinstance(array, pa.ExtensionArray):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parquet on the CPU by pyarrow, with the layout that Spark gives its own files."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.column_codecs import worthwhile_codecs
 from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
-from updraft_writer.encoders.leaves import leaf_types
+from updraft_writer.encoders.leaves import is_text, leaf_types
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks
 from updraft_writer.encoders.reason import UNASKED
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
@@ -24,6 +24,10 @@ _DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
 # Of a row group, an open writer keeps about this part with sampled dictionaries, and all of it with every dictionary.
 _RETAINED_FRACTION = 1 / 8
+_DEFAULT_PAGE_BYTES = 1024 * 1024
+# How many values are encoded between two looks at the size of a page: many, but hardly more than the page may have.
+_MOST_VALUES, _FEWEST_VALUES = 8192, 16
+_LOOKS_PER_PAGE = 8
 
 
 class ParquetEncoder:
@@ -96,7 +100,8 @@ class ParquetEncoder:
                 "use_dictionary": list(self._encodings.dictionaries),
                 "column_encoding": dict.fromkeys(self._encodings.differences, "DELTA_BINARY_PACKED"),
             }
-            self._arguments |= worthwhile_codecs(table, self._arguments)
+            self._arguments["write_batch_size"] = _values_between_looks(table, self._options.page_bytes)
+            self._arguments |= worthwhile_codecs(table, self._arguments, self._plain_texts())
             self._writer = pq.ParquetWriter(
                 self._output, self._schema, metadata_collector=self._metadata, **self._arguments
             )
@@ -111,13 +116,20 @@ class ParquetEncoder:
             case _:
                 return sampled_encodings(table, self._paths, without_differences=self._stored_as_bytes())
 
+    def _plain_texts(self) -> list[str]:
+        """The leaves of strings and binaries that no dictionary is made of."""
+        texts = [path for path, leaf in zip(self._paths, self._leaf_types(), strict=True) if is_text(leaf)]
+        return [path for path in texts if path not in self._encodings.dictionaries]
+
+    def _leaf_types(self) -> Iterator[pa.DataType]:
+        return (leaf for field in self._schema for leaf in leaf_types(field.type))
+
     def _stored_as_bytes(self) -> set[str]:
         """The leaves that are integers to Arrow and not in the file: INT96 and legacy decimals."""
-        types = (leaf for field in self._schema for leaf in leaf_types(field.type))
         int96, legacy = self._times.has_int96(self._schema), self._options.legacy_decimals
         return {
             path
-            for path, leaf in zip(self._paths, types, strict=True)
+            for path, leaf in zip(self._paths, self._leaf_types(), strict=True)
             if (int96 and is_instant(leaf)) or (legacy and pa.types.is_decimal(leaf))
         }
 
@@ -159,3 +171,10 @@ class ParquetEncoder:
         for bloom in self._options.bloom_filters:
             if bloom.column not in self._paths:
                 raise WriteOptionError(f"bloom filter over {bloom.column!r}: the columns are {', '.join(self._paths)}")
+
+
+def _values_between_looks(table: pa.Table, page_bytes: int) -> int:
+    row_bytes = max((data_bytes(table.select([index])) for index in range(table.num_columns)), default=0)
+    bytes_per_value = max(1.0, row_bytes / max(1, table.num_rows))
+    values = (page_bytes or _DEFAULT_PAGE_BYTES) / _LOOKS_PER_PAGE / bytes_per_value
+    return int(min(_MOST_VALUES, max(_FEWEST_VALUES, values)))

@@ -18,8 +18,9 @@ _ARENA_MAX = -8
 
 _LARGEST_MMAP_THRESHOLD_BYTES = 32 * _MIB
 _RETAINED_BYTES = 256 * _MIB
-# Mapping every batch alone cost a writer half as much CPU again; this much may stay free at the end of a heap.
-_MAPPED_ALONE_BYTES = 2 * _MIB
+# Mapping every batch alone cost a writer half as much CPU again, and one of the connector's has 4 MiB and some more;
+# this much may stay free at the end of a heap.
+_MAPPED_ALONE_BYTES = 8 * _MIB
 _RETURNED_BEYOND_BYTES = 16 * _MIB
 
 
