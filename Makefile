@@ -218,7 +218,7 @@ gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-check bench-page
+.PHONY: bench-udf bench-writer bench-check bench-page bench-writer-page
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.bench.udf --jar $(JAR) $(BENCH)
 
@@ -231,6 +231,9 @@ bench-check: setup ## Whether what bench-udf measured meets the target of every 
 
 bench-page: setup ## Write docs/benchmarks.md from what bench-udf measured
 	@$(PYTHON) -m tests.bench.page
+
+bench-writer-page: setup ## Write docs/benchmarks-writer.md from what bench-writer measured
+	@$(PYTHON) -m tests.bench.writer_page
 
 ## Develop
 .PHONY: setup setup-all versions chart-schemas format docs clean

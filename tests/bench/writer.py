@@ -19,6 +19,7 @@ import pyarrow as pa
 from tests.bench import writer_encoders, writer_paces, writer_record, writer_spark
 from tests.bench.writer_chart import draw
 from tests.bench.writer_record import Measured
+from tests.bench.writer_targets import promises
 from tests.support.paths import BUILD, use_connector_jar
 
 _DIRECTORY = BUILD / "bench"
@@ -42,7 +43,9 @@ def main() -> int:
         writer_spark.measure(_DIRECTORY / "writer", rows=int(options.rows_scale * _QUERY_ROWS), repeat=options.repeat)
     )
     _print_queries(queries)
-    writer_record.write([*encoders, *paces, *queries], _DIRECTORY / "writer.json")
+    measured = [*encoders, *paces, *queries]
+    writer_record.write(measured, _DIRECTORY / "writer.json")
+    _print_promises(measured)
     draw(paces, encoders, _caption(), _DIRECTORY / "writer.svg")
     return 0
 
@@ -101,8 +104,12 @@ def _print_queries(measured: Sequence[Measured]) -> None:
     print(f"{'query to Parquet':18}{'seconds':>9}{'CPU s':>8}{'file MB':>9}")
     for entry in measured:
         print(f"{entry.variant:18}{entry.median_wall_s:9.2f}{entry.median_cpu_s:8.2f}{entry.file_bytes / 1e6:9.1f}")
-    stock, ours = measured
-    print(f"times as fast{stock.median_wall_s / ours.median_wall_s:14.2f}\n", flush=True)
+    print(flush=True)
+
+
+def _print_promises(measured: Sequence[Measured]) -> None:
+    for promise in promises(measured):
+        print(f"{'ok  ' if promise.is_kept else 'MISS'} {promise.ratio:5.2f} of {promise.target}  {promise.title}")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,11 @@ class Measured(Runs):
         return max(self.peak_bytes) / (1 << 20)
 
 
+def read(path: Path) -> list[Measured]:
+    """What a file has; nothing if there is none."""
+    return [Measured(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
+
+
 def write(measured: Iterable[Measured], path: Path) -> None:
     """Replace the file."""
     path.write_text(json.dumps([asdict(entry) for entry in measured], indent=1) + "\n")

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+from tests.bench.writer_page import page
+from tests.bench.writer_record import Measured
+from tests.bench.writer_targets import promises
+
+MEASURED = [
+    Measured("mixed snappy", "updraft", 200_000_000, 0, 30_000_000, [0.2], [0.1]),
+    Measured("mixed snappy", "pyarrow", 200_000_000, 0, 40_000_000, [0.3], [0.2]),
+    Measured("slow sink", "asynchronous", 1000, 16, 500, [1.0, 1.2, 9.0], [0.5], [33 << 20, 60 << 20]),
+    Measured("slow sink", "synchronous", 1000, 16, 500, [1.5], [0.5], [10 << 20]),
+    Measured("query to Parquet", "spark", 1000, 256, 400_000_000, [3.0], [4.0]),
+    Measured("query to Parquet", "updraft", 1000, 256, 300_000_000, [2.0], [3.0]),
+]
+
+
+def test_every_promise_is_compared_with_what_was_measured() -> None:
+    found = {promise.title.split()[0]: (round(promise.ratio, 2), promise.is_kept) for promise in promises(MEASURED)}
+    assert found == {"the": (2.0, True), "asynchronous": (1.25, False), "against": (1.5, True)}
+
+
+def test_a_larger_file_keeps_no_promise() -> None:
+    ours, base = MEASURED[:2]
+    larger = Measured(ours.case, ours.variant, ours.raw_bytes, 0, base.file_bytes + 1, ours.wall_s, ours.cpu_s)
+    assert not any(promise.is_kept for promise in promises([larger, base]))
+
+
+def test_the_page_shows_what_was_measured_and_what_was_missed() -> None:
+    lines = page(MEASURED).splitlines()
+    assert "| asynchronous against synchronous, slow sink, 16 MiB | 1.25 (missed) | 1.3 |" in lines
+    assert "| slow | 16 | 1.50 | 1.20 | 1.25 | 60 |" in lines
+    assert "| `parquet` | 3.00 | 4.00 | 400 |" in lines
+    assert "| mixed, snappy | 2000 (0.75) | 1000 (1.00) | - |" in lines
