@@ -44,6 +44,7 @@ jar = spark-connector/bundle/target/updraft-spark-$(JAR_OF_$(1))_2.13-0.1.0.jar
 JARS := $(sort $(foreach spark,$(SPARKS),$(call jar,$(spark))))
 JAR := $(call jar,$(SPARK))
 MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
+HDFS_JARS := org.apache.hadoop:hadoop-client-minicluster:3.5.0 org.junit.jupiter:junit-jupiter-api:5.13.4 org.junit.platform:junit-platform-commons:1.13.4 org.opentest4j:opentest4j:1.3.0
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
@@ -175,7 +176,7 @@ test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real 
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(call PYTEST,.venv,browser) tests/browser
 
-test-storages: .venv/.synced | $(REPORTS) ## A writer that stores its files in emulators of S3, Google Cloud Storage and Azure
+test-storages: .venv/.synced $(if $(ARROW_LIBHDFS_DIR),build/hdfs/.fetched) | $(REPORTS) ## A writer that stores its files in emulators of S3, Google Cloud Storage and Azure, and in an HDFS where ARROW_LIBHDFS_DIR has libhdfs.so
 	@command -v s3rver azurite-blob >/dev/null || { echo 'error: s3rver or azurite-blob is not on PATH: npm install --global s3rver azurite'; exit 1; }
 	@command -v fake-gcs-server >/dev/null || { echo 'error: fake-gcs-server is not on PATH: go install github.com/fsouza/fake-gcs-server@latest'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group storages
@@ -289,6 +290,11 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 $(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-0.1.0.jar: $(CONNECTOR_SOURCES)
 	@java -version 2>&1 | grep -q 'version "\(17\|21\)' || { echo 'error: a JDK 17 is needed: java -version says' "$$(java -version 2>&1 | head -1)"; exit 1; }
 	cd spark-connector && $(MVN) -q -Pspark-$* -Dmaven.test.skip -DskipTests package
+	@touch $@
+
+# A name node and a data node for tests, of the version of Hadoop that the newest PySpark has.
+build/hdfs/.fetched:
+	cd spark-connector && $(foreach jar,$(HDFS_JARS),$(MVN) -q --non-recursive org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
 	@touch $@
 
 $(RAPIDS_JAR):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from name_node import NameNode
 from pyarrow import fs
 
 from updraft.errors import SinkError, WriteRefusedError
@@ -66,6 +67,58 @@ def test_what_was_there_stays_until_the_new_file_is_whole(storage: Storage, tmp_
     assert (tmp_path / "deep/part.parquet").read_bytes() == b"old"
     storage.publish()
     assert (tmp_path / "deep/part.parquet").read_bytes() == b"new"
+
+
+def replacing(name_node: Any, path: Path) -> RemoteStorage:
+    """A storage whose new file is whole, over an old one."""
+    path.write_bytes(b"old")
+    storage = RemoteStorage(name_node, str(path))
+    storage.open()
+    storage.write(b"new")
+    return storage
+
+
+def test_a_name_node_that_renames_to_no_taken_name_replaces_a_file_all_the_same(tmp_path: Path) -> None:
+    path, name_node = tmp_path / "part.parquet", NameNode()
+    replacing(name_node, path).publish()
+    assert path.read_bytes() == b"new"
+    assert everything(tmp_path) == ["part.parquet"]
+    # Until the new file has the name, the old one is only hidden.
+    assert [(source[:2], target[:2]) for source, target in name_node.renames] == [("pa", "._"), ("._", "pa")]
+
+
+def test_a_file_that_could_not_be_replaced_is_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "part.parquet"
+    storage = replacing(NameNode(failing=1), path)
+    with pytest.raises(OSError, match="Permission denied"):
+        storage.publish()
+    storage.discard()
+    assert path.read_bytes() == b"old"
+    assert everything(tmp_path) == ["part.parquet"]
+
+
+@pytest.mark.parametrize("lost_answers", [1, 2])
+async def test_a_rename_whose_answer_was_lost_is_not_done_again(
+    tmp_path: Path, threads: ThreadPoolExecutor, lost_answers: int
+) -> None:
+    path = tmp_path / "part.parquet"
+    storage = replacing(NameNode(lost_answers=lost_answers), path)
+    await stored(storage, threads, Pauses()).publish()
+    assert path.read_bytes() == b"new"
+    assert everything(tmp_path) == ["part.parquet"]
+
+
+async def test_a_file_that_somebody_took_away_before_it_was_published_is_an_error(
+    tmp_path: Path, threads: ThreadPoolExecutor
+) -> None:
+    path = tmp_path / "part.parquet"
+    storage = replacing(NameNode(), path)
+    [hidden] = set(everything(tmp_path)) - {path.name}
+    (tmp_path / hidden).unlink()
+    with pytest.raises(SinkError, match="cannot publish"):
+        await stored(storage, threads, Pauses()).publish()
+    storage.discard()
+    assert path.read_bytes() == b"old"
 
 
 def test_what_was_never_opened_can_be_discarded(storage: Storage) -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Object stores on this machine: s3rver for S3, fake-gcs-server for Google's, Azurite for Azure's."""
+"""Storages on this machine: s3rver for S3, fake-gcs-server for Google's, Azurite for Azure's, and a small HDFS."""
 
 from __future__ import annotations
 
 import datetime
+import json
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +14,11 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+import pyspark
 from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 from pyarrow import fs
 
+from tests.support.paths import BUILD
 from tests.support.waiting import until
 
 BUCKET = "tables"
@@ -23,6 +26,10 @@ BUCKET = "tables"
 _AZURE_ACCOUNT = "devstoreaccount1"
 _AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _START_SECONDS = 60
+# libhdfs looks for a class of commons-lang itself; Spark's copy of Hadoop has everything else.
+_HADOOP = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "jcl-over-slf4j", "commons-lang3")
+HADOOP_JARS = [jar for name in _HADOOP for jar in Path(pyspark.__file__).parent.glob(f"jars/{name}-*.jar")]
+MINICLUSTER_JARS = sorted((BUILD / "hdfs").glob("*.jar"))
 _STOP_SECONDS = 10
 
 
@@ -33,11 +40,12 @@ class ObjectStore:
     root: str
     uri: str
     files: fs.FileSystem
+    bucket: str = BUCKET
 
     def names(self) -> list[str]:
         """Every object in the bucket, also those that nobody reads."""
-        found = self.files.get_file_info(fs.FileSelector(BUCKET, recursive=True))
-        return sorted(info.path.removeprefix(f"{BUCKET}/") for info in found if info.is_file)
+        found = self.files.get_file_info(fs.FileSelector(self.bucket, recursive=True))
+        return sorted(info.path.removeprefix(f"{self.bucket}/") for info in found if info.is_file)
 
 
 @contextmanager
@@ -93,16 +101,29 @@ def abfs(directory: Path) -> Iterator[ObjectStore]:
         yield ObjectStore(f"{uri}?enable_tls=false&{signature}", uri, files)
 
 
-STORES: dict[str, Callable[[Path], object]] = {"s3": s3, "gs": gs, "abfs": abfs}
+@contextmanager
+def hdfs(directory: Path) -> Iterator[ObjectStore]:
+    """A name node and a data node in one JVM; ARROW_LIBHDFS_DIR has libhdfs, CLASSPATH its jars."""
+    told = directory / "details.json"
+    jars = ":".join(map(str, [*HADOOP_JARS, *MINICLUSTER_JARS]))
+    small = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dtest.build.data={directory}")
+    cluster = ("org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1", "-nnport", "0")
+    command = ["java", *small, "-cp", jars, *cluster, "-writeDetails", str(told)]
+    with _process(command, lambda: told.exists() and bool(told.read_text())):
+        address = f"hdfs://127.0.0.1:{json.loads(told.read_text())['namenode_port']}"
+        files, bucket = fs.FileSystem.from_uri(f"{address}/{BUCKET}?replication=1")
+        files.create_dir(bucket)
+        uri = f"{address}/{BUCKET}/warehouse"
+        yield ObjectStore(f"{uri}?replication=1", uri, files, bucket)
+
+
+OBJECT_STORES: dict[str, Callable[[Path], object]] = {"s3": s3, "gs": gs, "abfs": abfs}
+STORES = OBJECT_STORES | {"hdfs": hdfs}
 
 
 @contextmanager
 def _running(command: Sequence[str], address: str) -> Iterator[None]:
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-
     def answers() -> bool:
-        if process.poll() is not None:
-            raise RuntimeError(f"{command[0]} ended with status {process.returncode}")
         try:
             urlopen(address, timeout=10).close()
         except HTTPError:
@@ -111,8 +132,21 @@ def _running(command: Sequence[str], address: str) -> Iterator[None]:
             return False
         return True
 
+    with _process(command, answers):
+        yield
+
+
+@contextmanager
+def _process(command: Sequence[str], is_up: Callable[[], bool]) -> Iterator[None]:
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def is_up_or_dead() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"{command[0]} ended with status {process.returncode}")
+        return is_up()
+
     try:
-        until(f"{command[0]} answers", answers, timeout_seconds=_START_SECONDS)
+        until(f"{command[0]} answers", is_up_or_dead, timeout_seconds=_START_SECONDS)
         yield
     finally:
         process.terminate()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make test-storages`: a writer that stores its files in the object stores that users have."""
+"""`make test-storages`: a writer that stores its files in the storages that users have."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from running_writer import RunningWriter, running_writer
 
-from tests.storages.emulators import BUCKET, STORES, ObjectStore
+from tests.storages.emulators import BUCKET, HADOOP_JARS, OBJECT_STORES, STORES, ObjectStore
 from updraft.errors import SinkError, WriteRefusedError
 from updraft.v1.write_pb2 import Codec, Compression, OrcOptions, ParquetOptions
 
@@ -33,6 +34,12 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             environment.setenv(f"AWS_{name}", "S3RVER")
         # Emulators of S3 are behind its clients.
         environment.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+        if request.param == "hdfs":
+            if not os.environ.get("ARROW_LIBHDFS_DIR"):
+                pytest.skip(
+                    "ARROW_LIBHDFS_DIR names no directory with libhdfs.so: releases of Hadoop have it in lib/native"
+                )
+            environment.setenv("CLASSPATH", ":".join(map(str, HADOOP_JARS)))
         make: Any = STORES[request.param]
         yield stack.enter_context(make(tmp_path_factory.mktemp("store")))
 
@@ -46,7 +53,7 @@ def writer(store: ObjectStore, tmp_path: Path) -> Iterator[RunningWriter]:
 @pytest.fixture(autouse=True)
 def empty(store: ObjectStore) -> None:
     for name in store.names():
-        store.files.delete_file(f"{BUCKET}/{name}")
+        store.files.delete_file(f"{store.bucket}/{name}")
 
 
 def readable(store: ObjectStore) -> list[str]:
@@ -55,7 +62,7 @@ def readable(store: ObjectStore) -> list[str]:
 
 
 def stored(store: ObjectStore) -> pa.Table:
-    return pq.read_table(f"{BUCKET}/warehouse/deep/f.parquet", filesystem=store.files)
+    return pq.read_table(f"{store.bucket}/warehouse/deep/f.parquet", filesystem=store.files)
 
 
 def test_a_file_of_many_parts_is_there_as_a_whole_and_never_before(store: ObjectStore, writer: RunningWriter) -> None:
@@ -82,6 +89,7 @@ def test_a_file_that_is_given_up_leaves_no_object(store: ObjectStore, writer: Ru
     assert store.names() == []
 
 
+@pytest.mark.parametrize("store", OBJECT_STORES, indirect=True)
 def test_a_bucket_that_is_not_there_is_the_error_of_the_storage(store: ObjectStore, tmp_path: Path) -> None:
     root, uri = (text.replace(BUCKET, "missing") for text in (store.root, store.uri))
     with (

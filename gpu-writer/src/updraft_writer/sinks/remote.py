@@ -25,11 +25,14 @@ class RemoteStorage:
     def __init__(self, file_system: fs.FileSystem, path: str) -> None:
         self.file_system = file_system
         self._path = path
-        directory, _, name = path.rpartition("/")
-        self._directory = directory
-        self._hidden = f"{directory}/{hidden_name(name, uuid4().hex)}" if directory else hidden_name(name, uuid4().hex)
+        self._directory, _, name = path.rpartition("/")
+        unique = uuid4().hex
+        self._hidden = self._beside(hidden_name(name, unique))
+        self._replaced = self._beside(hidden_name(name, f"{unique}.replaced"))
         self._stream: Any = None
         self._closed = False
+        self._renaming = False
+        self._set_aside = False
         self._unawaited_bytes = 0
 
     def open(self) -> None:
@@ -54,19 +57,25 @@ class RemoteStorage:
             except OSError as error:
                 raise sink_error("complete", self._path, error) from error
             self._closed = True
-        self._rename()
+        # A storage may do what it is asked for and fail to say so: then there is nothing left to rename.
+        if not (self._renaming and self._exists(self._path) and not self._exists(self._hidden)):
+            self._renaming = True
+            self._rename()
+        if self._set_aside:
+            self._remove(self._replaced)
 
     def discard(self) -> None:
         """Remove the hidden object; raises OSError."""
         if self._stream is None:
             return
+        if self._set_aside and not self._exists(self._path):
+            self.file_system.move(self._replaced, self._path)
         if not self._closed:
             self._closed = True
             # What failed to be written may fail to be completed, and may have been completed all the same.
             with suppress(OSError):
                 self._stream.close()
-        if self._exists(self._hidden):
-            self.file_system.delete_file(self._hidden)
+        self._remove(self._hidden)
 
     def _await_blocks(self, written_bytes: int) -> None:
         self._unawaited_bytes += written_bytes
@@ -76,14 +85,23 @@ class RemoteStorage:
 
     def _rename(self) -> None:
         if self.file_system.type_name == "hdfs" and self._exists(self._path):
-            # A name node renames to no name that is taken.
-            self.file_system.delete_file(self._path)
+            # A name node renames to no name that is taken; pyarrow then deletes what has it and tries again, and both
+            # are lost when that fails. So it goes aside until the new file has the name, and comes back otherwise.
+            self._set_aside = True
+            self.file_system.move(self._path, self._replaced)
         try:
             self.file_system.move(self._hidden, self._path)
         except NotImplementedError:
             # Azure's accounts without a hierarchical namespace.
             self.file_system.copy_file(self._hidden, self._path)
             self.file_system.delete_file(self._hidden)
+
+    def _beside(self, name: str) -> str:
+        return f"{self._directory}/{name}" if self._directory else name
+
+    def _remove(self, path: str) -> None:
+        if self._exists(path):
+            self.file_system.delete_file(path)
 
     def _exists(self, path: str) -> bool:
         return bool(self.file_system.get_file_info(path).type != fs.FileType.NotFound)
