@@ -16,7 +16,6 @@ from updraft_server.worker.sessions.replies import (
     JoinedReplies,
     OneToOneReplies,
     Replies,
-    slice_by_rows,
     split_by_bytes,
 )
 
@@ -116,13 +115,6 @@ def test_parts_are_below_the_limit_where_a_row_is(count: int, limit: int) -> Non
     assert all(pa.ipc.get_record_batch_size(part) <= limit or part.num_rows == 1 for part in parts)
 
 
-@given(st.integers(0, 100), st.integers(0, 30))
-def test_slices_have_at_most_as_many_rows_as_allowed(count: int, limit: int) -> None:
-    slices = list(slice_by_rows(rows(0, count), limit))
-    assert sum(part.num_rows for part in slices) == count
-    assert all(part.num_rows <= (limit or count) for part in slices)
-
-
 def test_free_running_replies_keep_to_the_rows_that_were_asked_for() -> None:
     recorder = Recorder(max_records_per_reply=3)
     replies = FreeRunningReplies(recorder)
@@ -143,6 +135,16 @@ def test_a_function_may_use_the_memory_of_its_results_again(made: Callable[[Reco
         replies.add(pa.RecordBatch.from_arrays([pa.array(values)], ["x"]))
     replies.close()
     assert [value for _, sent in recorder.replies for value in sent] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_slices_of_a_nested_column_share_a_reply() -> None:
+    recorder = Recorder()
+    replies = JoinedReplies(recorder)
+    lists = pa.record_batch({"x": pa.array([[number] * 100 for number in range(500)])})
+    for row in range(lists.num_rows):
+        replies.add(lists.slice(row, 1))
+    replies.close()
+    assert recorder.replies == [(1, lists.column(0).to_pylist())]
 
 
 @pytest.mark.parametrize("made", [JoinedReplies, OneToOneReplies])

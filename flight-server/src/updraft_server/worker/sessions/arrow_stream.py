@@ -16,7 +16,8 @@ import pyarrow as pa
 from updraft_server.frames import Buffer
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.request_batch import RequestBatch
-from updraft_server.worker.sessions.replies import Replies, slice_by_rows
+from updraft_server.worker.sessions.replies import Replies
+from updraft_server.worker.sessions.row_slices import slice_by_rows
 from updraft_server.worker.sessions.wire import END_OF_STREAM, INT
 
 # After its data the worker looks for the mark that says that Spark, too, is done.

@@ -14,7 +14,8 @@ import pyarrow as pa
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.request_batch import RequestBatch
 from updraft_server.worker.sessions.kinds import Answers
-from updraft_server.worker.sessions.replies import Replies, slice_by_rows
+from updraft_server.worker.sessions.replies import Replies
+from updraft_server.worker.sessions.row_slices import slice_by_rows, slicer
 
 Table: TypeAlias = Iterator[pa.RecordBatch] | list[pa.RecordBatch]
 Group: TypeAlias = tuple[Table, ...]
@@ -136,9 +137,9 @@ class CogroupReader:
 
 def cut(request: RequestBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """The batch in pieces, each with whether its group ends there; rows behind the last end are one more piece."""
-    start = 0
+    rows_from, start = slicer(request.batch), 0
     for end in request.group_ends:
-        yield request.batch.slice(start, end - start), True
+        yield rows_from(start, end - start), True
         start = end
     if start < request.batch.num_rows:
-        yield request.batch.slice(start), False
+        yield rows_from(start, request.batch.num_rows - start), False

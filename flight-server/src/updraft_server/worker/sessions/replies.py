@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from updraft.arrow_bytes import data_bytes
 from updraft_server.worker.failures import UserFailure
+from updraft_server.worker.sessions.row_slices import slice_by_rows
 
 _JOINED_BYTES = 512 * 1024
 _JOINED_BATCHES = 4096
@@ -222,15 +223,6 @@ def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
     Of its own rows: results are often slices of the arguments, whose buffers `copy_to` would copy to their ends.
     """
     return pa.concat_batches([batch])
-
-
-def slice_by_rows(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of at most `max_rows`; 0 is no limit. Nothing is copied."""
-    if not max_rows or batch.num_rows <= max_rows:
-        yield batch
-        return
-    for start in range(0, batch.num_rows, max_rows):
-        yield batch.slice(start, max_rows)
 
 
 def split_by_bytes(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
