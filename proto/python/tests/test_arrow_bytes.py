@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of Arrow data as other implementations send it."""
+"""Bytes of Arrow data: of its rows alone, and also as other implementations send it."""
 
 import pyarrow as pa
+import pytest
 
 from updraft.arrow_bytes import data_bytes
 
@@ -21,6 +22,23 @@ def test_a_list_of_lists_of_which_the_inner_has_no_offsets_is_counted() -> None:
     assert data_bytes(pa.table({"x": outer})) >= 12
 
 
-def test_a_slice_of_a_flat_column_counts_its_own_rows() -> None:
-    batch = pa.record_batch({"x": pa.array(range(1000), pa.int64())})
-    assert data_bytes(batch.slice(10, 5)) == 40
+NUMBERS = pa.array(range(1000), pa.int64())
+EACH_ALONE = pa.array(range(1001), pa.int32())
+OFFSETS_BYTES = 4 * 5
+
+
+@pytest.mark.parametrize(
+    ("column", "of_five_rows_bytes"),
+    [
+        (NUMBERS, 40),
+        (pa.ListArray.from_arrays(EACH_ALONE, NUMBERS), 40 + OFFSETS_BYTES),
+        (pa.MapArray.from_arrays(EACH_ALONE, NUMBERS, NUMBERS), 80 + OFFSETS_BYTES),
+        (pa.StructArray.from_arrays([NUMBERS, pa.ListArray.from_arrays(EACH_ALONE, NUMBERS)], ["a", "b"]), 100),
+        (pa.FixedSizeListArray.from_arrays(NUMBERS, 1), 40),
+    ],
+    ids=["flat", "list", "map", "struct", "fixed_size_list"],
+)
+def test_a_slice_counts_its_own_rows(column: pa.Array, of_five_rows_bytes: int) -> None:
+    batch = pa.record_batch({"x": column})
+    assert data_bytes(batch.slice(10, 5)) == of_five_rows_bytes
+    assert data_bytes(pa.Table.from_batches([batch, batch]).slice(998, 5)) == of_five_rows_bytes

@@ -29,6 +29,14 @@ def test_a_batch_comes_out_as_it_went_in() -> None:
     assert decoder().decode_batch(message(BATCH), sequence=1).equals(BATCH)
 
 
+def test_lists_that_were_sent_without_offsets_have_them() -> None:
+    nothing = [None, pa.py_buffer(b"")]
+    inner = pa.Array.from_buffers(pa.list_(pa.int64()), 0, nothing, children=[pa.array([], pa.int64())])
+    batch = pa.record_batch({"x": pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), inner)})
+    decoded = decoder(batch.schema).decode_batch(message(batch), sequence=1)
+    assert decoded.column(0).to_pandas().map(len).tolist() == [0]
+
+
 def test_a_body_is_aligned_whatever_the_length_of_the_header() -> None:
     buffer = encapsulated_message(memoryview(b"x" * 13), memoryview(b"body"))
     assert (buffer.address + buffer.size - 4) % 64 == 0

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many bytes Arrow data takes, also where Arrow's own `nbytes` must not be asked.
-
-An empty list may come without offsets, as older Arrow for Java sends it; Arrow's validation takes it, and `nbytes`
-reads the offset that is not there and ends the process.
-"""
+"""How many bytes Arrow data takes, also where `nbytes` must not be asked (`list_offsets`)."""
 
 import pyarrow as pa
 
+from updraft.list_offsets import lacks_offsets
+
 
 def data_bytes(data: pa.RecordBatch | pa.Table) -> int:
-    """Bytes of the rows; a slice of nested columns counts as the whole that it is a slice of."""
-    columns = zip(data.schema.types, data.columns, strict=True)
-    return sum(
-        column.get_total_buffer_size() if pa.types.is_nested(data_type) else column.nbytes
-        for data_type, column in columns
-    )
+    """Bytes of the rows, whatever they are a slice of; of batches that lack offsets, of all that their buffers hold."""
+    return sum(map(_batch_bytes, data.to_batches() if isinstance(data, pa.Table) else [data]))
+
+
+def _batch_bytes(batch: pa.RecordBatch) -> int:
+    size_bytes: int = batch.get_total_buffer_size() if lacks_offsets(batch) else batch.nbytes
+    return size_bytes

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from updraft.errors import LimitError, ProtocolError
+from updraft.list_offsets import with_offsets
 
 _MALFORMED = (
     pa.ArrowException,
@@ -43,6 +44,7 @@ class ArrowDecoder:
         self.schema = schema
         self._max_batch_rows = max_batch_rows
         self._nodes = sum(_count_nodes(field.type) for field in schema)
+        self._has_nested = self._nodes > len(schema)
 
     @classmethod
     def announced_by(cls, encapsulated: pa.Buffer, what: str, *, max_batch_rows: int) -> "ArrowDecoder":
@@ -69,7 +71,7 @@ class ArrowDecoder:
             batch.validate(full=True)
         except _MALFORMED as error:
             raise ProtocolError(f"batch {sequence} is not an Arrow batch of the announced schema: {error}") from None
-        return batch
+        return with_offsets(batch) if self._has_nested else batch
 
     def _check_message(self, message: Any, sequence: int) -> None:
         if message.type == "schema":
