@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from session_commands import (
     ARROW_TABLE,
     ARROW_UDTF,
-    SCALAR_ARROW,
+    SCALAR_PANDAS,
     TABLE,
     pickled_rows,
     scalar_arrow,
@@ -97,7 +97,7 @@ async def test_a_function_that_skips_its_input_finishes_before_the_client(zygote
 
 MISFITS = {
     "no_udtf": (session_command(TABLE, []), "udtf belongs to table functions"),
-    "udtf_of_a_udf": (table_command(SCALAR_ARROW, Repeat, RESULT), "udtf belongs to table functions"),
+    "udtf_of_a_udf": (table_command(SCALAR_PANDAS, Repeat, RESULT), "udtf belongs to table functions"),
     "numbers_for_pickles": (table_command(TABLE, Repeat, RESULT), "pickled UDFs take one binary column"),
 }
 
