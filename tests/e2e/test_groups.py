@@ -106,6 +106,10 @@ def arrow_of_key_and_cogroup(key: Any, left: pa.Table, right: pa.Table) -> pa.Ta
     return pa.concat_tables([pa.table(_table_of(("left", key), left)), pa.table(_table_of(("right", key), right))])
 
 
+def maps_in_pandas(group: pa.Table) -> pa.Table:
+    return pa.table({"x": [repr(value) for value in group.to_pandas()["map"]]})
+
+
 def applied(groups: Any, function: Any, schema: str) -> DataFrame:
     """applyInPandas or applyInArrow, as the function's name says."""
     apply = groups.applyInPandas if function.__name__.startswith("pandas") else groups.applyInArrow
@@ -207,6 +211,11 @@ def test_many_small_cogroups(sides: Sides, function: Any, max_records: str) -> N
     left = rows_of("id % 199 as key", "id", ids=range(1_000))
     right = rows_of("id as key", "id", ids=range(0, 300, 3))
     sides.assert_same(cogrouped(left, right, function, "key"), confs={_MAX_RECORDS: max_records})
+
+
+def test_the_nulls_of_a_group_show_in_no_other_that_shares_its_request(sides: Sides) -> None:
+    rows = rows_of("id", "map('k', nullif(id, 3)) as map", ids=range(8))
+    sides.assert_same(lambda spark: rows(spark).groupBy("id").applyInArrow(maps_in_pandas, "x string"))
 
 
 def pandas_swapped(frame: pd.DataFrame) -> pd.DataFrame:

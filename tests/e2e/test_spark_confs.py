@@ -36,10 +36,7 @@ def _registered(spark: SparkSession) -> set[str]:
     # Scala's object registers its settings when it is first touched.
     entries.Python.PYTHON_WORKER_REUSE()
     registry: Any = getattr(getattr(entries, "ConfigEntry$"), "MODULE$")
-    pending, found = registry.listAllEntries().iterator(), set()
-    while pending.hasNext():
-        found.add(pending.next().key())
-    return {key for key in found if _ABOUT_PYTHON.match(key)}
+    return {key for key in registry.knownConfigs().keySet() if _ABOUT_PYTHON.match(key)}
 
 
 def test_every_setting_for_python_is_in_the_docs(spark: SparkSession) -> None:

@@ -13,7 +13,16 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tests.e2e.kinds.kind import REFUSED, Change, Kind, columns_of, identity_name, result_type, seen_name
+from tests.e2e.kinds.kind import (
+    REFUSED,
+    UDT_REFUSED_IN_PANDAS,
+    Change,
+    Kind,
+    columns_of,
+    identity_name,
+    result_type,
+    seen_name,
+)
 from tests.e2e.kinds.seen import texts_of_arrow, texts_of_pandas
 from tests.e2e.types import TypeCase
 from tests.support.spark import SPARK_VERSION
@@ -134,7 +143,7 @@ def _arrow_struct(results: list[pa.Array | str], names: list[str]) -> Any:
     return pa.StructArray.from_arrays(columns, names)[0]
 
 
-_REFUSED_IN_PANDAS = {"struct", "struct_nested", "point_udt"}
+_REFUSED_IN_PANDAS = UDT_REFUSED_IN_PANDAS | {"struct", "struct_nested"}
 # Arrow makes no array of scalars that hold a null list, nor of a struct's scalar that holds a column of nulls.
 _REFUSED_IN_ARROW = {
     "aggregate_arrow": {"array_array"},

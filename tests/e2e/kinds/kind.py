@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from tests.e2e.types import TypeCase
+from tests.support.spark import SPARK_VERSION
 
 # What a function of any kind does to the values that it is given: a number, a pandas Series or an Arrow Array.
 Change = Callable[[Any], Any]
@@ -18,7 +19,8 @@ Change = Callable[[Any], Any]
 
 # Type cases that Spark's own planner or worker refuses; both sides must refuse them alike.
 REFUSED = frozenset({"year_month_interval", "calendar_interval"})
-REFUSED_IN_PANDAS = REFUSED | {"bigint_extreme", "point_udt"}
+UDT_REFUSED_IN_PANDAS = frozenset({"point_udt"} if SPARK_VERSION >= (4, 2) else ())
+REFUSED_IN_PANDAS = REFUSED | UDT_REFUSED_IN_PANDAS | {"bigint_extreme"}
 
 
 @dataclass(frozen=True, eq=False)
