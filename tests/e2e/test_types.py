@@ -27,8 +27,8 @@ _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 # What feeds the function, and how the pool is reached; stock's own way is that of rows.
 _ROWS, _COLUMNS = "row-tcp", "columnar-unix"
 _STOCK = "stock"
-# Kinds and types over which stock's worker dies: before 4.2 Spark's Arrow sends lists that have no rows without offsets,
-# and pyarrow reads them.
+# Kinds and types over which stock's worker dies: before 4.2 lists that have no rows come without offsets, and pyarrow
+# reads them.
 _END_STOCK = frozenset(
     (name, "array_array") for name in ("cogroup_pandas", "cogroup_pandas_key") if SPARK_VERSION < (4, 2)
 )

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tests.e2e.sides import Query, Sides
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.spark import SPARK_VERSION
 
 # Not by its name, which only a running session could read.
@@ -246,5 +247,6 @@ def test_an_iterator_over_a_window_is_refused_in_stocks_words(sides: Sides) -> N
 
 
 def test_two_kinds_over_one_window_are_refused_in_stocks_words(sides: Sides) -> None:
+    needs_spark((4, 1), "second kind for windows")
     both: Query = lambda spark: _numbers(spark).select(*(SUMS[kind]("v").over(_around()) for kind in _KINDS))  # noqa: E731
     sides.assert_refused_alike(both)

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.sides import Query, Sides
+from tests.support.kinds_of_spark import needs_spark
 from tests.support.pool import LocalPool
 from tests.support.spark import SPARK_VERSION, runtime_confs
 
@@ -151,6 +152,8 @@ def test_the_profiler_sees_the_function(
     def profiled(x: int) -> str:
         return str(sum(range(x)))
 
+    if kind is in_map:
+        needs_spark((4, 1), "profiler of functions over iterators")
     spark.profile.clear()
     sides.assert_ran_on_the_pool(sides.updraft(kind(profiled), confs={_PROFILER: "perf"}))
     spark.profile.show(type="perf")

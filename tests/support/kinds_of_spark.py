@@ -9,6 +9,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tests.support.spark import SPARK_VERSION
@@ -27,8 +28,8 @@ class _Later:
         self._since = since
         self._what = what
 
-    def __call__(self, *arguments: Any, **_: Any) -> Any:
-        if arguments and not callable(arguments[0]):
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if (arguments and not callable(arguments[0])) or any(isinstance(value, Column) for value in named.values()):
             needs_spark(self._since, self._what)
         return self
 

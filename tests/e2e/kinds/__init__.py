@@ -3,9 +3,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.e2e.kinds import folds, groups, maps, scalar, table_functions
 from tests.e2e.kinds.kind import Kind
 from tests.support.spark import SPARK_VERSION
 
+# What Spark 4.0 refuses beside what later ones do.
+_REFUSED_IN_4_0 = {
+    "udf_arrow": {"day_time_interval"},
+    "pandas_udf": {"point_udt"},
+    "pandas_udf_struct": {"point_udt"},
+    "pandas_udf_iterator": {"point_udt"},
+    "udtf_arrow_lateral": {"day_time_interval", "point_udt"},
+    "udtf_arrow_table": {"point_udt"},
+}
+
+
+def _of_this_spark(kind: Kind) -> Kind:
+    if SPARK_VERSION >= (4, 1):
+        return kind
+    return replace(kind, refuses=kind.refuses | _REFUSED_IN_4_0.get(kind.name, set()))
+
+
 _ALL = [*scalar.KINDS, *maps.KINDS, *groups.KINDS, *folds.KINDS, *table_functions.KINDS]
-KINDS: list[Kind] = [kind for kind in _ALL if kind.since <= SPARK_VERSION]
+KINDS: list[Kind] = [_of_this_spark(kind) for kind in _ALL if kind.since <= SPARK_VERSION]
