@@ -10,14 +10,7 @@ from tests.e2e.kinds.kind import Kind
 from tests.support.spark import SPARK_VERSION
 
 # What Spark 4.0 refuses beside what later ones do.
-_REFUSED_IN_4_0 = {
-    "udf_arrow": {"day_time_interval"},
-    "pandas_udf": {"point_udt"},
-    "pandas_udf_struct": {"point_udt"},
-    "pandas_udf_iterator": {"point_udt"},
-    "udtf_arrow_lateral": {"day_time_interval", "point_udt"},
-    "udtf_arrow_table": {"point_udt"},
-}
+_REFUSED_IN_4_0 = {"udf_arrow": {"day_time_interval"}, "udtf_arrow_lateral": {"day_time_interval"}}
 
 
 def _of_this_spark(kind: Kind) -> Kind:
