@@ -8,8 +8,8 @@ MEASURED = [
     Measured("mixed snappy", "pyarrow", 200_000_000, 0, 40_000_000, [0.3], [0.2]),
     Measured("slow sink", "asynchronous", 1000, 16, 500, [1.0, 1.2, 9.0], [0.5], [33 << 20, 60 << 20]),
     Measured("slow sink", "synchronous", 1000, 16, 500, [1.5], [0.5], [10 << 20]),
-    Measured("query to Parquet", "spark", 1000, 256, 400_000_000, [3.0], [4.0]),
-    Measured("query to Parquet", "updraft", 1000, 256, 300_000_000, [2.0], [3.0]),
+    Measured("query of expressions", "spark", 1000, 256, 400_000_000, [3.0], [4.0]),
+    Measured("query of expressions", "updraft", 1000, 256, 300_000_000, [2.0], [3.0]),
 ]
 
 
@@ -28,5 +28,5 @@ def test_the_page_shows_what_was_measured_and_what_was_missed() -> None:
     lines = page(MEASURED).splitlines()
     assert "| asynchronous against synchronous, slow sink, 16 MiB | 1.25 (missed) | 1.3 |" in lines
     assert "| slow | 16 | 1.50 | 1.20 | 1.25 | 60 |" in lines
-    assert "| `parquet` | 3.00 | 4.00 | 400 |" in lines
+    assert "| query of expressions | `parquet` | 3.00 | 4.00 | 400 |" in lines
     assert "| mixed, snappy | 2000 (0.75) | 1000 (1.00) | - |" in lines

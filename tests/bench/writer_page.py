@@ -37,10 +37,11 @@ most beyond that of the idle writer.
 ## Spark's own Parquet writer
 
 The same query of twelve columns by one Spark with two threads, the writer on the same machine, row groups of the same
-size. CPU is that of all processes.
+size. CPU is that of all processes. Making the rows is a good part of the first query on both sides; the second reads
+them from a Parquet table, as a job that partitions or compacts does.
 
-| format | seconds | CPU, s | files, MB |
-| --- | --- | --- | --- |
+| written | format | seconds | CPU, s | files, MB |
+| --- | --- | --- | --- | --- |
 {queries}
 ## The encoder alone
 
@@ -90,7 +91,7 @@ def _queries(measured: Sequence[Measured]) -> Iterator[str]:
     for entry in measured:
         if entry.variant in titles and entry.case.startswith("query"):
             yield (
-                f"| {titles[entry.variant]} | {entry.median_wall_s:.2f} | {entry.median_cpu_s:.2f} "
+                f"| {entry.case} | {titles[entry.variant]} | {entry.median_wall_s:.2f} | {entry.median_cpu_s:.2f} "
                 f"| {entry.file_bytes / 1e6:.0f} |\n"
             )
 

@@ -33,9 +33,9 @@ def promises(measured: Sequence[Measured]) -> Iterator[Promise]:
             case ["slow", "sink"]:
                 ratio = found["synchronous"].median_wall_s / found["asynchronous"].median_wall_s
                 yield Promise(f"asynchronous against synchronous, slow sink, {quota_mib} MiB", ratio, _ASYNCHRONOUS)
-            case ["query", *_]:
+            case ["query", "of", *_]:
                 ratio = found["spark"].median_wall_s / found["updraft"].median_wall_s
-                yield Promise("against Spark's own Parquet writer", ratio, _SPARK)
+                yield Promise(f"against Spark's own Parquet writer, {case}", ratio, _SPARK)
             case ["mixed", codec]:
                 base, ours = found["pyarrow"], found["updraft"]
                 # A file that is larger would be no answer to how fast.
