@@ -80,7 +80,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels kube-tools e2e-kube test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens kube-tools e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest two Sparks in full, a function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory setup-all
@@ -185,6 +185,10 @@ test-storages: .venv/.synced $(if $(ARROW_LIBHDFS_DIR),build/hdfs/.fetched) | $(
 test-dashboards: setup $(JAR) | $(REPORTS) ## Every query of the dashboards and alerts, asked of a real Prometheus beside a real job
 	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
 	$(call PYTEST,$(VENV),dashboards) tests/dashboards
+
+dashboard-screens: setup $(JAR) ## Draw the dashboards' pictures in docs from what that Prometheus answers
+	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
+	$(PYTHON) -m tests.dashboards.screens
 
 kube-tools: setup ## Build what e2e-kube scales by and simulates nodes with, from Go modules: metrics server, Prometheus adapter, KEDA, kwok
 	@command -v go >/dev/null || { echo 'error: go is not on PATH: these programs are built from their modules'; exit 1; }

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the chart's Grafana dashboards from deploy/helm/dashboards.toml; with --check it only says what differs."""
+"""Writes the chart's Grafana dashboards and the page of their panels from deploy/helm/dashboards.toml.
+
+With --check it only says what differs.
+"""
 
 import argparse
 import sys
@@ -12,7 +15,9 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement
 from grafana_foundation_sdk.models.dashboard import DataSourceRef
 
-_HELM = Path(__file__).resolve().parents[1] / "deploy/helm"
+_ROOT = Path(__file__).resolve().parents[1]
+_HELM = _ROOT / "deploy/helm"
+_PAGE = _ROOT / "docs/reference/dashboards.md"
 _WRITTEN = _HELM / "updraft/dashboards"
 _PODS = 'namespace=~"$namespace",pod=~"$pod"'
 _DATASOURCE = DataSourceRef("prometheus", "$datasource")
@@ -46,20 +51,42 @@ def written(table: dict[str, Any]) -> str:
     return JSONEncoder(sort_keys=True, indent=2).encode(built.build()) + "\n"
 
 
+def page(tables: list[dict[str, Any]]) -> str:
+    """The page of all dashboards: what each panel shows, by which query."""
+    lines = [
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
+        "<!-- Written by `make docs` from deploy/helm/dashboards.toml. -->",
+        "# Dashboards",
+        "",
+        "Grafana's dashboards in the [chart](../../deploy/helm/updraft/README.md): `monitoring.dashboards` makes them.",
+        "Each is for the namespaces and pods that its variables choose; `$pods` stands for them here.",
+        "`make test-dashboards` asks a real Prometheus, beside a real job, every query. The pictures are what it",
+        "answered, drawn without Grafana by `make dashboard-screens`.",
+    ]
+    for table in tables:
+        name = table["title"].partition(": ")[2].capitalize()
+        lines += ["", f"## {name}", "", f"![{name}](../images/dashboard-{table['name']}.png)", ""]
+        lines += ["| panel | query |", "| --- | --- |"]
+        for row in table["panel"]:
+            queries = "<br>".join(f"`{query}`".replace("|", "\\|") for query in row["queries"].values())
+            lines.append(f"| {row['title']} | {queries} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     """0: written or in step; 1: out of step."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip())
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only say whether the dashboards are in step")
     tables = tomllib.loads((_HELM / "dashboards.toml").read_text())["dashboard"]
-    wanted = {_WRITTEN / f"{table['name']}.json": written(table) for table in tables}
+    wanted = {_PAGE: page(tables), **{_WRITTEN / f"{table['name']}.json": written(table) for table in tables}}
     if not parser.parse_args().check:
         _WRITTEN.mkdir(exist_ok=True)
         for path, text in wanted.items():
             path.write_text(text)
         return 0
-    found = {path: path.read_text() for path in _WRITTEN.glob("*.json")}
+    found = {path: path.read_text() for path in (_PAGE, *_WRITTEN.glob("*.json"))}
     if found != wanted:
-        print("the chart's dashboards differ from dashboards.toml: run `make docs`")
+        print("the dashboards or their page differ from dashboards.toml: run `make docs`")
     return int(found != wanted)
 
 

@@ -8,6 +8,7 @@ import math
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -60,13 +61,22 @@ class Prometheus:
 
     def samples(self, query: str) -> list[float]:
         """The numbers that a query gives now; raises ValueError for one that Prometheus refuses."""
+        values = (float(sample["value"][1]) for sample in self._asked("query", query=query))
+        return [value for value in values if not math.isnan(value)]
+
+    def series(self, query: str, seconds: int) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
+        """Labels and points of each line that a query draws: how long ago, less than zero, and how much."""
+        now = time.time()
+        lines = self._asked("query_range", query=query, start=now - seconds, end=now, step=1)
+        return [(line["metric"], [(at - now, float(value)) for at, value in line["values"]]) for line in lines]
+
+    def _asked(self, what: str, **parameters: object) -> list[dict[str, Any]]:
         try:
-            with urlopen(f"{self.address}/api/v1/query?{urlencode({'query': query})}", timeout=10) as page:
-                answer: dict[str, Any] = json.load(page)
+            with urlopen(f"{self.address}/api/v1/{what}?{urlencode(parameters)}", timeout=10) as page:
+                result: list[dict[str, Any]] = json.load(page)["data"]["result"]
         except HTTPError as refused:
             raise ValueError(json.load(refused)["error"]) from None
-        values = (float(sample["value"][1]) for sample in answer["data"]["result"])
-        return [value for value in values if not math.isnan(value)]
+        return result
 
     def __enter__(self) -> Self:
         command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", "--log.level=warn"]
