@@ -27,10 +27,14 @@ def main() -> None:
     confs = {"spark.log.level": "FATAL", **variant.confs, **({ENDPOINT: endpoint} if endpoint else {})}
     spark = local_spark(f"bench-{name}", connector=variant.connector, conf=confs)
     _answer({"ready": spark.version})
+    collect_garbage = spark._jvm.System.gc
     for line in sys.stdin:
-        _answer(_run(json.loads(line), variant, spark, Path(directory)))
-        # What this query left behind is not the next one's to clean.
-        spark._jvm.System.gc()
+        order = json.loads(line)
+        if "case" in order:
+            _answer(_run(order, variant, spark, Path(directory)))
+        else:
+            collect_garbage()
+            _answer({"clean": True})
     spark.stop()
 
 

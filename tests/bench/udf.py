@@ -14,6 +14,7 @@ import argparse
 import fnmatch
 import os
 import platform
+import random
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -107,20 +108,20 @@ def _measure(case: Case, processes: Sequence[SparkProcess], options: argparse.Na
             records[process] = Record(case.name, process.variant.name, rows)
     for process, record in list(records.items()):
         try:
-            while _wants_more(record.warm_up_wall_s, options.warm_up):
+            # The first run, which in a new Spark takes as long as all that follow, warms up the least.
+            while _wants_more(record.warm_up_wall_s[1:], options.warm_up):
                 record.warm_up_wall_s.append(round(process.run(case, rows)[0], 4))
         except StaysOnStockError:
             del records[process]
     contenders = _contenders(records)
     compared = [records[process].wall_s for process in contenders if process.variant.runs_udf]
-    number = 0
+    order = random.Random(case.name)
     while any(_wants_more(walls, options.repeat) for walls in compared):
-        # Another one is first in each round, so that none always follows the same neighbour.
-        for process in [*contenders[number % len(contenders) :], *contenders[: number % len(contenders)]]:
+        # In another order in each round, so that none always follows the same neighbour.
+        for process in order.sample(contenders, len(contenders)):
             wall, cpu = process.run(case, rows)
             records[process].wall_s.append(round(wall, 4))
             records[process].cpu_s.append(round(cpu, 4))
-        number += 1
     print(f"measured {case.name}: {rows:,} rows, {time.monotonic() - started:.0f} s", flush=True)
     return list(records.values())
 
