@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from updraft.allocator import retain_freed_batches
 from updraft_server.functions import FunctionModuleError
 from updraft_server.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.process_control import die_first, end_group_with, kill_group, name_process, no_core_dumps
@@ -198,6 +199,7 @@ def main() -> NoReturn:
     heartbeat = Heartbeat.inherited()
     # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    retain_freed_batches()
     try:
         image = Image(settings.worker, settings.function_modules, settings.files_directory)
     except FunctionModuleError as error:

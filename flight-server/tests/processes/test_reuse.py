@@ -2,6 +2,7 @@
 """A worker that is used again does not remember what the exchange before it did."""
 
 import json
+import resource
 
 import pytest
 from pool_driver import Zygotes, batches_of, exchange, running_pool, until
@@ -111,6 +112,30 @@ async def test_workers_do_not_share_their_random_numbers(zygotes: Zygotes) -> No
         del first
     drawn = [number for reply in replies for number in reply.table.column(0)[0].as_py().split()]
     assert len(set(drawn)) == len(drawn)
+
+
+async def test_memory_that_a_worker_has_freed_is_there_for_the_next_batch_without_a_page_fault(
+    zygotes: Zygotes,
+) -> None:
+    def page_faults_of_batches(x):
+        import resource
+
+        import numpy as np
+        import pyarrow as pa
+
+        def work_on_a_batch_of_16_mib():
+            return len([np.ones(1 << 18) for _ in range(8)])
+
+        work_on_a_batch_of_16_mib()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(4):
+            work_on_a_batch_of_16_mib()
+        return pa.array([resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before] * len(x))
+
+    async with running_pool(zygotes) as pool:
+        reply = await exchange(pool, batches_of([1]), scalar_arrow(page_faults_of_batches))
+    pages_of_a_batch = (16 << 20) // resource.getpagesize()
+    assert reply.table.column(0)[0].as_py() < pages_of_a_batch
 
 
 @pytest.mark.parametrize("kind", ["thread", "process"])

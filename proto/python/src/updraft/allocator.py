@@ -2,8 +2,9 @@
 """How the C allocator treats buffers of a batch's size, which a service allocates and frees with every message.
 
 By default glibc maps such buffers one by one, so that every page of every message faults and is cleared anew: that took
-half of the CPU of a pool's front, which therefore keeps what it has freed. A writer promises how much memory it takes
-and therefore gives it back.
+half of the CPU of a pool's front, and of a worker whose function takes pandas data, which therefore keep what they have
+freed: a front much, the many workers as much as a few batches take. A writer promises how much memory it takes and
+therefore gives it back.
 """
 
 import ctypes
@@ -18,6 +19,7 @@ _ARENA_MAX = -8
 
 _LARGEST_MMAP_THRESHOLD_BYTES = 32 * _MIB
 _RETAINED_BYTES = 256 * _MIB
+_RETAINED_FOR_BATCHES_BYTES = 64 * _MIB
 # Mapping every batch alone cost a writer half as much CPU again, and one of the connector's has 4 MiB and some more;
 # this much may stay free at the end of a heap.
 _MAPPED_ALONE_BYTES = 8 * _MIB
@@ -28,6 +30,11 @@ def retain_freed_memory() -> bool:
     """Keep freed memory; call it before the process starts threads. False where the C library has no mallopt."""
     # One arena: a buffer that one thread freed serves the next thread's message while it is still in the cache.
     return _tune(arenas=1, mmap_threshold_bytes=_LARGEST_MMAP_THRESHOLD_BYTES, trim_threshold_bytes=_RETAINED_BYTES)
+
+
+def retain_freed_batches() -> bool:
+    """Keep freed memory for the next batch, and threads' own heaps. False where the C library has no mallopt."""
+    return _tune(mmap_threshold_bytes=_LARGEST_MMAP_THRESHOLD_BYTES, trim_threshold_bytes=_RETAINED_FOR_BATCHES_BYTES)
 
 
 def return_freed_memory() -> bool:
@@ -41,14 +48,12 @@ def clean_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _tune(*, arenas: int, mmap_threshold_bytes: int, trim_threshold_bytes: int) -> bool:
+def _tune(*, mmap_threshold_bytes: int, trim_threshold_bytes: int, arenas: int | None = None) -> bool:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:
         return False
-    tuned = (
-        mallopt(_ARENA_MAX, arenas),
-        mallopt(_MMAP_THRESHOLD, mmap_threshold_bytes),
-        mallopt(_TRIM_THRESHOLD, trim_threshold_bytes),
-    )
+    tuned = [mallopt(_MMAP_THRESHOLD, mmap_threshold_bytes), mallopt(_TRIM_THRESHOLD, trim_threshold_bytes)]
+    if arenas is not None:
+        tuned.append(mallopt(_ARENA_MAX, arenas))
     return all(tuned)
