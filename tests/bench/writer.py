@@ -101,10 +101,10 @@ def _print_paces(measured: Sequence[Measured]) -> None:
 
 
 def _print_queries(measured: Sequence[Measured]) -> None:
-    print(f"{'to Parquet':26}{'format':10}{'seconds':>9}{'CPU s':>8}{'file MB':>9}")
+    print(f"{'to Parquet':26}{'format':14}{'seconds':>9}{'CPU s':>8}{'file MB':>9}")
     for entry in measured:
         seconds = f"{entry.median_wall_s:9.2f}{entry.median_cpu_s:8.2f}"
-        print(f"{entry.case:26}{entry.variant:10}{seconds}{entry.file_bytes / 1e6:9.1f}")
+        print(f"{entry.case:26}{entry.variant:14}{seconds}{entry.file_bytes / 1e6:9.1f}")
     print(flush=True)
 
 

@@ -87,7 +87,8 @@ def _paces(measured: Sequence[Measured]) -> Iterator[str]:
 
 
 def _queries(measured: Sequence[Measured]) -> Iterator[str]:
-    titles = {"spark": "`parquet`", "updraft": "`updraft-parquet`, direct delivery"}
+    ours = "`updraft-parquet`, direct delivery, over"
+    titles = {"spark": "`parquet`", "updraft": f"{ours} TCP", "updraft unix": f"{ours} a Unix socket"}
     for entry in measured:
         if entry.variant in titles and entry.case.startswith("query"):
             yield (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same queries written by Spark's own Parquet writer and by `updraft-parquet` with direct delivery.
 
-One Spark and one writer on the same machine and disk. CPU seconds are those of the driver, its JVM and the writer. A
-query of expressions makes its rows one by one and has a good part of the seconds itself; one of a stored table, as a
+One Spark and one writer on the same machine and disk, which reach each other over TCP, and over a Unix socket. CPU
+seconds are those of the driver, its JVM and the writer. A query of expressions makes its rows one by one and has a good part of the seconds itself; one of a stored table, as a
 job that partitions or compacts runs it, has batches from Spark's reader.
 """
 
@@ -23,7 +23,8 @@ from tests.support.spark import local_spark
 from tests.support.writer import LocalWriter
 
 PARTITIONS = 4
-FORMATS = {"spark": "parquet", "updraft": "updraft-parquet"}
+FORMATS = {"spark": "parquet", "updraft": "updraft-parquet", "updraft unix": "updraft-parquet"}
+_ENDPOINT = "spark.updraft.write.endpoint"
 QUOTA_MIB = 256
 # Of both, so that neither has larger row groups: what the quota leaves for each of two open files.
 ROW_GROUP_BYTES = (QUOTA_MIB << 20) // 8
@@ -57,17 +58,18 @@ def rows_of(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def measure(directory: Path, *, rows: int, repeat: int) -> Iterator[Measured]:
-    """Both formats in turn for each query."""
+    """All in turn for each query."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     with LocalWriter(directory, arguments=["--quota-bytes", str(QUOTA_MIB << 20)]) as writer:
         spark = local_spark("bench-writer", connector=True, conf=_CONFS)
         try:
-            spark.conf.set("spark.updraft.write.endpoint", writer.tcp_endpoint)
             for case, frame in _queries(spark, rows, directory / "stored").items():
                 measured = {name: Measured(case, name, rows * _ROW_BYTES, QUOTA_MIB) for name in FORMATS}
                 for number in range(_RUNS_BEFORE + repeat):
                     for name, entry in measured.items():
+                        over_unix = name.endswith("unix")
+                        spark.conf.set(_ENDPOINT, writer.unix_endpoint if over_unix else writer.tcp_endpoint)
                         _run(entry, frame, directory / name, FORMATS[name], counts=number >= _RUNS_BEFORE)
                 yield from measured.values()
         finally:

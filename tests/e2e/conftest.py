@@ -24,6 +24,9 @@ _CONFS = {
     "spark.sql.session.timeZone": "America/Los_Angeles",
 }
 
+# Tests make many errors on purpose.
+QUIET = "FATAL"
+
 _COUNTS = pytest.StashKey[Counter[tuple[str, str]]]()
 
 
@@ -66,7 +69,7 @@ def pool(stock_only: bool) -> Iterator[LocalPool | None]:
 @pytest.fixture(scope="session")
 def spark(stock_only: bool) -> Iterator[SparkSession]:
     session = local_spark("updraft-e2e", connector=not stock_only, conf=_CONFS)
-    session.sparkContext.setLogLevel("FATAL")
+    session.sparkContext.setLogLevel(QUIET)
     yield session
     session.stop()
 

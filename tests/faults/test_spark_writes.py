@@ -25,6 +25,7 @@ from tests.support.writer import LocalWriter
 
 _ENDPOINT = "spark.updraft.write.endpoint"
 _DELIVERY = "spark.updraft.write.delivery"
+# Of each delivery.
 _KILLS = 50
 _PARTITIONS = 12
 _KEYS = 3
@@ -94,9 +95,13 @@ def test_tasks_killed_at_random_leave_every_row_once_and_nothing_else(
     )
     confs = {_ENDPOINT: writer.tcp_endpoint, _DELIVERY: delivery, "spark.updraft.write.batchBytes": "256k"}
     with runtime_confs(spark, confs), TaskKiller(spark, _KILLS, seed=len(delivery)) as killer:
-        frame.write.format("updraft-parquet").partitionBy("k").save(str(path))
-    print(f"{len(killer.killed)} tasks killed")
-    assert len(killer.killed) > _KILLS / 5
+        while len(killer.killed) < _KILLS:
+            frame.write.format("updraft-parquet").partitionBy("k").mode("overwrite").save(str(path))
+            _has_every_row_once_and_nothing_else(spark, path)
+    writer.becomes_empty()
+
+
+def _has_every_row_once_and_nothing_else(spark: SparkSession, path: Path) -> None:
     files = [file for file in path.rglob("*") if file.is_file() and file.suffix != ".crc"]
     assert len(files) == _PARTITIONS * _KEYS + 1, "a file beside those of the tasks and _SUCCESS"
     assert all(file.name == "_SUCCESS" or file.name.startswith("part-") for file in files)
@@ -107,7 +112,6 @@ def test_tasks_killed_at_random_leave_every_row_once_and_nothing_else(
         _ROWS * (_ROWS - 1) // 2,
     )
     assert read.where("text != sha2(cast(id as string), 512) or k != id % 3").isEmpty()
-    writer.becomes_empty()
 
 
 @pytest.mark.timeout(120)

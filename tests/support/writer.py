@@ -21,6 +21,13 @@ class LocalWriter(LocalService):
 
     def __init__(self, root: Path, *, arguments: Sequence[str] = ()):
         super().__init__("writer", WRITER, ["--root", str(root), *arguments])
+        self.unix_socket = self.directory / "writer.sock"
+        self._command += ["--listen-unix", str(self.unix_socket)]
+
+    @property
+    def unix_endpoint(self) -> str:
+        """Value of spark.updraft.write.endpoint over the Unix socket."""
+        return f"grpc+unix://{self.unix_socket}"
 
     def status(self) -> dict[str, Any]:
         """What the writer says of itself."""

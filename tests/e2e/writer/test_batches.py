@@ -140,7 +140,8 @@ def test_the_sql_tab_shows_what_the_files_cost(spark: SparkSession, scan: DataFr
     texts = until("the metrics are there", shown, timeout_seconds=10)
     assert texts["files"] == str(len(written.files()))
     assert int(texts["row groups"]) == sum(pq.read_metadata(path).num_row_groups for path in written.files())
-    assert {"bytes of rows", "bytes of files", "time of encoding", "time of storing"} <= texts.keys()
+    times = {f"time {what}" for what in ("throttled by the quota", "of encoding", "of storing", "that tasks waited")}
+    assert times | {"bytes of rows", "bytes of files"} <= texts.keys()
 
 
 def _elements(sequence: Any) -> Iterator[Any]:

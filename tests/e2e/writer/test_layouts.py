@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -144,6 +145,8 @@ def test_a_stream_writes_its_files_through_the_writer(spark: SparkSession, frame
     )
     assert query.awaitTermination(100), "the stream does not end"
     assert rows(spark.read.parquet(str(place / "sink")).select("id", "text")) == rows(frame.select("id", "text"))
+    creators = {pq.read_metadata(file).created_by for file in (place / "sink").rglob("*.parquet")}
+    assert all(creator.startswith("parquet-cpp") for creator in creators), creators
 
 
 def test_updraft_formats_are_read_as_sparks_own_are(spark: SparkSession, frame: DataFrame, place: Path) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.e2e.conftest import QUIET
 from tests.e2e.writer.conftest import UNSUPPORTED
 from tests.e2e.writer.written import FAILURES, both, write
 from tests.support.spark import runtime_confs
@@ -89,14 +92,45 @@ _FOREIGN = {
 }
 
 
+_REASONS = {
+    "a zone of the legacy calendar": "timestamps in the calendar LEGACY in the time zone America/Los_Angeles",
+    "legacy format": "spark.sql.parquet.writeLegacyFormat = true",
+    "variant": "the type VARIANT",
+    "writer version": "parquet.writer.version = PARQUET_2_0",
+}
+
+
+@contextmanager
+def _logged(spark: SparkSession, path: Path) -> Iterator[Path]:
+    """What the driver logs meanwhile, as a file."""
+    log4j = spark._jvm.org.apache.logging.log4j
+    builder = log4j.core.appender.FileAppender.newBuilder()
+    builder.setName(path.name)
+    builder.withFileName(str(path))
+    builder.setLayout(log4j.core.layout.PatternLayout.createDefaultLayout())
+    appender, root = builder.build(), log4j.LogManager.getRootLogger()
+    appender.start()
+    root.addAppender(appender)
+    spark.sparkContext.setLogLevel("WARN")
+    try:
+        yield path
+    finally:
+        spark.sparkContext.setLogLevel(QUIET)
+        root.removeAppender(appender)
+        appender.stop()
+
+
 @pytest.mark.parametrize("case", _FOREIGN)
-def test_what_the_writer_lacks_is_left_to_spark_or_refused(spark: SparkSession, place: Path, case: str) -> None:
+def test_what_the_writer_lacks_is_left_to_spark_with_the_reason_or_refused(
+    spark: SparkSession, place: Path, tmp_path: Path, case: str
+) -> None:
     columns, confs = _FOREIGN[case]
     frame = spark.sql(f"select {columns}")
     with runtime_confs(spark, confs):
         with pytest.raises(FAILURES, match=r"write\.unsupported = local"):
             write(frame, place / "refused", "updraft-parquet")
-        with runtime_confs(spark, {UNSUPPORTED: "local"}):
+        with runtime_confs(spark, {UNSUPPORTED: "local"}), _logged(spark, tmp_path / "log") as log:
             stock, ours = both(frame, place)
+        assert f"Spark's own writer makes these files, because of {_REASONS[case]}" in log.read_text()
         assert all(creator.startswith("parquet-mr") for creator in ours.created_by())
         assert ours.rows(spark) == stock.rows(spark)

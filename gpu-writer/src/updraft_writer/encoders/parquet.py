@@ -26,8 +26,8 @@ _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
 _RETAINED_FRACTION = 1 / 8
 _DEFAULT_PAGE_BYTES = 1024 * 1024
 # How many values are encoded between two looks at the size of a page: many, but hardly more than the page may have.
-_MOST_VALUES, _FEWEST_VALUES = 8192, 16
-_LOOKS_PER_PAGE = 8
+_MOST_VALUES, _FEWEST_VALUES = 16384, 16
+_LOOKS_PER_PAGE = 4
 
 
 class ParquetEncoder:
