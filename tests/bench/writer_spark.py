@@ -2,8 +2,9 @@
 """The same queries written by Spark's own Parquet writer and by `updraft-parquet` with direct delivery.
 
 One Spark and one writer on the same machine and disk, which reach each other over TCP, and over a Unix socket. CPU
-seconds are those of the driver, its JVM and the writer. A query of expressions makes its rows one by one and has a good part of the seconds itself; one of a stored table, as a
-job that partitions or compacts runs it, has batches from Spark's reader.
+seconds are those of the driver, its JVM and the writer. A query of expressions makes its rows one by one and has a
+good part of the seconds itself; one of a stored table, as a job that partitions or compacts runs it, has batches from
+Spark's reader.
 """
 
 from __future__ import annotations
