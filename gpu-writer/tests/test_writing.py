@@ -73,6 +73,25 @@ def test_a_file_is_written_published_and_proven_by_its_receipt(writer: RunningWr
     assert receipt.timings.total_milliseconds >= receipt.timings.store_milliseconds
 
 
+def test_metrics_are_sums_over_files_that_are_open_at_once(writer: RunningWriter) -> None:
+    def total(name: str) -> float:
+        return writer.writer.metrics.registry.get_sample_value(f"updraft_writer_{name}_total") or 0.0
+
+    before = {name: total(name) for name in ("rows", "raw_bytes", "stored_bytes")}
+    with writer.client() as client:
+        files = [client.create(str(writer.root / f"sum-{index}"), BATCH.schema) for index in range(2)]
+        for file in files:
+            file.write(BATCH)
+        receipts = [file.finish() for file in files]
+    writer.becomes_empty()
+    sums = {name: total(name) - value for name, value in before.items()}
+    assert sums == {
+        "rows": sum(receipt.rows for receipt in receipts),
+        "raw_bytes": sum(receipt.raw_bytes for receipt in receipts),
+        "stored_bytes": sum(receipt.file_bytes for receipt in receipts),
+    }
+
+
 def test_orc_is_written_as_well(writer: RunningWriter) -> None:
     path = writer.root / "part.orc"
     with writer.client() as client, client.create(str(path), SCHEMA, OrcOptions()) as file:

@@ -12,9 +12,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.writer.conftest import DELIVERY
+from tests.e2e.writer.conftest import DELIVERY, ENDPOINT
 from tests.e2e.writer.written import STOCK, Written, rows, write
 from tests.support.spark import runtime_confs
+from tests.support.writer import LocalWriter
 
 _ROWS = 2000
 _AWKWARD = ["a b", "x=1/2", "50%", "ü#?", None, ""]
@@ -57,6 +58,14 @@ def test_several_partitions_can_be_open_at_once(spark: SparkSession, frame: Data
         frame.write.format("updraft-parquet").partitionBy("name").save(str(place / "updraft"))
     frame.write.partitionBy("name").parquet(str(place / "stock"))
     assert Written(place / "updraft").rows(spark) == Written(place / "stock").rows(spark)
+
+
+def test_a_writer_of_the_same_machine_is_reached_over_its_unix_socket(
+    spark: SparkSession, writer: LocalWriter, frame: DataFrame, place: Path
+) -> None:
+    with runtime_confs(spark, {ENDPOINT: writer.unix_endpoint}):
+        written = write(frame, place / "data", "updraft-parquet")
+    assert written.rows(spark) == rows(frame)
 
 
 def test_save_modes_are_sparks(spark: SparkSession, place: Path) -> None:
