@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A writer as its clients see it, over real connections: what it does when all goes well."""
 
+import asyncio
 import io
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -40,9 +42,11 @@ from updraft.v1.write_pb2 import (
     OrcOptions,
     Pace,
     ParquetOptions,
+    Receipt,
     WriteReplyMetadata,
     WriteRequestMetadata,
 )
+from updraft_writer.replies import Replies
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +94,28 @@ def test_metrics_are_sums_over_files_that_are_open_at_once(writer: RunningWriter
         "raw_bytes": sum(receipt.raw_bytes for receipt in receipts),
         "stored_bytes": sum(receipt.file_bytes for receipt in receipts),
     }
+
+
+def test_a_file_counts_as_written_though_its_client_leaves_on_the_receipt(
+    writer: RunningWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written() -> float:
+        labels = {"format": "parquet", "encoder": "pyarrow-parquet", "outcome": "ok"}
+        return writer.writer.metrics.registry.get_sample_value("updraft_writer_files_total", labels) or 0.0
+
+    send = Replies.receipt
+
+    async def send_and_be_cancelled(replies: Replies, receipt: Receipt) -> None:
+        await send(replies, receipt)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(Replies, "receipt", send_and_be_cancelled)
+    before = written()
+    path = writer.root / "left.parquet"
+    with suppress(UpdraftError, grpc.RpcError), writer.client() as client, client.create(str(path), SCHEMA) as file:
+        file.write(BATCH)
+    wait_for(lambda: written() == before + 1, "the count of the written file")
+    assert pq.read_table(path).num_rows == BATCH.num_rows
 
 
 def test_orc_is_written_as_well(writer: RunningWriter) -> None:

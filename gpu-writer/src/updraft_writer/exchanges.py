@@ -73,8 +73,9 @@ class Exchanges:
         replies, record = Replies(call), _Record(time.monotonic(), span)
         try:
             receipt = await self._within_deadline(call, replies, record)
-            await replies.receipt(receipt)
+            # A client may leave as soon as it has the receipt, which must not look like a file that was given up.
             record.outcome = "ok"
+            await replies.receipt(receipt)
         except GivenUpError as given_up:
             record.outcome, record.reason = "aborted", str(given_up)
             await self._let_go(record)
