@@ -33,7 +33,7 @@ def main() -> int:
     options = _options()
     use_connector_jar(options.jar)
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
-    encoders = list(writer_encoders.measure(options.repeat))
+    encoders = writer_encoders.measure(options.repeat)
     _print_encoders(encoders)
     paces = list(
         writer_paces.measure(_DIRECTORY / "writer", options.quotas_mib, batches=options.batches, repeat=options.repeat)

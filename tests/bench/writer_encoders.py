@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,22 +54,28 @@ def polars(table: pa.Table, codec: str) -> int:
     return file.tell()
 
 
-def encoders() -> dict[str, Encode]:
-    """By name; polars where it is installed (`make bench-writer` sees to that)."""
-    found: dict[str, Encode] = {"updraft": ours, "pyarrow": pyarrow_default}
-    return found | ({"polars": polars} if importlib.util.find_spec("polars") else {})
+def encoders() -> list[dict[str, Encode]]:
+    """By name, those that may take turns together; polars where it is installed (`make bench-writer` sees to that).
+
+    Threads that polars has started live on and would be counted with whoever comes after it: it is alone, and last.
+    """
+    alone: list[dict[str, Encode]] = [{"polars": polars}] if importlib.util.find_spec("polars") else []
+    return [{"updraft": ours, "pyarrow": pyarrow_default}, *alone]
 
 
-def measure(repeat: int) -> Iterator[Measured]:
-    """All tables, codecs and encoders; one after the other in each round."""
-    for table_name, make in TABLES.items():
-        table = make().combine_chunks()
-        for codec in CODECS:
-            variants = {name: Measured(f"{table_name} {codec}", name, table.nbytes) for name in encoders()}
+def measure(repeat: int) -> list[Measured]:
+    """All tables, codecs and encoders, a case after the other; encoders that may take turns do so."""
+    tables = {name: make().combine_chunks() for name, make in TABLES.items()}
+    cases = [(f"{name} {codec}", table, codec) for name, table in tables.items() for codec in CODECS]
+    measured: dict[str, list[Measured]] = {}
+    for together in encoders():
+        for case, table, codec in cases:
+            variants = {name: Measured(case, name, table.nbytes) for name in together}
             for _ in range(repeat):
-                for name, encode in encoders().items():
+                for name, encode in together.items():
                     _run(variants[name], encode, table, codec)
-            yield from variants.values()
+            measured.setdefault(case, []).extend(variants.values())
+    return [entry for variants in measured.values() for entry in variants]
 
 
 def _run(measured: Measured, encode: Encode, table: pa.Table, codec: str) -> None:

@@ -37,12 +37,13 @@ def promises(measured: Sequence[Measured]) -> Iterator[Promise]:
                 for variant, way in (("updraft", "TCP"), ("updraft unix", "a Unix socket")):
                     ratio = found["spark"].median_wall_s / found[variant].median_wall_s
                     yield Promise(f"against Spark's own Parquet writer, {case}, over {way}", ratio, _SPARK)
-            case ["mixed", codec]:
+            # Snappy is what pyarrow's own default compresses with.
+            case ["mixed", "snappy"]:
                 base, ours = found["pyarrow"], found["updraft"]
                 # A file that is larger would be no answer to how fast.
                 smaller = ours.file_bytes <= base.file_bytes
                 ratio = base.median_cpu_s / ours.median_cpu_s if smaller else 0.0
-                yield Promise(f"the encoder against pyarrow's default, {codec}, file no larger", ratio, _ENCODER)
+                yield Promise("the encoder against pyarrow's default, file no larger", ratio, _ENCODER)
 
 
 def variants(measured: Sequence[Measured]) -> dict[tuple[str, int], dict[str, Measured]]:
