@@ -179,6 +179,7 @@ test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real 
 test-storages: .venv/.synced $(if $(ARROW_LIBHDFS_DIR),build/hdfs/.fetched) | $(REPORTS) ## A writer that stores its files in emulators of S3, Google Cloud Storage and Azure, and in an HDFS where ARROW_LIBHDFS_DIR has libhdfs.so
 	@command -v s3rver azurite-blob >/dev/null || { echo 'error: s3rver or azurite-blob is not on PATH: npm install --global s3rver azurite'; exit 1; }
 	@command -v fake-gcs-server >/dev/null || { echo 'error: fake-gcs-server is not on PATH: go install github.com/fsouza/fake-gcs-server@latest'; exit 1; }
+	@test -z "$(ARROW_LIBHDFS_DIR)" -o -n "$${JAVA_HOME:-}" || { echo 'error: JAVA_HOME is not set: libhdfs finds the JVM by it'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group storages
 	$(call PYTEST,.venv,storages) tests/storages
 
