@@ -18,7 +18,7 @@ _PAGE = """\
 <!-- Written by `make bench-writer-page` from what `make bench-writer` measured. Do not edit. -->
 # The writer, measured
 
-`make bench-writer` on a machine with 2 cores; variants take turns, seconds are medians.
+`make bench-writer` on a machine with 2 cores; variants take turns, seconds are medians of {runs} runs.
 
 ![Seconds and memory over quotas, and what encoders do with a second of CPU](images/writer.svg)
 
@@ -27,9 +27,9 @@ _PAGE = """\
 {promises}
 ## Asynchronous and synchronous
 
-Four producers of 60 MB/s write a file each through one writer; the slow sink takes 25 MB/s of each file, the fast one
-is the disk. Synchronous means that a batch of 4 MiB is encoded and stored before the next is asked for. Memory is the
-most beyond that of the idle writer.
+Four producers of 60 MB/s write a file each through one writer, {paced_mb:.0f} MB in all; the slow sink takes 25 MB/s
+of each file, the fast one is the disk. Synchronous means that a batch of 4 MiB is encoded and stored before the next
+is asked for. Memory is the most beyond that of the idle writer.
 
 | sink | quota, MiB | synchronous, s | asynchronous, s | times as fast | memory, MiB |
 | --- | --- | --- | --- | --- | --- |
@@ -66,6 +66,8 @@ def main() -> int:
 def page(measured: Sequence[Measured]) -> str:
     """The page: what is wanted, then a table for each part of the benchmark."""
     return _PAGE.format(
+        runs=min(len(entry.wall_s) for entry in measured),
+        paced_mb=max((entry.raw_bytes for entry in measured if entry.case.endswith("sink")), default=0) / 1e6,
         promises="".join(
             f"| {promise.title} | {promise.ratio:.2f}{'' if promise.is_kept else ' (missed)'} | {promise.target} |\n"
             for promise in promises(measured)

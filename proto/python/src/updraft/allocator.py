@@ -2,9 +2,9 @@
 """How the C allocator treats buffers of a batch's size, which a service allocates and frees with every message.
 
 By default glibc maps such buffers one by one, so that every page of every message faults and is cleared anew: that took
-half of the CPU of a pool's front, and of a worker whose function takes pandas data, which therefore keep what they have
-freed: a front much, the many workers as much as a few batches take. A writer promises how much memory it takes and
-therefore gives it back.
+half of the CPU of a pool's front, and much of that of a worker whose function takes pandas data. Both therefore keep
+what they have freed: a front much, the many workers as much as a few batches take. A writer promises how much memory it
+takes and therefore gives it back.
 """
 
 import ctypes
