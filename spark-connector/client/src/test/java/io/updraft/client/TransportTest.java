@@ -8,7 +8,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.netty.GrpcSslContexts;
 import io.grpc.netty.NettyServerBuilder;
+import io.netty.channel.Channel;
 import io.netty.channel.EventLoopGroup;
+import io.netty.channel.SingleThreadEventLoop;
 import io.netty.channel.epoll.EpollEventLoopGroup;
 import io.netty.channel.epoll.EpollServerDomainSocketChannel;
 import io.netty.handler.ssl.ClientAuth;
@@ -16,12 +18,14 @@ import io.netty.handler.ssl.SslContextBuilder;
 import io.netty.handler.ssl.SslProvider;
 import io.netty.pkitesting.CertificateBuilder;
 import io.netty.pkitesting.X509Bundle;
+import io.netty.util.concurrent.EventExecutor;
 import io.updraft.proto.v1.ErrorKind;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
@@ -85,6 +89,39 @@ final class TransportTest {
     try (TestPool pool = tlsPool(ClientAuth.NONE)) {
       assertEquals(List.of(1L, 2L, 3L), exchanged(tls(pool, authority).build()));
     }
+  }
+
+  @Test
+  void a_connection_hands_several_batches_to_its_socket_at_once() throws Exception {
+    try (TestPool pool = TestPool.of(Behaviours::echo);
+        ExchangeFixture task =
+            new ExchangeFixture(
+                ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:" + pool.port())).build(),
+                Replay.REPLAY)) {
+      assertEquals(List.of(1L), task.run(1, 100_000));
+      assertEquals(
+          List.of(4 << 20),
+          connectionsTo(pool.port()).stream()
+              .map(connection -> connection.config().getWriteBufferHighWaterMark())
+              .toList());
+    }
+  }
+
+  private static List<Channel> connectionsTo(int port) throws Exception {
+    List<Channel> found = new ArrayList<>();
+    for (EventExecutor loop : EventLoops.GROUP) {
+      loop.submit(
+              () ->
+                  ((SingleThreadEventLoop) loop)
+                      .registeredChannelsIterator()
+                      .forEachRemaining(found::add))
+          .get();
+    }
+    return found.stream()
+        .filter(
+            channel ->
+                channel.remoteAddress() instanceof InetSocketAddress peer && peer.getPort() == port)
+        .toList();
   }
 
   @Test
