@@ -31,6 +31,15 @@ private[columns] final class BooleanBuilder(allocator: BufferAllocator) extends 
       put(row.getBoolean(ordinal))
     }
 
+  override def append(block: RowBlock, ordinal: Int): Unit = {
+    if (block.hasNull(ordinal)) validity.setNulls(block, ordinal, rows)
+    var i = 0
+    while (i < block.count) {
+      put((block.word(i, ordinal) & 1) != 0)
+      i += 1
+    }
+  }
+
   private def put(value: Boolean): Unit = {
     val byteIndex = rows >> 3
     val bit = rows & 7

@@ -20,6 +20,15 @@ abstract class ColumnBuilder extends AutoCloseable {
   /** Copies one value of a row. */
   def append(row: SpecializedGetters, ordinal: Int): Unit
 
+  /** Copies one column of all rows of a block. */
+  def append(block: RowBlock, ordinal: Int): Unit = {
+    var i = 0
+    while (i < block.count) {
+      append(block.row(i), ordinal)
+      i += 1
+    }
+  }
+
   /** Bytes of the values so far; for nested columns an estimate that is brought up to date by
     * [[measure]].
     */

@@ -9,6 +9,7 @@ import org.apache.arrow.vector.ipc.message.{ArrowFieldNode, ArrowRecordBatch}
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.arrow.vector.{FieldVector, VectorLoader, VectorSchemaRoot}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
@@ -38,8 +39,12 @@ final class ColumnSet(
       ColumnBuilders.of(dataType, field, allocator, largeVarTypes)
     }.toArray
 
+  // Rows that were appended and are not in the builders yet.
+  private[this] var block: RowBlock = _
+
   /** Copies rows `from` until `from + count` of a batch. */
   def append(batch: ColumnarBatch, from: Int, count: Int): Unit = {
+    takeBlock()
     var i = 0
     while (i < builders.length) {
       builders(i).append(batch.column(ordinals(i)), from, count)
@@ -48,7 +53,17 @@ final class ColumnSet(
   }
 
   /** Copies one row. */
-  def append(row: InternalRow): Unit = {
+  def append(row: InternalRow): Unit = row match {
+    case unsafe: UnsafeRow if unsafe.getSizeInBytes <= ColumnSet.LargestBlockedRow =>
+      if (block == null) block = new RowBlock(unsafe.numFields())
+      if (!block.hasRoomFor(unsafe)) takeBlock()
+      block.add(unsafe)
+    case _ =>
+      takeBlock()
+      appendAlone(row)
+  }
+
+  private def appendAlone(row: InternalRow): Unit = {
     var i = 0
     while (i < builders.length) {
       builders(i).append(row, ordinals(i))
@@ -56,7 +71,16 @@ final class ColumnSet(
     }
   }
 
-  /** Bytes of the columns that `chosen` holds. */
+  private def takeBlock(): Unit = if (block != null && block.count > 0) {
+    var i = 0
+    while (i < builders.length) {
+      builders(i).append(block, ordinals(i))
+      i += 1
+    }
+    block.clear()
+  }
+
+  /** Bytes of the columns that `chosen` holds, as of the last [[measure]]. */
   def byteCount(chosen: Int => Boolean): Long = {
     var sum = 0L
     var i = 0
@@ -68,16 +92,28 @@ final class ColumnSet(
   }
 
   /** Brings [[byteCount]] up to date. */
-  def measure(): Unit = builders.foreach(_.measure())
+  def measure(): Unit = {
+    takeBlock()
+    builders.foreach(_.measure())
+  }
 
   /** The columns as they stand; the set is empty afterwards. */
-  def finish(): Seq[FilledColumn] = builders.toSeq.map(_.finish())
+  def finish(): Seq[FilledColumn] = {
+    takeBlock()
+    builders.toSeq.map(_.finish())
+  }
 
-  override def close(): Unit = builders.foreach(_.close())
+  override def close(): Unit = {
+    if (block != null) block.clear()
+    builders.foreach(_.close())
+  }
 }
 
 /** Batches and vectors over finished columns; both hold their own references to the buffers. */
 object ColumnSet {
+
+  /** Larger rows have large values: copying them twice costs more than their columns' calls. */
+  private val LargestBlockedRow = 1024
 
   def recordBatch(rows: Int, columns: Seq[FilledColumn]): ArrowRecordBatch =
     new ArrowRecordBatch(

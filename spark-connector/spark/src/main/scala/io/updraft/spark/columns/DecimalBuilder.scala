@@ -58,6 +58,17 @@ private[columns] final class DecimalBuilder(allocator: BufferAllocator, dataType
   override protected def copyValue(source: ColumnVector, rowId: Int, address: Long): Unit =
     put(source.getDecimal(rowId, precision, scale), address)
 
+  override protected def copyColumn(block: RowBlock, ordinal: Int, address: Long): Unit = {
+    var i = 0
+    while (i < block.count) {
+      val target = address + i.toLong * DecimalBuilder.Width
+      if (isLong) putLong(block.word(i, ordinal), target)
+      else if (block.isNullAt(i, ordinal)) putLong(0L, target)
+      else copyValue(block.row(i), ordinal, target)
+      i += 1
+    }
+  }
+
   private def put(value: Decimal, address: Long): Unit =
     if (isLong) putLong(value.toUnscaledLong, address)
     else putBig(value.toJavaBigDecimal.unscaledValue, address)

@@ -68,6 +68,18 @@ private[columns] abstract class FixedWidthBuilder(allocator: BufferAllocator, wi
     rows += 1
   }
 
+  override def append(block: RowBlock, ordinal: Int): Unit = {
+    val used = rows.toLong * width
+    data.reserve(used + block.count.toLong * width, used)
+    copyColumn(block, ordinal, data.address + used)
+    if (block.hasNull(ordinal)) validity.setNulls(block, ordinal, rows)
+    rows += block.count
+  }
+
+  /** Copies a block's column to `address`; a null is anything. */
+  protected def copyColumn(block: RowBlock, ordinal: Int, address: Long): Unit =
+    block.copyColumn(ordinal, width, address)
+
   override def byteCount: Long = rows.toLong * width
 
   override def finish(): FilledColumn = {

@@ -31,6 +31,14 @@ private[columns] final class ValidityBits(allocator: BufferAllocator) extends Au
     }
   }
 
+  def setNulls(block: RowBlock, ordinal: Int, firstRow: Int): Unit = {
+    var i = 0
+    while (i < block.count) {
+      if (block.isNullAt(i, ordinal)) setNull(firstRow + i)
+      i += 1
+    }
+  }
+
   /** The buffer for a column of `rows` values, empty when nothing is null; the bits are empty
     * afterwards.
     */

@@ -73,6 +73,28 @@ abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int
   override def append(row: SpecializedGetters, ordinal: Int): Unit =
     if (row.isNullAt(ordinal)) putNull() else putValue(row, ordinal)
 
+  override def append(block: RowBlock, ordinal: Int): Unit = {
+    val count = block.count
+    val hasNull = block.hasNull(ordinal)
+    if (hasNull) validity.setNulls(block, ordinal, rows)
+    reserveOffsets(count)
+    var i = 0
+    while (i < count) {
+      putOffset(rows + i, dataBytes)
+      if (!hasNull || !block.isNullAt(i, ordinal)) {
+        val place = block.word(i, ordinal)
+        val length = place.toInt
+        val end = endAfter(length)
+        // The block copies whole words.
+        data.reserve(end + 8, dataBytes)
+        block.copyBytes(i, (place >>> 32).toInt, length, data.address + dataBytes)
+        dataBytes = end
+      }
+      i += 1
+    }
+    rows += count
+  }
+
   private def putNull(): Unit = {
     validity.setNull(rows)
     reserveOffsets(1)
@@ -88,13 +110,18 @@ abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int
   }
 
   private def putData(base: AnyRef, offset: Long, length: Int): Unit = {
+    val end = endAfter(length)
+    data.reserve(end, dataBytes)
+    Platform.copyMemory(base, offset, null, data.address + dataBytes, length.toLong)
+    dataBytes = end
+  }
+
+  private def endAfter(length: Int): Long = {
     val end = dataBytes + length
     if (offsetWidth == 4 && end > Int.MaxValue) throw new ArithmeticException(
       s"a batch with $rows rows holds $end bytes in one column, more than an Arrow string column can"
     )
-    data.reserve(end, dataBytes)
-    Platform.copyMemory(base, offset, null, data.address + dataBytes, length.toLong)
-    dataBytes = end
+    end
   }
 
   /** One more than the rows: the last offset says where the last value ends. */

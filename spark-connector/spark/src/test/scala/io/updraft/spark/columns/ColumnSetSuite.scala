@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.catalyst.util.{ArrayBasedMapData, GenericArrayData}
 import org.apache.spark.sql.execution.Vectors
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.updraft.{Columns, SparkInternals}
+import org.apache.spark.sql.updraft.{ArrowSchemas, Columns, SparkInternals}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 import org.apache.spark.unsafe.types.UTF8String
 import org.scalatest.Assertion
@@ -69,6 +69,42 @@ class ColumnSetSuite extends AnyFunSuite {
       assert(allocator.getAllocatedMemory == before)
     }
 
+  test("rows of all types keep their order, whatever their size and wherever they lie") {
+    val schema = StructType((0 until 70).map { i =>
+      StructField(s"_$i", if (i == 3) StringType else types(i % types.length))
+    })
+    val random = new Random(70)
+    val rows = (0 until rowCount).map { i =>
+      // Every so often a row that is larger than a block of rows.
+      val text = UTF8String.fromString("a" * (if (i % 100 == 99) 100000 else random.nextInt(40)))
+      InternalRow.fromSeq(schema.map { field =>
+        if (field.name == "_3") text
+        else if (random.nextInt(9) == 0) null
+        else value(field.dataType, random)
+      })
+    }
+    val expected = Columns.written(rows, schema)
+    try {
+      val mixed = unsafe(rows, schema).zip(rows).zipWithIndex.map {
+        case ((unsafe, row), i) => if (i % 7 == 0) row else unsafe
+      }
+      check(expected, schema)(mixed.foreach(_))
+    } finally expected.close()
+  }
+
+  test("the size of a set counts every row, and a closed set has none") {
+    val schema = StructType(Seq(StructField("a", LongType)))
+    val rows = unsafe((0 until 5).map(i => InternalRow(i.toLong)), schema)
+    val set = new ColumnSet(Seq(LongType), ArrowSchemas.of(schema, "UTC", false), allocator, false)
+    rows.foreach(set.append)
+    set.measure()
+    assert(set.byteCount(_ => true) == 5 * 8)
+    rows.foreach(set.append)
+    set.close()
+    set.measure()
+    assert(set.byteCount(_ => true) == 0)
+  }
+
   private def check(expected: VectorSchemaRoot, schema: StructType)(
       each: (InternalRow => Unit) => Unit
   ): Assertion =
@@ -98,13 +134,12 @@ class ColumnSetSuite extends AnyFunSuite {
       .load(rowCount, columns, schema.map(_.dataType), expected.getSchema, allocator)
       .map(_.asInstanceOf[ArrowColumnVector])
     try {
+      for ((column, i) <- copied.zipWithIndex)
+        assert(VectorEqualsVisitor.vectorEquals(column.getValueVector, expected.getVector(i)))
       assert(readBack(copied, schema) == readBack(
         expected.getFieldVectors.asScala.map(new ArrowColumnVector(_)).toArray,
         schema
       ))
-      assert(
-        VectorEqualsVisitor.vectorEquals(copied.head.getValueVector, expected.getVector(0))
-      )
     } finally {
       copied.foreach(_.close())
       columns.foreach(_.close())
