@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What open files hold of the quota, and what they give back when it runs short."""
+
+import asyncio
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from open_file_bench import BATCH_BYTES, RAW_BYTES, ROWS, Bench, batch, rows_of
+from sinks_for_tests import MemorySink
+
+from updraft.errors import SinkError
+from updraft_writer.sinks.local import LocalStorage
+from updraft_writer.sinks.stored import RetryPolicy, StoredSink
+
+
+async def test_a_producer_that_waits_for_room_is_woken_by_the_error(bench: Bench) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(fail_at="write", gate=gate)
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file)
+    waiting = asyncio.create_task(file.room_for(BATCH_BYTES, 0))
+    await asyncio.sleep(0)
+    gate.set()
+    with suppress(SinkError):
+        await waiting
+    assert file.error is sink.error
+    await file.close()
+    assert bench.is_empty()
+
+
+async def test_bytes_stay_reserved_until_the_storage_has_them(bench: Bench) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(gate=gate)
+    writing = asyncio.Event()
+    sink.before_write = writing.set
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file)
+    await writing.wait()
+    assert file.moving_bytes > 0
+    gate.set()
+    await file.finish()
+    assert file.moving_bytes == 0
+    await file.close()
+    assert bench.is_empty()
+
+
+async def test_bytes_stay_reserved_while_an_upload_is_tried_again(
+    bench: Bench, threads: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    class BusyStorage(LocalStorage):
+        failures = 3
+
+        def write(self, piece: bytes) -> None:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().write(piece)
+
+    held_bytes = []
+
+    async def pause(_seconds: float) -> None:
+        held_bytes.append(file.moving_bytes)
+
+    path = tmp_path / "f"
+    file = bench.file(StoredSink(BusyStorage(path), str(path), threads, RetryPolicy(), pause=pause))
+    await file.open()
+    await bench.add(file)
+    await file.finish()
+    await file.close()
+    assert len(held_bytes) == 3
+    assert min(held_bytes) > 0
+    assert rows_of(path.read_bytes()) == list(range(ROWS))
+    assert bench.is_empty()
+
+
+async def test_a_synchronous_producer_gets_room_only_when_all_before_is_stored(bench: Bench) -> None:
+    sink = MemorySink()
+    file = bench.file(sink, row_group_bytes=1 << 30)
+    await file.open()
+    for count in range(1, 4):
+        await bench.add(file)
+        await file.room_for(BATCH_BYTES, 0)
+        assert sink.steps.count("write") == count
+        assert (file.partial_bytes, file.moving_bytes) == (0, 0)
+    await file.finish()
+    await file.close()
+
+
+async def test_when_the_quota_runs_short_the_largest_partial_row_group_is_encoded(threads: ThreadPoolExecutor) -> None:
+    bench = Bench(threads, 10 * BATCH_BYTES)
+    small, large = (bench.file(MemorySink(), row_group_bytes=1 << 30) for _ in range(2))
+    for file, batches in ((small, 2), (large, 6)):
+        await file.open()
+        await bench.add(file, batches)
+    (await bench.quota.acquire("t", 5 * BATCH_BYTES)).release()
+    assert small.partial_bytes == 2 * BATCH_BYTES
+    assert large.partial_bytes == 0
+    for file in (small, large):
+        await file.close()
+    assert bench.is_empty()
+
+
+async def test_a_batch_that_comes_while_others_wait_does_not_lie_in_a_partial_row_group(
+    threads: ThreadPoolExecutor,
+) -> None:
+    bench = Bench(threads, 10 * BATCH_BYTES)
+    file = bench.file(MemorySink(), row_group_bytes=1 << 30)
+    await file.open()
+    leave = await bench.quota.acquire("t", BATCH_BYTES)
+    waiting = asyncio.create_task(bench.quota.acquire("t", 10 * BATCH_BYTES))
+    await asyncio.sleep(0)
+    file.add(batch(), leave, raw_bytes=RAW_BYTES)
+    async with asyncio.timeout(10):
+        (await waiting).release()
+    await file.close()
+    assert bench.is_empty()
+
+
+async def test_a_batch_larger_than_the_quota_gets_in_although_partial_row_groups_fill_it(
+    threads: ThreadPoolExecutor,
+) -> None:
+    bench = Bench(threads, 4 * BATCH_BYTES)
+    files = [bench.file(MemorySink(), row_group_bytes=1 << 30) for _ in range(3)]
+    for file in files:
+        await file.open()
+        await bench.add(file)
+    async with asyncio.timeout(20):
+        (await bench.quota.acquire("t", 100 * BATCH_BYTES)).release()
+    for file in files:
+        await file.close()
+    assert bench.is_empty()
+
+
+async def test_many_files_in_a_small_quota_all_finish(threads: ThreadPoolExecutor) -> None:
+    bench = Bench(threads, 3 * BATCH_BYTES)
+
+    async def write_one(rounds: int) -> bytes | None:
+        sink = MemorySink()
+        file = bench.file(sink, row_group_bytes=1 << 30)
+        await file.open()
+        await bench.add(file, rounds)
+        await file.finish()
+        await file.close()
+        bench.files.remove(file)
+        return sink.published
+
+    async with asyncio.timeout(60):
+        published = await asyncio.gather(*(write_one(1 + index % 5) for index in range(20)))
+    assert [len(rows_of(data)) for data in published] == [ROWS * (1 + index % 5) for index in range(20)]
+    assert bench.is_empty()
