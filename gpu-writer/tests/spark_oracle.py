@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 SPARK_VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
@@ -58,7 +59,9 @@ _COLUMNS = {
 
 @contextmanager
 def local_spark() -> Iterator[SparkSession]:
-    """Spark on one core, ended at the end."""
+    """Spark on one core, ended at the end; RuntimeError beside another, whose JVM has another zone."""
+    if SparkContext._active_spark_context is not None:
+        raise RuntimeError("another Spark runs in this process: run the writer's own tests in a process of theirs")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[1]").appName("writer's oracle")
     for key, value in _CONFS.items():
