@@ -12,6 +12,7 @@ from running_writer import (
     BATCH,
     BATCH_BYTES,
     SCHEMA,
+    WITHIN_SECONDS,
     RawExchange,
     RunningWriter,
     command,
@@ -63,7 +64,8 @@ def is_cancelled_while_it_is_stored(writer: RunningWriter) -> None:
         exchange.next_reply()
         exchange.batch(1, BATCH)
         exchange.finish(1, 1000)
-        gate.reached.wait(5.0)
+        exchange.half_close()
+        assert gate.reached.wait(WITHIN_SECONDS)
         exchange.call.cancel()
 
 

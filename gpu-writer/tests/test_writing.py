@@ -5,7 +5,6 @@ import asyncio
 import io
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -112,9 +111,13 @@ def test_a_file_counts_as_written_though_its_client_leaves_on_the_receipt(
     monkeypatch.setattr(Replies, "receipt", send_and_be_cancelled)
     before = written()
     path = writer.root / "left.parquet"
-    with suppress(UpdraftError, grpc.RpcError), writer.client() as client, client.create(str(path), SCHEMA) as file:
-        file.write(BATCH)
-    wait_for(lambda: written() == before + 1, "the count of the written file")
+    with RawExchange(writer.address, SCHEMA, command(path)) as exchange:
+        exchange.ask(BATCH_BYTES)
+        exchange.next_reply()
+        exchange.batch(1, BATCH)
+        exchange.finish(1, BATCH.num_rows)
+        exchange.half_close()
+        wait_for(lambda: written() == before + 1, "the count of the written file")
     assert pq.read_table(path).num_rows == BATCH.num_rows
 
 
