@@ -56,6 +56,7 @@ def seconds_until_whole(pool: LocalPool, killed: psutil.Process, workers: int) -
     started = time.monotonic()
 
     def whole() -> bool:
+        assert not has_ended(psutil.Process(pool.pid)), f"the supervisor has given up:\n{pool.log()}"
         if not has_ended(killed):
             return False
         zygote, front = pool.zygote(), pool.front()
