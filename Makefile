@@ -83,18 +83,13 @@ connector: $(JAR) ## Build the connector's jar and print its path
 .PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens kube-tools e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest two Sparks in full, a function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
-	@$(MAKE) --no-print-directory setup-all
-	@$(MAKE) --no-print-directory lint types
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector test-writer
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-faults beside-faults
-	@$(MAKE) --no-print-directory --jobs=2 $(addprefix in-full-on-,$(FULL)) $(addprefix each-kind-on-,$(OLDER))
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector setup-all lint types
+	@# What is killed has to be waited for: that leaves one of two processors idle.
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-faults test-writer test-contract test-unit test-chart
+	@# A query waits as much as it works: Sparks side by side need less time than one after the other.
+	@$(MAKE) --no-print-directory --jobs=3 $(addprefix in-full-on-,$(FULL)) $(addprefix each-kind-on-,$(OLDER))
 	@$(MAKE) --no-print-directory summary
 
-# What is killed has to be waited for: that leaves one of two processors idle.
-beside-faults:
-	@$(MAKE) --no-print-directory test-unit test-chart test-contract
-
-# A query waits as much as it works: Sparks side by side need less time than one after the other.
 in-full-on-%:
 	@$(MAKE) --no-print-directory test-sessions test-e2e SPARK=$*
 
