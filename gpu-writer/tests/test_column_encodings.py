@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import decimal
+import io
 import itertools
 import random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from parquet_files import metadata, read, without_zones, written
 from spark_like import UTC
@@ -128,6 +130,72 @@ def test_texts_that_begin_as_their_neighbours_do_say_what_they_share_unless_a_co
     assert read(data).equals(table)
 
 
+@pytest.mark.parametrize(
+    ("codec", "wanted"),
+    [
+        (Codec.CODEC_NONE, ["UNCOMPRESSED", "UNCOMPRESSED"]),
+        (Codec.CODEC_SNAPPY, ["UNCOMPRESSED", "UNCOMPRESSED"]),
+        (Codec.CODEC_ZSTD, ["ZSTD", "ZSTD"]),
+        (Codec.CODEC_GZIP, ["GZIP", "GZIP"]),
+    ],
+)
+def test_what_texts_share_spares_them_snappy_for_a_few_bytes_more_and_passes_through_codecs_for_small_files(
+    codec: Codec, wanted: list[str]
+) -> None:
+    choose = random.Random(1)
+    long, short = ([f"customer#{choose.randrange(digits)}" for _ in range(ROWS)] for digits in (10**19, 10**9))
+    table = pa.table({"long": long, "short": short})
+    data = written(table, compression=Compression(codec=codec))
+    assert read(data).equals(table)
+    columns = [metadata(data).row_group(0).column(index) for index in range(2)]
+    fronts = [column.compression if "DELTA_BYTE_ARRAY" in column.encodings else None for column in columns]
+    assert fronts == wanted
+    for column in columns:
+        most = 5 / 4 if codec == Codec.CODEC_SNAPPY else 1
+        assert column.total_compressed_size <= most * plain_bytes(table.select([column.path_in_schema]), codec)
+
+
+def plain_bytes(table: pa.Table, codec: Codec) -> int:
+    """Bytes of the only column with no encoding but the codec."""
+    file = io.BytesIO()
+    name = Codec.Name(codec).removeprefix("CODEC_").lower()
+    pq.write_table(table, file, use_dictionary=False, compression=name)
+    return int(pq.read_metadata(file).row_group(0).column(0).total_compressed_size)
+
+
+@pytest.mark.parametrize(
+    ("codec", "wanted"),
+    [
+        (Codec.CODEC_NONE, "PLAIN"),
+        (Codec.CODEC_SNAPPY, "PLAIN"),
+        (Codec.CODEC_LZ4, "DELTA_BINARY_PACKED"),
+        (Codec.CODEC_ZSTD, "DELTA_BINARY_PACKED"),
+        (Codec.CODEC_GZIP, "DELTA_BINARY_PACKED"),
+    ],
+)
+def test_differences_that_save_little_are_made_only_where_the_codec_would_squeeze_the_plain_values(
+    codec: Codec, wanted: str
+) -> None:
+    choose = random.Random(1)
+    table = pa.table({"key": [choose.randrange(2**40) for _ in range(ROWS)]})
+    data = written(table, compression=Compression(codec=codec))
+    assert encodings_of(data) == {"key": {wanted}}
+    assert metadata(data).row_group(0).column(0).compression == "UNCOMPRESSED"
+    assert read(data).equals(table)
+
+
+def test_small_pieces_of_a_file_are_joined_to_a_mebibyte_or_more_and_none_is_lost() -> None:
+    file = EncodedBytes()
+    parts = [bytes([index]) * 300_000 for index in range(10)]
+    for part in parts:
+        file.write(part)
+    pieces = file.take()
+    assert [len(piece) for piece in pieces] == [1_200_000, 1_200_000, 600_000]
+    assert b"".join(pieces) == b"".join(parts)
+    assert file.take() == []
+    assert file.tell() == 3_000_000
+
+
 @pytest.mark.parametrize("column", ["text", "binary"])
 def test_pages_of_large_values_are_hardly_larger_than_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, column: str
@@ -163,4 +231,4 @@ def test_sampled_dictionaries_make_no_larger_file_than_all_dictionaries() -> Non
 
 
 def test_a_sample_of_no_rows_chooses_nothing() -> None:
-    assert sampled_encodings(pa.table({"a": pa.array([], pa.string())}), ["a"]) == ColumnEncodings()
+    assert sampled_encodings(pa.table({"a": pa.array([], pa.string())}), ["a"], codec="snappy") == ColumnEncodings()

@@ -30,25 +30,30 @@ class EncodedBytes:
     def __init__(self) -> None:
         self.written_bytes = 0
         self._pieces: list[bytes] = []
+        self._joining: list[bytes] = []
+        self._joining_bytes = 0
 
     def write(self, data: bytes) -> int:
         """Keep `data`, which the library may reuse afterwards."""
-        self._pieces.append(bytes(data))
+        self._joining.append(bytes(data))
         self.written_bytes += len(data)
+        self._joining_bytes += len(data)
+        # Joined while the processor's caches still have them, and their memory is the next ones'.
+        if self._joining_bytes >= _PIECE_BYTES:
+            self._join()
         return len(data)
 
     def take(self) -> list[bytes]:
         """What was written since the last time, in pieces of about a mebibyte or more."""
-        taken: list[bytes] = []
-        joining: list[bytes] = []
-        pieces, self._pieces = self._pieces, []
-        pieces.reverse()
-        while pieces:
-            joining.append(pieces.pop())
-            if not pieces or sum(map(len, joining)) >= _PIECE_BYTES:
-                taken.append(joining[0] if len(joining) == 1 else b"".join(joining))
-                joining.clear()
+        if self._joining:
+            self._join()
+        taken, self._pieces = self._pieces, []
         return taken
+
+    def _join(self) -> None:
+        self._pieces.append(self._joining[0] if len(self._joining) == 1 else b"".join(self._joining))
+        self._joining.clear()
+        self._joining_bytes = 0
 
     def tell(self) -> int:
         """The offset of the next byte."""

@@ -25,9 +25,10 @@ _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
 # Of a row group, an open writer keeps about this part with sampled dictionaries, and all of it with every dictionary.
 _RETAINED_FRACTION = 1 / 8
 _DEFAULT_PAGE_BYTES = 1024 * 1024
-# How many values are encoded between two looks at the size of a page: many, but hardly more than the page may have.
-_MOST_VALUES, _FEWEST_VALUES = 16384, 16
-_LOOKS_PER_PAGE = 4
+# How many values are encoded between two looks at the size of a page: all of its rows where they are small, which saves
+# time, and never so many that it becomes more than half as large again as it may be.
+_MOST_VALUES, _FEWEST_VALUES = 20_000, 16
+_LOOKS_PER_PAGE = 2
 
 
 class ParquetEncoder:
@@ -114,7 +115,8 @@ class ParquetEncoder:
             case Dictionaries.DICTIONARIES_NEVER:
                 return ColumnEncodings()
             case _:
-                return sampled_encodings(table, self._paths, without_differences=self._stored_as_bytes())
+                codec, as_bytes = self._arguments["compression"], self._stored_as_bytes()
+                return sampled_encodings(table, self._paths, codec=codec, without_differences=as_bytes)
 
     def _plain_texts(self) -> list[str]:
         """The leaves of strings and binaries that no dictionary is made of."""
