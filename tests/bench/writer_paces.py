@@ -25,6 +25,7 @@ from tests.bench.writer_record import Measured
 from tests.bench.writer_tables import mixed
 from tests.support.cpu import cpu_seconds
 from tests.support.paths import REPOSITORY
+from tests.support.service import WITH_ITS_OWNER
 from updraft.v1.write_pb2 import Codec, Compression, Pace, ParquetOptions, TimestampType
 from updraft.writer import WriterClient
 
@@ -70,7 +71,7 @@ def service(directory: Path, quota_mib: int, bytes_per_second: int) -> Iterator[
     ready, told = directory / "ready.json", directory / "log"
     arguments = [str(directory), str(ready), str(quota_mib * MIB), str(bytes_per_second)]
     with told.open("wb") as log:
-        process = subprocess.Popen([sys.executable, str(_SCRIPT), *arguments], stdout=log, stderr=log)
+        process = subprocess.Popen([*WITH_ITS_OWNER, sys.executable, str(_SCRIPT), *arguments], stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + _START_SECONDS
         while not ready.exists():

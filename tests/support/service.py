@@ -21,8 +21,8 @@ import psutil
 
 from tests.support.waiting import until
 
-# The kernel sends SIGTERM once the thread that started the service is no more, whatever ended it.
-_WITH_ITS_OWNER = ("setpriv", "--pdeathsig", "TERM", "--")
+# Before a command: the kernel sends it SIGTERM once the thread that started it is no more, whatever ended that.
+WITH_ITS_OWNER = ("setpriv", "--pdeathsig", "TERM", "--")
 _START_TIMEOUT_SECONDS = 60
 _STOP_TIMEOUT_SECONDS = 30
 _LOG_TAIL_CHARACTERS = 20_000
@@ -38,7 +38,7 @@ class LocalService:
         self._ready_file = self.directory / "ready.json"
         self.log_file = self.directory / f"{noun}.log"
         self._command = [
-            *_WITH_ITS_OWNER,
+            *WITH_ITS_OWNER,
             str(program),
             "serve",
             *("--listen", "127.0.0.1:0"),
