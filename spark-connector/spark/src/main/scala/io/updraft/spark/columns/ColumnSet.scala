@@ -39,6 +39,8 @@ final class ColumnSet(
       ColumnBuilders.of(dataType, field, allocator, largeVarTypes)
     }.toArray
 
+  // A single column is filled as fast by a call for each value.
+  private[this] val fillsBlocks = builders.length > 1
   // Rows that were appended and are not in the builders yet.
   private[this] var block: RowBlock = _
 
@@ -54,7 +56,7 @@ final class ColumnSet(
 
   /** Copies one row. */
   def append(row: InternalRow): Unit = row match {
-    case unsafe: UnsafeRow if unsafe.getSizeInBytes <= ColumnSet.LargestBlockedRow =>
+    case unsafe: UnsafeRow if fillsBlocks && unsafe.getSizeInBytes <= ColumnSet.LargestBlockedRow =>
       if (block == null) block = new RowBlock(unsafe.numFields())
       if (!block.hasRoomFor(unsafe)) takeBlock()
       block.add(unsafe)

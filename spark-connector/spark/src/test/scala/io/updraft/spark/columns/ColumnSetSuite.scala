@@ -49,7 +49,7 @@ class ColumnSetSuite extends AnyFunSuite {
 
   for (dataType <- types; nulls <- Seq("no", "some", "only"))
     test(s"${dataType.sql} with $nulls nulls is copied as Spark writes it, from every source") {
-      val schema = StructType(Seq(StructField("_0", dataType)))
+      val schema = StructType(Seq("_0", "_1").map(StructField(_, dataType)))
       val rows = randomRows(dataType, nulls, new Random(dataType.sql.hashCode))
       val before = allocator.getAllocatedMemory
       val expected = Columns.written(rows, schema)
@@ -93,12 +93,17 @@ class ColumnSetSuite extends AnyFunSuite {
   }
 
   test("the size of a set counts every row, and a closed set has none") {
-    val schema = StructType(Seq(StructField("a", LongType)))
-    val rows = unsafe((0 until 5).map(i => InternalRow(i.toLong)), schema)
-    val set = new ColumnSet(Seq(LongType), ArrowSchemas.of(schema, "UTC", false), allocator, false)
+    val schema = StructType(Seq("a", "b").map(StructField(_, LongType)))
+    val rows = unsafe((0 until 5).map(i => InternalRow(i.toLong, -i.toLong)), schema)
+    val set = new ColumnSet(
+      Seq(LongType, LongType),
+      ArrowSchemas.of(schema, "UTC", false),
+      allocator,
+      false
+    )
     rows.foreach(set.append)
     set.measure()
-    assert(set.byteCount(_ => true) == 5 * 8)
+    assert(set.byteCount(_ => true) == 5 * 16)
     rows.foreach(set.append)
     set.close()
     set.measure()
@@ -161,8 +166,10 @@ class ColumnSetSuite extends AnyFunSuite {
 
   private def randomRows(dataType: DataType, nulls: String, random: Random): Seq[InternalRow] =
     Seq.fill(rowCount) {
-      val isNull = nulls == "only" || (nulls == "some" && random.nextInt(5) == 0)
-      InternalRow(if (isNull) null else value(dataType, random))
+      InternalRow.fromSeq(Seq.fill(2) {
+        val isNull = nulls == "only" || (nulls == "some" && random.nextInt(5) == 0)
+        if (isNull) null else value(dataType, random)
+      })
     }
 
   private def value(dataType: DataType, random: Random): Any = dataType match {
