@@ -163,27 +163,6 @@ def plain_bytes(table: pa.Table, codec: Codec) -> int:
     return int(pq.read_metadata(file).row_group(0).column(0).total_compressed_size)
 
 
-@pytest.mark.parametrize(
-    ("codec", "wanted"),
-    [
-        (Codec.CODEC_NONE, "PLAIN"),
-        (Codec.CODEC_SNAPPY, "PLAIN"),
-        (Codec.CODEC_LZ4, "DELTA_BINARY_PACKED"),
-        (Codec.CODEC_ZSTD, "DELTA_BINARY_PACKED"),
-        (Codec.CODEC_GZIP, "DELTA_BINARY_PACKED"),
-    ],
-)
-def test_differences_that_save_little_are_made_only_where_the_codec_would_squeeze_the_plain_values(
-    codec: Codec, wanted: str
-) -> None:
-    choose = random.Random(1)
-    table = pa.table({"key": [choose.randrange(2**40) for _ in range(ROWS)]})
-    data = written(table, compression=Compression(codec=codec))
-    assert encodings_of(data) == {"key": {wanted}}
-    assert metadata(data).row_group(0).column(0).compression == "UNCOMPRESSED"
-    assert read(data).equals(table)
-
-
 def test_small_pieces_of_a_file_are_joined_to_a_mebibyte_or_more_and_none_is_lost() -> None:
     file = EncodedBytes()
     parts = [bytes([index]) * 300_000 for index in range(10)]
@@ -231,4 +210,4 @@ def test_sampled_dictionaries_make_no_larger_file_than_all_dictionaries() -> Non
 
 
 def test_a_sample_of_no_rows_chooses_nothing() -> None:
-    assert sampled_encodings(pa.table({"a": pa.array([], pa.string())}), ["a"], codec="snappy") == ColumnEncodings()
+    assert sampled_encodings(pa.table({"a": pa.array([], pa.string())}), ["a"]) == ColumnEncodings()

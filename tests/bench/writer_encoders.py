@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.util
 import io
+import itertools
+import multiprocessing
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +23,10 @@ from updraft_writer.encoders.parquet import ParquetEncoder
 
 CODECS = {"snappy": Codec.CODEC_SNAPPY, "zstd": Codec.CODEC_ZSTD, "lz4": Codec.CODEC_LZ4}
 ZSTD_LEVEL = 1
+# A run takes a fraction of a second, of which whatever else the machine does may be a good part.
+_FEWEST_RUNS = 9
+# Of each case and encoder, until its process has the memory that it needs.
+_RUNS_BEFORE = 2
 
 Encode = Callable[[pa.Table, str], int]
 
@@ -54,32 +63,49 @@ def polars(table: pa.Table, codec: str) -> int:
     return file.tell()
 
 
-def encoders() -> list[dict[str, Encode]]:
-    """By name, those that may take turns together; polars where it is installed (`make bench-writer` sees to that).
-
-    Threads that polars has started live on and would be counted with whoever comes after it: it is alone, and last.
-    """
-    alone: list[dict[str, Encode]] = [{"polars": polars}] if importlib.util.find_spec("polars") else []
-    return [{"updraft": ours, "pyarrow": pyarrow_default}, *alone]
+def encoders() -> dict[str, Encode]:
+    """By name; polars where it is installed (`make bench-writer` sees to that)."""
+    found: dict[str, Encode] = {"updraft": ours, "pyarrow": pyarrow_default}
+    return found | ({"polars": polars} if importlib.util.find_spec("polars") else {})
 
 
 def measure(repeat: int) -> list[Measured]:
-    """All tables, codecs and encoders, a case after the other; encoders that may take turns do so."""
-    tables = {name: make().combine_chunks() for name, make in TABLES.items()}
-    cases = [(f"{name} {codec}", table, codec) for name, table in tables.items() for codec in CODECS]
-    measured: dict[str, list[Measured]] = {}
-    for together in encoders():
-        for case, table, codec in cases:
-            variants = {name: Measured(case, name, table.nbytes) for name in together}
-            for _ in range(repeat):
-                for name, encode in together.items():
-                    _run(variants[name], encode, table, codec)
-            measured.setdefault(case, []).extend(variants.values())
-    return [entry for variants in measured.values() for entry in variants]
+    """All tables and codecs, a case after the other, in which the encoders take turns.
+
+    Each is in a process of its own: what one leaves to the allocator, or as a thread, is not the next one's.
+    """
+    with contextlib.ExitStack() as stack:
+        context = multiprocessing.get_context("spawn")
+        processes = {
+            name: stack.enter_context(ProcessPoolExecutor(max_workers=1, mp_context=context)) for name in encoders()
+        }
+        measured = []
+        for table, codec in itertools.product(TABLES, CODECS):
+            raw_bytes = _table(table).nbytes
+            variants = {name: Measured(f"{table} {codec}", name, raw_bytes) for name in processes}
+            for number in range(_RUNS_BEFORE + max(repeat, _FEWEST_RUNS)):
+                for name, process in processes.items():
+                    run = process.submit(_run, name, table, codec).result()
+                    if number >= _RUNS_BEFORE:
+                        _add(variants[name], run)
+            measured += variants.values()
+    return measured
 
 
-def _run(measured: Measured, encode: Encode, table: pa.Table, codec: str) -> None:
+@functools.cache
+def _table(name: str) -> pa.Table:
+    return TABLES[name]().combine_chunks()
+
+
+def _run(name: str, table: str, codec: str) -> tuple[float, float, int]:
+    """Wall and CPU seconds and the bytes of a file."""
+    rows, encode = _table(table), encoders()[name]
     wall, cpu = time.perf_counter(), time.process_time()
-    measured.file_bytes = encode(table, codec)
-    measured.wall_s.append(round(time.perf_counter() - wall, 4))
-    measured.cpu_s.append(round(time.process_time() - cpu, 4))
+    file_bytes = encode(rows, codec)
+    return time.perf_counter() - wall, time.process_time() - cpu, file_bytes
+
+
+def _add(measured: Measured, run: tuple[float, float, int]) -> None:
+    wall, cpu, measured.file_bytes = run
+    measured.wall_s.append(round(wall, 4))
+    measured.cpu_s.append(round(cpu, 4))

@@ -23,10 +23,6 @@ _RUN_ROWS = 129
 _DICTIONARY_PAGE_BYTES = 1024 * 1024
 # What an encoding has to save of the plain size: it costs time as well.
 _WORTHWHILE_FRACTION = 0.75
-# Differences take three times the time of a plain value. They have to save more where the codec takes no time over such
-# a value, because it finds nothing in it.
-_WORTHWHILE_DIFFERENCES_FRACTION = 0.6
-_CODECS_WITHOUT_GAIN = ("none", "snappy")
 # Differences take half to two thirds of the time that a dictionary takes, and may be so much larger for it.
 _DIFFERENCES_PER_DICTIONARY = 5 / 4
 _LENGTH_PREFIX_BYTES = 4
@@ -42,11 +38,9 @@ class ColumnEncodings:
 
 
 def sampled_encodings(
-    table: pa.Table, paths: Sequence[str], *, codec: str, without_differences: Container[str] = ()
+    table: pa.Table, paths: Sequence[str], *, without_differences: Container[str] = ()
 ) -> ColumnEncodings:
-    """The encodings for `table`, of which `paths` names all leaves in order, each to be squeezed by `codec`."""
-    leaves_plain = codec in _CODECS_WITHOUT_GAIN
-    differences_fraction = _WORTHWHILE_DIFFERENCES_FRACTION if leaves_plain else _WORTHWHILE_FRACTION
+    """The encodings for `table`, of which `paths` names all leaves in order."""
     step = max(1, table.num_rows // _SAMPLED_ROWS)
     spread = _leaves(table.take(pa.arange(0, table.num_rows, step)))
     starts = sorted({round(part * max(0, table.num_rows - _RUN_ROWS) / (_RUNS - 1)) for part in range(_RUNS)})
@@ -57,9 +51,10 @@ def sampled_encodings(
         width_bits = 8 * _width_bytes(sample)
         by_dictionary = _dictionary_bits(sample, step, width_bits)
         by_difference = math.inf if path in without_differences else _difference_bits(neighbours)
-        if by_difference <= min(differences_fraction * width_bits, _DIFFERENCES_PER_DICTIONARY * by_dictionary):
+        worthwhile_bits = _WORTHWHILE_FRACTION * width_bits
+        if by_difference <= min(worthwhile_bits, _DIFFERENCES_PER_DICTIONARY * by_dictionary):
             differences.append(path)
-        elif by_dictionary <= _WORTHWHILE_FRACTION * width_bits:
+        elif by_dictionary <= worthwhile_bits:
             dictionaries.append(path)
     return ColumnEncodings(tuple(dictionaries), tuple(differences))
 

@@ -115,8 +115,7 @@ class ParquetEncoder:
             case Dictionaries.DICTIONARIES_NEVER:
                 return ColumnEncodings()
             case _:
-                codec, as_bytes = self._arguments["compression"], self._stored_as_bytes()
-                return sampled_encodings(table, self._paths, codec=codec, without_differences=as_bytes)
+                return sampled_encodings(table, self._paths, without_differences=self._stored_as_bytes())
 
     def _plain_texts(self) -> list[str]:
         """The leaves of strings and binaries that no dictionary is made of."""
