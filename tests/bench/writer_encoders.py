@@ -79,7 +79,7 @@ def measure(repeat: int) -> list[Measured]:
         processes = {
             name: stack.enter_context(ProcessPoolExecutor(max_workers=1, mp_context=context)) for name in encoders()
         }
-        measured = []
+        measured: list[Measured] = []
         for table, codec in itertools.product(TABLES, CODECS):
             raw_bytes = _table(table).nbytes
             variants = {name: Measured(f"{table} {codec}", name, raw_bytes) for name in processes}
