@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from tests.bench.tables import PARTITIONS, Table
 from tests.bench.targets import LIGHT, Target
+from tests.bench.variants import Variant
 
 MILLION = 1_000_000
 
@@ -47,7 +48,10 @@ class Scene:
 
 @dataclass(frozen=True)
 class Case:
-    """`vectors`: Spark can hand this kind's input over as vectors, and its UDF can be left out for comparison."""
+    """`vectors`: Spark can hand this kind's input over as vectors.
+
+    `has_floor`: the query can be built without its UDF, which shows what Spark itself takes for it.
+    """
 
     name: str
     title: str
@@ -55,8 +59,13 @@ class Case:
     build: Callable[[Scene], DataFrame]
     table: Table | None = None
     vectors: bool = False
+    has_floor: bool = False
     since: tuple[int, int] = (4, 0)
     target: Target = LIGHT
+
+    def runs_as(self, variant: Variant) -> bool:
+        """Whether a variant shows something of this case that no other does."""
+        return (self.vectors or not variant.needs_vectors) and (self.has_floor or variant.runs_udf)
 
     def scaled(self, scale: float) -> int:
         """Rows at a scale."""

@@ -50,8 +50,8 @@ def print_targets(ratios: Mapping[Case, Ratios]) -> None:
 
 
 def _line(case: Case, best: Record, mine: Mapping[str, Record], ratio: Ratios | None) -> str:
-    seconds = [_seconds(mine.get(name)) for name in ("no-udf", "updraft", "updraft-unix")]
-    line = f"{case.name:27}{seconds[0]:>8}{_seconds(best):>12}  {best.variant:25}{seconds[1]:>9}{seconds[2]:>8}"
+    seconds = [seconds_of(mine.get(name)) for name in ("no-udf", "updraft", "updraft-unix")]
+    line = f"{case.name:27}{seconds[0]:>8}{seconds_of(best):>12}  {best.variant:25}{seconds[1]:>9}{seconds[2]:>8}"
     if ratio is None:
         return line
     unix = f"{ratio.unix_speed:.2f}x" if ratio.unix_speed is not None else "-"
@@ -72,5 +72,6 @@ def _ratios(case: Case, best: Record, tcp: Record | None, unix: Record | None) -
     return Ratios(case.title, speed(tcp), cpu(tcp), *with_unix)
 
 
-def _seconds(record: Record | None) -> str:
+def seconds_of(record: Record | None) -> str:
+    """A median, or a dash for what did not run."""
     return f"{record.median_wall_s:.3f}" if record is not None else "-"

@@ -104,7 +104,7 @@ def _measure(case: Case, processes: Sequence[SparkProcess], options: argparse.Na
     rows, started = case.scaled(options.rows_scale), time.monotonic()
     records: dict[SparkProcess, Record] = {}
     for process in processes:
-        if case.vectors or not process.variant.needs_vectors:
+        if case.runs_as(process.variant):
             records[process] = Record(case.name, process.variant.name, rows)
     for process, record in list(records.items()):
         try:

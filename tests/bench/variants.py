@@ -35,7 +35,7 @@ def _stock(name: str, *, pipelined: str, columnar: str) -> Variant:
 
 
 VARIANTS = [
-    Variant("no-udf", runs_udf=False, needs_vectors=True),
+    Variant("no-udf", runs_udf=False),
     _stock("stock-sync-columnar", pipelined="false", columnar="true"),
     _stock("stock-sync-rows", pipelined="false", columnar="false"),
     _stock("stock-pipelined-columnar", pipelined="true", columnar="true"),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from tests.bench.case import MILLION, Case, Scene
+from tests.bench.case import MILLION, Case, Scene, without_udf
 
 _SCHEMA = "id bigint, k bigint, v double"
 _FEW_GROUPS = 8
@@ -46,8 +46,10 @@ def _merged_arrow(left: pa.Table, right: pa.Table) -> pa.Table:
 
 
 def _grouped(scene: Scene, *, way: str, function: Callable[..., Any], rows_of_group: int | None = None) -> DataFrame:
-    groups = _FEW_GROUPS if rows_of_group is None else max(1, scene.rows // rows_of_group)
-    return getattr(scene.grouped(groups).groupBy("k"), way)(function, _SCHEMA)
+    rows = scene.grouped(_FEW_GROUPS if rows_of_group is None else max(1, scene.rows // rows_of_group))
+    if scene.use is without_udf:
+        return rows.repartition("k").sortWithinPartitions("k")
+    return getattr(rows.groupBy("k"), way)(function, _SCHEMA)
 
 
 def _cogrouped(scene: Scene, *, way: str, function: Callable[..., Any]) -> DataFrame:
@@ -59,8 +61,9 @@ def _cogrouped(scene: Scene, *, way: str, function: Callable[..., Any]) -> DataF
 def _case(name: str, title: str, rows: int, function: Callable[..., Any], **more: Any) -> Case:
     way = "applyInPandas" if "pandas" in name else "applyInArrow"
     since = more.pop("since", (4, 0))
-    build = _cogrouped if name.startswith("cogroup") else _grouped
-    return Case(name, title.format(way), rows, partial(build, way=way, function=function, **more), since=since)
+    cogroups = name.startswith("cogroup")
+    build = partial(_cogrouped if cogroups else _grouped, way=way, function=function, **more)
+    return Case(name, title.format(way), rows, build, since=since, has_floor=not cogroups)
 
 
 CASES = [

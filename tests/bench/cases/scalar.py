@@ -107,7 +107,7 @@ def _broadcast(scene: Scene) -> DataFrame:
     return scene.numbers().select(scene.use(weigh)("id").alias("x"))
 
 
-_vectors = partial(Case, vectors=True)
+_vectors = partial(Case, vectors=True, has_floor=True)
 _arrow_vectors = partial(_vectors, since=(4, 1))
 
 CASES = [
