@@ -219,7 +219,7 @@ gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.bench.udf --jar $(JAR) $(BENCH)
 
@@ -229,6 +229,9 @@ bench-writer: .venv/.synced $(call jar,$(NEWEST)) ## The writer against Spark's 
 
 bench-check: setup ## Whether what bench-udf measured meets the target of every case
 	@$(PYTHON) -m tests.bench.check
+
+bench-writer-check: setup ## Whether what bench-writer measured keeps every promise
+	@$(PYTHON) -m tests.bench.writer_check
 
 bench-page: setup ## Write docs/benchmarks.md from what bench-udf measured
 	@$(PYTHON) -m tests.bench.page

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tests.bench import writer_encoders, writer_paces, writer_record, writer_spark
 from tests.bench.writer_chart import draw
+from tests.bench.writer_check import print_promises
 from tests.bench.writer_record import Measured
 from tests.bench.writer_targets import promises
 from tests.support.paths import BUILD, use_connector_jar
@@ -45,7 +46,7 @@ def main() -> int:
     _print_queries(queries)
     measured = [*encoders, *paces, *queries]
     writer_record.write(measured, _DIRECTORY / "writer.json")
-    _print_promises(measured)
+    print_promises(list(promises(measured)))
     draw(paces, encoders, _caption(), _DIRECTORY / "writer.svg")
     return 0
 
@@ -106,11 +107,6 @@ def _print_queries(measured: Sequence[Measured]) -> None:
         seconds = f"{entry.median_wall_s:9.2f}{entry.median_cpu_s:8.2f}"
         print(f"{entry.case:26}{entry.variant:14}{seconds}{entry.file_bytes / 1e6:9.1f}")
     print(flush=True)
-
-
-def _print_promises(measured: Sequence[Measured]) -> None:
-    for promise in promises(measured):
-        print(f"{'ok  ' if promise.is_kept else 'MISS'} {promise.ratio:5.2f} of {promise.target}  {promise.title}")
 
 
 if __name__ == "__main__":
