@@ -3,7 +3,7 @@
 
 What is encoded already, as differences or by a dictionary, often has nothing left to be squeezed out, nor have hashes
 and measures; a codec would take its time over them and every reader's as well. Of texts that begin as their neighbours
-do Snappy finds hardly more than that, and takes twice as long to find it; codecs that are chosen for small files find
+do Snappy finds hardly more than that, and takes longer to find it; codecs that are chosen for small files find
 more in what is left of such texts than in the whole of them, and are no slower.
 """
 
@@ -20,9 +20,9 @@ _TRIAL_ROWS = 2048
 _LEAST_ROWS = 16 * _TRIAL_ROWS
 # What a codec has to leave of a column's pages at most.
 _WORTHWHILE_FRACTION = 0.9
-# DELTA_BYTE_ARRAY takes about as long as a fast codec does, to write and to read.
+# DELTA_BYTE_ARRAY takes time as well, to write and to read.
 _WORTHWHILE_FRONT_FRACTION = 0.75
-# Snappy takes twice the time that DELTA_BYTE_ARRAY takes, which may leave so much more than it for that.
+# Snappy takes longer than DELTA_BYTE_ARRAY, which may leave so much more than it for that.
 _FRONTS_PER_SNAPPY = 5 / 4
 # These are chosen for small files, and squeeze what DELTA_BYTE_ARRAY leaves once more.
 _CODECS_OF_FRONTS = ("zstd", "gzip")
