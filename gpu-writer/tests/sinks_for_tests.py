@@ -2,20 +2,22 @@
 """Sinks that do what the test says: keep the bytes, wait at a gate, fail at a step."""
 
 import asyncio
-from collections.abc import Callable
 
 from updraft.errors import SinkError
 
 
 class MemorySink:
-    """Keeps what it is given; `gate` holds writes back, `fail_at` names the step that fails."""
+    """Keeps what it is given; `gate` holds writes back, `fail_at` names the step that fails.
+
+    `writing` is set once a write has begun.
+    """
 
     def __init__(self, *, fail_at: str = "", gate: asyncio.Event | None = None) -> None:
         self.steps: list[str] = []
         self.stored = b""
         self.published: bytes | None = None
         self.discarded = False
-        self.before_write: Callable[[], None] = lambda: None
+        self.writing = asyncio.Event()
         self.fail_at = fail_at
         self.error = SinkError(f"the storage fails at {fail_at}")
         self._gate = gate
@@ -24,7 +26,7 @@ class MemorySink:
         self._step("open")
 
     async def write(self, piece: bytes) -> None:
-        self.before_write()
+        self.writing.set()
         if self._gate is not None:
             await self._gate.wait()
         self._step("write")

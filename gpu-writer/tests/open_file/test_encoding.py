@@ -52,9 +52,7 @@ async def test_a_buffer_that_the_caller_reuses_after_it_was_released_does_not_ch
     memory = bytearray(RAW_BYTES)
     values = pa.Array.from_buffers(pa.int64(), ROWS, [None, pa.py_buffer(memory)])
     file.add(pa.record_batch([values], SCHEMA), await bench.quota.acquire("t", BATCH_BYTES), raw_bytes=RAW_BYTES)
-    encoded = asyncio.Event()
-    sink.before_write = encoded.set
-    await encoded.wait()
+    await sink.writing.wait()
     memory[:] = b"\xff" * RAW_BYTES
     gate.set()
     await file.finish()

@@ -38,12 +38,10 @@ async def test_nothing_is_published_before_the_finish(bench: Bench) -> None:
 async def test_giving_up_drops_what_is_queued_without_writing_it(bench: Bench) -> None:
     gate = asyncio.Event()
     sink = MemorySink(gate=gate)
-    writing = asyncio.Event()
-    sink.before_write = writing.set
     file = bench.file(sink)
     await file.open()
     await bench.add(file, 10)
-    await writing.wait()
+    await sink.writing.wait()
     closing = asyncio.create_task(file.close())
     await asyncio.sleep(0)
     gate.set()

@@ -35,12 +35,10 @@ async def test_a_producer_that_waits_for_room_is_woken_by_the_error(bench: Bench
 async def test_bytes_stay_reserved_until_the_storage_has_them(bench: Bench) -> None:
     gate = asyncio.Event()
     sink = MemorySink(gate=gate)
-    writing = asyncio.Event()
-    sink.before_write = writing.set
     file = bench.file(sink)
     await file.open()
     await bench.add(file)
-    await writing.wait()
+    await sink.writing.wait()
     assert file.moving_bytes > 0
     gate.set()
     await file.finish()
