@@ -96,7 +96,7 @@ final class RowBlock(columns: Int) {
   }
 }
 
-private object RowBlock {
+private[spark] object RowBlock {
   private val Begin = Platform.BYTE_ARRAY_OFFSET.toLong
 
   /** As much as a core's first cache has. */
@@ -108,7 +108,7 @@ private object RowBlock {
   private val LoopedBytes = 128
 
   /** Copies whole words until `length` is reached. */
-  private def copyWords(
+  def copyWords(
       source: AnyRef,
       sourceOffset: Long,
       target: AnyRef,

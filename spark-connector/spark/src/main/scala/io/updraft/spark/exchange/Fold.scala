@@ -20,8 +20,8 @@ sealed trait Fold extends Serializable {
   /** How many columns the waiting rows have. */
   def waitingColumns: Int
 
-  /** The rows that functions read, made of the child's sorted rows. `waiting` gets, here or from
-    * the [[boundary]], a row for each result in the order of the results.
+  /** The rows that functions read, made of the child's rows. `waiting` gets, here or from the
+    * [[boundary]], a row for each result in the order of the results.
     */
   def rows(input: Iterator[InternalRow], waiting: WaitingRows): Iterator[InternalRow]
 
@@ -41,6 +41,7 @@ object Answers extends Enumeration {
 final case class AggregateFold(
     keys: Seq[NamedExpression],
     sessions: Option[SessionRows],
+    gathering: Gathering,
     childOutput: Seq[Attribute],
     functionResults: Seq[Attribute],
     results: Seq[NamedExpression]
@@ -52,8 +53,10 @@ final case class AggregateFold(
 
   override def waitingColumns: Int = keys.length
 
-  override def rows(input: Iterator[InternalRow], waiting: WaitingRows): Iterator[InternalRow] =
-    sessions.fold(input)(_.of(input))
+  override def rows(input: Iterator[InternalRow], waiting: WaitingRows): Iterator[InternalRow] = {
+    val gathered = gathering.of(input)
+    sessions.fold(gathered)(_.of(gathered))
+  }
 
   override def boundary(waiting: WaitingRows): GroupBoundary = {
     val key = UnsafeProjection.create(keys, childOutput)

@@ -51,7 +51,7 @@ final class FoldRunner(
       new RequestBuilder.OfGroups(spec, fold.answers, SparkInternals.allocator, partition)
     pipeline(
       new GroupedFeed(
-        fold.rows(input, waiting),
+        () => fold.rows(input, waiting),
         fold.boundary(waiting),
         builder,
         spec.limits,

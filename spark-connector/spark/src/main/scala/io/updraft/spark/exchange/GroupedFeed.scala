@@ -6,19 +6,22 @@ import org.apache.spark.sql.updraft.InputFiles
 
 import io.updraft.spark.columns.{BatchLimits, GroupCut}
 
-/** Reads rows that are sorted by their group into a builder: many small groups make one request, a
-  * large one is spread over many. A row is copied before the next is asked for.
+/** Reads rows that lie group by group into a builder: many small groups make one request, a large
+  * one is spread over many. A row is copied before the next is asked for.
+  *
+  * @param open
+  *   gives the rows, when the first request is asked for: it may have to read all of the child
   */
 final class GroupedFeed(
-    input: Iterator[InternalRow],
+    open: () => Iterator[InternalRow],
     boundary: GroupBoundary,
     builder: RequestBuilder,
     limits: BatchLimits,
     files: InputFiles
 ) extends RequestSource {
   private[this] val cut = new GroupCut(limits, () => builder.size)
+  private[this] var input: Iterator[InternalRow] = _
   private[this] var row: InternalRow = _
-  private[this] var started = false
 
   override def next(): Option[Request] = {
     files.enterChild()
@@ -29,7 +32,7 @@ final class GroupedFeed(
   }
 
   private def fill(): AnyRef = {
-    if (!started) start()
+    if (input == null) start()
     var file: AnyRef = null
     var open = row != null
     while (open) {
@@ -45,7 +48,7 @@ final class GroupedFeed(
   }
 
   private def start(): Unit = {
-    started = true
+    input = open()
     advance()
     if (row != null) boundary.enter(row)
   }

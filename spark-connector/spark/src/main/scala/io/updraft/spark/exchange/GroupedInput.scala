@@ -13,12 +13,18 @@ import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
   * @param spec
   *   the columns that are sent
   * @param keys
-  *   what the child's rows are sorted by
+  *   what groups of the child's rows have in common
+  * @param gathering
+  *   how a group's rows come to lie together
   * @param shape
   *   how a row travels
   */
-final case class GroupedInput(spec: RequestSpec, keys: Seq[Attribute], shape: RowShape)
-    extends TaskInput {
+final case class GroupedInput(
+    spec: RequestSpec,
+    keys: Seq[Attribute],
+    gathering: Gathering,
+    shape: RowShape
+) extends TaskInput {
 
   /** The function sees the columns by their own names. */
   private def rowSchema: Schema = ArrowSchemas.of(
@@ -38,7 +44,8 @@ final case class GroupedInput(spec: RequestSpec, keys: Seq[Attribute], shape: Ro
       rows: Iterator[InternalRow],
       files: InputFiles,
       partition: Int
-  ): RequestSource = new GroupedFeed(rows, boundary, builder(partition), spec.limits, files)
+  ): RequestSource =
+    new GroupedFeed(() => gathering.of(rows), boundary, builder(partition), spec.limits, files)
 
   /** Fills requests of a task's rows. */
   def builder(partition: Int): RequestBuilder = shape match {

@@ -6,20 +6,22 @@ import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeProjectio
 
 import io.updraft.spark.columns.GroupCut
 
-/** One side of a cogroup: reads rows that are sorted by their group into a builder, group by group.
-  * A row is copied before the next is asked for.
+/** One side of a cogroup: reads the child's rows into a builder, group by group. A row is copied
+  * before the next is asked for.
   */
-final class GroupedSide(rows: Iterator[InternalRow], input: GroupedInput, partition: Int)
+final class GroupedSide(childRows: Iterator[InternalRow], input: GroupedInput, partition: Int)
     extends AutoCloseable {
   private[this] val builder = input.builder(partition)
   private[this] val boundary = input.boundary
   private[this] val cut = new GroupCut(input.spec.limits, () => builder.size)
   private[this] val projection = GenerateUnsafeProjection.generate(input.keys, input.spec.child)
+  private[this] var rows: Iterator[InternalRow] = _
   private[this] var row: InternalRow = _
   private[this] var nextKey: InternalRow = _
 
   /** Goes to the first group. */
   def start(): Unit = {
+    rows = input.gathering.of(childRows)
     advance()
     enter()
   }

@@ -5,10 +5,11 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning}
 import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.updraft.{PythonCall, SessionRows, SparkInternals}
 
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange.{AggregateFold, Fold}
+import io.updraft.spark.exchange.{AggregateFold, Fold, GatherMetrics, Gathering}
 
 /** Runs Python aggregates on a pool, in the place of ArrowAggregatePythonExec: one row for each
   * group.
@@ -26,6 +27,10 @@ case class FlightAggregateExec(
   override val udfs: Seq[PythonUDAF] =
     functions.map(_.aggregateFunction.asInstanceOf[PythonUDAF])
 
+  private lazy val gatherMetrics = GatherMetrics.create(sparkContext)
+
+  override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all ++ gatherMetrics.all
+
   override def output: Seq[Attribute] = results.map(_.toAttribute)
 
   override def producedAttributes: AttributeSet = AttributeSet(output)
@@ -36,13 +41,23 @@ case class FlightAggregateExec(
     Seq(SparkInternals.togetherBy(keys))
 
   override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(
-    sessions.fold(keys)(_.sortKeys).map(SortOrder(_, Ascending))
+    sessions.fold(GroupOrder.required(keys))(_.sortKeys.map(SortOrder(_, Ascending)))
   )
 
   override protected def pythonCall: PythonCall = PythonCall.of(udfs)
 
+  private def gathering: Gathering =
+    sessions.fold(GroupOrder.gathering(keys, child, gatherMetrics))(_ => Gathering.Done)
+
   override protected def fold: Fold =
-    AggregateFold(keys, sessions, child.output, functions.map(_.resultAttribute), results)
+    AggregateFold(
+      keys,
+      sessions,
+      gathering,
+      child.output,
+      functions.map(_.resultAttribute),
+      results
+    )
 
   override protected def withNewChildInternal(newChild: SparkPlan): FlightAggregateExec =
     copy(child = newChild)

@@ -37,7 +37,8 @@ case class FlightCogroupedMapExec(
 
   override def requiredChildDistribution: Seq[Distribution] = stock.requiredChildDistribution
 
-  override def requiredChildOrdering: Seq[Seq[SortOrder]] = stock.requiredChildOrdering
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] =
+    Seq(leftKeys, rightKeys).map(GroupOrder.required)
 
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
     beforeTasks()

@@ -31,7 +31,7 @@ case class FlightGroupedMapExec(
 
   override def requiredChildDistribution: Seq[Distribution] = stock.requiredChildDistribution
 
-  override def requiredChildOrdering: Seq[Seq[SortOrder]] = stock.requiredChildOrdering
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(GroupOrder.required(keys))
 
   override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
     val columns = GroupColumns.of(child.output, keys)

@@ -3,6 +3,7 @@ package io.updraft.spark.plan
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, PythonUDF}
 import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.GroupColumns
 import org.apache.spark.sql.updraft.PythonCall
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
@@ -14,6 +15,10 @@ import io.updraft.spark.exchange._
 trait FlightGroupsExec extends FlightPythonExec {
 
   def function: PythonUDF
+
+  private lazy val gatherMetrics = GatherMetrics.create(sparkContext)
+
+  override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all ++ gatherMetrics.all
 
   override def udfs: Seq[PythonUDF] = Seq(function)
 
@@ -31,7 +36,7 @@ trait FlightGroupsExec extends FlightPythonExec {
       shape: RowShape
   ): GroupedInput = {
     val spec = requestSpec(plan.output, columns.ordinals, Seq.empty, columns.attributes)
-    GroupedInput(spec, keys, shape)
+    GroupedInput(spec, keys, GroupOrder.gathering(keys, plan, gatherMetrics), shape)
   }
 
   protected def groupedCall(arguments: Seq[Int]): FunctionCall =

@@ -22,7 +22,7 @@ class CogroupedFeedSuite extends AnyFunSuite {
     val columns = Seq(key, value)
     val spec =
       RequestSpec(columns, Seq(0, 1), Seq.empty, columns, limits, "UTC", largeVarTypes = false)
-    GroupedInput(spec, Seq(key), RowShape.Columns)
+    GroupedInput(spec, Seq(key), Gathering.Done, RowShape.Columns)
   }
 
   private def feed(

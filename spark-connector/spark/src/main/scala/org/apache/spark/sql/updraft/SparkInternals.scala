@@ -80,6 +80,12 @@ object SparkInternals {
     context.taskMetrics().incDiskBytesSpilled(diskBytes)
   }
 
+  /** Bytes of memory that a task's operators have moved to disk. */
+  def spilled(context: TaskContext): Long = context.taskMetrics().memoryBytesSpilled
+
+  def addPeakMemory(context: TaskContext, bytes: Long): Unit =
+    context.taskMetrics().incPeakExecutionMemory(bytes)
+
   /** A logical node as the session's other strategies plan it. */
   def planByOthers(
       session: SparkSession,

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
+import org.apache.spark.sql.execution.{LeafExecNode, SortExec, SortPrefixUtils, SparkPlan}
+import org.apache.spark.sql.types._
+
+import io.updraft.spark.exchange.{GatherMetrics, Gathering}
+
+/** How an operator over groups has its child's rows group by group, in the order of their keys: it
+  * brings them together itself, or requires Spark to sort them.
+  */
+object GroupOrder {
+
+  /** What such an operator requires of its child. */
+  def required(keys: Seq[Expression]): Seq[SortOrder] =
+    if (canGather(keys)) Nil else ascending(keys)
+
+  /** What it does with the rows. */
+  def gathering(keys: Seq[Expression], child: SparkPlan, metrics: GatherMetrics): Gathering =
+    if (!canGather(keys) || SortOrder.orderingSatisfies(child.outputOrdering, ascending(keys)))
+      Gathering.Done
+    else {
+      val order = ascending(keys)
+      val sort = SortExec(order, global = false, UnsortedRows(child.output))
+      val radix = sort.conf.enableRadixSort && order.length == 1 &&
+        SortPrefixUtils.canSortFullyWithPrefix(order.head)
+      Gathering.ByKeys(keys, child.output, sort, radix && keys.head.nullable, metrics)
+    }
+
+  private def canGather(keys: Seq[Expression]) = keys.forall(key => hasOneForm(key.dataType))
+
+  private def ascending(keys: Seq[Expression]) = keys.map(SortOrder(_, Ascending))
+
+  /** Whether values of a type are equal if and only if their bytes are. */
+  private def hasOneForm(dataType: DataType): Boolean = dataType match {
+    case text: StringType => UnsafeRowUtils.isBinaryStable(text)
+    case BooleanType | ByteType | ShortType | IntegerType | LongType | DateType | TimestampType |
+        TimestampNTZType | BinaryType => true
+    case _: DecimalType | _: YearMonthIntervalType | _: DayTimeIntervalType => true
+    case _ => false
+  }
+}
+
+/** Stands for the child of a sort that is done inside a task. */
+private case class UnsortedRows(output: Seq[Attribute]) extends LeafExecNode {
+  override protected def doExecute(): RDD[InternalRow] =
+    throw new UnsupportedOperationException("its rows are a task's own")
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import scala.collection.mutable.ArrayBuffer
+
+import org.apache.spark.TaskContext
+import org.apache.spark.memory.{MemoryConsumer, TaskMemoryManager}
+import org.apache.spark.unsafe.memory.MemoryBlock
+
+/** Memory of a task that is reserved piece by piece and freed as a whole. Spark cannot have it
+  * spilled, so it is no more than a quarter of what a task may count on.
+  */
+final class TaskPages(manager: TaskMemoryManager)
+    extends MemoryConsumer(manager, manager.pageSizeBytes, manager.getTungstenMemoryMode) {
+  private[this] val pages = new ArrayBuffer[MemoryBlock]
+  // Spark's own page size is a sixteenth of a task's share.
+  private[this] val mostBytes = 4 * manager.pageSizeBytes
+  private[this] val pageBytes = math.min(manager.pageSizeBytes, TaskPages.MostBytesOfPage)
+  private[this] var bytesOfPages = 0L
+  private[this] var reserved = 0L
+  private[this] var next = 0L
+  private[this] var limit = 0L
+
+  /** Bytes of all pages. */
+  def size: Long = bytesOfPages
+
+  /** Reserves memory, at [[base]] and [[offset]]; whether there was room. */
+  def reserve(bytes: Long): Boolean = (next + bytes <= limit || takePage(bytes)) && {
+    reserved = next
+    next += bytes
+    true
+  }
+
+  def base: AnyRef = pages.last.getBaseObject
+
+  def offset: Long = reserved
+
+  private def takePage(bytes: Long): Boolean = {
+    val wanted = math.max(bytes, pageBytes)
+    bytesOfPages + wanted <= mostBytes && {
+      val page = manager.allocatePage(wanted, this)
+      page != null && (page.size >= bytes && use(page) || giveBack(page))
+    }
+  }
+
+  private def use(page: MemoryBlock): Boolean = {
+    pages += page
+    bytesOfPages += page.size
+    next = page.getBaseOffset
+    limit = next + page.size
+    true
+  }
+
+  /** A task that is short of memory is given less than it asked for. */
+  private def giveBack(page: MemoryBlock): Boolean = {
+    manager.freePage(page, this)
+    false
+  }
+
+  /** Frees all pages. */
+  def free(): Unit = {
+    pages.foreach(manager.freePage(_, this))
+    pages.clear()
+    bytesOfPages = 0
+    next = 0
+    limit = 0
+  }
+
+  // Never asked: Spark spills consumers by the memory that they say they use.
+  override def spill(size: Long, trigger: MemoryConsumer): Long = 0
+}
+
+object TaskPages {
+
+  /** A quarter of G1's smallest region: from half of one on it collects garbage for each array. */
+  private val MostBytesOfPage = 256L << 10
+
+  /** Pages that are freed at the end of the task at the latest. */
+  def of(context: TaskContext): TaskPages = {
+    val pages = new TaskPages(context.taskMemoryManager())
+    context.addTaskCompletionListener[Unit](_ => pages.free())
+    pages
+  }
+}
