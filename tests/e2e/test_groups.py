@@ -260,6 +260,34 @@ def test_a_failure_after_the_first_slice_is_what_stock_says_it_is(sides: Sides) 
     assert told(ours.error) == told(stock.error)
 
 
+@pytest.mark.parametrize(
+    ("key", "sorts"),
+    [("key", False), ("text", False), ("cast(key as decimal(20, 2))", False), ("cast(key as double)", True)],
+)
+@pytest.mark.parametrize("function", [pandas_of_group, arrow_of_cogroup])
+def test_spark_sorts_only_what_cannot_be_gathered(sides: Sides, function: Any, key: str, sorts: bool) -> None:
+    """Keys of one form lie together without a sort, in the order that a sort would give them."""
+
+    def rows(spark: SparkSession) -> DataFrame:
+        return numbers()(spark).selectExpr(f"{key} as key", "id")
+
+    query = cogrouped(rows, rows, function, "key") if function in COGROUPED else grouped(rows, function, "key")
+    plan = sides.assert_same(query).plan
+    assert sides.compares_stock_with_itself or ("Sort [" in plan) == sorts, plan
+
+
+def pandas_ids(frame: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({"ids": [str(list(frame["id"]))]})
+
+
+@pytest.mark.parametrize("order", [["key", "-id"], ["-id"], ["text"]])
+def test_a_group_keeps_the_order_that_its_rows_came_in(sides: Sides, order: list[str]) -> None:
+    def rows(spark: SparkSession) -> DataFrame:
+        return numbers()(spark).repartition(2, "key").sortWithinPartitions(*map(F.expr, order))
+
+    sides.assert_same(grouped(rows, pandas_ids, "key", schema="ids string"))
+
+
 def test_groups_of_a_function_that_is_followed_by_another(sides: Sides) -> None:
     plus_one = F.arrow_udf(lambda column: pc.add(column, 1), "bigint", F.ArrowUDFType.SCALAR)
 

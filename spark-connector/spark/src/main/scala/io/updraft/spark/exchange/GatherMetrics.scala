@@ -9,10 +9,10 @@ import org.apache.spark.{SparkContext, TaskContext}
 /** What bringing groups together takes, under the names that Spark's sort has for it. */
 final class GatherMetrics(val all: Map[String, SQLMetric]) extends Serializable {
 
-  /** All rows were gathered in these pages. */
+  /** Rows were gathered in these pages. */
   def gathered(pages: TaskPages, context: TaskContext): Unit = used(pages.size, context)
 
-  /** A sorter has taken all rows, and has spilled so much. */
+  /** A sorter has taken what did not fit, and has spilled so much. */
   def sorted(sorter: UnsafeExternalRowSorter, spilledBytes: Long, context: TaskContext): Unit = {
     all("sortTime") += sorter.getSortTimeNanos / 1000000
     all("spillSize") += spilledBytes

@@ -49,12 +49,10 @@ object Gathering {
         val row = unsafe.next()
         if (!groups.add(row)) left = row
       }
-      if (left == null) {
-        metrics.gathered(pages, context)
-        groups.drain()
-      } else {
-        sorted(groups.replay() ++ Iterator.single(left) ++ unsafe, context)
-      }
+      metrics.gathered(pages, context)
+      groups.mergedWith(
+        if (left == null) Iterator.empty else sorted(Iterator.single(left) ++ unsafe, context)
+      )
     }
 
     private def unsafeRows(rows: Iterator[InternalRow]): Iterator[UnsafeRow] = {

@@ -12,15 +12,11 @@ import io.updraft.spark.columns.RowBlock
 /** Copies of the rows of one group, in chunks of memory: each row behind a word with its size and
   * its turn among the rows of all groups.
   */
-private final class RowGroup(pages: TaskPages) {
+private final class RowGroup(val key: UnsafeRow, pages: TaskPages) {
   private[this] val chunks = new ArrayBuffer[RowGroup.Chunk](2)
   private[this] var last = RowGroup.NoChunk
   // The chunk of the first row, which may move on.
   private[this] var head = 0
-
-  def isEmpty: Boolean = chunks.isEmpty || firstChunk.start == firstChunk.end
-
-  private def firstChunk = chunks(head)
 
   /** Whether there is room for a row of so many bytes. */
   def makesRoomFor(size: Int): Boolean = {
@@ -54,13 +50,13 @@ private final class RowGroup(pages: TaskPages) {
   }
 
   /** The turn of the first row. */
-  def firstTurn: Int = firstChunk.turnAt(firstChunk.start)
+  def firstTurn: Int = chunks(head).turnAt(chunks(head).start)
 
   /** Moves the first row behind the last, with a turn of its own; whether there was room. `row` is
     * for use.
     */
   def rotate(row: UnsafeRow, turn: Int): Boolean = {
-    val chunk = firstChunk
+    val chunk = chunks(head)
     val next = chunk.read(chunk.start, row)
     makesRoomFor(row.getSizeInBytes) && {
       add(row, turn)
@@ -70,7 +66,24 @@ private final class RowGroup(pages: TaskPages) {
     }
   }
 
-  def rows(row: UnsafeRow): RowGroup.Rows = new RowGroup.Rows(chunks.iterator.drop(head), row)
+  /** Shows the rows one after the other in `row`. */
+  def rows(row: UnsafeRow): Iterator[UnsafeRow] = new Iterator[UnsafeRow] {
+    // The last may have been made for a row that then went elsewhere.
+    private[this] val rest = chunks.iterator.drop(head).filter(chunk => chunk.start < chunk.end)
+    private[this] var chunk = RowGroup.NoChunk
+    private[this] var position = chunk.end
+
+    override def hasNext: Boolean = position < chunk.end || rest.hasNext
+
+    override def next(): UnsafeRow = {
+      if (position == chunk.end) {
+        chunk = rest.next()
+        position = chunk.start
+      }
+      position = chunk.read(position, row)
+      row
+    }
+  }
 }
 
 private object RowGroup {
@@ -93,31 +106,6 @@ private object RowGroup {
       val size = Platform.getLong(base, position).toInt
       row.pointTo(base, position + WordBytes, size)
       position + WordBytes + size
-    }
-  }
-
-  /** Shows rows one after the other in `row`. */
-  final class Rows(rest: Iterator[Chunk], row: UnsafeRow) extends Iterator[UnsafeRow] {
-    private[this] var chunk = NoChunk
-    private[this] var position = chunk.end
-
-    override def hasNext: Boolean = position < chunk.end || rest.hasNext
-
-    override def next(): UnsafeRow = {
-      enter()
-      position = chunk.read(position, row)
-      row
-    }
-
-    /** The turn of the next row. */
-    def turn: Int = {
-      enter()
-      chunk.turnAt(position)
-    }
-
-    private def enter(): Unit = if (position == chunk.end) {
-      chunk = rest.next()
-      position = chunk.start
     }
   }
 }

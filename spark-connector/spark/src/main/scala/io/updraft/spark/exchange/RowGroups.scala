@@ -31,7 +31,7 @@ final class RowGroups(
   private[this] val groups = new HashMap[UnsafeRow, RowGroup]
   private[this] val shown = new UnsafeRow(rows.length)
   private[this] var turn = 0
-  // Groups with a key by the turn of their first rows, from the first row without a key on.
+  // From the first row without a key on: the other groups by the turn of their first rows.
   private[this] var rotation: PriorityQueue[RowGroup] = _
 
   /** Copies a row; whether there was room. */
@@ -39,33 +39,36 @@ final class RowGroups(
     val key = keyOf(row)
     val rotates = nullsRotate && key.isNullAt(0)
     val known = groups.get(key)
-    val group = if (known == null) begin(key) else known
+    val group = if (known == null) newGroup(key) else known
     group != null && group.makesRoomFor(row.getSizeInBytes) && (!rotates || rotate()) && {
       turn += 1
-      // Rows without a key are the first ones of such a sort.
-      group.add(row, if (rotates) 0 else turn)
-      if (known == null && !rotates && rotation != null) rotation.add(group)
+      group.add(row, turn)
+      if (known == null) enter(group, rotates)
       true
     }
   }
 
-  private def begin(key: UnsafeRow): RowGroup = {
+  /** A group without rows; null where there is no room. */
+  private def newGroup(key: UnsafeRow): RowGroup = {
     val bytes = key.getSizeInBytes
     if (groups.size == RowGroups.MostGroups || !pages.reserve(bytes.toLong)) null
     else {
       val kept = new UnsafeRow(keys.length)
       kept.pointTo(pages.base, pages.offset, bytes)
       RowBlock.copyWords(key.getBaseObject, key.getBaseOffset, pages.base, pages.offset, bytes)
-      val group = new RowGroup(pages)
-      groups.put(kept, group)
-      group
+      new RowGroup(kept, pages)
     }
+  }
+
+  private def enter(group: RowGroup, hasNoKey: Boolean): Unit = {
+    groups.put(group.key, group)
+    if (rotation != null && !hasNoKey) rotation.add(group): Unit
   }
 
   private def rotate(): Boolean = {
     if (rotation == null) {
       rotation = new PriorityQueue[RowGroup](Ordering.by[RowGroup, Int](_.firstTurn))
-      groups.values.forEach(group => if (!group.isEmpty) rotation.add(group): Unit)
+      rotation.addAll(groups.values): Unit
     }
     val first = rotation.poll()
     first == null || {
@@ -76,34 +79,40 @@ final class RowGroups(
     }
   }
 
-  /** The rows, groups in the order of their keys; the memory is free again behind the last. A row
-    * is valid until the next one is asked for.
+  /** These rows and others, which came later and are sorted: groups in the order of their keys. The
+    * memory is free again behind the last row. A row is valid until the next one is asked for.
     */
-  def drain(): Iterator[UnsafeRow] = {
-    val sorted = groups.asScala.toArray.sortBy(_._1: InternalRow)(keyOrdering)
-    sorted.iterator.flatMap(_._2.rows(shown)) ++ end()
-  }
+  def mergedWith(sorted: Iterator[InternalRow]): Iterator[InternalRow] =
+    new Iterator[InternalRow] {
+      private[this] val others = sorted.buffered
+      private[this] val mine =
+        groups.values.asScala.toArray.sortBy(_.key: InternalRow)(keyOrdering).iterator.buffered
+      private[this] var group: Iterator[UnsafeRow] = Iterator.empty
 
-  private def keyOrdering: Ordering[InternalRow] =
+      override def hasNext: Boolean =
+        group.hasNext || mine.hasNext || others.hasNext || {
+          free()
+          false
+        }
+
+      override def next(): InternalRow = {
+        if (!group.hasNext && mine.hasNext && isNext(mine.head.key))
+          group = mine.next().rows(shown)
+        if (group.hasNext) group.next() else others.next()
+      }
+
+      private def isNext(key: UnsafeRow): Boolean =
+        !others.hasNext || keyOrdering.compare(key, keyOf(others.head)) <= 0
+    }
+
+  private lazy val keyOrdering: Ordering[InternalRow] =
     GenerateOrdering.generate(keys.zipWithIndex.map { case (key, i) =>
       SortOrder(BoundReference(i, key.dataType, key.nullable), Ascending)
     })
 
-  /** The rows by their turns, to be sorted; otherwise like [[drain]]. */
-  def replay(): Iterator[UnsafeRow] = {
-    val readers = new PriorityQueue[RowGroup.Rows](Ordering.by[RowGroup.Rows, Int](_.turn))
-    groups.values.forEach(group => if (!group.isEmpty) readers.add(group.rows(shown)): Unit)
-    Iterator.continually(readers.poll()).takeWhile(_ != null).map { reader =>
-      val row = reader.next()
-      if (reader.hasNext) readers.add(reader)
-      row
-    } ++ end()
-  }
-
-  private def end(): Iterator[UnsafeRow] = {
+  private def free(): Unit = {
     groups.clear()
     pages.free()
-    Iterator.empty
   }
 }
 

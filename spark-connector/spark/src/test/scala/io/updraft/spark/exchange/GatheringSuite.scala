@@ -87,7 +87,7 @@ class GatheringSuite extends AnyFunSuite {
   }
 
   test("where a sort would have had rows in another order than they came, they have it") {
-    for (page <- Seq(roomyPage, smallPage)) LocalSpark(page) { spark =>
+    LocalSpark(roomyPage) { spark =>
       for (
         key <- Seq(
           "nullif(id % 7, 6)",
@@ -101,6 +101,16 @@ class GatheringSuite extends AnyFunSuite {
         val compared = new Compared(table(spark, 5000, s"$key as k"), "k")
         assert(compared.gathered == compared.sorted, key)
         assert(compared.metric("spillSize") == 0)
+      }
+    }
+  }
+
+  test("rows that do not fit follow those of their group that did") {
+    LocalSpark(smallPage) { spark =>
+      for (key <- Seq("id % 10", "-(id div 1000)", "case when id % 20 > 1 then 20 - id % 20 end")) {
+        val compared = new Compared(table(spark, 20000, s"cast($key as string) as k"), "k")
+        assert(compared.gathered == compared.sorted, key)
+        assert(compared.metric("peakMemory") > 20000 * 32)
       }
     }
   }

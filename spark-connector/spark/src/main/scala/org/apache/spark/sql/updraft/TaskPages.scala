@@ -72,7 +72,7 @@ final class TaskPages(manager: TaskMemoryManager)
 
 object TaskPages {
 
-  /** A quarter of G1's smallest region: from half of one on it collects garbage for each array. */
+  /** A quarter of G1's smallest region: from half of one on, an array may start a collection. */
   private val MostBytesOfPage = 256L << 10
 
   /** Pages that are freed at the end of the task at the latest. */
