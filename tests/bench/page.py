@@ -25,8 +25,10 @@ _INTRODUCTION = """\
 Updraft. Each is a Spark of its own with `local[2]`; they take turns on one machine with 2 cores, the pool on the same
 machine, over TCP, into a noop sink. A case is compared with whichever stock was fastest for it. Seconds are medians of
 at least three counted runs; CPU is that of every process on a side, as a share of that stock's. Cases may have been
-measured on different days (`BENCH="--add --cases ..."`): compare within a line. Without a UDF is the same query with
-a column in place of its result; for functions of groups it is the shuffle and the sort that bring a group together.
+measured on different days (`BENCH="--add --cases ..."`): compare within a line. "applyInPandas, 8 large groups" is
+mostly Spark's own shuffle and varies with the JVM: its Sparks were started several times (`--starts`). Without a UDF
+is the same query with a column in place of its result; for functions of groups it is the shuffle and the sort that
+bring a group together.
 `make bench-check` holds each case against its target.
 """
 _HEADER = """\

@@ -39,6 +39,17 @@ class Record(Runs):
     cpu_s: list[float] = field(default_factory=list)
 
 
+def pooled(records: Iterable[Record]) -> list[Record]:
+    """One record for each case and variant, with the runs of all."""
+    pools: dict[tuple[str, str], Record] = {}
+    for record in records:
+        pool = pools.setdefault((record.case, record.variant), Record(record.case, record.variant, record.rows))
+        pool.warm_up_wall_s += record.warm_up_wall_s
+        pool.wall_s += record.wall_s
+        pool.cpu_s += record.cpu_s
+    return list(pools.values())
+
+
 def read(path: Path) -> list[Record]:
     """The records of a file; none if there is none."""
     return [Record(**entry) for entry in json.loads(path.read_text())] if path.exists() else []

@@ -55,10 +55,11 @@ def main() -> int:
             case.table.write(data, case.scaled(options.rows_scale))
     measured = {case.name for case in cases}
     records = [record for record in records_file.read(target) if options.add and record.case not in measured]
-    with spark_processes([v for v in VARIANTS if v.name in options.variants], data) as processes:
-        for case in cases:
-            records += _measure(case, processes, options)
-            records_file.write(records, target)
+    for _ in range(options.starts):
+        with spark_processes([v for v in VARIANTS if v.name in options.variants], data) as processes:
+            for case in cases:
+                records = records_file.pooled([*records, *_measure(case, processes, options)])
+                records_file.write(records, target)
     ratios = print_table(CASES, records)
     print_targets(ratios)
     for name, shown in CHARTS.items():
@@ -89,6 +90,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--variants", nargs="*", choices=_NAMES, help="only these")
     parser.add_argument("--repeat", type=int, help="counted runs of each case and variant, at least (5)")
     parser.add_argument("--warm-up", type=int, help="runs before those, at least (2)")
+    parser.add_argument(
+        "--starts",
+        type=int,
+        default=1,
+        help="start each Spark so often and take the runs together: what a JVM makes of a short case varies (1)",
+    )
     parser.add_argument("--rows-scale", type=float, help="multiplies every number of rows (1)")
     options = parser.parse_args()
     for pattern in options.cases:
