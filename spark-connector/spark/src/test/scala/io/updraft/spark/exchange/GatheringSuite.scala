@@ -40,6 +40,13 @@ class GatheringSuite extends AnyFunSuite {
   private def table(spark: SparkSession, rows: Long, columns: String*): DataFrame =
     spark.range(0, rows, 1, 1).selectExpr(columns :+ "id": _*)
 
+  private def assertGathersLikeASort(spark: SparkSession, key: String): Unit = {
+    val compared = new Compared(table(spark, 5000, s"$key as k"), "k")
+    assert(compared.gathered == compared.sorted, key)
+    assert(compared.metric("spillSize") == 0)
+    assert(compared.metric("peakMemory") > 5000 * 24)
+  }
+
   test("groups come in the order of their keys, and the rows of a group as they came") {
     LocalSpark(roomyPage) { spark =>
       for (
@@ -54,12 +61,7 @@ class GatheringSuite extends AnyFunSuite {
           "id % 2 = 0",
           "cast(null as bigint)"
         )
-      ) {
-        val compared = new Compared(table(spark, 5000, s"$key as k"), "k")
-        assert(compared.gathered == compared.sorted, key)
-        assert(compared.metric("spillSize") == 0)
-        assert(compared.metric("peakMemory") > 5000 * 24)
-      }
+      ) assertGathersLikeASort(spark, key)
       val two = new Compared(table(spark, 5000, "nullif(id % 3, 1) as k", "id % 11 as l"), "l", "k")
       assert(two.gathered == two.sorted)
     }
@@ -99,11 +101,7 @@ class GatheringSuite extends AnyFunSuite {
           "case when id > 500 then cast(id % 2000 as int) end",
           "case when id < 4990 then id % 3 = 0 end"
         )
-      ) {
-        val compared = new Compared(table(spark, 5000, s"$key as k"), "k")
-        assert(compared.gathered == compared.sorted, key)
-        assert(compared.metric("spillSize") == 0)
-      }
+      ) assertGathersLikeASort(spark, key)
     }
   }
 
