@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 
 import pytest
 
@@ -32,6 +33,11 @@ def admission(pool: FakePool, queue_limit: int = 100) -> Admission:
     return Admission(pool, AdmissionLimits(queue_limit=queue_limit, queue_bytes=100, retry_after_milliseconds=500))
 
 
+async def acquire(queue: Admission, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Grant:
+    with queue.place(tenant, task, held_bytes) as place:
+        return await queue.worker(place)
+
+
 class Arrivals:
     """Exchanges that come one after the other, and the order in which they were granted a worker."""
 
@@ -46,7 +52,7 @@ class Arrivals:
         await settled()
 
     async def _acquire(self, name: str, tenant: str, task: TaskKey | None) -> None:
-        self.grants[name] = await self._queue.acquire(tenant, task)
+        self.grants[name] = await acquire(self._queue, tenant, task)
         self.granted.append(name)
 
     async def leave(self, name: str) -> None:
@@ -66,7 +72,7 @@ async def settled() -> None:
 
 async def test_an_idle_worker_is_granted_at_once(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
-    grant = await queue.acquire("a", None)
+    grant = await acquire(queue, "a", None)
     assert grant.lease.pid
     assert queue.waiting == 0
 
@@ -132,17 +138,65 @@ async def test_a_full_queue_refuses_with_a_hint(pool_of: PoolOf) -> None:
     await arrivals.come("running", tenant="a")
     await arrivals.come("waiting", tenant="a")
     with pytest.raises(PoolFullError, match="1 exchanges wait") as full:
-        await queue.acquire("a", None)
+        await acquire(queue, "a", None)
     assert full.value.retry_after_milliseconds == 500
+
+
+async def test_a_full_queue_refuses_before_anything_was_prepared(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=1)
+    running = await acquire(queue, "a", None)
+    with queue.place("a", None):
+        with pytest.raises(PoolFullError), queue.place("a", None):
+            pass
+        assert queue.waiting == 1
+    assert queue.waiting == 0
+    running.release(LeaseOutcome.CLEAN)
+
+
+async def test_as_many_may_prepare_as_workers_are_idle_and_may_wait(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(2), queue_limit=1)
+    with ExitStack() as places:
+        for _ in range(3):
+            places.enter_context(queue.place("a", None))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("a", None))
+
+
+async def test_an_exchange_that_prepares_holds_nobody_up(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    with queue.place("slow", None):
+        grant = await acquire(queue, "quick", None)
+        waiting = asyncio.create_task(acquire(queue, "quick", None))
+        await settled()
+        grant.release(LeaseOutcome.CLEAN)
+        (await waiting).release(LeaseOutcome.CLEAN)
+
+
+async def test_a_place_that_another_tenant_needed_is_refused_when_it_wants_its_worker(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=3)
+    running = await acquire(queue, "a", None)
+    with ExitStack() as places:
+        *_, newest, _ = [places.enter_context(queue.place(tenant, None)) for tenant in "aaab"]
+        with pytest.raises(PoolFullError):
+            await queue.worker(newest)
+    running.release(LeaseOutcome.CLEAN)
+
+
+async def test_a_drain_refuses_who_prepares(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    with queue.place("a", None) as place:
+        queue.drain()
+        with pytest.raises(PoolUnavailableError):
+            await queue.worker(place)
 
 
 async def test_commands_that_wait_take_no_more_memory_than_they_may(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
-    running = await queue.acquire("a", None, held_bytes=1000)
-    waiting = [asyncio.create_task(queue.acquire("a", None, held_bytes=size)) for size in (90, 10)]
+    running = await acquire(queue, "a", None, held_bytes=1000)
+    waiting = [asyncio.create_task(acquire(queue, "a", None, held_bytes=size)) for size in (90, 10)]
     await settled()
     with pytest.raises(PoolFullError):
-        await queue.acquire("a", None, held_bytes=1)
+        await acquire(queue, "a", None, held_bytes=1)
     running.release(LeaseOutcome.CLEAN)
     for grant in waiting:
         (await grant).release(LeaseOutcome.CLEAN)
@@ -201,7 +255,7 @@ async def test_a_drain_refuses_who_waits_and_who_comes(pool_of: PoolOf) -> None:
     with pytest.raises(PoolUnavailableError):
         await arrivals.tasks["waiting"]
     with pytest.raises(PoolUnavailableError):
-        await queue.acquire("late", None)
+        await acquire(queue, "late", None)
     assert queue.waiting == 0
 
 
@@ -211,12 +265,12 @@ async def test_a_pool_that_fails_is_unavailable() -> None:
             raise PoolError("the zygote is gone")
 
     with pytest.raises(PoolUnavailableError, match="the zygote is gone"):
-        await admission(Broken()).acquire("a", TASK)
+        await acquire(admission(Broken()), "a", TASK)
 
 
 async def test_a_grant_is_released_once(pool_of: PoolOf) -> None:
     pool = pool_of(1)
-    grant = await admission(pool).acquire("a", TASK)
+    grant = await acquire(admission(pool), "a", TASK)
     grant.release(LeaseOutcome.CLEAN)
     grant.release(LeaseOutcome.BROKEN)
     assert pool.leases[0].outcome is LeaseOutcome.CLEAN

@@ -99,7 +99,8 @@ async def test_an_exchange_by_command_passes_metadata_through(running_front: Run
         await call.done_writing()
         replies, error = await all_replies(call)
         assert error is None
-        assert replies[1:] == [batch(1), batch(2), finish(2)]
+        assert reply_metadata(replies[0]).WhichOneof("event") == "admitted"
+        assert replies[2:] == [batch(1), batch(2), finish(2)]
 
 
 async def test_a_descriptor_may_come_before_the_schema_as_flight_libraries_send_it(running_front: Running) -> None:

@@ -80,7 +80,8 @@ def test_the_log_says_whose_exchange_it_was(pool: LocalPool) -> None:
 def test_an_exchange_of_no_batch_ends_with_counts_and_no_schema(address: str) -> None:
     reply = exchange(address, whole_request(echo_command(), BATCH.schema, []))
     assert reply.code == grpc.StatusCode.OK, reply.details
-    assert [bool(message.data_header) for message in reply.messages] == [False]
+    assert [metadata.WhichOneof("event") for metadata in reply.metadata] == ["admitted", "finish"]
+    assert not any(message.data_header for message in reply.messages)
     assert (reply.metadata[-1].finish.batches, reply.metadata[-1].finish.rows) == (0, 0)
 
 

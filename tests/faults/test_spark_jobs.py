@@ -125,3 +125,22 @@ def test_a_function_that_always_kills_its_worker_ends_the_query(spark: SparkSess
     with runtime_confs(spark, confs), pytest.raises(Exception, match="SIGKILL"):
         spark.range(100).select(F.arrow_udf(die, "bigint", F.ArrowUDFType.SCALAR)("id")).collect()
     _assert_right(_scalar, spark, pool)
+
+
+@pytest.mark.timeout(_HANG_SECONDS)
+def test_a_large_function_of_a_task_that_is_refused_at_first_gives_the_right_answer(spark: SparkSession) -> None:
+    # Below the size from which Spark broadcasts a pickle, above what a full pool is sent.
+    ballast = random.Random(3).randbytes(700_000)
+
+    def measured(values: pa.Array) -> pa.Array:
+        return pc.add(values, len(ballast))
+
+    with LocalPool(workers=1, arguments=["--queue-limit", "0"]) as pool:
+        with runtime_confs(spark, {**_CONFS, ENDPOINT: pool.tcp_endpoint}):
+            frame = spark.range(0, 20_000, 1, 8).select(
+                F.arrow_udf(measured, "bigint", F.ArrowUDFType.SCALAR)("id").alias("sum")
+            )
+            rows = frame.toArrow()
+        assert flight_operators(executed_plan(frame))
+        assert rows["sum"].to_pylist() == list(range(700_000, 720_000))
+        assert "PoolFullError" in pool.log()

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which exchange gets a worker next: a bounded queue, fair between tenants.
 
-Policy alone: it knows neither gRPC nor sockets. `updraft_server.pool` has the workers; `updraft_server.exchange` comes
-here for one and brings it back. Nobody overtakes a waiting tenant, except an exchange of a task that already holds a
-worker: its other exchange may be waiting for this one's results ("Several exchanges of one task" in proto/README.md).
+Policy alone: it knows neither gRPC nor sockets. `updraft_server.pool` has the workers; `updraft_server.exchange` takes
+a place in the queue before it lets its client send anything large, then waits there for a worker, and brings it back.
+Nobody overtakes a waiting tenant, except an exchange of a task that already holds a worker: its other exchange may be
+waiting for this one's results ("Several exchanges of one task" in proto/README.md).
 """
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -56,11 +58,14 @@ class Grant:
 
 
 @dataclass(eq=False, slots=True)
-class _Waiter:
+class Place:
+    """An exchange's place in the queue, from before its client sends anything large until it has a worker."""
+
     tenant: str
     task: TaskKey | None
-    binding: str
     held_bytes: int
+    binding: str | None = None
+    """What the worker will have loaded for good (`Pool.lease`); None while the exchange is not ready for a worker."""
     granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -70,7 +75,7 @@ class Admission:
     def __init__(self, pool: WorkerSource, limits: AdmissionLimits) -> None:
         self._pool = pool
         self._limits = limits
-        self._queues: OrderedDict[str, deque[_Waiter]] = OrderedDict()
+        self._queues: OrderedDict[str, deque[Place]] = OrderedDict()
         self._holding: Counter[TaskKey] = Counter()
         self._draining = False
         self._dispatching: asyncio.Task[None] | None = None
@@ -86,29 +91,52 @@ class Admission:
         """Exchanges that may be in the queue."""
         return self._limits.queue_limit
 
-    async def acquire(self, tenant: str, task: TaskKey | None, binding: str = "", held_bytes: int = 0) -> Grant:
-        """A worker for an exchange, at once or after its turn in the queue; a cancelled caller leaves the queue.
+    @contextmanager
+    def place(self, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Iterator[Place]:
+        """A place for one exchange, given up at the end of the block.
 
-        `binding` is what the worker will have loaded for good (`Pool.lease`); `held_bytes` is the memory that the
-        exchange holds while it waits: its command and schema.
-        Raises PoolFullError when the queue is full and PoolUnavailableError in a drain or when the pool fails.
+        `held_bytes` is the memory that the exchange takes until it has a worker: its command and schema.
+        Raises PoolFullError when the queue is full and PoolUnavailableError in a drain.
         """
         if self._draining:
             raise _draining_error()
-        may_overtake = task is not None and self._holding[task] > 0
-        if may_overtake or not self._queues:
+        place = Place(tenant, task, held_bytes)
+        if not self._may_overtake(place):
+            self._check_memory(place)
+            self._make_room(tenant)
+        self._queues.setdefault(tenant, deque()).append(place)
+        try:
+            yield place
+        finally:
+            self._forget(place)
+
+    async def worker(self, place: Place, binding: str = "") -> Grant:
+        """A worker for a place, at once or when its turn comes; a cancelled caller gives back what it was granted.
+
+        Raises PoolFullError when another tenant needed the place more, and PoolUnavailableError in a drain or when the
+        pool fails.
+        """
+        if not place.granted.done() and (self._may_overtake(place) or not self._has_waiters()):
             try:
-                return await self._lease(task, binding)
+                return await self._lease(place.task, binding)
             except NoIdleWorker:
                 pass
-        return await self._wait(_Waiter(tenant, task, binding, held_bytes))
+        # Only now: from here on the dispatcher may grant it a worker.
+        place.binding = binding
+        self._workers_changed()
+        try:
+            return await place.granted
+        except asyncio.CancelledError:
+            if place.granted.done() and not place.granted.cancelled() and place.granted.exception() is None:
+                place.granted.result().release(LeaseOutcome.CLEAN)
+            raise
 
     def drain(self) -> None:
         """Refuse everybody who waits or comes: no work of theirs was done, another pool can take them."""
         self._draining = True
         self._unsubscribe()
-        for waiter in [waiter for queue in self._queues.values() for waiter in queue]:
-            self._fail(waiter, _draining_error())
+        for place in self._places():
+            self._fail(place, _draining_error())
         self._queues.clear()
 
     async def _lease(self, task: TaskKey | None, binding: str) -> Grant:
@@ -129,23 +157,19 @@ class Admission:
             if self._holding[task] == 0:
                 del self._holding[task]
 
-    async def _wait(self, waiter: _Waiter) -> Grant:
-        self._check_memory(waiter)
-        self._make_room(waiter.tenant)
-        self._queues.setdefault(waiter.tenant, deque()).append(waiter)
-        self._workers_changed()
-        try:
-            return await waiter.granted
-        except asyncio.CancelledError:
-            if waiter.granted.done() and not waiter.granted.cancelled() and waiter.granted.exception() is None:
-                waiter.granted.result().release(LeaseOutcome.CLEAN)
-            raise
-        finally:
-            self._forget(waiter)
+    def _places(self) -> list[Place]:
+        return [place for queue in self._queues.values() for place in queue]
 
-    def _check_memory(self, newcomer: _Waiter) -> None:
+    def _may_overtake(self, place: Place) -> bool:
+        return place.task is not None and self._holding[place.task] > 0
+
+    def _has_waiters(self) -> bool:
+        """Whether anybody is ready for a worker and has none."""
+        return any(place.binding is not None for place in self._places())
+
+    def _check_memory(self, newcomer: Place) -> None:
         """Refuse an exchange whose command would not fit beside those that wait; alone it always fits."""
-        held_bytes = sum(waiter.held_bytes for queue in self._queues.values() for waiter in queue)
+        held_bytes = sum(place.held_bytes for place in self._places())
         if held_bytes and held_bytes + newcomer.held_bytes > self._limits.queue_bytes:
             raise self._refusal()
 
@@ -157,7 +181,7 @@ class Admission:
 
     def _make_room(self, tenant: str) -> None:
         """Refuse one exchange of the tenant that fills a full queue most, which may be this one."""
-        if self.waiting < self._limits.queue_limit:
+        if self.waiting < self._limits.queue_limit + self._pool.idle:
             return
         refusal = self._refusal()
         largest = max(self._queues, key=lambda name: len(self._queues[name]), default=tenant)
@@ -167,17 +191,19 @@ class Admission:
         self._fail(newest, refusal)
         self._forget(newest)
 
-    def _fail(self, waiter: _Waiter, error: Exception) -> None:
-        if not waiter.granted.done():
-            waiter.granted.set_exception(error)
+    def _fail(self, place: Place, error: Exception) -> None:
+        if not place.granted.done():
+            place.granted.set_exception(error)
+            # An exchange that is not ready for a worker may leave without asking for one.
+            place.granted.exception()
 
-    def _forget(self, waiter: _Waiter) -> None:
-        queue = self._queues.get(waiter.tenant)
-        if queue is None or waiter not in queue:
+    def _forget(self, place: Place) -> None:
+        queue = self._queues.get(place.tenant)
+        if queue is None or place not in queue:
             return
-        queue.remove(waiter)
+        queue.remove(place)
         if not queue:
-            del self._queues[waiter.tenant]
+            del self._queues[place.tenant]
 
     def _workers_changed(self) -> None:
         if self._queues and (self._dispatching is None or self._dispatching.done()):
@@ -185,36 +211,35 @@ class Admission:
 
     async def _dispatch(self) -> None:
         """Grant workers until there is none or nobody waits; one at a time, so that the order holds."""
-        refused: set[tuple[TaskKey | None, str]] = set()
-        while waiter := self._next(refused):
+        refused: set[tuple[TaskKey | None, str | None]] = set()
+        while place := self._next(refused):
             try:
-                grant = await self._lease(waiter.task, waiter.binding)
+                grant = await self._lease(place.task, place.binding or "")
             except NoIdleWorker:
-                refused.add((waiter.task, waiter.binding))
+                refused.add((place.task, place.binding))
                 continue
             except PoolUnavailableError as error:
-                self._fail(waiter, error)
-                self._forget(waiter)
+                self._fail(place, error)
+                self._forget(place)
                 continue
-            self._forget(waiter)
-            if waiter.granted.done():
+            self._forget(place)
+            if place.granted.done():
                 grant.release(LeaseOutcome.CLEAN)
                 continue
-            waiter.granted.set_result(grant)
-            self._rotate(waiter.tenant)
+            place.granted.set_result(grant)
+            self._rotate(place.tenant)
 
-    def _next(self, refused: set[tuple[TaskKey | None, str]]) -> _Waiter | None:
+    def _next(self, refused: set[tuple[TaskKey | None, str | None]]) -> Place | None:
         """Who is served next: first who overtakes, then the next tenant's first; nobody who is as one in `refused`."""
-        waiting = [
-            waiter
-            for queue in self._queues.values()
-            for waiter in queue
-            if (waiter.task, waiter.binding) not in refused
+        ready = [
+            place
+            for place in self._places()
+            if place.binding is not None and not place.granted.done() and (place.task, place.binding) not in refused
         ]
-        for waiter in waiting:
-            if waiter.task is not None and self._holding[waiter.task] > 0:
-                return waiter
-        return waiting[0] if waiting and self._pool.idle > 0 else None
+        for place in ready:
+            if self._may_overtake(place):
+                return place
+        return ready[0] if ready and self._pool.idle > 0 else None
 
     def _rotate(self, tenant: str) -> None:
         if tenant in self._queues:

@@ -8,6 +8,7 @@ happens, the worker goes back exactly once and the client learns why.
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -21,9 +22,10 @@ from updraft_server.activity import Activity, ExchangePhase, OpenExchange, short
 from updraft_server.admission import Admission, Grant
 from updraft_server.assignment import Assignment
 from updraft_server.batch_timeout import BatchTimeout
+from updraft_server.contents.dialogue import ContentDialogue
 from updraft_server.contents.gathering import Gathering, Provision
 from updraft_server.metrics import FrontMetrics
-from updraft_server.opening import Offer, Opening, parse_opening, resolve, with_schema
+from updraft_server.opening import Offer, Opening, parse_opening, resolve, with_function, with_schema
 from updraft_server.pool import LeaseOutcome
 from updraft_server.relay import LAST_MESSAGE_TIMEOUT_SECONDS, Call, Relay, RelayLimits, check_size
 
@@ -41,6 +43,7 @@ class ExchangeLimits:
     default_deadline_seconds: float
     max_deadline_seconds: float
     batch_timeout_seconds: float
+    content_timeout_seconds: float
 
 
 class Exchanges:
@@ -110,27 +113,34 @@ class Exchanges:
     async def _run(self, call: Call, opening: Opening, exchange: OpenExchange) -> None:
         deadline_seconds = self._deadline_seconds(call)
         try:
-            async with asyncio.timeout(deadline_seconds):
+            async with asyncio.timeout(deadline_seconds), AsyncExitStack() as stack:
                 exchange.phase = ExchangePhase.PREPARING
-                async with self._gathering.provided(call, opening.needs) as provision:
+                with self._admission.place(_tenant(call, opening), opening.task_key, opening.held_bytes) as place:
+                    opening, provision = await self._prepared(call, opening, stack)
                     exchange.phase = ExchangePhase.WAITING
-                    with exchange.span.child("updraft.pool.admission"):
-                        grant = await self._admit(call, opening)
-                    exchange.phase = ExchangePhase.RUNNING
-                    await self._with_worker(call, opening, provision, grant, exchange)
+                    with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
+                        grant = await self._admission.worker(place, opening.binding)
+                exchange.phase = ExchangePhase.RUNNING
+                await self._with_worker(call, opening, provision, grant, exchange)
         except TimeoutError:
             raise DeadlineError(f"the exchange was not finished within {deadline_seconds:g} seconds") from None
+
+    async def _prepared(self, call: Call, opening: Opening, stack: AsyncExitStack) -> tuple[Opening, Provision]:
+        """The opening with all that its function needs: what is large comes only now that there is room for it."""
+        dialogue = ContentDialogue(
+            call,
+            max_message_bytes=self._limits.max_message_bytes,
+            timeout_seconds=self._limits.content_timeout_seconds,
+        )
+        if opening.deferred is not None:
+            opening = with_function(opening, await dialogue.function(opening.deferred))
+            opening = resolve(opening, self._offer())
+        return opening, await stack.enter_async_context(self._gathering.provided(dialogue, opening.needs))
 
     def _deadline_seconds(self, call: Call) -> float:
         remaining = call.remaining_seconds
         wanted = self._limits.default_deadline_seconds if remaining is None else remaining
         return min(wanted, self._limits.max_deadline_seconds)
-
-    async def _admit(self, call: Call, opening: Opening) -> Grant:
-        tenant = call.header(TENANT_HEADER) or opening.task.application_id
-        with self._metrics.wait_seconds.time():
-            held_bytes = len(opening.command) + len(opening.schema)
-            return await self._admission.acquire(tenant, opening.task_key, opening.binding, held_bytes)
 
     async def _with_worker(
         self, call: Call, opening: Opening, provision: Provision, grant: Grant, exchange: OpenExchange
@@ -172,10 +182,14 @@ class Exchanges:
         self._metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
 
 
+def _tenant(call: Call, opening: Opening) -> str:
+    return call.header(TENANT_HEADER) or opening.task.application_id
+
+
 def _assignment(call: Call, opening: Opening, provision: Provision, traceparent: str) -> Assignment:
     return Assignment(
         request_id=uuid4().hex,
-        tenant=call.header(TENANT_HEADER) or opening.task.application_id,
+        tenant=_tenant(call, opening),
         function_name=opening.function if opening.plain else "",
         function_version=opening.version if opening.plain else "",
         traceparent=traceparent,

@@ -75,11 +75,7 @@ class Front:
             limit_bytes=settings.content_store_bytes,
             retry_after_milliseconds=settings.retry_after_milliseconds,
         )
-        gathering = Gathering(
-            self._contents,
-            max_message_bytes=settings.max_message_bytes,
-            timeout_seconds=settings.content_timeout_seconds,
-        )
+        gathering = Gathering(self._contents, timeout_seconds=settings.content_timeout_seconds)
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
         exchanges = Exchanges(
             self.admission,
@@ -228,6 +224,7 @@ def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:
         default_deadline_seconds=settings.default_deadline_seconds,
         max_deadline_seconds=settings.max_deadline_seconds,
         batch_timeout_seconds=settings.batch_timeout_seconds,
+        content_timeout_seconds=settings.content_timeout_seconds,
     )
 
 

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from updraft.errors import FunctionNotFoundError, FunctionRefusedError, ProtocolError, VersionMismatchError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
-from updraft.v1.exchange_pb2 import ExchangeCommand, SessionFunction, TaskIdentity
+from updraft.v1.exchange_pb2 import DeferredFunction, ExchangeCommand, Function, SessionFunction, TaskIdentity
 from updraft_server.contents.needs import NO_NEEDS, Needs, parse_needs
 from updraft_server.pool import RegisteredFunctionInfo, TaskKey
 from updraft_server.protocol import PROTOCOL_VERSION, SESSION_ENVIRONMENT, is_user_variable
@@ -51,6 +51,13 @@ class Opening:
     binding: str = ""
     """Names what a worker has loaded for good once it has run this; empty when that is nothing of a session's own."""
     resolved: bool = False
+    deferred: DeferredFunction | None = None
+    """The function to ask for once there is room for the exchange; None: the command has it."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the exchange takes while it waits for a worker."""
+        return len(self.command) + len(self.schema) + (self.deferred.size_bytes if self.deferred else 0)
 
     @property
     def task_key(self) -> TaskKey | None:
@@ -98,6 +105,11 @@ def resolve(opening: Opening, offer: Offer) -> Opening:
             f"the client speaks version {command.protocol_version} of the protocol, "
             f"this pool version {PROTOCOL_VERSION}"
         )
+    if opening.deferred is not None:
+        if command.function.WhichOneof("kind") is not None:
+            raise ProtocolError("the command has both a function and a deferred function")
+        _check_session_functions_allowed(offer)
+        return replace(opening, resolved=True)
     match command.function.WhichOneof("kind"):
         case "registered":
             registered = find_function(offer.functions, opening.function, opening.version)
@@ -109,6 +121,19 @@ def resolve(opening: Opening, offer: Offer) -> Opening:
             return replace(opening, needs=needs, binding=_binding(command, needs), resolved=True)
         case _:
             raise ProtocolError("the command names no function")
+
+
+def with_function(opening: Opening, function: bytes) -> Opening:
+    """The opening with its deferred function, still to be resolved; raises ProtocolError."""
+    command = ExchangeCommand.FromString(opening.command)
+    command.ClearField("deferred_function")
+    try:
+        command.function.CopyFrom(Function.FromString(function))
+    except DecodeError as error:
+        raise ProtocolError(f"the deferred function is not a Function: {error}") from None
+    if not command.function.HasField("session"):
+        raise ProtocolError("the deferred function is not a session function")
+    return replace(opening, command=command.SerializeToString(), deferred=None, resolved=False)
 
 
 def with_schema(opening: Opening, message: bytes) -> Opening:
@@ -141,7 +166,8 @@ def _command_opening(encoded: bytes, fields: FlightFields) -> Opening:
     except DecodeError as error:
         raise ProtocolError(f"the command of the flight descriptor is not an ExchangeCommand: {error}") from None
     function = command.function
-    is_session = function.HasField("session")
+    is_deferred = command.HasField("deferred_function")
+    is_session = is_deferred or function.HasField("session")
     return Opening(
         plain=False,
         command=encoded,
@@ -151,6 +177,7 @@ def _command_opening(encoded: bytes, fields: FlightFields) -> Opening:
         task=command.task,
         batch_timeout_milliseconds=command.limits.batch_timeout_milliseconds,
         idle_timeout_milliseconds=command.limits.idle_timeout_milliseconds,
+        deferred=command.deferred_function if is_deferred else None,
     )
 
 
@@ -163,11 +190,15 @@ def find_function(functions: Sequence[RegisteredFunctionInfo], name: str, versio
     raise FunctionNotFoundError(f"no function {name!r} {version}".rstrip() + f" is registered; this pool has: {known}")
 
 
-def _check_session_function(function: SessionFunction, offer: Offer) -> None:
+def _check_session_functions_allowed(offer: Offer) -> None:
     if not offer.session_functions_allowed:
         raise FunctionRefusedError(
             "this pool runs registered functions only: start it with --allow-session-functions to run session functions"
         )
+
+
+def _check_session_function(function: SessionFunction, offer: Offer) -> None:
+    _check_session_functions_allowed(offer)
     if not offer.pyspark_version:
         raise FunctionRefusedError("this pool has no pyspark, so it cannot run what a Spark session ships")
     _check_minor("Python", function.python_version, offer.python_version)

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError, error_from_message
 from updraft.flight_data import join_flight_data, split_flight_data
-from updraft.v1.exchange_pb2 import Error, RequestMetadata
+from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata, RequestMetadata
 from updraft_server.assignment import Assignment
 from updraft_server.batch_timeout import BatchTimeout
 from updraft_server.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
@@ -28,6 +28,8 @@ LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
 # How long the cancellation of a call may arrive after the end of its stream.
 _CANCELLATION_NOTICE_SECONDS = 0.2
+# Says that the exchange has its worker: a client holds back what is large until then.
+_ADMITTED = join_flight_data(memoryview(b""), ReplyMetadata(admitted=Admitted()).SerializeToString(), memoryview(b""))
 
 
 class Call(Protocol):
@@ -75,7 +77,7 @@ class Relay:
         on_death = _death_notice(self._receiver)
         self._lease.death.add_done_callback(on_death)
         requests = asyncio.create_task(self._relay_requests(opening, assignment))
-        self._replies = replies = asyncio.create_task(self._relay_replies())
+        self._replies = replies = asyncio.create_task(self._relay_replies(opening))
         try:
             await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
             if not replies.done():
@@ -149,7 +151,9 @@ class Relay:
         self._rows_sent = metadata.finish.rows
         return True
 
-    async def _relay_replies(self) -> LeaseOutcome:
+    async def _relay_replies(self, opening: Opening) -> LeaseOutcome:
+        if not opening.plain:
+            await self._send(_ADMITTED)
         try:
             while True:
                 frame = await self._receiver.receive()
@@ -181,6 +185,9 @@ class Relay:
     async def _write(self, message: bytes) -> None:
         self._transfer.sent_messages += 1
         self._transfer.sent_bytes += len(message)
+        await self._send(message)
+
+    async def _send(self, message: bytes) -> None:
         self._writing = True
         try:
             await self._call.write(message)

@@ -10,32 +10,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, TypeVar
 
-from google.protobuf.message import DecodeError
-
-from updraft.errors import LimitError, PoolUnavailableError, ProtocolError
-from updraft.flight_data import join_flight_data, split_flight_data
-from updraft.v1.exchange_pb2 import ContentsWanted, ReplyMetadata, RequestMetadata
+from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft_server.contents.arrival import Arrival
+from updraft_server.contents.dialogue import Chunk, ContentDialogue
 from updraft_server.contents.file_sets import lay_out
 from updraft_server.contents.needs import Needs
 from updraft_server.contents.store import ContentStore, Holding, StoredContent
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-
-_NOTHING = memoryview(b"")
-
-
-class ContentCall(Protocol):
-    """The client's side of an exchange."""
-
-    async def read(self) -> bytes | None:
-        """The next message, or None once the client has half-closed."""
-
-    async def write(self, message: bytes) -> None:
-        """Send a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,35 +39,34 @@ _NO_PROVISION = Provision()
 class Gathering:
     """Provides exchanges with their contents."""
 
-    def __init__(self, store: ContentStore, *, max_message_bytes: int, timeout_seconds: float) -> None:
+    def __init__(self, store: ContentStore, *, timeout_seconds: float) -> None:
         self._store = store
-        self._max_message_bytes = max_message_bytes
         self._timeout_seconds = timeout_seconds
 
     @asynccontextmanager
-    async def provided(self, call: ContentCall, needs: Needs) -> AsyncIterator[Provision]:
+    async def provided(self, dialogue: ContentDialogue, needs: Needs) -> AsyncIterator[Provision]:
         """The contents, held for the time of the block; raises UpdraftError when they cannot be had."""
         if not needs.keys:
             yield _NO_PROVISION
             return
         holding = self._store.hold(needs.keys)
         try:
-            yield await self._provide(call, needs, holding)
+            yield await self._provide(dialogue, needs, holding)
         finally:
             holding.release()
 
-    async def _provide(self, call: ContentCall, needs: Needs, holding: Holding) -> Provision:
+    async def _provide(self, dialogue: ContentDialogue, needs: Needs, holding: Holding) -> Provision:
         try:
             while missing := holding.missing():
                 wanted = [content for content in missing if not content.senders]
                 if not wanted and not await self._progress(missing):
                     wanted = missing
                 if wanted:
-                    await self._receive(call, wanted)
+                    await self._receive(dialogue, wanted)
             provision = await self._lay_out(needs, holding)
         except OSError as error:
             raise PoolUnavailableError(f"this pool cannot store a content: {error.strerror}") from error
-        await _ask(call, ())
+        await dialogue.ask(())
         return provision
 
     async def _progress(self, contents: Sequence[StoredContent]) -> bool:
@@ -96,60 +80,39 @@ class Gathering:
                 change.cancel()
         return bool(changed) or sum(content.arrived_bytes for content in contents) > before_bytes
 
-    async def _receive(self, call: ContentCall, contents: Iterable[StoredContent]) -> None:
+    async def _receive(self, dialogue: ContentDialogue, contents: Iterable[StoredContent]) -> None:
         wanted = {content.key.sha256: content for content in contents}
         for content in wanted.values():
             content.began()
         try:
-            await _ask(call, tuple(wanted))
+            await dialogue.ask(tuple(wanted))
             while wanted:
-                digest, offset, data = await self._chunk(call)
-                if digest not in wanted:
-                    raise ProtocolError(f"content {digest.hex()} came, which this pool has not asked for")
-                await self._receive_one(call, wanted[digest], offset, data)
-                wanted.pop(digest).ended()
+                chunk = await dialogue.chunk()
+                if chunk.digest not in wanted:
+                    raise ProtocolError(f"content {chunk.digest.hex()} came, which this pool has not asked for")
+                await self._receive_one(dialogue, wanted[chunk.digest], chunk)
+                wanted.pop(chunk.digest).ended()
         finally:
             for content in wanted.values():
                 content.ended()
 
-    async def _receive_one(self, call: ContentCall, content: StoredContent, offset: int, data: memoryview) -> None:
+    async def _receive_one(self, dialogue: ContentDialogue, content: StoredContent, chunk: Chunk) -> None:
         """One content, whose first chunk is here; chunks of several are not mixed."""
         with Arrival(content.key, self._store.new_path()) as arrival:
             while True:
-                await _in_thread(arrival.add, offset, data)
-                content.arrived_bytes += len(data)
+                await _in_thread(arrival.add, chunk.offset, chunk.data)
+                content.arrived_bytes += len(chunk.data)
                 if arrival.complete:
                     break
-                digest, offset, data = await self._chunk(call)
-                if digest != content.key.sha256:
-                    raise ProtocolError(f"content {digest.hex()} came before the end of {content.key.sha256.hex()}")
+                chunk = await dialogue.chunk()
+                if chunk.digest != content.key.sha256:
+                    raise ProtocolError(
+                        f"content {chunk.digest.hex()} came before the end of {content.key.sha256.hex()}"
+                    )
             await _in_thread(arrival.check)
             # Another exchange may have lost patience with this client and sent it too.
             if content.path is None:
                 content.path = arrival.keep()
-
-    async def _chunk(self, call: ContentCall) -> tuple[bytes, int, memoryview]:
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                message = await call.read()
-        except TimeoutError:
-            raise ProtocolError(
-                f"the client sent nothing of what it was asked for within {self._timeout_seconds:g} seconds"
-            ) from None
-        if message is None:
-            raise ProtocolError("the client ended its stream before it had sent what it was asked for")
-        if len(message) > self._max_message_bytes:
-            raise LimitError(
-                f"a message of {len(message)} bytes is more than this pool takes, {self._max_message_bytes} bytes"
-            )
-        fields = split_flight_data(message)
-        try:
-            metadata = RequestMetadata.FromString(bytes(fields.app_metadata))
-        except DecodeError as error:
-            raise ProtocolError(f"the app_metadata of a message is not RequestMetadata: {error}") from None
-        if metadata.WhichOneof("event") != "content":
-            raise ProtocolError("a message came before the contents that the pool has asked for")
-        return metadata.content.sha256, metadata.content.offset, fields.data_body
 
     async def _lay_out(self, needs: Needs, holding: Holding) -> Provision:
         broadcasts = {number: str(holding.path(key)) for number, key in needs.broadcasts.items()}
@@ -159,11 +122,6 @@ class Gathering:
         files = {name: holding.path(key) for name, key in needs.files.items()}
         await _in_thread(lay_out, path, self._store.new_path(), files)
         return Provision(str(path), broadcasts)
-
-
-async def _ask(call: ContentCall, digests: Iterable[bytes]) -> None:
-    metadata = ReplyMetadata(contents_wanted=ContentsWanted(sha256=digests)).SerializeToString()
-    await call.write(join_flight_data(_NOTHING, metadata, _NOTHING))
 
 
 async def _in_thread(

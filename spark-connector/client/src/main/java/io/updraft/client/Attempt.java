@@ -88,6 +88,11 @@ final class Attempt extends FlightCall {
     return send(OutgoingMessage.content(sha256, offset, data));
   }
 
+  /** Sends a part of the deferred function. @return bytes sent */
+  long send(long offset, byte[] data) {
+    return send(OutgoingMessage.function(offset, data));
+  }
+
   @Override
   void onReady(boolean first) {
     // Only contents wait for it again: batches have a window of their own.

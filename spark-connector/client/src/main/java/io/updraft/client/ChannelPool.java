@@ -4,6 +4,7 @@ package io.updraft.client;
 import io.grpc.ManagedChannel;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -11,6 +12,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
@@ -28,6 +30,7 @@ final class ChannelPool {
 
   private static final Map<Key, ChannelPool> POOLS = new HashMap<>();
   private static final ConcurrentHashMap<Endpoint, Replicas> REPLICAS = new ConcurrentHashMap<>();
+  private static final Set<Endpoint> ANSWERED = ConcurrentHashMap.newKeySet();
 
   /**
    * What makes two exchanges fit for one connection. Files are followed when they are renewed.
@@ -66,19 +69,36 @@ final class ChannelPool {
   static Connection acquire(ClientOptions options, String task) {
     List<InetAddress> addresses = addresses(options.endpoint());
     closeAllBut(options.endpoint(), addresses);
+    Reach reach = reach(options.endpoint(), addresses);
     if (addresses.size() < 2) {
-      return new Connection(to(options, null), null);
+      return new Connection(to(options, null), null, reach);
     }
     Replicas.Place place =
         REPLICAS
             .computeIfAbsent(options.endpoint(), ignored -> new Replicas())
             .choose(addresses, task, System.nanoTime());
     try {
-      return new Connection(to(options, place.address()), place);
+      return new Connection(to(options, place.address()), place, reach);
     } catch (RuntimeException e) {
       place.release();
       throw e;
     }
+  }
+
+  /** An endpoint has answered a call of this JVM. */
+  static void answered(Endpoint endpoint) {
+    ANSWERED.add(endpoint);
+  }
+
+  private static Reach reach(Endpoint endpoint, List<InetAddress> addresses) {
+    if (ANSWERED.contains(endpoint)) {
+      return Reach.ANSWERED;
+    }
+    boolean resolved =
+        endpoint.transport() == Endpoint.Transport.UNIX
+            ? Files.isDirectory(Path.of(endpoint.path()).toAbsolutePath().getParent())
+            : !addresses.isEmpty();
+    return resolved ? Reach.RESOLVED : Reach.UNRESOLVED;
   }
 
   private static synchronized SharedChannel to(ClientOptions options, InetAddress pod) {
@@ -164,10 +184,17 @@ final class ChannelPool {
   static final class Connection {
     private final SharedChannel shared;
     private final Replicas.Place place;
+    private final Reach reach;
 
-    private Connection(SharedChannel shared, Replicas.Place place) {
+    private Connection(SharedChannel shared, Replicas.Place place, Reach reach) {
       this.shared = shared;
       this.place = place;
+      this.reach = reach;
+    }
+
+    /** What was known of the endpoint when the connection was asked for. */
+    Reach reach() {
+      return reach;
     }
 
     ManagedChannel channel() {

@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import com.google.protobuf.ByteString;
+import io.updraft.proto.v1.DeferredFunction;
 import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.Report;
 import io.updraft.proto.v1.TaskIdentity;
@@ -26,12 +27,19 @@ public final class Exchange implements AutoCloseable {
   /** The version of proto/README.md that this client speaks. */
   public static final int PROTOCOL_VERSION = 1;
 
+  /**
+   * So much is sent to a pool that has not admitted the exchange: of what a full pool refuses, no
+   * more is sent in vain.
+   */
+  static final int BYTES_BEFORE_ADMISSION = 64 << 10;
+
   /** How long a close waits for the transport to give sent buffers back. */
   private static final long CLOSE_MILLISECONDS = 500;
 
   private final ClientOptions options;
   private final TaskIdentity task;
   private final ByteString command;
+  private final ByteString deferredFunction;
   private final byte[] schemaHeader;
   private final Collection<? extends Content> contents;
   private final BufferAllocator allocator;
@@ -39,7 +47,10 @@ public final class Exchange implements AutoCloseable {
   private final ExchangeState state;
   private final long openedNanos = System.nanoTime();
   private Attempt attempt;
+
+  /** Of commands and what was uploaded with them. */
   private long bytesSent;
+
   private boolean closed;
 
   private Exchange(
@@ -51,13 +62,24 @@ public final class Exchange implements AutoCloseable {
       Collection<? extends Content> contents) {
     this.options = options;
     this.task = command.getTask();
-    this.command = command.toByteString();
+    boolean large = command.getSerializedSize() > BYTES_BEFORE_ADMISSION;
+    boolean deferred = large && command.getFunction().hasSession();
+    this.deferredFunction = deferred ? command.getFunction().toByteString() : ByteString.EMPTY;
+    this.command = (deferred ? withoutFunction(command) : command).toByteString();
     this.schemaHeader =
         RequestBatch.bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
     this.contents = contents;
     this.allocator = allocator;
     this.wire = new WireAllocator(allocator);
     this.state = new ExchangeState(options, replay);
+  }
+
+  private static ExchangeCommand withoutFunction(ExchangeCommand command) {
+    long bytes = command.getFunction().getSerializedSize();
+    return command.toBuilder()
+        .clearFunction()
+        .setDeferredFunction(DeferredFunction.newBuilder().setSizeBytes(bytes))
+        .build();
   }
 
   /**
@@ -78,7 +100,8 @@ public final class Exchange implements AutoCloseable {
 
   /**
    * Opens an exchange whose function needs contents; returns when the pool has them, and so does
-   * every call of this class that moves the exchange to another worker.
+   * every call of this class that moves the exchange to another worker. A large function is sent in
+   * the same way.
    *
    * @param contents those that the command lists
    * @throws ExchangeException if a content cannot be read
@@ -106,7 +129,8 @@ public final class Exchange implements AutoCloseable {
   }
 
   /**
-   * Sends a batch and takes it over: the exchange closes it, also when it throws. Never blocks.
+   * Sends a batch and takes it over: the exchange closes it, also when it throws. Never blocks; a
+   * large batch goes out when the pool has admitted the exchange, which is when it has a worker.
    * Once {@link Reply.Kind#END} has come, batches are dropped: the function wanted no more.
    *
    * @param rows the batch's rows
@@ -129,7 +153,7 @@ public final class Exchange implements AutoCloseable {
       throw e;
     }
     if (open) {
-      bytesSent += attempt.send(request);
+      state.sendWhatMayBeSent();
     } else {
       recoverIfDue();
     }
@@ -154,9 +178,7 @@ public final class Exchange implements AutoCloseable {
 
   /** Says that every batch was sent. Idempotent. */
   public void finishSending() {
-    if (state.finishSending()) {
-      bytesSent += attempt.finish();
-    }
+    state.finishSending();
   }
 
   /**
@@ -216,25 +238,22 @@ public final class Exchange implements AutoCloseable {
       attempt.leave("the exchange moves to another worker");
     }
     attempt = new Attempt(options, task, allocator, wire, state, state.base(), remainingNanos());
-    Collection<RequestBatch> unanswered = state.begin(attempt);
-    if (unanswered == null) {
+    if (!state.begin(attempt)) {
       return;
     }
     bytesSent += attempt.start(command, schemaHeader, options.windowBatches() + 1);
-    if (!contents.isEmpty() && !provideContents()) {
-      return;
-    }
-    for (RequestBatch batch : unanswered) {
-      bytesSent += attempt.send(batch);
-    }
-    if (state.isSendingFinished()) {
-      bytesSent += attempt.finish();
+    if (upload()) {
+      state.opened(attempt, command.size());
     }
   }
 
-  /** Sends what the pool lacks of the contents; false when the call was lost meanwhile. */
-  private boolean provideContents() {
-    ContentUpload upload = new ContentUpload(contents, state, attempt, options.maxMessageBytes());
+  /** Sends what the pool asks for before the first batch; false when the call was lost. */
+  private boolean upload() {
+    if (deferredFunction.isEmpty() && contents.isEmpty()) {
+      return true;
+    }
+    ContentUpload upload =
+        new ContentUpload(deferredFunction, contents, state, attempt, options.maxMessageBytes());
     try {
       return upload.run();
     } catch (InterruptedException e) {
@@ -262,7 +281,7 @@ public final class Exchange implements AutoCloseable {
 
   /** Bytes of request messages, those sent again included. */
   public long bytesSent() {
-    return bytesSent;
+    return bytesSent + state.bytesSent();
   }
 
   /** Bytes of reply messages. */

@@ -5,7 +5,6 @@ import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.updraft.proto.v1.Report;
-import java.util.Collection;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
@@ -30,6 +29,13 @@ final class ExchangeCore {
     CLOSED
   }
 
+  /**
+   * A message to send.
+   *
+   * @param batch null for the last message, which says that every batch was sent
+   */
+  record Step(RequestBatch batch) {}
+
   /** A wait without a set end looks up at least so often. */
   private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
 
@@ -43,6 +49,18 @@ final class ExchangeCore {
   private Failure failure;
   private Failure inBand;
   private List<ByteString> wanted;
+  private boolean functionWanted;
+
+  /** Whether the current call takes batches: it has what the pool asked for before them. */
+  private boolean open;
+
+  /** Whether the exchange has its worker in the current call. */
+  private boolean admitted;
+
+  /** Bytes that the current call has sent before that. */
+  private long earlyBytes;
+
+  private boolean finishSent;
   private long againNanos;
   private long progressNanos;
   private boolean workDone;
@@ -55,7 +73,7 @@ final class ExchangeCore {
   ExchangeCore(ClientOptions options, Replay replay, long nowNanos) {
     this.options = options;
     this.log = new RequestLog(options.windowBatches(), options.windowBytes(), replay);
-    this.recovery = new Recovery(options, nowNanos);
+    this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
     this.againNanos = nowNanos;
     this.progressNanos = nowNanos;
   }
@@ -75,10 +93,6 @@ final class ExchangeCore {
     return bytesReceived;
   }
 
-  boolean isSendingFinished() {
-    return sendingFinished;
-  }
-
   /** Number of the batch before the first that a new call would send. */
   long base() {
     return log.oneToOne() ? log.answered() : 0;
@@ -93,6 +107,11 @@ final class ExchangeCore {
     return phase == Phase.RUNNING;
   }
 
+  /** Whether the pool has asked for the deferred function. */
+  boolean isFunctionWanted() {
+    return functionWanted;
+  }
+
   /** What the pool has asked for since this was last called; null: nothing yet. */
   List<ByteString> takeWanted() {
     List<ByteString> asked = wanted;
@@ -100,15 +119,51 @@ final class ExchangeCore {
     return asked;
   }
 
-  /** A new call takes over; null when the exchange is over, else the batches to send first. */
-  Collection<RequestBatch> begin(Attempt next) {
+  /** A new call takes over; false when the exchange is over. */
+  boolean begin(Attempt next) {
     if (phase != Phase.BACKING_OFF) {
-      return null;
+      return false;
     }
     attempt = next;
     wanted = null;
+    functionWanted = false;
+    open = false;
+    admitted = false;
+    earlyBytes = 0;
+    finishSent = false;
     phase = Phase.RUNNING;
-    return log.restart();
+    log.restart();
+    return true;
+  }
+
+  /** A call has sent its command, and what the pool asked for: batches may follow. */
+  void opened(Attempt call, long commandBytes) {
+    if (isCurrent(call)) {
+      open = true;
+      earlyBytes = commandBytes;
+    }
+  }
+
+  /** What the current call is to send next; null when it has to wait. */
+  Step nextToSend() {
+    if (phase != Phase.RUNNING || !open) {
+      return null;
+    }
+    RequestBatch batch = log.untransmitted();
+    if (batch != null) {
+      earlyBytes += batch.bodyBytes();
+      if (!admitted && earlyBytes > Exchange.BYTES_BEFORE_ADMISSION) {
+        earlyBytes -= batch.bodyBytes();
+        return null;
+      }
+      log.transmit();
+      return new Step(batch);
+    }
+    if (sendingFinished && !finishSent) {
+      finishSent = true;
+      return new Step(null);
+    }
+    return null;
   }
 
   boolean hasRoom() {
@@ -117,7 +172,7 @@ final class ExchangeCore {
     return room;
   }
 
-  /** Takes a batch into the log; true when a call is open and wants it now. */
+  /** Takes a batch into the log; false when there is no call. */
   boolean admit(RequestBatch batch) {
     switch (phase) {
       case FAILED -> throw failure.toException();
@@ -137,11 +192,8 @@ final class ExchangeCore {
     roomWanted = !log.hasRoom();
   }
 
-  /** True when a call is open and has not been told. */
-  boolean finishSending() {
-    boolean tell = !sendingFinished && phase == Phase.RUNNING;
+  void finishSending() {
     sendingFinished = true;
-    return tell;
   }
 
   /** The next reply or the end; null when there is none yet. */
@@ -219,7 +271,7 @@ final class ExchangeCore {
       drop(event);
       return;
     }
-    workDone |= !(event instanceof ReplyEvent.Failed || event instanceof ReplyEvent.ContentsWanted);
+    workDone |= isWork(event);
     if (from.consumed() > 0) {
       log.consumedThrough(from.base() + from.consumed());
     }
@@ -227,6 +279,10 @@ final class ExchangeCore {
       takeBatch(from, batch);
     } else if (event instanceof ReplyEvent.ContentsWanted contents) {
       wanted = contents.digests();
+    } else if (event instanceof ReplyEvent.FunctionWanted) {
+      functionWanted = true;
+    } else if (event instanceof ReplyEvent.Admitted) {
+      admitted = true;
     } else if (event instanceof ReplyEvent.Logged logged) {
       replies.add(Reply.logged(logged.lines()), from);
     } else if (event instanceof ReplyEvent.SchemaKnown known) {
@@ -236,6 +292,14 @@ final class ExchangeCore {
     } else if (event instanceof ReplyEvent.Failed failed) {
       takeError(Failure.inBand(failed.error()), nowNanos);
     }
+  }
+
+  /** Whether a message shows that the function may have seen a batch. */
+  private static boolean isWork(ReplyEvent event) {
+    return !(event instanceof ReplyEvent.Failed
+        || event instanceof ReplyEvent.FunctionWanted
+        || event instanceof ReplyEvent.ContentsWanted
+        || event instanceof ReplyEvent.Admitted);
   }
 
   private boolean isCurrent(Attempt from) {
@@ -315,7 +379,11 @@ final class ExchangeCore {
     boolean lostOnTheWire = reason.origin() == Failure.Origin.CONNECTION && attempt.connected();
     Recovery.Progress progress =
         new Recovery.Progress(
-            workDone || lostOnTheWire, attempt.base(), startedBatch(), log.replayable());
+            workDone || lostOnTheWire,
+            attempt.base(),
+            startedBatch(),
+            log.replayable(),
+            attempt.reach());
     Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
     if (decision instanceof Recovery.Decision.Again again) {
       phase = Phase.BACKING_OFF;

@@ -5,7 +5,6 @@ import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.updraft.proto.v1.Report;
-import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
@@ -14,12 +13,16 @@ import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
  * {@link ExchangeCore} under one lock, between the task thread and gRPC's event loop, and the wait
- * of the task thread. Nothing of gRPC that calls back is called under the lock.
+ * of the task thread. Either thread sends what may be sent: a batch that waits for admission is not
+ * held up by a task that is busy elsewhere. Under the lock messages are sent, which calls nobody
+ * back; calls are opened and cancelled outside.
  */
 final class ExchangeState implements Attempt.Owner {
   private final ReentrantLock lock = new ReentrantLock();
   private final Condition changed = lock.newCondition();
   private final ExchangeCore core;
+  private Attempt current;
+  private long bytesSent;
 
   ExchangeState(ClientOptions options, Replay replay) {
     this.core = new ExchangeCore(options, replay, System.nanoTime());
@@ -51,8 +54,30 @@ final class ExchangeState implements Attempt.Owner {
   }
 
   /** See {@link ExchangeCore#begin}. */
-  Collection<RequestBatch> begin(Attempt next) {
-    return locked(() -> core.begin(next));
+  boolean begin(Attempt next) {
+    return locked(
+        () -> {
+          current = next;
+          return core.begin(next);
+        });
+  }
+
+  /** See {@link ExchangeCore#opened}. */
+  void opened(Attempt call, long commandBytes) {
+    sending(() -> core.opened(call, commandBytes));
+  }
+
+  /** Does something and sends what may be sent after it. */
+  private void sending(Runnable action) {
+    lock.lock();
+    try {
+      action.run();
+      for (ExchangeCore.Step step = core.nextToSend(); step != null; step = core.nextToSend()) {
+        bytesSent += step.batch() == null ? current.finish() : current.send(step.batch());
+      }
+    } finally {
+      lock.unlock();
+    }
   }
 
   /** See {@link ExchangeCore#isRecoveryDue}. */
@@ -70,13 +95,19 @@ final class ExchangeState implements Attempt.Owner {
     return locked(() -> core.admit(batch));
   }
 
-  /** See {@link ExchangeCore#finishSending}. */
-  boolean finishSending() {
-    return locked(core::finishSending);
+  /** Sends what may be sent now. */
+  void sendWhatMayBeSent() {
+    sending(() -> {});
   }
 
-  boolean isSendingFinished() {
-    return locked(core::isSendingFinished);
+  /** See {@link ExchangeCore#finishSending}. */
+  void finishSending() {
+    sending(core::finishSending);
+  }
+
+  /** Bytes of batches and of the last message, those sent again included. */
+  long bytesSent() {
+    return locked(() -> bytesSent);
   }
 
   /** See {@link ExchangeCore#next}. */
@@ -119,6 +150,11 @@ final class ExchangeState implements Attempt.Owner {
   /** Waits until the pool says which contents it lacks; null when the call is over. */
   List<ByteString> awaitWanted() throws InterruptedException {
     return awaitWhileRunning(core::takeWanted);
+  }
+
+  /** Waits until the pool asks for the deferred function; false when the call is over. */
+  boolean awaitFunctionWanted() throws InterruptedException {
+    return awaitWhileRunning(() -> core.isFunctionWanted() ? Boolean.TRUE : null) != null;
   }
 
   /** Waits until a call takes more without queueing it; false when the call is over. */
@@ -178,6 +214,9 @@ final class ExchangeState implements Attempt.Owner {
     lock.lock();
     try {
       core.onEvent(from, event, sizeBytes, System.nanoTime());
+      if (event instanceof ReplyEvent.Admitted) {
+        sendWhatMayBeSent();
+      }
       changed.signalAll();
     } finally {
       lock.unlock();

@@ -13,6 +13,7 @@ import io.updraft.proto.v1.WriteRequestMetadata;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.function.Supplier;
 
 /**
  * A file on its way as a state machine: what is to be sent next, what the writer may say when, what
@@ -50,6 +51,7 @@ final class FileCore implements AutoCloseable {
   private long waitingBytes;
 
   private Phase phase = Phase.BACKING_OFF;
+  private Supplier<Reach> reach = () -> Reach.RESOLVED;
   private Recovery recovery;
   private Failure failure;
   private Failure inBand;
@@ -127,11 +129,16 @@ final class FileCore implements AutoCloseable {
     return phase == Phase.RECEIVED && receivedBytes == storedBytes ? receipt : null;
   }
 
-  /** A new call takes over; false when the file has ended. */
-  boolean begin() {
+  /**
+   * A new call takes over; false when the file has ended.
+   *
+   * @param reach what is known of the call's endpoint
+   */
+  boolean begin(Supplier<Reach> reach) {
     if (phase != Phase.BACKING_OFF) {
       return false;
     }
+    this.reach = reach;
     phase = Phase.RUNNING;
     asked = 0;
     credit = 0;
@@ -288,9 +295,13 @@ final class FileCore implements AutoCloseable {
   void lose(Failure reason, OptionalLong hint, long nowNanos) {
     if (recovery == null) {
       // The first batch may come long after the file was opened: only then a full writer matters.
-      recovery = new Recovery(options, reason.isWithoutRoom() ? nowNanos : openedNanos);
+      recovery =
+          new Recovery(
+              options,
+              RetryBudget.of(options.endpoint()),
+              reason.isWithoutRoom() ? nowNanos : openedNanos);
     }
-    var progress = new Recovery.Progress(sent > 0, 0, 0, false);
+    var progress = new Recovery.Progress(sent > 0, 0, 0, false, reach.get());
     Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
     if (decision instanceof Recovery.Decision.Again again) {
       phase = Phase.BACKING_OFF;

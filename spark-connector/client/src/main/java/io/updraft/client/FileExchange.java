@@ -254,7 +254,7 @@ public final class FileExchange implements AutoCloseable {
     lock.lock();
     try {
       call = next;
-      if (!core.begin()) {
+      if (!core.begin(next::reach)) {
         return;
       }
     } finally {

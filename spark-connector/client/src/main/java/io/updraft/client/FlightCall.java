@@ -88,9 +88,19 @@ abstract class FlightCall {
     // onReady stays away while more is queued than gRPC wants, as for a call that waits for a
     // worker.
     if (!connected && connection.channel().getState(false) == ConnectivityState.READY) {
-      connected = true;
+      reached();
     }
     return connected;
+  }
+
+  private void reached() {
+    connected = true;
+    ChannelPool.answered(options.endpoint());
+  }
+
+  /** What is known of the endpoint. */
+  final Reach reach() {
+    return connected ? Reach.ANSWERED : connection.reach();
   }
 
   /** Whether the call has ended, on this side or the other. */
@@ -198,13 +208,15 @@ abstract class FlightCall {
     @Override
     public void onReady() {
       boolean first = !connected;
-      connected = true;
+      reached();
       FlightCall.this.onReady(first);
     }
 
     @Override
     public void onMessage(InputStream message) {
-      connected = true;
+      if (!connected) {
+        reached();
+      }
       if (!gate.enter()) {
         return;
       }

@@ -7,6 +7,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.updraft.proto.v1.ContentChunk;
 import io.updraft.proto.v1.Finish;
+import io.updraft.proto.v1.FunctionChunk;
 import io.updraft.proto.v1.RequestMetadata;
 import io.updraft.proto.v1.WriteRequestMetadata;
 import java.io.ByteArrayOutputStream;
@@ -75,6 +76,13 @@ final class OutgoingMessage {
   static OutgoingMessage content(ByteString sha256, long offset, byte[] data) {
     ContentChunk chunk = ContentChunk.newBuilder().setSha256(sha256).setOffset(offset).build();
     byte[] metadata = RequestMetadata.newBuilder().setContent(chunk).build().toByteArray();
+    return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);
+  }
+
+  /** A part of the deferred function. */
+  static OutgoingMessage function(long offset, byte[] data) {
+    FunctionChunk chunk = FunctionChunk.newBuilder().setOffset(offset).build();
+    byte[] metadata = RequestMetadata.newBuilder().setFunction(chunk).build().toByteArray();
     return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);
   }
 

@@ -5,6 +5,7 @@ import io.updraft.proto.v1.ErrorKind;
 import java.time.Duration;
 import java.util.OptionalLong;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Decides what follows when a call ended before its time: ask the pool again, move the unanswered
@@ -12,8 +13,8 @@ import java.util.concurrent.ThreadLocalRandom;
  */
 final class Recovery {
   private static final long FIRST_BACKOFF_MILLISECONDS = 50;
-  private static final long LONGEST_BACKOFF_MILLISECONDS = 2_000;
-  private static final int BACKOFF_DOUBLINGS = 6;
+  private static final long LONGEST_BACKOFF_MILLISECONDS = 4_000;
+  private static final int BACKOFF_DOUBLINGS = 10;
   private static final long NO_BATCH = 0;
 
   /** What is to be done. */
@@ -33,17 +34,21 @@ final class Recovery {
    * @param startedBatch number of the batch that the function is known to have worked on; zero when
    *     it may not have come so far
    * @param replayable whether all unanswered batches are still there
+   * @param reach what is known of the endpoint
    */
-  record Progress(boolean workDone, long base, long startedBatch, boolean replayable) {}
+  record Progress(
+      boolean workDone, long base, long startedBatch, boolean replayable, Reach reach) {}
 
   private final ClientOptions options;
+  private final RetryBudget budget;
   private long acquiringSinceNanos;
   private int acquireTries;
   private int replays;
   private long suspectBatch;
 
-  Recovery(ClientOptions options, long nowNanos) {
+  Recovery(ClientOptions options, RetryBudget budget, long nowNanos) {
     this.options = options;
+    this.budget = budget;
     this.acquiringSinceNanos = nowNanos;
   }
 
@@ -58,7 +63,7 @@ final class Recovery {
       return new Decision.GiveUp(failure);
     }
     if (!progress.workDone() && isRefusal(failure)) {
-      return acquireAgain(failure, hint, nowNanos);
+      return acquireAgain(failure, progress.reach(), hint, nowNanos);
     }
     if (isLoss(failure) && progress.replayable()) {
       return replay(failure, progress, nowNanos);
@@ -76,16 +81,28 @@ final class Recovery {
         || failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
   }
 
-  private Decision acquireAgain(Failure failure, OptionalLong hint, long nowNanos) {
-    boolean unreachable = failure.origin() == Failure.Origin.CONNECTION;
-    Duration limit = unreachable ? options.connectTimeout() : options.acquireTimeout();
+  private Decision acquireAgain(Failure failure, Reach reach, OptionalLong hint, long nowNanos) {
+    Duration limit = acquireLimit(failure, reach);
     long restMilliseconds = limit.minusNanos(nowNanos - acquiringSinceNanos).toMillis();
     if (restMilliseconds <= 0) {
       return new Decision.GiveUp(failure.withMessage(refused(failure, limit)));
     }
-    long pause = hint.isPresent() ? Math.max(1, hint.getAsLong()) : backoffMilliseconds();
+    long pause =
+        Math.max(
+            backoffMilliseconds(hint), TimeUnit.NANOSECONDS.toMillis(budget.takeNanos(nowNanos)));
     acquireTries++;
     return new Decision.Again(Duration.ofMillis(Math.min(pause, restMilliseconds)));
+  }
+
+  /** A peer that restarts costs time, not tasks; one that is misspelt is not waited for. */
+  private Duration acquireLimit(Failure failure, Reach reach) {
+    if (failure.origin() != Failure.Origin.CONNECTION) {
+      return options.acquireTimeout();
+    }
+    boolean waits =
+        reach != Reach.UNRESOLVED
+            && options.acquireTimeout().compareTo(options.connectTimeout()) > 0;
+    return waits ? options.acquireTimeout() : options.connectTimeout();
   }
 
   private String refused(Failure failure, Duration limit) {
@@ -118,12 +135,18 @@ final class Recovery {
     return time.toMillis() / 1000.0 + " s";
   }
 
-  private long backoffMilliseconds() {
-    long longest =
+  /** Grows with each try and is never the same for two tasks; the peer's wish is the least. */
+  private long backoffMilliseconds(OptionalLong hint) {
+    long first =
         Math.min(
-            LONGEST_BACKOFF_MILLISECONDS,
-            FIRST_BACKOFF_MILLISECONDS << Math.min(acquireTries, BACKOFF_DOUBLINGS));
-    return ThreadLocalRandom.current().nextLong(longest / 2, longest + 1);
+            Math.max(1, hint.orElse(FIRST_BACKOFF_MILLISECONDS)),
+            options.acquireTimeout().toMillis());
+    long grown =
+        Math.min(
+            Math.max(first, LONGEST_BACKOFF_MILLISECONDS),
+            first << Math.min(acquireTries, BACKOFF_DOUBLINGS));
+    long least = hint.isPresent() ? Math.max(first, grown / 2) : grown / 2;
+    return ThreadLocalRandom.current().nextLong(least, grown + grown / 2 + 1);
   }
 
   private Decision replay(Failure failure, Progress progress, long nowNanos) {

@@ -19,6 +19,12 @@ sealed interface ReplyEvent {
   /** The pool lacks these contents; none: it has all of them. */
   record ContentsWanted(List<ByteString> digests) implements ReplyEvent {}
 
+  /** The pool has room for the exchange and asks for its function. */
+  record FunctionWanted() implements ReplyEvent {}
+
+  /** The exchange has its worker: batches of any size may be sent. */
+  record Admitted() implements ReplyEvent {}
+
   /** What the function logged for the session. */
   record Logged(List<String> lines) implements ReplyEvent {}
 

@@ -18,8 +18,10 @@ final class ReplyProtocol {
   enum State {
     /** Nothing yet but what the pool wants to have. */
     INIT,
-    /** The pool has the contents; no schema yet. */
+    /** The pool has the contents; no worker yet. */
     PROVIDED,
+    /** The exchange has its worker; no schema yet. */
+    ADMITTED,
     /** Batches come. */
     STREAMING,
     /** The pool said that it sent everything. */
@@ -59,6 +61,8 @@ final class ReplyProtocol {
       case FINISH -> finished(metadata.getFinish());
       case SEQUENCE -> batch(message, metadata);
       case CONTENTS_WANTED -> contentsWanted(metadata.getContentsWanted());
+      case FUNCTION_WANTED -> functionWanted();
+      case ADMITTED -> admitted();
       case EVENT_NOT_SET -> schemaOrCredit(message, metadata);
     };
   }
@@ -151,6 +155,21 @@ final class ReplyProtocol {
     return new ReplyEvent.ContentsWanted(wanted.getSha256List());
   }
 
+  private ReplyEvent functionWanted() throws MalformedReplyException {
+    if (state != State.INIT) {
+      throw new MalformedReplyException("the pool asked for the function after it had it");
+    }
+    return new ReplyEvent.FunctionWanted();
+  }
+
+  private ReplyEvent admitted() throws MalformedReplyException {
+    if (state != State.INIT && state != State.PROVIDED) {
+      throw new MalformedReplyException("the pool admitted the exchange a second time");
+    }
+    state = State.ADMITTED;
+    return new ReplyEvent.Admitted();
+  }
+
   private ReplyEvent schemaOrCredit(IncomingMessage message, ReplyMetadata metadata)
       throws MalformedReplyException {
     if (message.header().length == 0) {
@@ -158,8 +177,7 @@ final class ReplyProtocol {
           ? new ReplyEvent.Credit()
           : new ReplyEvent.Logged(metadata.getLogLinesList());
     }
-    boolean early = state == State.INIT || state == State.PROVIDED;
-    if (!early || IpcReader.kind(message.header()) != MessageHeader.Schema) {
+    if (state != State.ADMITTED || IpcReader.kind(message.header()) != MessageHeader.Schema) {
       throw new MalformedReplyException("the pool sent Arrow data without a sequence number");
     }
     state = State.STREAMING;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import java.util.Collection;
-import java.util.List;
 import java.util.TreeMap;
 
 /**
- * The request batches of an exchange, numbered from 1: what was sent, taken by the function and
- * answered, what may still be sent again, and so how much room the window has. Not thread-safe.
+ * The request batches of an exchange, numbered from 1: what the task has sent, what the current
+ * call has, what the function has taken and answered, what may still be sent again, and so how much
+ * room the window has. Not thread-safe.
  */
 final class RequestLog implements AutoCloseable {
   /**
@@ -21,6 +20,7 @@ final class RequestLog implements AutoCloseable {
   private final boolean oneToOne;
   private boolean replayable;
   private long sent;
+  private long transmitted;
   private long consumed;
   private long answered;
   private long inFlightBytes;
@@ -108,12 +108,22 @@ final class RequestLog implements AutoCloseable {
     }
   }
 
-  /** A new call begins: whatever is not answered counts as not taken again. */
-  Collection<RequestBatch> restart() {
+  /** The first batch that the current call has not sent; null when it has sent them all. */
+  RequestBatch untransmitted() {
+    return transmitted < sent ? held.get(transmitted + 1) : null;
+  }
+
+  /** The current call has sent that batch. */
+  void transmit() {
+    transmitted++;
+  }
+
+  /** A new call begins: whatever is not answered counts as neither taken nor sent again. */
+  void restart() {
     consumed = Math.min(answered, consumed);
+    transmitted = oneToOne ? answered : 0;
     unansweredBytes = 0;
     inFlightBytes = held.values().stream().mapToLong(RequestBatch::bodyBytes).sum();
-    return List.copyOf(held.values());
   }
 
   @Override

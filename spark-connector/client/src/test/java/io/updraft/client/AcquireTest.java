@@ -6,14 +6,31 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.grpc.netty.NettyServerBuilder;
 import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.ExchangeCommand;
+import io.updraft.proto.v1.Function;
+import io.updraft.proto.v1.FunctionWanted;
+import io.updraft.proto.v1.ReplyMetadata;
+import io.updraft.proto.v1.SessionFunction;
+import io.updraft.proto.v1.Udf;
+import java.io.ByteArrayOutputStream;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.time.Duration;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.Random;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -78,19 +95,201 @@ final class AcquireTest {
         ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
             .acquireTimeout(Duration.ofSeconds(10))
             .build();
-    Recovery recovery = new Recovery(options, 0);
+    Recovery recovery = new Recovery(options, new RetryBudget(), 0);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var nothingDone = new Recovery.Progress(false, 0, 0, false);
+    var nothingDone = new Recovery.Progress(false, 0, 0, false, Reach.ANSWERED);
     for (int second = 0; second < 10; second++) {
       var decision =
           recovery.decide(
               full, nothingDone, OptionalLong.empty(), Duration.ofSeconds(second).toNanos());
       var again = assertInstanceOf(Recovery.Decision.Again.class, decision);
-      assertTrue(again.pause().compareTo(Duration.ofSeconds(2)) <= 0);
+      assertTrue(again.pause().compareTo(Duration.ofSeconds(6)) <= 0);
     }
     assertInstanceOf(
         Recovery.Decision.GiveUp.class,
         recovery.decide(full, nothingDone, OptionalLong.of(5), Duration.ofSeconds(10).toNanos()));
+  }
+
+  /** The pauses of a task that is refused every time, with a budget of its own. */
+  private static List<Long> pauses(int tries, OptionalLong hint) {
+    ClientOptions options =
+        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
+            .acquireTimeout(Duration.ofHours(1))
+            .build();
+    Recovery recovery = new Recovery(options, new RetryBudget(), 0);
+    Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
+    var nothingDone = new Recovery.Progress(false, 0, 0, false, Reach.ANSWERED);
+    return IntStream.range(0, tries)
+        .mapToObj(
+            number ->
+                recovery.decide(full, nothingDone, hint, Duration.ofMinutes(number).toNanos()))
+        .map(decision -> assertInstanceOf(Recovery.Decision.Again.class, decision))
+        .map(again -> again.pause().toMillis())
+        .toList();
+  }
+
+  @Test
+  void a_hint_is_the_least_that_a_task_waits_and_its_waits_grow() {
+    List<Long> pauses = pauses(20, OptionalLong.of(500));
+    assertTrue(pauses.stream().allMatch(pause -> pause >= 500), pauses.toString());
+    assertTrue(pauses.get(0) <= 750, pauses.toString());
+    // From the fourth on the wait is as long as it gets, whatever chance adds.
+    assertTrue(
+        pauses.stream().skip(3).allMatch(pause -> pause >= 2_000 && pause <= 6_000),
+        pauses.toString());
+  }
+
+  @Test
+  void tasks_that_were_refused_together_do_not_come_back_together() {
+    Set<Long> first =
+        IntStream.range(0, 100)
+            .mapToObj(task -> pauses(1, OptionalLong.of(500)).get(0))
+            .collect(Collectors.toSet());
+    assertTrue(first.size() > 30, first.toString());
+  }
+
+  @Test
+  void the_tasks_of_one_executor_share_a_budget_of_retries() {
+    RetryBudget budget = new RetryBudget();
+    long interval = RetryBudget.INTERVAL_NANOS;
+    for (int retry = 0; retry < RetryBudget.BURST; retry++) {
+      assertEquals(0, budget.takeNanos(1_000));
+    }
+    assertEquals(interval, budget.takeNanos(1_000));
+    assertEquals(2 * interval, budget.takeNanos(1_000));
+    // What was not used is not saved up beyond the burst.
+    long later = 1_000 + 1_000 * interval;
+    for (int retry = 0; retry < RetryBudget.BURST; retry++) {
+      assertEquals(0, budget.takeNanos(later));
+    }
+    assertEquals(interval, budget.takeNanos(later));
+  }
+
+  private static Recovery.Decision unreachable(Reach reach, Duration since) {
+    ClientOptions options =
+        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
+            .connectTimeout(Duration.ofSeconds(10))
+            .acquireTimeout(Duration.ofMinutes(10))
+            .build();
+    return new Recovery(options, new RetryBudget(), 0)
+        .decide(
+            Failure.unconnected(options.endpoint()),
+            new Recovery.Progress(false, 0, 0, false, reach),
+            OptionalLong.empty(),
+            since.toNanos());
+  }
+
+  @ParameterizedTest
+  @EnumSource(
+      value = Reach.class,
+      names = {"RESOLVED", "ANSWERED"})
+  void a_pool_that_restarts_is_waited_for_as_long_as_one_that_is_full(Reach reach) {
+    assertInstanceOf(
+        Recovery.Decision.Again.class, unreachable(reach, Duration.ofSeconds(9 * 60 + 59)));
+    assertInstanceOf(Recovery.Decision.GiveUp.class, unreachable(reach, Duration.ofMinutes(10)));
+  }
+
+  @Test
+  void a_name_without_an_address_is_not_waited_for() {
+    assertInstanceOf(
+        Recovery.Decision.GiveUp.class, unreachable(Reach.UNRESOLVED, Duration.ofSeconds(10)));
+  }
+
+  @Test
+  void a_pool_that_was_away_for_longer_than_the_connect_timeout_is_found_again() throws Exception {
+    int port;
+    try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      port = socket.getLocalPort();
+    }
+    ClientOptions options =
+        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:" + port))
+            .connectTimeout(Duration.ofMillis(50))
+            .build();
+    try (ExchangeFixture task = new ExchangeFixture(options, Replay.NEVER)) {
+      CompletableFuture<List<Long>> answered =
+          CompletableFuture.supplyAsync(
+              () -> {
+                try {
+                  return task.run(3, 100);
+                } catch (InterruptedException e) {
+                  throw new IllegalStateException(e);
+                }
+              });
+      // Long enough for several connect timeouts: before, the task had failed by then.
+      assertThrows(TimeoutException.class, () -> answered.get(1, TimeUnit.SECONDS));
+      TestPool again =
+          TestPool.of(
+              NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", port)),
+              Behaviours::echo);
+      try (again) {
+        assertEquals(List.of(1L, 2L, 3L), answered.get());
+        assertEquals(1, again.calls().size());
+      }
+    }
+  }
+
+  @Test
+  void a_full_pool_gets_nothing_large_before_it_admits_the_exchange() throws Exception {
+    CompletableFuture<Long> early = new CompletableFuture<>();
+    TestPool.Behaviour refuses =
+        call -> {
+          early.complete((long) call.receiveEarly().encode().length);
+          full("5").run(call);
+        };
+    TestPool.Behaviour admitsLate =
+        call -> {
+          FlightData opening = call.receiveEarly();
+          assertTrue(call.isSilent(), "a batch came before the exchange was admitted");
+          call.admit();
+          Behaviours.echo(call, opening);
+        };
+    try (TestPool pool = TestPool.of(refuses, admitsLate);
+        ExchangeFixture task =
+            new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), Replay.REPLAY)) {
+      assertEquals(List.of(1L, 2L, 3L), task.run(3, 100_000));
+      assertTrue(early.get() < 10_000);
+    }
+  }
+
+  @Test
+  void a_large_function_is_sent_when_the_pool_asks_for_it() throws Exception {
+    byte[] pickle = new byte[3 << 20];
+    new Random(1).nextBytes(pickle);
+    Function function =
+        Function.newBuilder()
+            .setSession(
+                SessionFunction.newBuilder()
+                    .addUdfs(Udf.newBuilder().addCommands(ByteString.copyFrom(pickle))))
+            .build();
+    ExchangeCommand command = ExchangeFixture.COMMAND.toBuilder().setFunction(function).build();
+    CompletableFuture<Function> arrived = new CompletableFuture<>();
+    TestPool.Behaviour asks =
+        call -> {
+          FlightData opening = call.receiveEarly();
+          ExchangeCommand envelope = opening.command();
+          long size = envelope.getDeferredFunction().getSizeBytes();
+          assertTrue(!envelope.hasFunction() && opening.encode().length < 10_000);
+          call.send(
+              FlightData.reply(
+                  ReplyMetadata.newBuilder()
+                      .setFunctionWanted(FunctionWanted.getDefaultInstance())
+                      .build()));
+          ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+          while (bytes.size() < size) {
+            FlightData chunk = call.receiveEarly();
+            assertEquals(bytes.size(), chunk.request().getFunction().getOffset());
+            bytes.writeBytes(chunk.body());
+          }
+          arrived.complete(Function.parseFrom(bytes.toByteArray()));
+          Behaviours.echo(call, opening);
+        };
+    try (TestPool pool = TestPool.of(full("5"), asks);
+        ExchangeFixture task =
+            new ExchangeFixture(
+                ClientOptions.builder(pool.endpoint()).build(), command, Replay.REPLAY)) {
+      assertEquals(List.of(1L, 2L, 3L), task.run(3, 100));
+      assertEquals(function, arrived.get());
+    }
   }
 
   @Test
@@ -116,8 +315,10 @@ final class AcquireTest {
 
   private static void assertUnreachable(Endpoint endpoint) {
     ClientOptions options =
-        ClientOptions.builder(endpoint).connectTimeout(Duration.ofMillis(300)).build();
-    long start = System.nanoTime();
+        ClientOptions.builder(endpoint)
+            .connectTimeout(Duration.ofMillis(300))
+            .acquireTimeout(Duration.ofMillis(500))
+            .build();
     try (ExchangeFixture task = new ExchangeFixture(options, Replay.REPLAY)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(3, 100));
       assertEquals(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, error.kind());
@@ -125,7 +326,6 @@ final class AcquireTest {
       assertTrue(error.getMessage().contains(endpoint.toString()), error.getMessage());
       assertTrue(error.getMessage().contains("spark.updraft.udf.endpoint"), error.getMessage());
     }
-    assertTrue(System.nanoTime() - start < Duration.ofSeconds(10).toNanos());
   }
 
   @Test
@@ -134,17 +334,16 @@ final class AcquireTest {
         ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
             .acquireTimeout(Duration.ofSeconds(10))
             .build();
-    Recovery recovery = new Recovery(options, 0);
+    Recovery recovery = new Recovery(options, new RetryBudget(), 0);
     long anHour = Duration.ofHours(1).toNanos();
     Failure lost = Failure.ofStatus(Status.OK, options);
     Failure full = Failure.ofStatus(Status.RESOURCE_EXHAUSTED, options);
-    var worked = new Recovery.Progress(true, 0, 5, true);
-    var refused = new Recovery.Progress(false, 4, 5, true);
+    var worked = new Recovery.Progress(true, 0, 5, true, Reach.ANSWERED);
+    var refused = new Recovery.Progress(false, 4, 5, true, Reach.ANSWERED);
     assertEquals(
         new Recovery.Decision.Again(Duration.ZERO),
         recovery.decide(lost, worked, OptionalLong.empty(), anHour));
-    assertEquals(
-        new Recovery.Decision.Again(Duration.ofMillis(40)),
-        recovery.decide(full, refused, OptionalLong.of(40), anHour));
+    assertInstanceOf(
+        Recovery.Decision.Again.class, recovery.decide(full, refused, OptionalLong.of(40), anHour));
   }
 }

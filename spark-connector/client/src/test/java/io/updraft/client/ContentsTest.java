@@ -63,7 +63,7 @@ final class ContentsTest {
   private static void receive(PoolCall call, Given content) throws InterruptedException {
     ByteArrayOutputStream arrived = new ByteArrayOutputStream();
     while (arrived.size() < content.sizeBytes()) {
-      FlightData message = call.receive();
+      FlightData message = call.receiveEarly();
       assertEquals(content.sha256(), message.request().getContent().getSha256());
       assertEquals(arrived.size(), message.request().getContent().getOffset());
       arrived.writeBytes(message.body());
@@ -135,7 +135,7 @@ final class ContentsTest {
         call -> {
           call.receive();
           ask(call, LARGE);
-          call.receive();
+          call.receiveEarly();
           call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "draining", 0);
         };
     CompletableFuture<Void> asked = new CompletableFuture<>();

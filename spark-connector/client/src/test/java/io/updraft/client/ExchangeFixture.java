@@ -31,7 +31,16 @@ final class ExchangeFixture implements AutoCloseable {
   }
 
   ExchangeFixture(ClientOptions options, Replay replay, List<Content> contents) {
-    this.exchange = Exchange.open(options, COMMAND, Batches.SCHEMA, allocator, replay, contents);
+    this(options, COMMAND, replay, contents);
+  }
+
+  ExchangeFixture(ClientOptions options, ExchangeCommand command, Replay replay) {
+    this(options, command, replay, List.of());
+  }
+
+  private ExchangeFixture(
+      ClientOptions options, ExchangeCommand command, Replay replay, List<Content> contents) {
+    this.exchange = Exchange.open(options, command, Batches.SCHEMA, allocator, replay, contents);
   }
 
   Exchange exchange() {

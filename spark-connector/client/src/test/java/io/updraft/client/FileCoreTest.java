@@ -31,7 +31,7 @@ class FileCoreTest {
 
   private FileCore opened(Delivery delivery) {
     FileCore core = new FileCore(options, delivery, 0);
-    assertTrue(core.begin());
+    assertTrue(core.begin(() -> Reach.RESOLVED));
     core.described();
     return core;
   }
@@ -76,7 +76,7 @@ class FileCoreTest {
   void nothing_goes_before_the_message_that_says_what_to_write() {
     FileCore core = new FileCore(options, Delivery.DELIVERY_DIRECT, 0);
     admit(core);
-    assertTrue(core.begin());
+    assertTrue(core.begin(() -> Reach.RESOLVED));
     assertNull(core.next(true));
     core.described();
     assertTrue(core.next(true).metadata().hasAsk());
@@ -140,8 +140,8 @@ class FileCoreTest {
     trailers.put(Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER), "500");
     core.onClosed(Status.RESOURCE_EXHAUSTED, trailers, 0);
     assertFalse(core.isRecoveryDue(Duration.ofMillis(499).toNanos()));
-    assertTrue(core.isRecoveryDue(Duration.ofMillis(500).toNanos()));
-    assertTrue(core.begin());
+    assertTrue(core.isRecoveryDue(Duration.ofMillis(750).toNanos()));
+    assertTrue(core.begin(() -> Reach.RESOLVED));
     core.described();
     assertTrue(core.next(true).metadata().hasAsk());
   }

@@ -3,6 +3,7 @@ package io.updraft.client;
 
 import com.google.protobuf.CodedInputStream;
 import com.google.protobuf.CodedOutputStream;
+import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.ReplyMetadata;
 import io.updraft.proto.v1.RequestMetadata;
 import java.io.ByteArrayOutputStream;
@@ -62,6 +63,22 @@ record FlightData(byte[] descriptor, byte[] header, byte[] appMetadata, byte[] b
     if (content.length > 0) {
       out.writeByteArray(number, content);
     }
+  }
+
+  /** The command in the descriptor. */
+  ExchangeCommand command() {
+    try {
+      CodedInputStream in = CodedInputStream.newInstance(descriptor);
+      for (int tag = in.readTag(); tag != 0; tag = in.readTag()) {
+        if (tag >>> 3 == 2) {
+          return ExchangeCommand.parseFrom(in.readByteArray());
+        }
+        in.skipField(tag);
+      }
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    throw new AssertionError("the descriptor has no command");
   }
 
   RequestMetadata request() {

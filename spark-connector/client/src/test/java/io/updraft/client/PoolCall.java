@@ -4,6 +4,7 @@ package io.updraft.client;
 import io.grpc.Metadata;
 import io.grpc.ServerCall;
 import io.grpc.Status;
+import io.updraft.proto.v1.Admitted;
 import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.Finish;
@@ -27,6 +28,8 @@ final class PoolCall {
   private final LinkedBlockingQueue<byte[]> arrived = new LinkedBlockingQueue<>();
   private final CountDownLatch cancelled = new CountDownLatch(1);
   private volatile boolean gone;
+  private boolean opened;
+  private boolean admitted;
   private long batches;
   private long rows;
 
@@ -68,13 +71,27 @@ final class PoolCall {
     return cancelled.await(10, TimeUnit.SECONDS);
   }
 
-  /** The next message; null at the client's half-close. */
+  /** The next message; null at the client's half-close. Whoever wants a second one is admitted. */
   FlightData receive() throws InterruptedException {
+    if (opened) {
+      admit();
+    }
+    return receiveEarly();
+  }
+
+  /** The same before the exchange is admitted. */
+  FlightData receiveEarly() throws InterruptedException {
+    opened = true;
     byte[] message = arrived.take();
     if (gone) {
       throw new Gone();
     }
     return message == END ? null : FlightData.parse(message);
+  }
+
+  /** Whether nothing comes, as far as a moment can tell. */
+  boolean isSilent() throws InterruptedException {
+    return arrived.poll(200, TimeUnit.MILLISECONDS) == null;
   }
 
   void send(FlightData message) {
@@ -88,7 +105,17 @@ final class PoolCall {
     call.sendMessage(message);
   }
 
+  /** Says that the exchange has its worker, unless that was said. */
+  void admit() {
+    if (!admitted) {
+      admitted = true;
+      Admitted event = Admitted.getDefaultInstance();
+      send(FlightData.reply(ReplyMetadata.newBuilder().setAdmitted(event).build()));
+    }
+  }
+
   void sendSchema(byte[] header) {
+    admit();
     send(FlightData.reply(ReplyMetadata.getDefaultInstance(), header, END));
   }
 

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.updraft.proto.v1.Admitted;
 import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.ReplyMetadata;
@@ -51,6 +52,7 @@ final class ReplyProtocolTest {
   }
 
   private void acceptSchema() throws MalformedReplyException {
+    accept(ReplyMetadata.newBuilder().setAdmitted(Admitted.getDefaultInstance()));
     assertInstanceOf(ReplyEvent.SchemaKnown.class, accept(ReplyMetadata.newBuilder(), SCHEMA, 0));
   }
 
@@ -173,8 +175,20 @@ final class ReplyProtocolTest {
   }
 
   @Test
-  void garbage_instead_of_arrow_is_refused() {
+  void garbage_instead_of_arrow_is_refused() throws Exception {
+    accept(ReplyMetadata.newBuilder().setAdmitted(Admitted.getDefaultInstance()));
     refused("not Arrow", ReplyMetadata.newBuilder(), new byte[] {1, 2, 3, 4, 5}, 0);
+  }
+
+  @Test
+  void results_of_an_exchange_that_was_not_admitted_are_refused() throws Exception {
+    refused("without a sequence number", ReplyMetadata.newBuilder(), SCHEMA, 0);
+    acceptSchema();
+    refused(
+        "a second time",
+        ReplyMetadata.newBuilder().setAdmitted(Admitted.getDefaultInstance()),
+        NOTHING,
+        0);
   }
 
   @Test

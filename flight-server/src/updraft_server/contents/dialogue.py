@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pool asks of a client before an exchange has its worker: contents, and a function too large to come early."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from google.protobuf.message import DecodeError
+
+from updraft.errors import LimitError, ProtocolError
+from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.v1.exchange_pb2 import ContentsWanted, DeferredFunction, FunctionWanted, ReplyMetadata, RequestMetadata
+
+_NOTHING = memoryview(b"")
+
+
+class ContentCall(Protocol):
+    """The client's side of an exchange."""
+
+    async def read(self) -> bytes | None:
+        """The next message, or None once the client has half-closed."""
+
+    async def write(self, message: bytes) -> None:
+        """Send a message."""
+
+
+class Chunk(NamedTuple):
+    """A part of a content that was asked for."""
+
+    digest: bytes
+    offset: int
+    data: memoryview
+
+
+class ContentDialogue:
+    """Asks one client by digest and reads what it sends."""
+
+    def __init__(self, call: ContentCall, *, max_message_bytes: int, timeout_seconds: float) -> None:
+        self._call = call
+        self._max_message_bytes = max_message_bytes
+        self._timeout_seconds = timeout_seconds
+
+    async def ask(self, digests: Iterable[bytes]) -> None:
+        """Ask for these; for none: say that nothing more is wanted."""
+        await self._say(ReplyMetadata(contents_wanted=ContentsWanted(sha256=digests)))
+
+    async def chunk(self) -> Chunk:
+        """The next part of a content; raises ProtocolError for anything else, and when nothing comes in time."""
+        metadata, data = await self._receive("content")
+        return Chunk(metadata.content.sha256, metadata.content.offset, data)
+
+    async def function(self, deferred: DeferredFunction) -> bytes:
+        """Ask for the deferred function and return it whole; raises ProtocolError and LimitError."""
+        size_bytes = deferred.size_bytes
+        if not 0 < size_bytes <= self._max_message_bytes:
+            raise LimitError(
+                f"a function of {size_bytes} bytes is more than this pool takes, {self._max_message_bytes} bytes: "
+                "broadcast what the function refers to, or raise --max-message-bytes"
+            )
+        await self._say(ReplyMetadata(function_wanted=FunctionWanted()))
+        function = bytearray()
+        while len(function) < size_bytes:
+            metadata, data = await self._receive("function")
+            if metadata.function.offset != len(function):
+                raise ProtocolError(f"the function continues at byte {metadata.function.offset}, not {len(function)}")
+            if not 0 < len(data) <= size_bytes - len(function):
+                raise ProtocolError(f"the function does not have the {size_bytes} bytes that were announced")
+            function += data
+        return bytes(function)
+
+    async def _say(self, metadata: ReplyMetadata) -> None:
+        await self._call.write(join_flight_data(_NOTHING, metadata.SerializeToString(), _NOTHING))
+
+    async def _receive(self, expected: str) -> tuple[RequestMetadata, memoryview]:
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                message = await self._call.read()
+        except TimeoutError:
+            raise ProtocolError(
+                f"the client sent nothing of what it was asked for within {self._timeout_seconds:g} seconds"
+            ) from None
+        if message is None:
+            raise ProtocolError("the client ended its stream before it had sent what it was asked for")
+        if len(message) > self._max_message_bytes:
+            raise LimitError(
+                f"a message of {len(message)} bytes is more than this pool takes, {self._max_message_bytes} bytes"
+            )
+        fields = split_flight_data(message)
+        try:
+            metadata = RequestMetadata.FromString(bytes(fields.app_metadata))
+        except DecodeError as error:
+            raise ProtocolError(f"the app_metadata of a message is not RequestMetadata: {error}") from None
+        if metadata.WhichOneof("event") != expected:
+            raise ProtocolError("a message came before what the pool has asked for")
+        return metadata, fields.data_body

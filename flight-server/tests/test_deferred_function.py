@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is large comes after admission: the dialogue about a deferred function through a front with scripted workers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from flight_messages import FlightData, all_replies, batch, command_opening, echo_command, finish, reply_metadata
+from front_harness import Running, RunningFront
+
+from updraft.v1.exchange_pb2 import (
+    DeferredFunction,
+    ErrorKind,
+    ExchangeCommand,
+    Function,
+    FunctionChunk,
+    RegisteredFunction,
+    ReplyMetadata,
+    RequestMetadata,
+    SessionFunction,
+    TaskIdentity,
+    Udf,
+)
+from updraft_server.frames import FrameKind
+from updraft_server.testing import FakePool, FakeWorker
+
+PICKLE = bytes(range(256)) * 2000
+
+
+def session(**fields: Any) -> bytes:
+    function = SessionFunction(python_version="3.11", spark_version="4.3.0", udfs=[Udf(commands=[PICKLE])], **fields)
+    return Function(session=function).SerializeToString()
+
+
+FUNCTION = session()
+# An exchange of a task that holds a worker is never refused.
+ANOTHER_TASK = TaskIdentity(application_id="app-2", task_attempt_id=1)
+
+
+def chunk(data: bytes, offset: int = 0) -> bytes:
+    metadata = RequestMetadata(function=FunctionChunk(offset=offset)).SerializeToString()
+    return bytes(FlightData(app_metadata=metadata, data_body=data).SerializeToString())
+
+
+def chunks(data: bytes, size_bytes: int = 100_000) -> list[bytes]:
+    return [chunk(data[start : start + size_bytes], start) for start in range(0, len(data), size_bytes)]
+
+
+def envelope(size_bytes: int = len(FUNCTION), **changes: Any) -> ExchangeCommand:
+    return echo_command(function=None, deferred_function=DeferredFunction(size_bytes=size_bytes), **changes)
+
+
+class Client:
+    """One exchange, message by message."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    async def event(self) -> str | None:
+        """What the pool says next."""
+        reply = reply_metadata(await asyncio.wait_for(self.call.read(), 60))
+        return str(reply.WhichOneof("event"))
+
+    async def send(self, *messages: bytes) -> None:
+        for message in messages:
+            await self.call.write(message)
+
+    async def refusal(self) -> tuple[list[ReplyMetadata], grpc.StatusCode]:
+        replies, error = await asyncio.wait_for(all_replies(self.call), 60)
+        assert error is not None
+        return [reply_metadata(reply) for reply in replies], error.code()
+
+
+class Commands:
+    """A script that remembers the commands that workers got, and finishes when it may."""
+
+    def __init__(self) -> None:
+        self.seen: list[ExchangeCommand] = []
+        self.go_on = asyncio.Event()
+
+    async def script(self, worker: FakeWorker) -> None:
+        self.seen.append(ExchangeCommand.FromString(bytes((await worker.receive()).data_body)))
+        await self.go_on.wait()
+        while (await worker.receive()).kind is FrameKind.BATCH:
+            pass
+        await worker.send(FrameKind.DONE)
+
+
+class Pool:
+    def __init__(self, front: RunningFront, commands: Commands) -> None:
+        self._front = front
+        self.commands = commands
+
+    async def open(self, command: ExchangeCommand) -> Client:
+        call = self._front.exchange(timeout=60)
+        await call.write(command_opening(command))
+        return Client(call)
+
+
+@pytest.fixture
+def pool(running_front: Running) -> Any:
+    @asynccontextmanager
+    async def started(**changes: Any) -> AsyncIterator[Pool]:
+        commands = Commands()
+        options = {"allow_session_functions": True, "content_timeout_seconds": 5, **changes}
+        async with running_front(FakePool(1, commands.script), **options) as front:
+            yield Pool(front, commands)
+            commands.go_on.set()
+
+    return started
+
+
+async def test_a_worker_gets_the_command_as_if_it_had_come_whole(pool: Any) -> None:
+    async with pool() as running:
+        running.commands.go_on.set()
+        client = await running.open(envelope())
+        assert await client.event() == "function_wanted"
+        await client.send(*chunks(FUNCTION))
+        assert await client.event() == "admitted"
+        await client.send(batch(1), finish(1))
+        await client.call.done_writing()
+        assert (await all_replies(client.call))[1] is None
+        assert running.commands.seen == [echo_command(function=Function.FromString(FUNCTION))]
+
+
+async def test_a_full_pool_does_not_ask_for_the_function(pool: Any) -> None:
+    async with pool(queue_limit=0) as running:
+        holder = await running.open(envelope())
+        assert await holder.event() == "function_wanted"
+        await holder.send(*chunks(FUNCTION))
+        assert await holder.event() == "admitted"
+        replies, code = await (await running.open(envelope(task=ANOTHER_TASK))).refusal()
+        assert [reply.WhichOneof("event") for reply in replies] == ["error"]
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        holder.call.cancel()
+
+
+async def test_who_waits_in_the_queue_is_admitted_only_with_its_worker(pool: Any) -> None:
+    async with pool() as running:
+        first, second = await running.open(envelope()), await running.open(envelope(task=ANOTHER_TASK))
+        for client in (first, second):
+            assert await client.event() == "function_wanted"
+            await client.send(*chunks(FUNCTION))
+        assert await first.event() == "admitted"
+        admitted = asyncio.create_task(second.event())
+        running.commands.go_on.set()
+        await first.send(finish(0))
+        await first.call.done_writing()
+        assert (await all_replies(first.call))[1] is None
+        assert await admitted == "admitted"
+        second.call.cancel()
+
+
+async def test_functions_that_are_on_their_way_count_against_the_memory_of_the_queue(pool: Any) -> None:
+    async with pool(queue_bytes=1024 * 1024) as running:
+        first = await running.open(envelope(1_000_000))
+        assert await first.event() == "function_wanted"
+        _, code = await (await running.open(envelope(1_000_000))).refusal()
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        first.call.cancel()
+
+
+@pytest.mark.parametrize(
+    ("command", "sent", "kind", "words"),
+    [
+        (envelope(), [chunk(b"x", 1)], ErrorKind.ERROR_KIND_PROTOCOL, "continues at byte 1, not 0"),
+        (envelope(3), [chunk(b"four")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the 3 bytes"),
+        (envelope(), [chunk(b"")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the"),
+        (envelope(), [batch(1)], ErrorKind.ERROR_KIND_PROTOCOL, "before what the pool has asked for"),
+        (envelope(3), [chunk(b"\xff\xff\xff")], ErrorKind.ERROR_KIND_PROTOCOL, "not a Function"),
+        (envelope(0), [], ErrorKind.ERROR_KIND_LIMIT, "a function of 0 bytes"),
+        (envelope(2**40), [], ErrorKind.ERROR_KIND_LIMIT, f"a function of {2**40} bytes"),
+        (envelope(-1), [], ErrorKind.ERROR_KIND_LIMIT, "a function of -1 bytes"),
+        (
+            echo_command(deferred_function=DeferredFunction(size_bytes=1)),
+            [],
+            ErrorKind.ERROR_KIND_PROTOCOL,
+            "both a function and a deferred function",
+        ),
+    ],
+)
+async def test_what_is_no_deferred_function_is_refused(
+    pool: Any, command: ExchangeCommand, sent: list[bytes], kind: ErrorKind, words: str
+) -> None:
+    async with pool() as running:
+        client = await running.open(command)
+        await client.send(*sent)
+        replies, _ = await client.refusal()
+        assert replies[-1].error.kind == kind
+        assert words in replies[-1].error.message
+        assert running.commands.seen == []
+
+
+async def test_a_registered_function_is_never_deferred(pool: Any) -> None:
+    function = Function(registered=RegisteredFunction(name="echo")).SerializeToString()
+    async with pool() as running:
+        client = await running.open(envelope(len(function)))
+        await client.send(chunk(function))
+        replies, _ = await client.refusal()
+        assert "not a session function" in replies[-1].error.message
+
+
+async def test_a_pool_without_session_functions_does_not_ask(pool: Any) -> None:
+    async with pool(allow_session_functions=False) as running:
+        replies, code = await (await running.open(envelope())).refusal()
+        assert [reply.WhichOneof("event") for reply in replies] == ["error"]
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_what_the_function_says_is_checked_as_if_it_had_come_whole(pool: Any) -> None:
+    function = session(environment={"LD_PRELOAD": "x"})
+    async with pool() as running:
+        client = await running.open(envelope(len(function)))
+        await client.send(*chunks(function))
+        replies, code = await client.refusal()
+        assert "LD_PRELOAD" in replies[-1].error.message
+        assert code is grpc.StatusCode.PERMISSION_DENIED
