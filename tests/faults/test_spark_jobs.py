@@ -29,6 +29,8 @@ _PARTITIONS = 4
 # Slow enough that a run outlasts several kills, small enough that a kill always meets a batch on its way.
 _CONFS = {ENABLED: "true", "spark.sql.execution.arrow.maxRecordsPerBatch": "2000"}
 _HANG_SECONDS = 100
+# Of a task, as conftest has it.
+_TRIES = 4
 
 
 def _slow_square(values: pa.Array) -> pa.Array:
@@ -115,15 +117,41 @@ def test_any_process_killed_every_two_seconds_changes_no_row(spark: SparkSession
             _assert_right(_scalar, spark, pool)
 
 
-@pytest.mark.timeout(_HANG_SECONDS)
-def test_a_function_that_always_kills_its_worker_ends_the_query(spark: SparkSession, pool: LocalPool) -> None:
-    def die(values: pa.Array) -> pa.Array:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return values
+class _DiesWhenItIsUnpickled:
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        return eval, ("__import__('os').kill(__import__('os').getpid(), 9)",)
 
+
+def _dies_at_work(values: pa.Array) -> pa.Array:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return values
+
+
+def _dies_before_it_works() -> Callable[[pa.Array], pa.Array]:
+    poison = _DiesWhenItIsUnpickled()
+
+    def poisoned(values: pa.Array) -> pa.Array:
+        return values if poison else None
+
+    return poisoned
+
+
+@pytest.mark.timeout(_HANG_SECONDS)
+@pytest.mark.parametrize(
+    ("function", "blamed"),
+    [
+        (_dies_at_work, "batch 1 killed two workers.*SIGKILL"),
+        (_dies_before_it_works(), "the function killed two workers before its first batch.*SIGKILL"),
+    ],
+    ids=["at work", "when it is unpickled"],
+)
+def test_a_session_function_that_kills_its_workers_kills_two_for_each_try_of_its_task(
+    spark: SparkSession, pool: LocalPool, function: Callable[[pa.Array], pa.Array], blamed: str
+) -> None:
     confs = {**_CONFS, ENDPOINT: pool.tcp_endpoint}
-    with runtime_confs(spark, confs), pytest.raises(Exception, match="SIGKILL"):
-        spark.range(100).select(F.arrow_udf(die, "bigint", F.ArrowUDFType.SCALAR)("id")).collect()
+    with runtime_confs(spark, confs), pytest.raises(Exception, match=blamed):
+        spark.range(0, 100, 1, 1).select(F.arrow_udf(function, "bigint", F.ArrowUDFType.SCALAR)("id")).collect()
+    assert pool.log().count("WorkerError") == 2 * _TRIES
     _assert_right(_scalar, spark, pool)
 
 

@@ -170,6 +170,9 @@ class Exchange:
         batch = self._arrow.decode_batch(frame, sequence=metadata.sequence, of_input=metadata.input)
         ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
         self.consumed = metadata.sequence
+        if self.consumed == 1:
+            # Should this batch end the worker, the client has to know that it was taken: later ones follow a reply.
+            self._send_credit()
         self._rows_taken += batch.num_rows
         return RequestBatch(batch, ends, metadata.input)
 

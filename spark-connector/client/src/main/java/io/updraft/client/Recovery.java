@@ -15,7 +15,12 @@ final class Recovery {
   private static final long FIRST_BACKOFF_MILLISECONDS = 50;
   private static final long LONGEST_BACKOFF_MILLISECONDS = 4_000;
   private static final int BACKOFF_DOUBLINGS = 10;
-  private static final long NO_BATCH = 0;
+
+  /** Nothing is to blame: what was lost may never have begun to work. */
+  private static final long NOTHING = 0;
+
+  /** Whatever the worker did before it took its first batch: import, unpickle, set up. */
+  private static final long THE_SETUP = -1;
 
   /** What is to be done. */
   sealed interface Decision {
@@ -44,7 +49,7 @@ final class Recovery {
   private long acquiringSinceNanos;
   private int acquireTries;
   private int replays;
-  private long suspectBatch;
+  private long suspect = NOTHING;
 
   Recovery(ClientOptions options, RetryBudget budget, long nowNanos) {
     this.options = options;
@@ -52,9 +57,10 @@ final class Recovery {
     this.acquiringSinceNanos = nowNanos;
   }
 
-  /** A batch was answered: the pool works. */
+  /** A batch was answered: the pool works, and what was suspected did no harm. */
   void progressed() {
     replays = 0;
+    suspect = NOTHING;
   }
 
   /** What to do after this failure; the hint is the pool's own wish, in milliseconds. */
@@ -150,14 +156,11 @@ final class Recovery {
   }
 
   private Decision replay(Failure failure, Progress progress, long nowNanos) {
-    if (isWorkerDeath(failure)) {
-      long blamed = blamedBatch(failure, progress);
-      if (blamed != NO_BATCH && blamed == suspectBatch) {
-        return new Decision.GiveUp(
-            failure.withMessage("batch " + blamed + " killed two workers: " + failure.message()));
-      }
-      suspectBatch = blamed == NO_BATCH ? suspectBatch : blamed;
+    long blamed = blamed(failure, progress);
+    if (blamed != NOTHING && blamed == suspect) {
+      return new Decision.GiveUp(failure.withMessage(verdict(failure, blamed)));
     }
+    suspect = blamed == NOTHING ? suspect : blamed;
     if (replays >= options.maxReplays()) {
       return new Decision.GiveUp(
           failure.withMessage(
@@ -169,13 +172,32 @@ final class Recovery {
     return new Decision.Again(Duration.ZERO);
   }
 
-  /** A broken connection says nothing about the batch that was being worked on. */
-  private static boolean isWorkerDeath(Failure failure) {
-    return failure.kind() == ErrorKind.ERROR_KIND_WORKER && failure.origin() == Failure.Origin.POOL;
+  /**
+   * What the loss of a worker may be the fault of. A broken connection may have gone with its
+   * worker (one that takes all memory takes its pod), but only a batch that had begun is suspected
+   * of that. A pool that drains blames nobody.
+   */
+  private static long blamed(Failure failure, Progress progress) {
+    long told = failure.details() == null ? 0 : failure.details().getSequence();
+    if (failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
+        && failure.origin() == Failure.Origin.POOL) {
+      return NOTHING;
+    }
+    if (told > 0) {
+      return progress.base() + told;
+    }
+    if (progress.startedBatch() > 0) {
+      return progress.startedBatch();
+    }
+    return failure.origin() == Failure.Origin.POOL ? THE_SETUP : NOTHING;
   }
 
-  private static long blamedBatch(Failure failure, Progress progress) {
-    long sequence = failure.details() == null ? 0 : failure.details().getSequence();
-    return sequence > 0 ? progress.base() + sequence : progress.startedBatch();
+  private static String verdict(Failure failure, long blamed) {
+    if (blamed == THE_SETUP) {
+      return "the function killed two workers before its first batch: " + failure.message();
+    }
+    String certainty =
+        failure.origin() == Failure.Origin.CONNECTION ? "has probably killed" : "killed";
+    return "batch %d %s two workers: %s".formatted(blamed, certainty, failure.message());
   }
 }

@@ -79,13 +79,82 @@ final class ReplayTest {
   }
 
   @Test
-  void a_batch_is_not_blamed_for_workers_that_may_never_have_seen_it() throws Exception {
+  void a_function_that_kills_two_workers_before_its_first_batch_fails_the_exchange()
+      throws Exception {
     TestPool.Behaviour diesEarly =
         call -> {
           call.receive();
           call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGKILL", 0);
         };
-    try (TestPool pool = TestPool.of(diesEarly, diesEarly, diesEarly, Behaviours::echo);
+    try (TestPool pool = TestPool.of(diesEarly, diesEarly, Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
+      assertTrue(
+          error.getMessage().startsWith("the function killed two workers before its first batch"),
+          error.getMessage());
+      assertEquals(2, pool.calls().size());
+    }
+  }
+
+  @Test
+  void an_early_death_is_forgotten_once_a_batch_was_answered() throws Exception {
+    TestPool.Behaviour diesEarly =
+        call -> {
+          call.receive();
+          call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGKILL", 0);
+        };
+    try (TestPool pool =
+            TestPool.of(diesEarly, Behaviours.workerDiesAfter(3), diesEarly, Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      assertEquals(allNumbers(), task.run(BATCHES, 100));
+    }
+  }
+
+  @Test
+  void a_batch_that_takes_two_pods_with_it_fails_the_exchange() throws Exception {
+    TestPool.Behaviour podDies =
+        call -> {
+          call.receive();
+          call.receive();
+          call.sendCredit(1);
+          call.close(Status.OK, new Metadata());
+        };
+    try (TestPool pool = TestPool.of(podDies, podDies, Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
+      assertTrue(
+          error.getMessage().startsWith("batch 1 has probably killed two workers"),
+          error.getMessage());
+      assertEquals(2, pool.calls().size());
+    }
+  }
+
+  @Test
+  void a_batch_that_killed_a_worker_and_then_a_pod_fails_the_exchange() throws Exception {
+    TestPool.Behaviour podDies =
+        call -> {
+          call.receive();
+          call.receive();
+          call.sendCredit(1);
+          call.close(Status.OK, new Metadata());
+        };
+    try (TestPool pool = TestPool.of(Behaviours.workerDiesAfter(0), podDies, Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
+      assertEquals(2, pool.calls().size());
+    }
+  }
+
+  @Test
+  void pools_that_drain_blame_nobody() throws Exception {
+    TestPool.Behaviour drains =
+        call -> {
+          call.receive();
+          call.receive();
+          call.sendCredit(1);
+          call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool drains", 0);
+        };
+    try (TestPool pool = TestPool.of(drains, drains, drains, Behaviours::echo);
         ExchangeFixture task = task(pool)) {
       assertEquals(allNumbers(), task.run(BATCHES, 100));
     }
