@@ -6,6 +6,8 @@ import java.time.Duration;
 import java.util.OptionalLong;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Decides what follows when a call ended before its time: ask the pool again, move the unanswered
@@ -15,6 +17,11 @@ final class Recovery {
   private static final long FIRST_BACKOFF_MILLISECONDS = 50;
   private static final long LONGEST_BACKOFF_MILLISECONDS = 4_000;
   private static final int BACKOFF_DOUBLINGS = 10;
+
+  /** Whoever reads the executor's log while a task waits sees what it waits for. */
+  private static final Duration TOLD_EVERY = Duration.ofSeconds(10);
+
+  private static final Logger log = LoggerFactory.getLogger(Recovery.class);
 
   /** Nothing is to blame: what was lost may never have begun to work. */
   private static final long NOTHING = 0;
@@ -47,6 +54,7 @@ final class Recovery {
   private final ClientOptions options;
   private final RetryBudget budget;
   private long acquiringSinceNanos;
+  private Duration toldOfWait = Duration.ZERO;
   private int acquireTries;
   private int replays;
   private long suspect = NOTHING;
@@ -97,7 +105,22 @@ final class Recovery {
         Math.max(
             backoffMilliseconds(hint), TimeUnit.NANOSECONDS.toMillis(budget.takeNanos(nowNanos)));
     acquireTries++;
+    tellOfWait(failure, limit, nowNanos);
     return new Decision.Again(Duration.ofMillis(Math.min(pause, restMilliseconds)));
+  }
+
+  private void tellOfWait(Failure failure, Duration limit, long nowNanos) {
+    Duration waited = Duration.ofNanos(nowNanos - acquiringSinceNanos);
+    if (waited.compareTo(toldOfWait.plus(TOLD_EVERY)) >= 0) {
+      toldOfWait = waited;
+      log.warn(
+          "waiting for the {} at {} for {} of at most {}: {}",
+          options.peer().noun(),
+          options.endpoint(),
+          seconds(waited),
+          seconds(limit),
+          failure.message());
+    }
   }
 
   /** A peer that restarts costs time, not tasks; one that is misspelt is not waited for. */
@@ -169,6 +192,7 @@ final class Recovery {
     replays++;
     acquireTries = 0;
     acquiringSinceNanos = nowNanos;
+    toldOfWait = Duration.ZERO;
     return new Decision.Again(Duration.ZERO);
   }
 
