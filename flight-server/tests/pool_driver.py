@@ -16,7 +16,7 @@ from updraft_server.assignment import Assignment
 from updraft_server.children import start_zygote, zygote_listener
 from updraft_server.frame_stream import FrameReceiver, FrameSender, PeerClosedError
 from updraft_server.frames import FrameKind
-from updraft_server.pool import Lease, LeaseOutcome, Pool, PoolSettings, TaskKey, WorkerOutput
+from updraft_server.pool import DroppedOutput, Lease, LeaseOutcome, Pool, PoolSettings, TaskKey, WorkerOutput
 from updraft_server.worker.settings import WorkerSettings
 from updraft_server.zygote_protocol import ZygoteSettings
 
@@ -49,9 +49,13 @@ class Zygotes:
 
 @asynccontextmanager
 async def running_pool(
-    zygotes: Zygotes, workers: int = 1, on_output: Callable[[WorkerOutput], None] | None = None, **changes: Any
+    zygotes: Zygotes,
+    workers: int = 1,
+    on_output: Callable[[WorkerOutput], None] | None = None,
+    on_drop: Callable[[DroppedOutput], None] | None = None,
+    **changes: Any,
 ) -> AsyncIterator[Pool]:
-    pool = Pool(PoolSettings(workers=workers, zygote_socket=zygotes.path, **changes), on_output)
+    pool = Pool(PoolSettings(workers=workers, zygote_socket=zygotes.path, **changes), on_output, on_drop)
     await pool.start()
     try:
         yield pool

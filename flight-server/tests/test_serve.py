@@ -24,12 +24,15 @@ HEALED_WITHIN_SECONDS = 10.0
 class Server:
     """A running pool and what its ready file says."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, **process: Any) -> None:
         self.ready_file = directory / "ready.json"
-        listen = [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
-        command = [sys.executable, "-c", "from updraft_server.cli import main; main()", "serve", *listen, *options]
-        self.process = subprocess.Popen([*command, f"--ready-file={self.ready_file}"])
+        self.process = subprocess.Popen([*self.command(*options), f"--ready-file={self.ready_file}"], **process)
         self.wait_for(self.ready_file.exists)
+
+    @staticmethod
+    def command(*options: str) -> list[str]:
+        listen = [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
+        return [sys.executable, "-c", "from updraft_server.cli import main; main()", "serve", *listen, *options]
 
     def ready(self) -> dict[str, Any]:
         return dict(json.loads(self.ready_file.read_text()))

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from updraft.errors import UpdraftError
+from updraft.log_lines import shortened
 from updraft.tracing import UNRECORDED, Span
 from updraft_server.transfer import Transfer
 
 KEPT_FAILURES = 20
-# What a client names and a function raises is kept and shown; neither has a bound of its own.
-_MAX_TEXT_CHARACTERS = 200
 
 
 class ExchangePhase(enum.Enum):
@@ -99,8 +98,3 @@ class Activity:
         """It ends with an error."""
         first_line = next(iter(error.message.splitlines()), "")
         self.failures.append(Failure(time.time(), type(error).__name__, shortened(first_line), exchange.identity))
-
-
-def shortened(text: str) -> str:
-    """A text that somebody else has written, of a length that can be kept and shown."""
-    return text if len(text) <= _MAX_TEXT_CHARACTERS else text[: _MAX_TEXT_CHARACTERS - 3] + "..."

@@ -18,7 +18,7 @@ from updraft.errors import DeadlineError, ProtocolError, UpdraftError, WorkerErr
 from updraft.flight_data import join_flight_data
 from updraft.tracing import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
-from updraft_server.activity import Activity, ExchangePhase, OpenExchange, shortened
+from updraft_server.activity import Activity, ExchangePhase, OpenExchange
 from updraft_server.admission import Admission, Grant
 from updraft_server.assignment import Assignment
 from updraft_server.batch_timeout import BatchTimeout
@@ -79,10 +79,10 @@ class Exchanges:
         outcome, reason = "cancelled", ""
         try:
             opening = parse_opening(await self._first_message(call))
-            exchange.identity = {name: shortened(text) for name, text in opening.log_context.items()}
+            exchange.identity = opening.log_context
             exchange.span.describe(exchange.identity)
             opening = resolve(opening, self._offer())
-            structlog.contextvars.bind_contextvars(**opening.log_context)
+            structlog.contextvars.bind_contextvars(**exchange.identity)
             if not opening.schema:
                 opening = with_schema(opening, await self._first_message(call))
             await self._run(call, opening, exchange)
@@ -145,7 +145,7 @@ class Exchanges:
     async def _with_worker(
         self, call: Call, opening: Opening, provision: Provision, grant: Grant, exchange: OpenExchange
     ) -> None:
-        grant.lease.log_context.update(opening.log_context)
+        grant.lease.log_context.update(exchange.identity)
         batch_timeout = BatchTimeout.effective(
             self._limits.batch_timeout_seconds, opening.batch_timeout_milliseconds, opening.idle_timeout_milliseconds
         )

@@ -22,7 +22,7 @@ from updraft.lifecycle import Event, Lifecycle, Phase
 from updraft.listeners import ListenError, Listeners
 from updraft.ready_file import ReadyFile
 from updraft.security import SecurityError
-from updraft.telemetry import WebPages, configure_logging
+from updraft.telemetry import LOG_DROPS, WebPages, log_to_stderr
 from updraft.tracing import start_tracing
 from updraft_server.activity import Activity
 from updraft_server.admission import Admission, AdmissionLimits
@@ -34,7 +34,7 @@ from updraft_server.healing_time import HealingTime
 from updraft_server.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer
-from updraft_server.pool import Pool, PoolError, PoolSettings, WorkerOutput
+from updraft_server.pool import DroppedOutput, Pool, PoolError, PoolSettings, WorkerOutput
 from updraft_server.process_control import hide_memory
 from updraft_server.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
 from updraft_server.status.page import html_page, json_page
@@ -232,8 +232,24 @@ def _log_worker_output(output: WorkerOutput) -> None:
     _log.info("worker output", worker=output.pid, line=output.line, **output.context)
 
 
+def _log_dropped_output(output: DroppedOutput) -> None:
+    LOG_DROPS.add("flood", output.lines)
+    _log.warning(
+        "worker output was dropped: print less, or raise --output-lines-per-second",
+        worker=output.pid,
+        lines=output.lines,
+        bytes=output.bytes,
+        **output.context,
+    )
+
+
 async def _serve(settings: "ServeSettings", zygote_socket: Path, contents_directory: Path) -> None:
-    pool = Pool(PoolSettings(workers=settings.workers, zygote_socket=zygote_socket), _log_worker_output)
+    pool_settings = PoolSettings(
+        workers=settings.workers,
+        zygote_socket=zygote_socket,
+        output_lines_per_second=settings.output_lines_per_second,
+    )
+    pool = Pool(pool_settings, _log_worker_output, _log_dropped_output)
     front = Front(settings, pool, contents_directory)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -259,7 +275,7 @@ def main() -> None:
     hide_memory()
     retain_freed_memory()
     settings = take_over(os.environ[SETTINGS_VARIABLE])
-    configure_logging(log_format=settings.log_format, level=settings.log_level, process="front")
+    log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="front")
     try:
         uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE]), Path(os.environ[CONTENTS_VARIABLE])))
     except FrontError as error:

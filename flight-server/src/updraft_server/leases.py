@@ -57,6 +57,8 @@ class PoolSettings:
     workers_per_task: int = 8
     spare_seconds: float = 60.0
     """How long an extra worker of a task that has ended is kept for the next one."""
+    output_lines_per_second: float = 100.0
+    """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
 
 
 class Lease:

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from updraft.telemetry import LogDropsCollector
 from updraft_server.activity import Activity
 from updraft_server.applications import Applications
 from updraft_server.transfer import Transfer
@@ -19,6 +20,7 @@ class FrontMetrics:
 
     def __init__(self, activity: Activity) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(LogDropsCollector("updraft_log_lines_dropped"))
         self.registry.register(_TransferCollector(activity.transferred))
         self.applications = Applications(lambda: activity.open)
         self.registry.register(self.applications)

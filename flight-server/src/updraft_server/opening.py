@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from updraft.errors import FunctionNotFoundError, FunctionRefusedError, ProtocolError, VersionMismatchError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
+from updraft.log_lines import shortened
 from updraft.v1.exchange_pb2 import DeferredFunction, ExchangeCommand, Function, SessionFunction, TaskIdentity
 from updraft_server.contents.needs import NO_NEEDS, Needs, parse_needs
 from updraft_server.pool import RegisteredFunctionInfo, TaskKey
@@ -68,13 +69,13 @@ class Opening:
 
     @property
     def log_context(self) -> dict[str, str]:
-        """The task's identity, for every log line of the exchange."""
+        """The task's identity, for every log line of the exchange: short, however long a client's own texts are."""
         if not self.task.application_id:
-            return {"function": self.function}
+            return {"function": shortened(self.function)}
         return {
-            "function": self.function,
-            "application": self.task.application_id,
-            "query": self.task.query_id,
+            "function": shortened(self.function),
+            "application": shortened(self.task.application_id),
+            "query": shortened(self.task.query_id),
             "stage": f"{self.task.stage_id}.{self.task.stage_attempt_number}",
             "partition": str(self.task.partition_id),
             "attempt": str(self.task.attempt_number),

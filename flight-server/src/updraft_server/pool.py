@@ -24,11 +24,12 @@ from updraft_server.leases import (
 )
 from updraft_server.pooled_worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.spares import SpareWorkers
-from updraft_server.worker_events import WorkerDeath, WorkerOutput
+from updraft_server.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.zygote_client import ZygoteClient, ZygoteError
 from updraft_server.zygote_protocol import Exited
 
 __all__ = [
+    "DroppedOutput",
     "Lease",
     "LeaseOutcome",
     "NoIdleWorker",
@@ -61,7 +62,7 @@ class _WorkerLease(Lease):
         self.socket = worker.socket
         self.death = worker.death
         self.log_context = {}
-        worker.context = self.log_context
+        worker.works_for(self.log_context)
         self._on_release: Callable[[_WorkerLease, LeaseOutcome], None] | None = on_release
 
     def release(self, outcome: LeaseOutcome) -> None:
@@ -73,7 +74,12 @@ class _WorkerLease(Lease):
 class Pool:
     """The workers of one environment, as one front holds them. Used from one event loop."""
 
-    def __init__(self, settings: PoolSettings, on_output: Callable[[WorkerOutput], None] | None = None) -> None:
+    def __init__(
+        self,
+        settings: PoolSettings,
+        on_output: Callable[[WorkerOutput], None] | None = None,
+        on_drop: Callable[[DroppedOutput], None] | None = None,
+    ) -> None:
         self.idle = 0
         self.busy = 0
         self.starting = 0
@@ -85,6 +91,7 @@ class Pool:
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop
         self._on_output = on_output or _ignore
+        self._on_drop = on_drop or _ignore
         self._subscribers: list[Callable[[], None]] = []
         self._workers: dict[int, PooledWorker] = {}
         self._leases: set[_WorkerLease] = set()
@@ -285,7 +292,13 @@ class Pool:
         limit_seconds = self._settings.fork_timeout_seconds
         try:
             async with asyncio.timeout(limit_seconds):
-                worker = PooledWorker(await self._zygote.fork(), self._on_output, self._ended)
+                worker = PooledWorker(
+                    await self._zygote.fork(),
+                    self._settings.output_lines_per_second,
+                    self._on_output,
+                    self._on_drop,
+                    self._ended,
+                )
                 self._workers[worker.pid] = worker
                 worker.death.add_done_callback(self._died(worker))
                 await worker.ready()
@@ -318,8 +331,7 @@ class Pool:
     def _released(self, lease: _WorkerLease, outcome: LeaseOutcome) -> None:
         worker = lease.worker
         self._leases.discard(lease)
-        worker.output.drain()
-        worker.context = {}
+        worker.works_for({})
         is_reusable = outcome is LeaseOutcome.CLEAN and worker.state is WorkerState.LEASED
         if not is_reusable or self._closing:
             self._discard(worker)
@@ -370,5 +382,5 @@ class Pool:
             callback()
 
 
-def _ignore(_: WorkerOutput) -> None:
+def _ignore(_: WorkerOutput | DroppedOutput) -> None:
     """Where nobody wants the output."""

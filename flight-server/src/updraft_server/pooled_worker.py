@@ -11,8 +11,8 @@ import socket
 from collections.abc import Callable
 
 from updraft_server.frames import HEADER_BYTES, FrameError, FrameKind, decode_header
-from updraft_server.worker_events import WorkerDeath, WorkerOutput
-from updraft_server.worker_output import CrashReport, OutputReader
+from updraft_server.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
+from updraft_server.worker_output import OutputReader
 from updraft_server.zygote_client import ForkedWorker
 
 # The kernel says at once that a worker has ended, the zygote a moment later how; a dead zygote says nothing.
@@ -39,28 +39,35 @@ class PooledWorker:
     def __init__(
         self,
         forked: ForkedWorker,
+        output_lines_per_second: float,
         on_output: Callable[[WorkerOutput], None],
+        on_drop: Callable[[DroppedOutput], None],
         on_end: Callable[["PooledWorker"], None],
     ) -> None:
         self.pid = forked.pid
         self.state = WorkerState.STARTING
         self.binding = ""
         """What it has loaded for good: of one session, as long as it lives."""
-        self.context: dict[str, str] = {}
+        self._context: dict[str, str] = {}
         """Whose exchange it works on, for its output."""
         self._loop = asyncio.get_running_loop()
         self.death: asyncio.Future[WorkerDeath] = self._loop.create_future()
         self.socket = socket.socket(fileno=forked.socket_fd)
         self.socket.setblocking(False)  # noqa: FBT003
         self._on_output = on_output
-        self._crash = CrashReport()
-        self.output = OutputReader(forked.output_fd, self._take_line)
+        self._on_drop = on_drop
+        self._output = OutputReader(forked.output_fd, output_lines_per_second, self._take_line, self._note_drop)
         self._on_end = on_end
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._status_timer: asyncio.TimerHandle | None = None
         self._pidfd: int | None = None
         self._was_killed = False
         self._watch_life()
+
+    def works_for(self, context: dict[str, str]) -> None:
+        """What it prints from now on belongs to the exchange of `context`, or to none where that is empty."""
+        self._output.next_exchange()
+        self._context = context
 
     async def ready(self) -> None:
         """Wait for the worker's READY frame; raises FrameError when it dies first or says something else."""
@@ -92,11 +99,11 @@ class PooledWorker:
         if self._status_timer is not None:
             self._status_timer.cancel()
         self._forget_pidfd()
-        self.output.close()
+        self._output.close()
         if not self._ready.done():
             self._ready.set_exception(FrameError(f"the worker {death} before it was ready"))
             self._ready.exception()  # it may be that nobody waits
-        self.death.set_result(dataclasses.replace(death, stack=self._crash.text))
+        self.death.set_result(dataclasses.replace(death, stack=self._output.crash.text))
         self._end()
 
     def close_socket(self) -> None:
@@ -110,8 +117,10 @@ class PooledWorker:
         self.socket.close()
 
     def _take_line(self, line: str) -> None:
-        self._crash.take(line)
-        self._on_output(WorkerOutput(self.pid, line, self.context))
+        self._on_output(WorkerOutput(self.pid, line, self._context))
+
+    def _note_drop(self, lines: int, size: int) -> None:
+        self._on_drop(DroppedOutput(self.pid, lines, size, self._context))
 
     def _read_ready(self) -> None:
         data = b""

@@ -89,6 +89,14 @@ class ServeSettings(ServiceSettings):
     retry_after_milliseconds: int = setting(
         "The hint given to a refused client.", default=500, unit="milliseconds", ge=1
     )
+    output_lines_per_second: int = setting(
+        "Lines per second that a function may print to the pool's log, for each exchange; each further KiB of a line "
+        "counts as one more. Twice as many may come at once. The rest is dropped and counted.",
+        default=100,
+        unit="lines",
+        ge=1,
+        le=10_000,
+    )
     batch_timeout_seconds: float = setting(
         "Time that a function may work on one batch before its worker is ended; waiting for the client does not count. "
         "A client may ask for less. 0 sets no limit.",

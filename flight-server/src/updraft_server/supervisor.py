@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from updraft.lossy_streams import protect_standard_streams
 from updraft_server.children import Child, start_zygote, zygote_listener
 from updraft_server.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
 from updraft_server.process_control import adopt_orphans, hide_memory, kill_group
@@ -207,6 +208,8 @@ class Supervisor:
 def supervise(settings: ServeSettings) -> int:
     """Run a pool until it is told to stop; the exit status of `updraft-server serve`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    # Before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
+    protect_standard_streams()
     adopt_orphans()
     hide_memory()
     with contextlib.ExitStack() as stack:

@@ -33,6 +33,17 @@ class WorkerOutput:
     """`Lease.log_context` of the exchange that the worker held when the line was read; empty when it held none."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class DroppedOutput:
+    """Output of a worker that was read and forgotten: more than an exchange may have logged."""
+
+    pid: int
+    lines: int
+    bytes: int
+    context: dict[str, str]
+    """As that of `WorkerOutput`."""
+
+
 def _signal_name(number: int) -> str:
     try:
         return signals.Signals(number).name

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from updraft.allocator import retain_freed_batches
+from updraft.lossy_streams import LossyFile, protect_standard_streams
 from updraft_server.functions import FunctionModuleError
 from updraft_server.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.process_control import die_first, end_group_with, kill_group, name_process, no_core_dumps
@@ -123,6 +124,8 @@ class Zygote:
                 signal.signal(number, signal.SIG_DFL)
             os.dup2(output, 1)
             os.dup2(output, 2)
+            # The front reads this pipe: what a function prints is worth waiting for.
+            LossyFile.waits = True
             self._close_all(sock)
             lifeline = fcntl.fcntl(end_group_with(self._lifeline), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
             os.dup2(sock.detach(), _WORKER_SOCKET, inheritable=False)
@@ -192,6 +195,8 @@ def _socketpair() -> tuple[socket.socket, socket.socket]:
 
 def main() -> NoReturn:
     """Load the image and serve; exits with EXIT_IMAGE_BROKEN and the reason when it cannot be loaded."""
+    # Modules of functions may print while they are imported.
+    protect_standard_streams()
     settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
     name_process("updraft-zygote")
     listener = socket.socket(fileno=int(os.environ.pop(LISTENER_VARIABLE)))

@@ -27,7 +27,7 @@ from session_commands import scalar_arrow
 
 from updraft_server.frame_stream import PeerClosedError
 from updraft_server.frames import FrameKind
-from updraft_server.pool import LeaseOutcome, NoIdleWorker, Pool, PoolError, TaskKey, WorkerOutput
+from updraft_server.pool import DroppedOutput, LeaseOutcome, NoIdleWorker, Pool, PoolError, TaskKey, WorkerOutput
 from updraft_server.pooled_worker import WorkerState
 from updraft_server.worker.settings import WorkerSettings
 
@@ -284,23 +284,28 @@ async def test_what_a_function_prints_comes_with_its_exchange(zygotes: Zygotes) 
 
 
 async def test_a_function_that_prints_without_end_is_not_blocked(zygotes: Zygotes) -> None:
-    characters = 0
-
-    def count(output: WorkerOutput) -> None:
-        nonlocal characters
-        characters += len(output.line)
+    lines: list[WorkerOutput] = []
+    drops: list[DroppedOutput] = []
 
     def floods(x):
         import sys
 
-        for _ in range(2000):
+        for _ in range(20_000):
             sys.stdout.write("y" * 999 + "\n")
         return x
 
-    async with running_pool(zygotes, on_output=count) as pool:
-        reply = await exchange(pool, batches_of([1]), scalar_arrow(floods))
+    async with running_pool(zygotes, on_output=lines.append, on_drop=drops.append, output_lines_per_second=100) as pool:
+        lease = await pool.lease(None)
+        lease.log_context["task"] = "7"
+        await send_command(lease, numbers(0).schema, scalar_arrow(floods))
+        await send_requests(lease, requests(batches_of([1])))
+        reply = await receive_reply(lease)
+        lease.release(LeaseOutcome.CLEAN)
     assert reply.error is None
-    assert characters == 2000 * 999
+    # A burst at once; the rest of what is let through comes with time.
+    assert 200 <= len(lines) < 20_000
+    assert sum(drop.lines for drop in drops) == 20_000 - len(lines)
+    assert {(drop.pid, drop.context["task"]) for drop in drops} == {(lease.pid, "7")}
 
 
 async def test_a_worker_is_replaced_after_its_number_of_exchanges(tmp_path: Path) -> None:

@@ -180,10 +180,13 @@ async def test_the_memory_limit_holds_for_the_exchange_only(zygotes: Zygotes) ->
     assert [answer(reply) for reply in replies] == [-1, 2, -1]
 
 
-async def test_a_crash_tells_where_python_was(zygotes: Zygotes) -> None:
+@pytest.mark.parametrize("lines", [0, 50_000], ids=["silent", "flooding"])
+async def test_a_crash_tells_where_python_was(zygotes: Zygotes, lines: int) -> None:
     def crashes(x):
         import ctypes
+        import sys
 
+        sys.stdout.write("before the crash\n" * lines)
         return ctypes.string_at(0)
 
     async with running_pool(zygotes) as pool:

@@ -8,11 +8,14 @@ from google.protobuf.message import DecodeError
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
 from updraft.errors import ProtocolError, VersionMismatchError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
+from updraft.log_lines import shortened
 from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
 
 PROTOCOL_VERSION = 1
 
 _MAX_BATCH_ROWS = 1 << 26
+# The end of a path is the file's name: a path of any real table is logged whole.
+_MAX_PATH_CHARACTERS = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,13 @@ class Opening:
 
     @property
     def log_context(self) -> dict[str, str]:
-        """The task's identity, for every log line of the exchange."""
+        """The task's identity, for every log line of the exchange: short, however long a client's own texts are."""
         task = self.command.task
-        context = {"path": self.command.path}
+        context = {"path": shortened(self.command.path, _MAX_PATH_CHARACTERS)}
         if task.application_id:
             context |= {
-                "application": task.application_id,
-                "query": task.query_id,
+                "application": shortened(task.application_id),
+                "query": shortened(task.query_id),
                 "stage": f"{task.stage_id}.{task.stage_attempt_number}",
                 "partition": str(task.partition_id),
                 "attempt": str(task.attempt_number),

@@ -18,7 +18,7 @@ from updraft.lifecycle import Event, Lifecycle
 from updraft.listeners import ListenError, Listeners
 from updraft.ready_file import ReadyFile
 from updraft.security import SecurityError
-from updraft.telemetry import WebPage, configure_logging
+from updraft.telemetry import WebPage, log_to_stderr
 from updraft.tracing import start_tracing
 from updraft_writer.container_memory import memory_limits, resident_bytes
 from updraft_writer.default_quota import default_quota
@@ -234,7 +234,7 @@ def serve(settings: ServeSettings) -> None:
     """Serve in this process until told to stop; exits with 2 and one line when that cannot start."""
     import uvloop
 
-    configure_logging(log_format=settings.log_format, level=settings.log_level, process="writer")
+    log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="writer")
     try:
         uvloop.run(_serve(settings))
     except WriterError as error:

@@ -1,56 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs and metrics: structured lines on stderr, Prometheus over HTTP, and pages of a service's own beside it."""
 
+import atexit
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import structlog
 from prometheus_client import CollectorRegistry, start_http_server
-from structlog.typing import EventDict, Processor
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from updraft.addresses import TcpAddress
+from updraft.log_lines import line_renderer
+from updraft.log_output import LogDrops, LogOutput, log_stream
+from updraft.lossy_streams import STDERR, protect_standard_streams
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-# The control characters of ASCII and Latin-1, and what else Unicode lets end a line or turn its direction.
-_CONTROL_CHARACTERS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROL_CHARACTERS}
-
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-def configure_logging(*, log_format: str, level: str, process: str) -> None:
+LOG_DROPS = LogDrops()
+"""What this process did not log; zero where `log_to_stderr` was not called."""
+
+
+def log_to_stderr(*, log_format: str, level: str, process: str) -> None:
     """Log to stderr as JSON lines or for a console; every line names the `process`.
+
+    Neither a reader who stops reading nor a full disk stops or fails whoever logs (`updraft.log_output`). The same
+    goes for what else writes to sys.stderr or to descriptor 2. At its end the process writes what it still has, for
+    half a second at most.
+    """
+    is_terminal = sys.stderr.isatty()
+    protect_standard_streams()
+    render = line_renderer(log_format, colors=is_terminal)
+
+    def gap_line(lines: int) -> bytes:
+        event = {"event": "log lines were dropped", "lines": lines, "level": "warning", "process": process}
+        return render({**event, "timestamp": datetime.now(UTC).isoformat()}).encode() + b"\n"
+
+    output = LogOutput(STDERR, LOG_DROPS, gap_line)
+    sys.stderr = log_stream(output)
+    atexit.register(output.close)
+    configure_logging(output.write, log_format=log_format, level=level, process=process, colors=is_terminal)
+
+
+def configure_logging(
+    write: Callable[[bytes], None], *, log_format: str, level: str, process: str, colors: bool = False
+) -> None:
+    """Log to `write`, which gets one line at a time; every line names the `process`.
 
     What is bound with `structlog.contextvars` (the task's identity) is part of every line of that exchange.
     """
-    renderers: list[Processor] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-    if log_format == "console":
-        renderers = [_without_control_characters, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    render = line_renderer(log_format, colors=colors)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *renderers,
+            lambda _logger, _method, event: render(event),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: _LineLogger(write),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(process=process)
 
 
-def _without_control_characters(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """What a client or a function wrote must neither start a line of its own nor speak to the terminal.
+class _LineLogger:
+    """What structlog hands a rendered line to, under the name of its level."""
 
-    JSON escapes such characters itself.
-    """
-    return {key: value.translate(_ESCAPES) if isinstance(value, str) else value for key, value in event.items()}
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+
+    def info(self, line: str) -> None:
+        self._write(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    debug = warning = error = critical = info
+
+
+class LogDropsCollector(Collector):
+    """The lines that this process did not log, as a counter by reason."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def collect(self) -> Iterator[Metric]:
+        """The counter, as it is now."""
+        doc = (
+            "Log lines dropped, by reason: unread (the reader of stderr is too slow), failed (writing it failed), "
+            "flood (a function prints more than its exchange may log)."
+        )
+        family = CounterMetricFamily(self._name, doc, labels=["reason"])
+        for reason, lines in LOG_DROPS.lines.items():
+            family.add_metric([reason], lines)
+        yield family
 
 
 @dataclass(frozen=True, slots=True)

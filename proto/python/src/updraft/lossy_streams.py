@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Standard output and error that can neither stop nor fail the process that writes to them.
+
+A pipe that nobody reads blocks its writers once it is full, and a full disk fails them: Python's code as well as C
+libraries. `protect_standard_streams` opens pipes and terminals anew without blocking, also for the processes that
+this one starts, and gives Python streams that drop what cannot be written at once. It starts no thread.
+"""
+
+import contextlib
+import fcntl
+import io
+import os
+import select
+import stat
+import sys
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, TextIO, cast
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+STDOUT = 1
+STDERR = 2
+
+
+def protect_standard_streams() -> None:
+    """Replace sys.stdout and sys.stderr, and make descriptors 1 and 2 non-blocking where that harms nobody else."""
+    for descriptor in (STDOUT, STDERR):
+        _open_if_closed(descriptor)
+        unblock(descriptor)
+    sys.stdout = _text_stream(LossyFile(STDOUT))
+    sys.stderr = _text_stream(LossyFile(STDERR))
+
+
+def unblock(descriptor: int) -> None:
+    """Make writes to a pipe or a terminal fail where they would wait.
+
+    O_NONBLOCK belongs to the open file, which this process shares with whoever started it: the file is opened anew.
+    What cannot be opened anew stays as it is: sockets, and pipes of another user. Files on a disk have no need.
+    """
+    with contextlib.suppress(OSError):
+        mode = os.fstat(descriptor).st_mode
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        if flags & os.O_NONBLOCK or not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+            return
+        own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        os.dup2(own, descriptor)
+        os.close(own)
+
+
+def _open_if_closed(descriptor: int) -> None:
+    """Give a number that the process was started without to nobody else: the next file to be opened would get it."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        if nowhere != descriptor:
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+
+
+class LossyFile(io.FileIO):
+    """A descriptor as a raw stream that drops what cannot be written at once."""
+
+    waits: ClassVar[bool] = False
+    """Set in a process whose output somebody is known to read: then it writes, and fails, as any file does."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self._room = select.poll()
+        self._room.register(descriptor, select.POLLOUT)
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write what fits; returns the length of `data`, of which the rest is lost."""
+        if self.waits:
+            return super().write(data)
+        left = memoryview(data).cast("B")
+        length = len(left)
+        with contextlib.suppress(OSError):
+            # A pipe with room has it for PIPE_BUF: so not even one that could not be opened anew is waited for.
+            while left and self._room.poll(0):
+                written = super().write(left[: select.PIPE_BUF])
+                if not written:
+                    break
+                left = left[written:]
+        return length
+
+
+def _text_stream(raw: io.RawIOBase) -> TextIO:
+    # As Python's own unbuffered streams are made: TextIOWrapper asks for no more than a raw stream has.
+    return io.TextIOWrapper(cast(BinaryIO, raw), "utf-8", "backslashreplace", line_buffering=True, write_through=True)
