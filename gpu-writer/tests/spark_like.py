@@ -3,21 +3,19 @@
 
 import datetime as dt
 import decimal
-from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
 UTC = pa.timestamp("us", "UTC")
 WHEN = dt.datetime(2026, 2, 28, 23, 59, 59, 999_999, tzinfo=dt.UTC)
-
-
 BEFORE_1970 = dt.datetime(1950, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)
 
 
-def spark_table(rows: int = 100, *, instants: Sequence[dt.datetime | None] = (WHEN, None, BEFORE_1970)) -> pa.Table:
+def spark_table(rows: int = 100) -> pa.Table:
     """Nulls in every column, negative numbers, empty and nested values."""
 
-    def column(values: Sequence[object], data_type: pa.DataType) -> pa.Array:
+    def column(values: list[Any], data_type: pa.DataType) -> pa.Array:
         return pa.array([values[index % len(values)] for index in range(rows)], data_type)
 
     return pa.table(
@@ -35,7 +33,7 @@ def spark_table(rows: int = 100, *, instants: Sequence[dt.datetime | None] = (WH
             "text": column(["", "žluť", None, "a\0b"], pa.string()),
             "bytes": column([b"\0\xff", None, b""], pa.binary()),
             "date": column([dt.date(1970, 1, 1), None, dt.date(1600, 2, 29)], pa.date32()),
-            "instant": column(instants, UTC),
+            "instant": column([WHEN, None, BEFORE_1970], UTC),
             "list": column([[1, None], None, []], pa.list_(pa.int32())),
             "map": column([[("a", 1.0), ("b", None)], None, []], pa.map_(pa.string(), pa.float64())),
             "struct": column(
@@ -49,3 +47,10 @@ def spark_table(rows: int = 100, *, instants: Sequence[dt.datetime | None] = (WH
             ),
         }
     )
+
+
+def orc_table(rows: int = 100) -> pa.Table:
+    """The same without timestamps that have a time zone, which are not written as ORC."""
+    values = [[{"on": dt.date(2026, 1, 1)}, None], None, [{"on": None}]]
+    dates = pa.array([values[index % len(values)] for index in range(rows)], pa.list_(pa.struct({"on": pa.date32()})))
+    return spark_table(rows).drop_columns(["instant", "times"]).append_column("dates", dates)

@@ -75,20 +75,19 @@ def local_spark() -> Iterator[SparkSession]:
 
 @contextmanager
 def confs(spark: SparkSession, changes: Mapping[str, str]) -> Iterator[None]:
-    """Runtime settings for the block."""
+    """Runtime settings for the block; afterwards they are as they were."""
+    before = {key: spark.conf.get(key) for key in changes}
     for key, value in changes.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key in changes:
-            spark.conf.unset(key)
+        for key, value in before.items():
+            spark.conf.set(key, value)
 
 
-def everything(
-    spark: SparkSession, *, since: str = "0001-01-01", instants: tuple[str, str] = ("0001-01-01", "9999-01-01")
-) -> DataFrame:
-    """All types with nulls among them: dates after `since`, instants between `instants`."""
+def everything(spark: SparkSession, *, since: str = "0001-01-01", instant_type: str = "timestamp") -> DataFrame:
+    """All types with nulls among them: dates after `since`, and `instant_type` in the place of timestamps."""
     columns = [
         f"if(id % 5 = {index % 5}, NULL, {expression}) AS {name}"
         for index, (name, expression) in enumerate(_COLUMNS.items())
@@ -97,7 +96,7 @@ def everything(
         "id",
         f"{_DATE} AS the_date",
         f"{_WALL_CLOCK} AS the_wall_clock",
-        f"if({_INSTANT} BETWEEN '{instants[0]}' AND '{instants[1]}', {_INSTANT}, NULL) AS the_instant",
+        f"cast({_INSTANT} AS {instant_type}) AS the_instant",
     )
     return values.where(f"the_date >= DATE'{since}'").selectExpr("id", *columns).coalesce(1)
 

@@ -184,6 +184,8 @@ def test_what_the_cpu_refuses_is_refused_on_a_device_too() -> None:
     command = WriteCommand(parquet=ParquetOptions(bloom_filters=[BloomFilter(column="nope")]))
     with pytest.raises(WriteOptionError, match="'nope'"):
         encoder_for(gpu_of(DeviceForTests()), command)
+    with pytest.raises(WriteOptionError, match="'t' contains timestamp"):
+        encoder_for(gpu_of(DeviceForTests()), ORC, pa.schema({"t": pa.timestamp("us", "UTC")}))
 
 
 def test_the_options_of_a_file_reach_the_device() -> None:

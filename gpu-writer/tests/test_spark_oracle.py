@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark.sql import DataFrame, SparkSession
-from spark_oracle import JAVA_ZONE, SESSION_ZONE, call, confs, everything, local_spark
+from spark_oracle import SESSION_ZONE, call, confs, everything, local_spark
 
 from updraft.errors import EncodeError
 from updraft.v1.write_pb2 import BloomFilter, OrcOptions, ParquetOptions
@@ -20,8 +21,6 @@ from updraft_writer.encoders.parquet import ParquetEncoder
 TIMESTAMP_TYPES = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 TYPE_CONF = "spark.sql.parquet.outputTimestampType"
 REBASE_CONFS = ("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite")
-# The years for which the zones of Arrow are those of Java.
-OF_ORC = ("1970-01-02", "2037-12-30")
 ROW_METADATA = "org.apache.spark.sql.parquet.row.metadata"
 VERSION = "org.apache.spark.version"
 
@@ -172,17 +171,30 @@ def test_filters_of_spark_find_in_a_parquet_file_what_they_should(
         assert bool(found) == (wanted != "text = 'nobody'")
 
 
-def test_an_orc_file_is_what_spark_would_have_written(spark: SparkSession, tmp_path: Path) -> None:
-    ours, theirs, frame = tmp_path / "ours", tmp_path / "theirs", everything(spark, instants=OF_ORC)
-    write_orc(frame, ours, OrcOptions(time_zone=JAVA_ZONE))
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_an_orc_file_is_what_spark_would_have_written(spark: SparkSession, tmp_path: Path, vectorized: str) -> None:
+    ours, theirs, frame = tmp_path / "ours", tmp_path / "theirs", everything(spark, instant_type="timestamp_ntz")
+    write_orc(frame, ours, OrcOptions())
     frame.write.orc(str(theirs))
-    read = spark.read.orc(str(ours))
-    assert read.schema == spark.read.orc(str(theirs)).schema
-    assert read.toArrow().equals(spark.read.orc(str(theirs)).toArrow())
-    assert read.collect() == frame.collect()
+    with confs(spark, {"spark.sql.orc.enableVectorizedReader": vectorized}):
+        read = spark.read.orc(str(ours))
+        assert read.schema == spark.read.orc(str(theirs)).schema
+        assert read.toArrow().equals(spark.read.orc(str(theirs)).toArrow())
+        assert read.collect() == frame.collect()
     assert [footer_of_orc(spark, path) for path in (ours, theirs)] == [
         {"version": spark.version, "proleptic": False}
     ] * 2
+
+
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_spark_still_rejects_the_orc_timestamps_of_the_library(
+    spark: SparkSession, tmp_path: Path, vectorized: str
+) -> None:
+    # Why a schema with timestamps is refused; when this fails, the library may write them.
+    orc.write_table(pa.table({"t": pa.array([-1_500_000], pa.timestamp("us"))}), tmp_path / "part-0.orc")
+    reader = {"spark.sql.orc.enableVectorizedReader": vectorized}
+    with confs(spark, reader), pytest.raises(Exception, match="nanos > 999999999 or < 0"):
+        spark.read.orc(str(tmp_path)).collect()
 
 
 def footer_of_orc(spark: SparkSession, path: Path) -> dict[str, Any]:
@@ -199,10 +211,16 @@ def footer_of_orc(spark: SparkSession, path: Path) -> dict[str, Any]:
 def test_filters_of_spark_find_in_an_orc_file_what_they_should(
     spark: SparkSession, tmp_path: Path, reader: str
 ) -> None:
-    frame = everything(spark, instants=OF_ORC)
-    write_orc(frame, tmp_path / "ours", OrcOptions(time_zone=JAVA_ZONE, row_index_stride=1000))
+    frame = everything(spark, instant_type="timestamp_ntz")
+    write_orc(frame, tmp_path / "ours", OrcOptions(row_index_stride=1000))
     with confs(spark, {"spark.sql.orc.enableVectorizedReader": reader}):
-        for wanted in ("date = DATE'1501-05-18'", "instant > TIMESTAMP'2030-01-01'", "date < DATE'0100-01-01'"):
+        for wanted in (
+            "date = DATE'1501-05-18'",
+            "date < DATE'0100-01-01'",
+            "wall_clock < TIMESTAMP_NTZ'0100-01-01 00:00:00'",
+            "wall_clock BETWEEN TIMESTAMP_NTZ'1969-01-01 00:00:00' AND TIMESTAMP_NTZ'1971-01-01 00:00:00'",
+            "instant > TIMESTAMP_NTZ'2030-01-01 00:00:00'",
+        ):
             found = spark.read.orc(str(tmp_path / "ours")).where(wanted).collect()
             assert found == frame.where(wanted).collect()
             assert found, wanted

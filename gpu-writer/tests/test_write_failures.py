@@ -39,6 +39,7 @@ from updraft.v1.write_pb2 import (
     Compression,
     Delivery,
     Dictionaries,
+    OrcOptions,
     ParquetOptions,
     Rebase,
 )
@@ -134,6 +135,15 @@ def test_what_cannot_be_written_is_refused_before_any_data(
 ) -> None:
     with RawExchange(writer.address, SCHEMA, command(**{"path": writer.root / "refused", **changes})) as exchange:
         assert exchange.last_reply().error.kind == kind
+
+
+def test_a_timestamp_with_a_time_zone_is_refused_in_orc_before_any_data(writer: RunningWriter) -> None:
+    path, schema = writer.root / "refused.orc", pa.schema({"at": pa.timestamp("us", "UTC")})
+    with RawExchange(writer.address, schema, command(path, parquet=None, orc=OrcOptions())) as exchange:
+        error = exchange.last_reply().error
+    assert error.kind == WriteOptionError.kind
+    assert "column 'at' contains timestamp[us, tz=UTC]" in error.message
+    assert not path.exists()
 
 
 def test_a_schema_that_changes_is_refused_by_the_client_itself(writer: RunningWriter) -> None:

@@ -17,7 +17,7 @@ from updraft_writer.gpu.gpu import Gpu
 if not shutil.which("java") or importlib.util.find_spec("pyspark") is None:
     pytest.skip("no JVM or no pyspark on this machine", allow_module_level=True)
 
-from spark_oracle import JAVA_ZONE, confs, everything, local_spark
+from spark_oracle import confs, everything, local_spark
 
 # Structs that may be null with fields that may not stay on the CPU; so do ORC's binary values and times without a zone.
 NOT_ON_GPU = ("never_null", "struct")
@@ -56,9 +56,9 @@ def test_parquet(gpu: Gpu, spark: Any, tmp_path: Path, timestamps: str, vectoriz
 
 
 def test_orc(gpu: Gpu, spark: Any, tmp_path: Path) -> None:
-    frame = everything(spark, instants=("1970-01-02", "2037-12-30")).drop(*NOT_ORC_ON_GPU)
+    frame = everything(spark, instant_type="date").drop(*NOT_ORC_ON_GPU)
     frame = frame.selectExpr("*", NULLABLE_STRUCT)
-    (tmp_path / "ours.orc").write_bytes(written(gpu, OrcOptions(time_zone=JAVA_ZONE), rows_of(frame)))
+    (tmp_path / "ours.orc").write_bytes(written(gpu, OrcOptions(), rows_of(frame)))
     frame.write.orc(str(tmp_path / "theirs"))
     ours, theirs = (spark.read.orc(str(tmp_path / name)) for name in ("ours.orc", "theirs"))
     assert ours.toArrow().equals(theirs.toArrow())

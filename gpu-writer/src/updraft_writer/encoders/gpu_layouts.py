@@ -19,7 +19,7 @@ from updraft_writer.encoders.gpu_columns import NotOnDeviceError, device_columns
 from updraft_writer.encoders.leaves import leaf_types
 from updraft_writer.encoders.orc import DEFAULT_ROW_INDEX_STRIDE, DEFAULT_STRIPE_BYTES
 from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
-from updraft_writer.encoders.orc_times import OrcTimes
+from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks, with_whole_footer
 from updraft_writer.encoders.reason import Reason, ReasonKind
 from updraft_writer.encoders.timestamps import ParquetTimes, is_wall_clock
@@ -125,8 +125,7 @@ class OrcLayout:
         )
         if any(is_wall_clock(leaf) for field in schema for leaf in leaf_types(field.type)):
             raise _no_type("ORC's timestamps without a zone need an attribute of their column")
-        self._times = OrcTimes.in_zone(options.time_zone)
-        self._schema = self._times.stored_schema(schema)
+        self._schema = stored_schema(schema)
         self._footer_entries = dict(footer)
         columns = _columns(self._schema)
         if has_binary(columns):
@@ -140,7 +139,7 @@ class OrcLayout:
 
     def device_table(self, table: pa.Table) -> pa.Table:
         """A row group as the device takes it; raises EncodeError."""
-        return device_table(self._times.stored_table(table, self._schema), self.plan.columns)
+        return device_table(stored_table(table, self._schema), self.plan.columns)
 
     def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
         """The last pieces of the file as Spark wants them, and what they say."""

@@ -15,7 +15,7 @@ from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.encoder import EncodedBytes, Footer, with_end
 from updraft_writer.encoders.leaves import leaf_types
 from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
-from updraft_writer.encoders.orc_times import OrcTimes
+from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.encoders.reason import UNASKED
 
 DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
@@ -43,9 +43,8 @@ class OrcEncoder:
         """Check everything that can be checked without data; raises WriteOptionError."""
         if compression_level(options.compression) is not None:
             raise WriteOptionError("ORC has no compression levels here: send none")
-        self._times = OrcTimes.in_zone(options.time_zone)
         self._footer_entries = dict(footer)
-        self._schema = self._times.stored_schema(schema)
+        self._schema = stored_schema(schema)
         self._bloom_filters = self._bloom_filter_arguments(options)
         self._stripe_bytes = min(options.stripe_bytes or DEFAULT_STRIPE_BYTES, max_stripe_bytes)
         self._row_index_stride = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
@@ -74,7 +73,7 @@ class OrcEncoder:
             # What is converted lies beside what it was made from: never more than so many rows of it.
             for start in range(0, table.num_rows, _CONVERTED_ROWS):
                 rows = table.slice(start, _CONVERTED_ROWS)
-                self._writer.write(_without_offsets(self._times.stored_table(rows, self._schema)))
+                self._writer.write(_without_offsets(stored_table(rows, self._schema)))
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(f"rows cannot be encoded as ORC: {error}") from error
         pieces = self._output.take()

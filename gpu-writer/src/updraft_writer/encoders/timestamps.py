@@ -42,14 +42,6 @@ def is_wall_clock(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(data_type)) and data_type.tz is None
 
 
-def check_time_zone(zone: str) -> None:
-    """Raise WriteOptionError for a time zone that is not there."""
-    try:
-        pc.local_timestamp(pa.nulls(1, pa.timestamp("us", zone)))
-    except pa.ArrowException as error:
-        raise WriteOptionError(f"no time zone {zone!r}: {error}") from error
-
-
 @dataclass(frozen=True, slots=True)
 class ParquetTimes:
     """How the dates and times of one file are stored."""

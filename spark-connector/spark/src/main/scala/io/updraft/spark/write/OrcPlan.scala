@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.write
 
-import java.time.ZoneOffset
-import java.util.TimeZone
-
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
@@ -20,6 +17,10 @@ object OrcPlan {
   /** What the writer's library has no answer to. */
   private val Foreign = Seq("orc.encrypt", "orc.mask")
   private val BloomColumns = "orc.bloom.filter.columns"
+
+  /** The type alone decides, before the first row: its values are known only half way through. */
+  private val Timestamps =
+    "the type TIMESTAMP in ORC (the writer cannot store fractions of a second before 1970)"
 
   /** Completes the command, or says why the writer cannot make such files. */
   def command(
@@ -46,7 +47,7 @@ object OrcPlan {
   private def obstacle(schema: StructType, conf: Configuration): Option[String] = {
     val leaves = StoredSchema.leaves(schema)
     leaves.find(!StoredSchema.isWritten(_)).map(leaf => s"the type ${leaf.sql} in ORC")
-      .orElse(Option.when(leaves.contains(TimestampType))(zone).flatten)
+      .orElse(Option.when(leaves.contains(TimestampType))(Timestamps))
       .orElse(Foreign.find(conf.get(_) != null).map(key => s"$key = ${conf.get(key)}"))
       .orElse(bloomColumns(conf).find(!schema.fieldNames.contains(_)).map(column =>
         s"$BloomColumns = ... $column"
@@ -63,15 +64,5 @@ object OrcPlan {
     case "ZSTD" => Right(Codec.CODEC_ZSTD)
     case "LZ4" => Right(Codec.CODEC_LZ4)
     case other => Left(s"the codec $other")
-  }
-
-  /** ORC holds the wall clock of the JVM's zone: an hour that comes twice would lose which it is,
-    * and the writer's zones are Java's only for some years.
-    */
-  private def zone: Option[String] = {
-    val rules = TimeZone.getDefault.toZoneId.getRules
-    Option.when(rules != ZoneOffset.UTC.getRules)(
-      s"timestamps in ORC while the JVM's time zone is ${TimeZone.getDefault.getID}, not UTC"
-    )
   }
 }
