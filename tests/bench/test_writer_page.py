@@ -11,6 +11,8 @@ MEASURED = [
     Measured("query of expressions", "spark", 1000, 256, 400_000_000, [3.0], [4.0]),
     Measured("query of expressions", "updraft", 1000, 256, 300_000_000, [2.0], [3.0]),
     Measured("query of expressions", "updraft unix", 1000, 256, 300_000_000, [1.5], [3.0]),
+    Measured("small files x 128", "synced", 60_000_000, 0, 1000, [0.6], [0.4]),
+    Measured("small files x 128", "unsynced", 60_000_000, 0, 1000, [0.5], [0.4]),
 ]
 
 
@@ -30,4 +32,5 @@ def test_the_page_shows_what_was_measured_and_what_was_missed() -> None:
     assert "| asynchronous against synchronous, slow sink, 16 MiB | 1.25 (missed) | 1.3 |" in lines
     assert "| slow | 16 | 1.50 | 1.20 | 1.25 | 60 |" in lines
     assert "| query of expressions | `parquet` | 3.00 | 4.00 | 400 |" in lines
+    assert "| small files x 128 | 0.60 | 0.50 | 100 | 120 |" in lines
     assert "| mixed, snappy | 2000 (0.75) | 1000 (1.00) | - |" in lines

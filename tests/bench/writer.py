@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-writer`: the writer beside Spark's own, asynchronous beside synchronous, and its encoder beside others.
+"""`make bench-writer`: the writer beside Spark's own, asynchronous beside synchronous, its encoder, the price of syncs.
 
 Variants take turns, so that all of them meet the same noise; what is shown are medians. Services are processes of their
 own, whose memory and CPU time are watched from outside.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.bench import writer_encoders, writer_paces, writer_record, writer_spark
+from tests.bench import writer_encoders, writer_paces, writer_record, writer_spark, writer_syncs
 from tests.bench.writer_chart import draw
 from tests.bench.writer_check import print_promises
 from tests.bench.writer_record import Measured
@@ -32,8 +32,11 @@ _QUICK = {"quotas_mib": [64, 256], "batches": 12, "rows_scale": 0.25, "repeat": 
 def main() -> int:
     """Measure, write build/bench/writer.json and the chart, print tables."""
     options = _options()
-    use_connector_jar(options.jar)
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
+    if options.only_syncs:
+        writer_record.write(_syncs(options), _DIRECTORY / "writer-syncs.json")
+        return 0
+    use_connector_jar(options.jar)
     encoders = writer_encoders.measure(options.repeat)
     _print_encoders(encoders)
     paces = list(
@@ -44,11 +47,17 @@ def main() -> int:
         writer_spark.measure(_DIRECTORY / "writer", rows=int(options.rows_scale * _QUERY_ROWS), repeat=options.repeat)
     )
     _print_queries(queries)
-    measured = [*encoders, *paces, *queries]
+    measured = [*encoders, *paces, *queries, *_syncs(options)]
     writer_record.write(measured, _DIRECTORY / "writer.json")
     print_promises(list(promises(measured)))
     draw(paces, encoders, _caption(), _DIRECTORY / "writer.svg")
     return 0
+
+
+def _syncs(options: argparse.Namespace) -> list[Measured]:
+    syncs = list(writer_syncs.measure(_DIRECTORY / "writer-syncs", batches=options.batches, repeat=options.repeat))
+    _print_syncs(syncs)
+    return syncs
 
 
 def _options() -> argparse.Namespace:
@@ -58,6 +67,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batches", type=int, help="batches of each of the four producers (32)")
     parser.add_argument("--jar", type=Path, help="the connector (default: where `make connector` puts it)")
     parser.add_argument("--rows-scale", type=float, help="multiplies the rows of the query (1)")
+    parser.add_argument(
+        "--only-syncs", action="store_true", help="only files synced and unsynced, into writer-syncs.json"
+    )
     parser.add_argument("--repeat", type=int, help="runs of each variant (5)")
     options = parser.parse_args()
     for name, value in (_QUICK if options.quick else _FULL).items():
@@ -106,6 +118,14 @@ def _print_queries(measured: Sequence[Measured]) -> None:
     for entry in measured:
         seconds = f"{entry.median_wall_s:9.2f}{entry.median_cpu_s:8.2f}"
         print(f"{entry.case:26}{entry.variant:14}{seconds}{entry.file_bytes / 1e6:9.1f}")
+    print(flush=True)
+
+
+def _print_syncs(measured: Sequence[Measured]) -> None:
+    print(f"{'to a disk':26}{'files':14}{'seconds':>9}{'CPU s':>8}{'raw MB/s':>10}")
+    for entry in measured:
+        speed = entry.raw_bytes / 1e6 / entry.median_wall_s
+        print(f"{entry.case:26}{entry.variant:14}{entry.median_wall_s:9.2f}{entry.median_cpu_s:8.2f}{speed:10.1f}")
     print(flush=True)
 
 

@@ -43,6 +43,14 @@ them from a Parquet table, as a job that partitions or compacts does.
 | written | format | seconds | CPU, s | files, MB |
 | --- | --- | --- | --- | --- |
 {queries}
+## Syncing files
+
+Four producers write files through a writer that syncs each file and its directory before its receipt (the default),
+and through one with `--no-sync-files`.
+
+| files | synced, s | not synced, s | synced, raw MB/s | not synced, raw MB/s |
+| --- | --- | --- | --- | --- |
+{syncs}
 ## The encoder alone
 
 Raw megabytes that a second of CPU encodes, and the file's size as a part of that of pyarrow's default.
@@ -74,6 +82,7 @@ def page(measured: Sequence[Measured]) -> str:
         ),
         paces="".join(_paces(measured)),
         queries="".join(_queries(measured)),
+        syncs="".join(_syncs(measured)),
         encoders="".join(_encoders(measured)),
     )
 
@@ -97,6 +106,15 @@ def _queries(measured: Sequence[Measured]) -> Iterator[str]:
                 f"| {entry.case} | {titles[entry.variant]} | {entry.median_wall_s:.2f} | {entry.median_cpu_s:.2f} "
                 f"| {entry.file_bytes / 1e6:.0f} |\n"
             )
+
+
+def _syncs(measured: Sequence[Measured]) -> Iterator[str]:
+    for (case, _quota), found in variants(measured).items():
+        if "synced" in found:
+            entries = [found["synced"], found["unsynced"]]
+            seconds = " | ".join(f"{entry.median_wall_s:.2f}" for entry in entries)
+            speeds = " | ".join(f"{entry.raw_bytes / 1e6 / entry.median_wall_s:.0f}" for entry in entries)
+            yield f"| {case} | {seconds} | {speeds} |\n"
 
 
 def _encoders(measured: Sequence[Measured]) -> Iterator[str]:

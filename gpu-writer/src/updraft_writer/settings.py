@@ -133,8 +133,15 @@ class ServeSettings(ServiceSettings):
     store_threads: int = setting(
         "Pieces that are on their way to storage at once.", default=64, unit="threads", ge=1, le=1024
     )
+    sync_files: bool = setting(
+        "Sync (fsync) each file on local or mounted storage, its directory, and directories made for it, before its "
+        "receipt. `--no-sync-files` saves that time; a crash or power failure of the machine can then lose or "
+        "truncate files that have receipts and that Spark has committed.",
+        default=True,
+    )
     store_attempts: int = setting(
-        "How often a step of the storage is tried when its error may pass; the bytes stay reserved.",
+        "Attempts at creating, renaming or removing a file when the error may pass. A failed write, sync or close is "
+        "final, because repeating it can hide lost bytes.",
         default=5,
         unit="attempts",
         ge=1,

@@ -2,18 +2,13 @@
 """What open files hold of the quota, and what they give back when it runs short."""
 
 import asyncio
-import errno
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 from open_file_bench import BATCH_BYTES, RAW_BYTES, ROWS, Bench, batch, rows_of
 from sinks_for_tests import MemorySink
 
 from updraft.errors import SinkError
-from updraft_writer.sinks.local import LocalStorage
-from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 
 
 async def test_a_producer_that_waits_for_room_is_woken_by_the_error(bench: Bench) -> None:
@@ -44,35 +39,6 @@ async def test_bytes_stay_reserved_until_the_storage_has_them(bench: Bench) -> N
     await file.finish()
     assert file.moving_bytes == 0
     await file.close()
-    assert bench.is_empty()
-
-
-async def test_bytes_stay_reserved_while_an_upload_is_tried_again(
-    bench: Bench, threads: ThreadPoolExecutor, tmp_path: Path
-) -> None:
-    class BusyStorage(LocalStorage):
-        failures = 3
-
-        def write(self, piece: bytes) -> None:
-            self.failures -= 1
-            if self.failures >= 0:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            super().write(piece)
-
-    held_bytes = []
-
-    async def pause(_seconds: float) -> None:
-        held_bytes.append(file.moving_bytes)
-
-    path = tmp_path / "f"
-    file = bench.file(StoredSink(BusyStorage(path), str(path), threads, RetryPolicy(), pause=pause))
-    await file.open()
-    await bench.add(file)
-    await file.finish()
-    await file.close()
-    assert len(held_bytes) == 3
-    assert min(held_bytes) > 0
-    assert rows_of(path.read_bytes()) == list(range(ROWS))
     assert bench.is_empty()
 
 

@@ -2,50 +2,91 @@
 """Files of this machine, also on a mounted volume."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from updraft_writer.sinks.sink import hidden_name
+from updraft_writer.sinks.sink import LostError, Standing, hidden_name
 
 
 class LocalStorage:
-    """Writes at an offset, so that a step that failed halfway can simply be done again."""
+    """A hidden file that is renamed; with `sync` it is on the disk, name and all, before it counts as published."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, sync: bool = True) -> None:
         self._path = path
         self._hidden = path.with_name(hidden_name(path.name, uuid4().hex))
+        self._sync = sync
         self._descriptor: int | None = None
-        self._offset = 0
+        self._new_directories: list[Path] | None = None
 
     def open(self) -> None:
-        """Make the hidden file, and the directories above it as Hadoop does; raises OSError."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._close()
+        """Make the hidden file, and the directories above it as Hadoop does; raises OSError and LostError."""
+        self._make_directories()
         self._descriptor = os.open(self._hidden, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def write(self, piece: bytes) -> None:
         """Append a piece; raises OSError."""
         assert self._descriptor is not None, "written before opened"
         rest = memoryview(piece)
-        offset = self._offset
         while rest:
-            written = os.pwrite(self._descriptor, rest, offset)
-            rest, offset = rest[written:], offset + written
-        # Only now: a piece that failed halfway is written again from its beginning.
-        self._offset = offset
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def complete(self) -> None:
+        """Sync and close the hidden file; raises OSError."""
+        assert self._descriptor is not None, "completed before opened"
+        if self._sync:
+            os.fsync(self._descriptor)
+        # Linux takes the descriptor back even when close fails, and network file systems report lost writes here.
+        descriptor, self._descriptor = self._descriptor, None
+        os.close(descriptor)
 
     def publish(self) -> None:
-        """Rename to the final name, in one step for whoever looks; raises OSError."""
-        # Closing is where network file systems tell that writing has failed.
-        self._close()
-        self._hidden.replace(self._path)
+        """Rename to the final name, in one step for every reader; raises OSError and LostError."""
+        if not self._sync:
+            self._hidden.replace(self._path)
+            return
+        # Opened before the rename: a directory that cannot be synced fails in time.
+        with _closing(_open_directory(self._path.parent)) as directory:
+            self._hidden.replace(self._path)
+            try:
+                os.fsync(directory)
+            except OSError as error:
+                raise LostError("its directory cannot be synced", error, Standing.UNSYNCED) from error
 
     def discard(self) -> None:
         """Remove the hidden file; raises OSError."""
-        self._close()
-        self._hidden.unlink(missing_ok=True)
-
-    def _close(self) -> None:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
+            # Nobody wants its bytes any more.
+            with suppress(OSError):
+                os.close(descriptor)
+        self._hidden.unlink(missing_ok=True)
+
+    def _make_directories(self) -> None:
+        parent = self._path.parent
+        # Remembered, because an attempt that fails may make them all the same.
+        if self._new_directories is None:
+            self._new_directories = [place for place in (parent, *parent.parents) if not place.exists()]
+        parent.mkdir(parents=True, exist_ok=True)
+        # At once and not with the file: other files may get their receipts in these directories before this one.
+        for place in reversed(self._new_directories if self._sync else []):
+            try:
+                with _closing(_open_directory(place.parent)) as directory:
+                    os.fsync(directory)
+            except OSError as error:
+                raise LostError(f"the new directory {place} cannot be synced", error) from error
+
+
+def _open_directory(directory: Path) -> int:
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+@contextmanager
+def _closing(directory: int) -> Iterator[int]:
+    try:
+        yield directory
+    finally:
+        # Nothing was written to it that closing could lose.
+        with suppress(OSError):
+            os.close(directory)

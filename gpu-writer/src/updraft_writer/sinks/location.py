@@ -90,9 +90,10 @@ class Root(NamedTuple):
 class Roots:
     """The places below which files may be written."""
 
-    def __init__(self, roots: tuple[str, ...]) -> None:
+    def __init__(self, roots: tuple[str, ...], *, sync_files: bool = True) -> None:
         """Parse the roots; raises ValueError."""
         self._roots = tuple(map(Root.parse, roots))
+        self._sync_files = sync_files
 
     def storage(self, path: str) -> Storage:
         """The storage for a file; raises WriteRefusedError outside the roots and SinkError for what is not reached."""
@@ -105,7 +106,7 @@ class Roots:
             allowed = ", ".join(map(str, self._roots)) or "none: it was started without --root"
             raise WriteRefusedError(f"{path} lies outside the roots of this writer ({allowed})")
         if location.scheme == "file":
-            return LocalStorage(Path(location.path))
+            return LocalStorage(Path(location.path), sync=self._sync_files)
         try:
             file_system, inner_path = root.file_system(location.path)
         except (OSError, ValueError) as error:

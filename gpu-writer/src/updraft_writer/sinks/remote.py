@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Anything that pyarrow.fs reaches: s3, gs, abfs, hdfs.
 
-These file systems repeat their own requests. A write that fails in spite of that has left a stream of which nobody
-knows where it stands, so it is final; making, renaming and removing a file are repeated.
+These file systems repeat their own requests. A receipt of theirs says that closing the stream has succeeded: an object
+store then has every byte. On HDFS pyarrow reaches neither hflush nor hsync, so that the data nodes may hold the last
+blocks in memory (`dfs.datanode.synconclose` makes them sync).
 """
 
 from contextlib import suppress
@@ -11,7 +12,7 @@ from uuid import uuid4
 
 from pyarrow import fs
 
-from updraft_writer.sinks.sink import hidden_name, sink_error
+from updraft_writer.sinks.sink import hidden_name
 
 # Object stores have none: making one would leave an empty object.
 _WITH_DIRECTORIES = ("hdfs", "local")
@@ -42,21 +43,18 @@ class RemoteStorage:
         self._stream = self.file_system.open_output_stream(self._hidden)
 
     def write(self, piece: bytes) -> None:
-        """Append a piece; raises SinkError."""
-        try:
-            self._stream.write(piece)
-            self._await_blocks(len(piece))
-        except OSError as error:
-            raise sink_error("write", self._path, error) from error
+        """Append a piece; raises OSError."""
+        self._stream.write(piece)
+        self._await_blocks(len(piece))
+
+    def complete(self) -> None:
+        """Close the stream; raises OSError."""
+        # Also when that fails: closed again, the stream would say that all is well.
+        self._closed = True
+        self._stream.close()
 
     def publish(self) -> None:
-        """Complete the hidden object and move it; raises SinkError or OSError."""
-        if not self._closed:
-            try:
-                self._stream.close()
-            except OSError as error:
-                raise sink_error("complete", self._path, error) from error
-            self._closed = True
+        """Move the hidden object to the final name; raises OSError."""
         # A storage may do what it is asked for and fail to say so: then there is nothing left to rename.
         if not (self._renaming and self._exists(self._path) and not self._exists(self._hidden)):
             self._renaming = True

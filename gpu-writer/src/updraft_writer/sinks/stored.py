@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A storage that blocks, as a sink: its steps run on threads and are repeated while there is hope.
+"""A storage that blocks, as a sink: its steps run on threads and are repeated where `sink` allows that.
 
-Whoever awaits a step holds the bytes of it reserved, however often it is repeated.
+Whoever awaits a write holds its bytes reserved until the write has ended.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from updraft.errors import SinkError
-from updraft_writer.sinks.sink import Storage, is_transient, sink_error
+from updraft_writer.sinks.sink import Step, Storage, may_be_repeated, sink_error
 
 _log = structlog.get_logger(__name__)
 
@@ -46,42 +46,43 @@ class StoredSink:
 
     async def open(self) -> None:
         """Make the hidden file; raises SinkError."""
-        await self._step("create", self._storage.open)
+        await self._run(Step.CREATE, self._storage.open)
 
     async def write(self, piece: bytes) -> None:
         """Store a piece; raises SinkError."""
-        await self._step("write", lambda: self._storage.write(piece))
+        await self._run(Step.WRITE, lambda: self._storage.write(piece))
 
     async def publish(self) -> None:
-        """Give the file its final name; raises SinkError."""
-        await self._step("publish", self._storage.publish)
+        """Complete the file and give it its final name; raises SinkError, whose message says what is there now."""
+        await self._run(Step.COMPLETE, self._storage.complete)
+        await self._run(Step.PUBLISH, self._storage.publish)
 
     async def discard(self) -> None:
         """Remove the hidden file, or log that it remains."""
         try:
-            await self._step("remove the unfinished", self._storage.discard)
+            await self._run(Step.DISCARD, self._storage.discard)
         except SinkError as error:
             _log.warning("an unfinished file remains under its hidden name", path=self._path, reason=error.message)
 
-    async def _step(self, name: str, step: Callable[[], None]) -> None:
+    async def _run(self, step: Step, action: Callable[[], None]) -> None:
         pause_seconds = self._retry.first_pause_seconds
         for attempt in range(1, self._retry.attempts + 1):
             try:
-                await self._on_thread(step)
+                await self._on_thread(action)
             except OSError as error:
-                if attempt == self._retry.attempts or not is_transient(error):
-                    raise sink_error(name, self._path, error) from error
-                _log.warning("the storage failed: trying again", step=name, path=self._path, reason=str(error))
+                if attempt == self._retry.attempts or not may_be_repeated(step, error):
+                    raise sink_error(step, self._path, error) from error
+                _log.warning("the storage failed: trying again", step=step.value, path=self._path, reason=str(error))
                 await self._pause(pause_seconds)
                 pause_seconds *= 2
             else:
                 return
 
-    async def _on_thread(self, step: Callable[[], None]) -> None:
+    async def _on_thread(self, action: Callable[[], None]) -> None:
         # Who awaited the step before may have been cancelled; its thread was not.
         if self._running is not None and not self._running.done():
             await asyncio.wait({self._running})
-        self._running = asyncio.get_running_loop().run_in_executor(self._threads, step)
+        self._running = asyncio.get_running_loop().run_in_executor(self._threads, action)
         self._running.add_done_callback(_retrieved)
         await asyncio.shield(self._running)
 

@@ -15,7 +15,7 @@
      +- UnauthenticatedError     no token, or a wrong one
      +- InternalError            a defect of the service
      +- QuotaError               the writer had no room in time; says when to come again
-     +- SinkError                the storage failed
+     +- SinkError                the storage failed; its message says whether anything was published
      +- WriteRefusedError        the writer's settings do not allow the path or the delivery
      +- WriteOptionError         a format, codec or option that the writer does not have
      +- EncodeError              the data cannot be encoded as asked
@@ -169,7 +169,7 @@ class QuotaError(UpdraftError):
 
 
 class SinkError(UpdraftError):
-    """Raised when the storage failed; nothing was published."""
+    """Raised when the storage failed; the message says what became of the file, mostly that nothing was published."""
 
     kind = ErrorKind.ERROR_KIND_SINK
     code = "ABORTED"

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A writer whose system calls fail as a test says, shared by the tests of a module."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from writer_process import WriterProcess, build_library, writer_process
+
+
+@pytest.fixture(scope="session")
+def failing_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that makes calls fail."""
+    return build_library("failing_calls", tmp_path_factory.mktemp("failing_calls"))
+
+
+@pytest.fixture(scope="module")
+def shared(failing_calls: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
+    directory = tmp_path_factory.mktemp("writer")
+    with writer_process(directory, failing_calls, "--root", str(directory / "data"), "--store-attempts=3") as writer:
+        yield writer
+
+
+@pytest.fixture
+def writer(shared: WriterProcess) -> Iterator[WriterProcess]:
+    """The shared writer with no files and all calls whole; each test has to leave it empty."""
+    for path in shared.root.rglob("*.parquet"):
+        path.unlink()
+    shared.fail()
+    yield shared
+    shared.is_left_empty()
