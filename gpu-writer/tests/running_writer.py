@@ -128,12 +128,14 @@ def command(path: Path | str, **changes: Any) -> WriteCommand:
 class RawExchange:
     """An exchange message by message, also by those who do not keep to the protocol."""
 
-    def __init__(self, address: str, schema: pa.Schema, to_do: WriteCommand) -> None:
+    def __init__(
+        self, address: str, schema: pa.Schema, to_do: WriteCommand, *, timeout_seconds: float = WITHIN_SECONDS
+    ) -> None:
         self._schema = schema
         self._requests: queue.Queue[bytes | None] = queue.Queue()
         self._channel = grpc.insecure_channel(address)
         self.call: Any = self._channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")(
-            iter(self._requests.get, None), timeout=WITHIN_SECONDS
+            iter(self._requests.get, None), timeout=timeout_seconds
         )
         header = memoryview(pa.ipc.read_message(schema.serialize()).metadata).cast("B")
         descriptor = flight.FlightDescriptor.for_command(to_do.SerializeToString()).serialize()
@@ -199,30 +201,43 @@ def read(path: Path) -> list[int]:
 
 
 class Gate:
-    """Where pieces wait for the test on their way to a storage."""
+    """Where a step of a storage waits for the test."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
         self.opened = threading.Event()
 
+    def pass_through(self) -> None:
+        """Wait at the gate until the test opens it."""
+        self.reached.set()
+        assert self.opened.wait(WITHIN_SECONDS)
+
 
 class GatedStorage(LocalStorage):
-    """Holds every piece back until the test opens the gate."""
+    """Holds every piece back until the test opens the gate, or with `at` = publish the publication alone."""
 
-    def __init__(self, path: Path, gate: Gate) -> None:
+    def __init__(self, path: Path, gate: Gate, at: str) -> None:
         super().__init__(path)
         self._gate = gate
+        self._at = at
 
     def write(self, piece: bytes) -> None:
-        self._gate.reached.set()
-        assert self._gate.opened.wait(WITHIN_SECONDS)
+        if self._at == "write":
+            self._gate.pass_through()
         super().write(piece)
+
+    def publish(self) -> None:
+        if self._at == "publish":
+            self._gate.pass_through()
+        super().publish()
 
 
 @contextmanager
-def gated_storage(writer: RunningWriter) -> Iterator[Gate]:
-    """Give a writer storages with a gate, which is open at the end."""
+def gated_storage(writer: RunningWriter, *, at: str = "write") -> Iterator[Gate]:
+    """Give a writer storages with a gate before a step, which is open at the end."""
     gate = Gate()
-    writer.writer.factory.storage = lambda path: GatedStorage(Path(path), gate)
-    yield gate
-    gate.opened.set()
+    writer.writer.factory.storage = lambda path: GatedStorage(Path(path), gate, at)
+    try:
+        yield gate
+    finally:
+        gate.opened.set()

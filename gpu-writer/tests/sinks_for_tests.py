@@ -7,20 +7,25 @@ from updraft.errors import SinkError
 
 
 class MemorySink:
-    """Keeps what it is given; `gate` holds writes back, `fail_at` names the step that fails.
+    """Keeps what it is given; gates hold writes or the publication back, `fail_at` names the step that fails.
 
-    `writing` is set once a write has begun.
+    `writing` is set once a write has begun, `wrote` once one has ended, `publishing` once the publication has.
     """
 
-    def __init__(self, *, fail_at: str = "", gate: asyncio.Event | None = None) -> None:
+    def __init__(
+        self, *, fail_at: str = "", gate: asyncio.Event | None = None, publish_gate: asyncio.Event | None = None
+    ) -> None:
         self.steps: list[str] = []
         self.stored = b""
         self.published: bytes | None = None
         self.discarded = False
         self.writing = asyncio.Event()
+        self.wrote = asyncio.Event()
+        self.publishing = asyncio.Event()
         self.fail_at = fail_at
         self.error = SinkError(f"the storage fails at {fail_at}")
         self._gate = gate
+        self._publish_gate = publish_gate
 
     async def open(self) -> None:
         self._step("open")
@@ -31,8 +36,12 @@ class MemorySink:
             await self._gate.wait()
         self._step("write")
         self.stored += piece
+        self.wrote.set()
 
     async def publish(self) -> None:
+        self.publishing.set()
+        if self._publish_gate is not None:
+            await self._publish_gate.wait()
         self._step("publish")
         self.published = self.stored
 

@@ -45,6 +45,16 @@ def test_giving_up_comes_too_late_once_the_storage_publishes() -> None:
     assert life.state is FileState.PUBLISHING
 
 
+def test_an_error_from_outside_ends_a_file_until_the_storage_publishes_it() -> None:
+    early, late = FileLife(), FileLife()
+    early.interrupt(SinkError("the writer stops"))
+    assert (early.state, str(early.error)) == (FileState.POISONED, "the writer stops")
+    for event in (FileEvent.FINISH, FileEvent.PUBLISH):
+        late.handle(event)
+    late.interrupt(SinkError("the writer stops"))
+    assert (late.state, late.error) == (FileState.PUBLISHING, None)
+
+
 def test_a_batch_after_the_finish_is_an_error() -> None:
     life = FileLife()
     life.handle(FileEvent.FINISH)

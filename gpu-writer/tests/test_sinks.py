@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from name_node import NameNode
+from object_store import ObjectStore
 from pyarrow import fs
 
 from updraft.errors import SinkError, WriteRefusedError
@@ -114,6 +115,40 @@ async def test_a_rename_whose_answer_was_lost_is_not_done_again(
     assert everything(tmp_path) == ["part.parquet"]
 
 
+def over_an_old_one(store: Any, path: Path) -> RemoteStorage:
+    """A storage whose new file is as large as the old one that it replaces."""
+    path.write_bytes(b"old")
+    os.utime(path, (1, 1))
+    storage = RemoteStorage(store, str(path))
+    storage.open()
+    storage.write(b"new")
+    return storage
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("fault", [{"lost": "copy"}, {"lost": "delete"}, {"refused": "delete"}])
+async def test_an_object_that_was_copied_is_published_whatever_the_store_reported(
+    tmp_path: Path, threads: ThreadPoolExecutor, fault: dict[str, str], flat: bool
+) -> None:
+    path = tmp_path / "part.parquet"
+    await stored(over_an_old_one(ObjectStore(flat=flat, **fault), path), threads, Pauses()).publish()
+    assert path.read_bytes() == b"new"
+    assert everything(tmp_path) == ["part.parquet"]
+
+
+@pytest.mark.parametrize("flat", [False, True])
+async def test_an_object_that_was_not_copied_is_not_published_though_one_of_its_size_is_there(
+    tmp_path: Path, threads: ThreadPoolExecutor, flat: bool
+) -> None:
+    path = tmp_path / "part.parquet"
+    sink = stored(over_an_old_one(ObjectStore(flat=flat, refused="copy"), path), threads, Pauses())
+    with pytest.raises(SinkError, match="ACCESS_DENIED during copy; nothing was published"):
+        await sink.publish()
+    await sink.discard()
+    assert path.read_bytes() == b"old"
+    assert everything(tmp_path) == ["part.parquet"]
+
+
 async def test_a_file_that_somebody_took_away_before_it_was_published_is_an_error(
     tmp_path: Path, threads: ThreadPoolExecutor
 ) -> None:
@@ -121,7 +156,7 @@ async def test_a_file_that_somebody_took_away_before_it_was_published_is_an_erro
     storage = replacing(NameNode(), path)
     [hidden] = set(everything(tmp_path)) - {path.name}
     (tmp_path / hidden).unlink()
-    with pytest.raises(SinkError, match="cannot publish"):
+    with pytest.raises(SinkError, match="whether the file was published is not known"):
         await stored(storage, threads, Pauses()).publish()
     storage.discard()
     assert path.read_bytes() == b"old"

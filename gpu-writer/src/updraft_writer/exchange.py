@@ -95,13 +95,14 @@ class WriteExchange:
             for task in (receiving, *helpers):
                 if task.done():
                     task.result()
-            return await self._file.finish()
         finally:
             for task in (receiving, *helpers):
                 task.cancel()
             await asyncio.gather(receiving, *helpers, return_exceptions=True)
             while self._leaves:
                 self._leaves.popleft().release()
+        # Last, and nothing is awaited after it: what becomes of the file is what becomes of the exchange.
+        return await self._file.finish()
 
     async def _receive(self) -> None:
         last: Finish | None = None

@@ -75,12 +75,14 @@ class Exchanges:
             receipt = await self._within_deadline(call, replies, record)
             # A client may leave as soon as it has the receipt, which must not look like a file that was given up.
             record.outcome = "ok"
+            _raise_if_cancelled()
             await replies.receipt(receipt)
         except GivenUpError as given_up:
             record.outcome, record.reason = "aborted", str(given_up)
             await self._let_go(record)
         except UpdraftError as error:
             record.outcome, record.reason = type(error).__name__, error.status_message()
+            _raise_if_cancelled()
             await replies.error(error)
             await self._let_go(record)
             raise
@@ -195,3 +197,10 @@ class Exchanges:
                 total_milliseconds=round(1000 * record.seconds),
             ),
         )
+
+
+def _raise_if_cancelled() -> None:
+    """Raise CancelledError where a cancelled call waited for its file's outcome: nobody listens any more."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

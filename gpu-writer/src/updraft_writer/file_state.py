@@ -23,26 +23,35 @@ class FileEvent(enum.Enum):
     FINISH = "finish"
     PUBLISH = "publish"
     PUBLISHED = "published"
+    # A step of the file itself failed.
     FAIL = "fail"
+    # Somebody else ends the file: a drain.
+    INTERRUPT = "interrupt"
     ABORT = "abort"
 
 
 _TRANSITIONS = {
     (FileState.OPEN, FileEvent.FINISH): FileState.FINISHING,
     (FileState.OPEN, FileEvent.FAIL): FileState.POISONED,
+    (FileState.OPEN, FileEvent.INTERRUPT): FileState.POISONED,
     (FileState.OPEN, FileEvent.ABORT): FileState.ABORTED,
     (FileState.FINISHING, FileEvent.PUBLISH): FileState.PUBLISHING,
     (FileState.FINISHING, FileEvent.FAIL): FileState.POISONED,
+    (FileState.FINISHING, FileEvent.INTERRUPT): FileState.POISONED,
     (FileState.FINISHING, FileEvent.ABORT): FileState.ABORTED,
     (FileState.PUBLISHING, FileEvent.PUBLISHED): FileState.PUBLISHED,
     (FileState.PUBLISHING, FileEvent.FAIL): FileState.POISONED,
-    # Too late: the storage is at it, and what it does is done.
+    # Too late: only the storage decides what becomes of the file.
+    (FileState.PUBLISHING, FileEvent.INTERRUPT): FileState.PUBLISHING,
     (FileState.PUBLISHING, FileEvent.ABORT): FileState.PUBLISHING,
     # What is on its way when a file has ended may still fail, and whoever cleans up need not know that it has.
     (FileState.POISONED, FileEvent.FAIL): FileState.POISONED,
+    (FileState.POISONED, FileEvent.INTERRUPT): FileState.POISONED,
     (FileState.POISONED, FileEvent.ABORT): FileState.POISONED,
     (FileState.ABORTED, FileEvent.FAIL): FileState.ABORTED,
+    (FileState.ABORTED, FileEvent.INTERRUPT): FileState.ABORTED,
     (FileState.ABORTED, FileEvent.ABORT): FileState.ABORTED,
+    (FileState.PUBLISHED, FileEvent.INTERRUPT): FileState.PUBLISHED,
     (FileState.PUBLISHED, FileEvent.ABORT): FileState.PUBLISHED,
 }
 
@@ -66,6 +75,12 @@ class FileLife:
         """Poison the file, unless it has ended already: the first error stays."""
         if (self.state, FileEvent.FAIL) in _TRANSITIONS:
             self.handle(FileEvent.FAIL)
+            self.error = self.error or error
+
+    def interrupt(self, error: UpdraftError) -> None:
+        """Poison the file with an error that is not its own, unless it has ended or is being published."""
+        self.handle(FileEvent.INTERRUPT)
+        if self.state is FileState.POISONED:
             self.error = self.error or error
 
     def check(self) -> None:

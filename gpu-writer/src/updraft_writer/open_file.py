@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -139,16 +139,30 @@ class OpenFile:
             await self._changed.wait()
 
     async def finish(self) -> Footer:
-        """Encode and store what is left and publish the file; raises the file's error, with nothing published."""
+        """Encode and store what is left and publish the file; raises the file's error.
+
+        A caller that is cancelled gives the file up. Once the storage publishes it is too late for that: the caller
+        then gets what becomes of the file, and not CancelledError.
+        """
         self._life.handle(FileEvent.FINISH)
         self._send(self._builder.seal())
-        # A task of its own: who waits for it may be cancelled, and then `close` decides.
-        self._completion = asyncio.create_task(self._complete())
-        return await asyncio.shield(self._completion)
+        # A task of its own: its steps on threads go on when the caller is cancelled.
+        completion = self._completion = asyncio.create_task(self._complete())
+        try:
+            return await asyncio.shield(completion)
+        except asyncio.CancelledError:
+            self._life.handle(FileEvent.ABORT)
+            if self._life.state is FileState.PUBLISHING:
+                await _end_of(completion)
+            if not completion.done():
+                raise
+            return completion.result()
 
-    def fail(self, error: UpdraftError) -> None:
-        """End the file with an error from outside, unless it has ended."""
-        self._poison(error)
+    def interrupt(self, error: UpdraftError) -> None:
+        """End the file with an error from outside, unless it has ended or is being published."""
+        self._life.interrupt(error)
+        if self._life.state is FileState.POISONED:
+            self._stop()
 
     async def close(self) -> None:
         """Give up whatever is not published: what is queued is dropped, not written. Returns when nothing is held."""
@@ -261,6 +275,9 @@ class OpenFile:
 
     def _poison(self, error: UpdraftError) -> None:
         self._life.fail(error)
+        self._stop()
+
+    def _stop(self) -> None:
         self._drop_partial()
         self._leave_device()
         self.failed.set()
@@ -269,6 +286,13 @@ class OpenFile:
     def _drop_partial(self) -> None:
         for group in self._builder.seal():
             group.reservation.release()
+
+
+async def _end_of(task: asyncio.Task[Footer]) -> None:
+    """Return when a task has ended, however often the caller is cancelled."""
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
 
 
 def _as_updraft_error(error: Exception) -> UpdraftError:

@@ -82,9 +82,9 @@ class OpenFiles:
         self._refusal = PoolUnavailableError("the writer is draining and opens no new files: use another one")
 
     def fail_all(self, error: UpdraftError) -> None:
-        """End every file with an error."""
+        """End every file that is not being published with an error."""
         for file in self._files:
-            file.fail(error)
+            file.interrupt(error)
 
     def grant_stripe(self, place: Place, wanted_bytes: int) -> int:
         """How many bytes the stripes of this place's file may have; it keeps the grant as long as the place."""

@@ -111,9 +111,87 @@ async def test_who_stops_waiting_for_the_end_of_a_file_leaves_nothing_behind(ben
     assert bench.is_empty()
 
 
+@pytest.mark.parametrize("fail_at", ["", "publish"])
+async def test_a_caller_cancelled_while_the_storage_publishes_gets_what_becomes_of_the_file(
+    bench: Bench, fail_at: str
+) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(publish_gate=gate, fail_at=fail_at)
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file, 3)
+    finishing = asyncio.create_task(file.finish())
+    await sink.publishing.wait()
+    for _ in range(2):
+        finishing.cancel()
+        await asyncio.sleep(0)
+    gate.set()
+    await asyncio.wait({finishing})
+    if fail_at:
+        assert finishing.exception() is sink.error
+    else:
+        assert finishing.result().rows == 3 * ROWS
+        assert sink.published is not None
+    await file.close()
+    assert bench.is_empty()
+
+
+async def test_a_deadline_that_passes_while_the_storage_publishes_is_no_error(bench: Bench) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(publish_gate=gate)
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file)
+    async with asyncio.timeout(None) as deadline:
+        finishing = asyncio.create_task(file.finish())
+        await sink.publishing.wait()
+        asyncio.get_running_loop().call_later(0, gate.set)
+        deadline.reschedule(0)
+        await finishing
+    assert deadline.expired()
+
+
+async def test_a_file_given_up_before_its_publication_is_never_published_however_late_it_is_closed(
+    bench: Bench,
+) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(gate=gate)
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file, 3)
+    finishing = asyncio.create_task(file.finish())
+    await sink.writing.wait()
+    finishing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await finishing
+    gate.set()
+    await sink.wrote.wait()
+    # Nothing but the state of the file keeps it from its publication now.
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+    assert not sink.publishing.is_set()
+    await file.close()
+    assert (sink.published, sink.discarded) == (None, True)
+    assert bench.is_empty()
+
+
+async def test_an_error_from_outside_comes_too_late_once_the_storage_publishes(bench: Bench) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(publish_gate=gate)
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file)
+    finishing = asyncio.create_task(file.finish())
+    await sink.publishing.wait()
+    file.interrupt(SinkError("the writer stops"))
+    gate.set()
+    assert (await finishing).rows == ROWS
+    await file.close()
+    assert (sink.published is not None, sink.discarded) == (True, False)
+
+
 EVENTS: list[Callable[[OpenFile], Any]] = [
     lambda file: file.flush(),
-    lambda file: file.fail(SinkError("no")),
+    lambda file: file.interrupt(SinkError("no")),
     lambda file: file.close(),
 ]
 

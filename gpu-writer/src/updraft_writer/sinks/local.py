@@ -5,9 +5,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
-from updraft_writer.sinks.sink import LostError, Standing, hidden_name
+from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_name
+
+
+class _Identity(NamedTuple):
+    """What stays with a file when its name changes."""
+
+    device: int
+    inode: int
 
 
 class LocalStorage:
@@ -18,7 +26,10 @@ class LocalStorage:
         self._hidden = path.with_name(hidden_name(path.name, uuid4().hex))
         self._sync = sync
         self._descriptor: int | None = None
+        self._identity: _Identity | None = None
         self._new_directories: list[Path] | None = None
+        # The error of a rename that may have taken effect all the same.
+        self._doubt: OSError | None = None
 
     def open(self) -> None:
         """Make the hidden file, and the directories above it as Hadoop does; raises OSError and LostError."""
@@ -35,6 +46,7 @@ class LocalStorage:
     def complete(self) -> None:
         """Sync and close the hidden file; raises OSError."""
         assert self._descriptor is not None, "completed before opened"
+        self._identity = _identity(os.fstat(self._descriptor))
         if self._sync:
             os.fsync(self._descriptor)
         # Linux takes the descriptor back even when close fails, and network file systems report lost writes here.
@@ -42,13 +54,13 @@ class LocalStorage:
         os.close(descriptor)
 
     def publish(self) -> None:
-        """Rename to the final name, in one step for every reader; raises OSError and LostError."""
+        """Rename to the final name, in one step for every reader; raises OSError, InDoubtError and LostError."""
         if not self._sync:
-            self._hidden.replace(self._path)
+            self._rename_once()
             return
         # Opened before the rename: a directory that cannot be synced fails in time.
-        with _closing(_open_directory(self._path.parent)) as directory:
-            self._hidden.replace(self._path)
+        with _closing(self._opened_directory()) as directory:
+            self._rename_once()
             try:
                 os.fsync(directory)
             except OSError as error:
@@ -77,6 +89,39 @@ class LocalStorage:
             except OSError as error:
                 raise LostError(f"the new directory {place} cannot be synced", error) from error
 
+    def _opened_directory(self) -> int:
+        try:
+            return _open_directory(self._path.parent)
+        except OSError as error:
+            if self._doubt is None:
+                raise
+            raise InDoubtError("its directory cannot be opened", error) from error
+
+    def _rename_once(self) -> None:
+        if self._doubt is not None and self._is_published():
+            return
+        try:
+            self._hidden.replace(self._path)
+        except OSError as error:
+            # A network file system may have done it and lost the answer, or answer its own second request.
+            self._doubt = error
+            if not self._is_published():
+                raise
+
+    def _is_published(self) -> bool:
+        """Whether the final name is this file's; raises InDoubtError when that cannot be said."""
+        try:
+            # Opened for each look: NFS then asks its server and not its cache.
+            with _closing(_open_directory(self._path.parent)) as directory:
+                final, hidden = (_identity_of(path.name, directory) for path in (self._path, self._hidden))
+        except OSError as error:
+            raise InDoubtError("its names cannot be looked up", error) from error
+        if self._identity not in (final, hidden):
+            assert self._doubt is not None, "looked up before renamed"
+            message = "the file has neither its hidden nor its final name: somebody else removed or replaced it"
+            raise InDoubtError(message, self._doubt)
+        return final == self._identity
+
 
 def _open_directory(directory: Path) -> int:
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -90,3 +135,15 @@ def _closing(directory: int) -> Iterator[int]:
         # Nothing was written to it that closing could lose.
         with suppress(OSError):
             os.close(directory)
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    return _Identity(status.st_dev, status.st_ino)
+
+
+def _identity_of(name: str, directory: int) -> _Identity | None:
+    """The identity of what has a name in a directory; None when nothing has it."""
+    try:
+        return _identity(os.lstat(name, dir_fd=directory))
+    except FileNotFoundError:
+        return None

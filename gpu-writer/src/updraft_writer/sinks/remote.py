@@ -6,18 +6,39 @@ store then has every byte. On HDFS pyarrow reaches neither hflush nor hsync, so 
 blocks in memory (`dfs.datanode.synconclose` makes them sync).
 """
 
+import enum
+import errno
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
+import structlog
 from pyarrow import fs
 
-from updraft_writer.sinks.sink import hidden_name
+from updraft_writer.sinks.sink import InDoubtError, hidden_name, reason_of
 
 # Object stores have none: making one would leave an empty object.
 _WITH_DIRECTORIES = ("hdfs", "local")
 # Azure's stream uploads each block of so many bytes behind our back, in memory without a reservation.
 _AZURE_BLOCK_BYTES = 10 * 1024 * 1024
+
+_log = structlog.get_logger(__name__)
+
+
+class _Phase(enum.Enum):
+    """How far a file is."""
+
+    NEW = "new"
+    WRITING = "writing"
+    # Also when closing has failed: closed again, the stream would say that all is well.
+    CLOSED = "closed"
+
+
+class _Found(NamedTuple):
+    """What has a name: enough to tell a new file from the one before."""
+
+    size_bytes: int
+    mtime_ns: int
 
 
 class RemoteStorage:
@@ -31,9 +52,12 @@ class RemoteStorage:
         self._hidden = self._beside(hidden_name(name, unique))
         self._replaced = self._beside(hidden_name(name, f"{unique}.replaced"))
         self._stream: Any = None
-        self._closed = False
-        self._renaming = False
+        self._phase = _Phase.NEW
+        # What had the final name before the rename, and the error of a rename that may have taken effect all the same.
+        self._before: _Found | None = None
+        self._doubt: OSError | None = None
         self._set_aside = False
+        self._size_bytes = 0
         self._unawaited_bytes = 0
 
     def open(self) -> None:
@@ -41,38 +65,39 @@ class RemoteStorage:
         if self._directory and self.file_system.type_name in _WITH_DIRECTORIES:
             self.file_system.create_dir(self._directory, recursive=True)
         self._stream = self.file_system.open_output_stream(self._hidden)
+        self._phase = _Phase.WRITING
 
     def write(self, piece: bytes) -> None:
         """Append a piece; raises OSError."""
         self._stream.write(piece)
+        self._size_bytes += len(piece)
         self._await_blocks(len(piece))
 
     def complete(self) -> None:
         """Close the stream; raises OSError."""
-        # Also when that fails: closed again, the stream would say that all is well.
-        self._closed = True
+        self._phase = _Phase.CLOSED
         self._stream.close()
 
     def publish(self) -> None:
-        """Move the hidden object to the final name; raises OSError."""
-        # A storage may do what it is asked for and fail to say so: then there is nothing left to rename.
-        if not (self._renaming and self._exists(self._path) and not self._exists(self._hidden)):
-            self._renaming = True
+        """Move the hidden object to the final name; raises OSError and InDoubtError."""
+        if self._doubt is None or not self._is_published():
             self._rename()
+        if self._doubt is not None:
+            self._remove_leftover(self._hidden)
         if self._set_aside:
-            self._remove(self._replaced)
+            self._remove_leftover(self._replaced)
 
     def discard(self) -> None:
         """Remove the hidden object; raises OSError."""
-        if self._stream is None:
+        if self._phase is _Phase.NEW:
             return
-        if self._set_aside and not self._exists(self._path):
-            self.file_system.move(self._replaced, self._path)
-        if not self._closed:
-            self._closed = True
+        if self._phase is _Phase.WRITING:
+            self._phase = _Phase.CLOSED
             # What failed to be written may fail to be completed, and may have been completed all the same.
             with suppress(OSError):
                 self._stream.close()
+        if self._set_aside and self._look(self._path) is None:
+            self.file_system.move(self._replaced, self._path)
         self._remove(self._hidden)
 
     def _await_blocks(self, written_bytes: int) -> None:
@@ -82,11 +107,23 @@ class RemoteStorage:
             self._unawaited_bytes = 0
 
     def _rename(self) -> None:
-        if self.file_system.type_name == "hdfs" and self._exists(self._path):
-            # A name node renames to no name that is taken; pyarrow then deletes what has it and tries again, and both
-            # are lost when that fails. So it goes aside until the new file has the name, and comes back otherwise.
-            self._set_aside = True
-            self.file_system.move(self._path, self._replaced)
+        self._before = self._look(self._path)
+        try:
+            if self.file_system.type_name == "hdfs" and self._before is not None:
+                # A name node renames to no name that is taken; pyarrow then deletes what has it and tries again, and
+                # both are lost when that fails. So it goes aside until the new file has the name, and comes back
+                # otherwise.
+                self._set_aside = True
+                self.file_system.move(self._path, self._replaced)
+                self._before = None
+            self._move()
+        except OSError as error:
+            # A storage may do what it is asked for and fail to say so.
+            self._doubt = error
+            if not self._is_published():
+                raise
+
+    def _move(self) -> None:
         try:
             self.file_system.move(self._hidden, self._path)
         except NotImplementedError:
@@ -94,12 +131,47 @@ class RemoteStorage:
             self.file_system.copy_file(self._hidden, self._path)
             self.file_system.delete_file(self._hidden)
 
+    def _is_published(self) -> bool:
+        """Whether the final name is this file's; raises InDoubtError when that cannot be said."""
+        try:
+            final, hidden = self._look(self._path), self._look(self._hidden)
+        except OSError as error:
+            raise InDoubtError("its names cannot be looked up", error) from error
+        if final is not None and final.size_bytes == self._size_bytes and final != self._before:
+            return True
+        if hidden is not None:
+            return False
+        assert self._doubt is not None, "looked up before renamed"
+        message = "the file has neither its hidden nor its final name: somebody else removed or replaced it"
+        raise InDoubtError(message, self._doubt)
+
     def _beside(self, name: str) -> str:
         return f"{self._directory}/{name}" if self._directory else name
 
+    def _remove_leftover(self, path: str) -> None:
+        """Remove a hidden name of a file that is published: a failure is nothing for its client."""
+        try:
+            self._remove(path)
+        except OSError as error:
+            _log.warning("a published file left a hidden name behind", hidden=path, reason=reason_of(error))
+
     def _remove(self, path: str) -> None:
-        if self._exists(path):
+        if self._look(path) is not None:
             self.file_system.delete_file(path)
 
-    def _exists(self, path: str) -> bool:
-        return bool(self.file_system.get_file_info(path).type != fs.FileType.NotFound)
+    def _look(self, path: str) -> _Found | None:
+        """What has a name, None when nothing has it; raises OSError when the storage does not say."""
+        info = self.file_system.get_file_info(path)
+        if info.type != fs.FileType.NotFound:
+            return _Found(info.size, info.mtime_ns)
+        if self.file_system.type_name == "hdfs":
+            self._check_missing(path)
+        return None
+
+    def _check_missing(self, path: str) -> None:
+        """To pyarrow a name that HDFS cannot look up is a missing one; opening it tells the two apart."""
+        try:
+            self.file_system.open_input_file(path).close()
+        except FileNotFoundError:
+            return
+        raise OSError(errno.EIO, f"{path} exists and cannot be looked up")

@@ -10,6 +10,10 @@ from typing import Protocol
 
 from updraft.errors import SinkError
 
+# How libhdfs reports every Java exception without an errno of its own, a refused connection and a spent quota alike.
+# pyarrow passes on nothing that would tell them apart, so it is not transient.
+_LIBHDFS_UNKNOWN = 255
+
 # What may pass by itself; everything else (no space, no permission, no such bucket) fails again.
 _TRANSIENT = frozenset(
     {
@@ -37,7 +41,7 @@ class Step(enum.Enum):
     DISCARD = "remove the unfinished"
 
 
-# CREATE has stored nothing that could be lost. PUBLISH renames what is complete. DISCARD removes
+# CREATE has stored nothing that could be lost. PUBLISH looks whether the attempt before took effect. DISCARD removes
 # whatever is there. WRITE and COMPLETE are not here: a write, a sync or a close may report that *earlier* bytes were
 # lost. They report it once; the same call then succeeds, and the bytes are gone.
 _REPEATABLE = frozenset({Step.CREATE, Step.PUBLISH, Step.DISCARD})
@@ -47,6 +51,7 @@ class Standing(enum.Enum):
     """What became of a file when one of its steps failed, as errors say it."""
 
     UNPUBLISHED = "nothing was published"
+    UNKNOWN = "whether the file was published is not known"
     UNSYNCED = "the file has its name, but a crash of the storage's machine may still lose it"
 
 
@@ -56,6 +61,15 @@ class LostError(OSError):
     def __init__(self, message: str, cause: OSError, standing: Standing = Standing.UNPUBLISHED) -> None:
         super().__init__(cause.errno, f"{message}: {cause.strerror or cause}")
         self.standing = standing
+
+
+class InDoubtError(OSError):
+    """Raised when nobody can say whether the file has its final name: publishing again looks again."""
+
+    standing = Standing.UNKNOWN
+
+    def __init__(self, message: str, cause: OSError) -> None:
+        super().__init__(cause.errno, f"{message}: {cause.strerror or cause}")
 
 
 class Sink(Protocol):
@@ -91,7 +105,7 @@ class Storage(Protocol):
         """End the hidden file: afterwards every byte is stored, and the storage said so for the last time."""
 
     def publish(self) -> None:
-        """Give the file its final name; raises LostError too."""
+        """Give the file its final name; raises LostError and InDoubtError too."""
 
     def discard(self) -> None:
         """Remove the hidden file; whatever is published stays."""
@@ -99,14 +113,27 @@ class Storage(Protocol):
 
 def may_be_repeated(step: Step, error: OSError) -> bool:
     """Whether calling the step again is safe and may succeed."""
-    return not isinstance(error, LostError) and step in _REPEATABLE and error.errno in _TRANSIENT
+    match error:
+        case LostError():
+            return False
+        case InDoubtError():
+            return True
+        case _:
+            return step in _REPEATABLE and error.errno in _TRANSIENT
 
 
 def sink_error(step: Step, path: str, error: OSError) -> SinkError:
     """The error that a client gets for a step that failed."""
-    standing = error.standing if isinstance(error, LostError) else Standing.UNPUBLISHED
+    standing = error.standing if isinstance(error, LostError | InDoubtError) else Standing.UNPUBLISHED
+    return SinkError(f"cannot {step.value} {path}: {reason_of(error)}; {standing.value}")
+
+
+def reason_of(error: OSError) -> str:
+    """Why a storage failed, in one line."""
     reason = error.strerror or " ".join(str(error).split())
-    return SinkError(f"cannot {step.value} {path}: {reason}; {standing.value}")
+    if error.errno == _LIBHDFS_UNKNOWN:
+        return f"{reason} (libhdfs has written the Java exception to the writer's stderr)"
+    return reason
 
 
 def hidden_name(name: str, unique: str) -> str:

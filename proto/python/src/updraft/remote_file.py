@@ -28,6 +28,8 @@ from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteR
 _NOTHING = memoryview(b"")
 # A batch that is on its way and the message behind it.
 _OUTBOX_MESSAGES = 2
+# Statuses that the connection or this side gives, and not the writer.
+_WITHOUT_ANSWER = (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
 
 
 class RemoteFile:
@@ -48,6 +50,8 @@ class RemoteFile:
         self._changed = threading.Condition()
         self._outbox: deque[bytes] = deque([_opening(command, schema)])
         self._closed = False
+        self._finishing = False
+        self._finish_sent = False
         self._ended = False
         self._synchronous = command.pace == Pace.PACE_SYNCHRONOUS
         self._credit = 0
@@ -80,7 +84,11 @@ class RemoteFile:
                 self._send_batch(part)
 
     def finish(self) -> Receipt:
-        """Say that all rows were sent and wait for the receipt; raises UpdraftError, and then there is no file."""
+        """Say that all rows were sent and wait for the receipt.
+
+        Raises UpdraftError. When the writer sent it, its message says what became of the file. When the call was lost
+        or its deadline passed, nobody here knows whether the file was published, and the message says that.
+        """
         finish = WriteRequestMetadata(finish=Finish(batches=self._batches, rows=self._rows))
         self._post(_message(finish), last=True)
         self._reader.join()
@@ -126,7 +134,7 @@ class RemoteFile:
         self._wait(lambda: len(self._outbox) < _OUTBOX_MESSAGES)
         with self._changed:
             self._outbox.append(message)
-            self._closed = last
+            self._closed = self._finishing = last
             self._changed.notify_all()
 
     def _wait(self, condition: Callable[[], bool]) -> None:
@@ -143,6 +151,7 @@ class RemoteFile:
                 if self._ended or not self._outbox:
                     return
                 message = self._outbox.popleft()
+                self._finish_sent = self._finishing and not self._outbox
                 self._changed.notify_all()
             yield message
             del message
@@ -153,7 +162,7 @@ class RemoteFile:
             for reply in self._call:
                 self._take_reply(reply)
         except grpc.RpcError as failure:
-            error = _error_of(failure)
+            error = _error_of(failure, unknown=self._finish_sent and self._into is None)
         except UpdraftError as failure:
             error = failure
         # What the caller's own file raises: the caller gets it as the cause.
@@ -215,9 +224,11 @@ def _cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def _error_of(failure: Any) -> UpdraftError:
-    """The error for a call that ended without one in-band."""
+def _error_of(failure: Any, *, unknown: bool) -> UpdraftError:
+    """The error for a call that ended without one in-band; `unknown`: the writer may have published the file."""
     message = failure.details() or ""
+    if unknown and failure.code() in _WITHOUT_ANSWER:
+        message += "; the writer was told to finish the file: whether it published the file is not known"
     match failure.code():
         case grpc.StatusCode.UNAVAILABLE:
             return PoolUnavailableError(message)

@@ -6,13 +6,16 @@ import io.grpc.Status;
 import io.updraft.proto.v1.Abort;
 import io.updraft.proto.v1.Ask;
 import io.updraft.proto.v1.Delivery;
+import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.Receipt;
 import io.updraft.proto.v1.WriteReplyMetadata;
 import io.updraft.proto.v1.WriteRequestMetadata;
 import java.util.ArrayList;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.function.Supplier;
 
 /**
@@ -40,6 +43,16 @@ final class FileCore implements AutoCloseable {
 
   /** So many asks may be without an answer: the protocol's limit. */
   private static final int MOST_UNANSWERED_ASKS = 16;
+
+  /** Failures that this side or the connection finds; the writer may have published the file. */
+  private static final Set<ErrorKind> UNANSWERED =
+      EnumSet.of(
+          ErrorKind.ERROR_KIND_DEADLINE,
+          ErrorKind.ERROR_KIND_POOL_UNAVAILABLE,
+          ErrorKind.ERROR_KIND_WORKER);
+
+  private static final String IN_DOUBT =
+      "; the writer was told to finish the file: whether it published the file is not known";
 
   private final ClientOptions options;
   private final Delivery delivery;
@@ -206,9 +219,17 @@ final class FileCore implements AutoCloseable {
   void fail(Failure reason) {
     boolean unstored = phase == Phase.RECEIVED && receipt() == null;
     if (phase == Phase.RUNNING || phase == Phase.BACKING_OFF || unstored) {
+      boolean inDoubt = isInDoubt(reason);
       phase = Phase.FAILED;
-      failure = reason;
+      failure = inDoubt ? reason.withMessage(reason.message() + IN_DOUBT) : reason;
     }
+  }
+
+  /** Whether the writer was told to finish the file and has not said what became of it. */
+  private boolean isInDoubt(Failure reason) {
+    boolean unanswered = reason.details() == null && UNANSWERED.contains(reason.kind());
+    boolean told = phase == Phase.RUNNING && finishing && finished;
+    return told && unanswered && delivery == Delivery.DELIVERY_DIRECT;
   }
 
   /** A message of the writer. */

@@ -133,7 +133,8 @@ public final class FileExchange implements AutoCloseable {
   /**
    * Says that every batch was sent and waits for the receipt.
    *
-   * @throws ExchangeException if the file has failed: then there is none
+   * @throws ExchangeException if the file has failed; the message says when the writer may have
+   *     published it all the same
    * @throws InterruptedException if the thread was interrupted; the file is still to be closed
    */
   public Receipt finish() throws InterruptedException {

@@ -16,6 +16,7 @@ import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.Receipt;
 import io.updraft.proto.v1.WriteReplyMetadata;
 import java.time.Duration;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class FileCoreTest {
@@ -156,6 +157,46 @@ class FileCoreTest {
     core.onClosed(Status.UNAVAILABLE, new Metadata(), 0);
     ExchangeException failure = assertThrows(ExchangeException.class, core::check);
     assertTrue(failure.getMessage().contains("writer at grpc://127.0.0.1:1"));
+  }
+
+  private FileCore told(Delivery delivery) throws Exception {
+    FileCore core = opened(delivery);
+    admit(core);
+    core.finishSending();
+    core.next(true);
+    core.onReply(credit(1), 0, 0);
+    core.next(true);
+    assertTrue(core.next(true).last());
+    return core;
+  }
+
+  private static String messageOf(FileCore core) {
+    return assertThrows(ExchangeException.class, core::check).getMessage();
+  }
+
+  @Test
+  void a_file_whose_call_is_lost_after_the_finish_may_have_been_published() throws Exception {
+    for (Status status : List.of(Status.DEADLINE_EXCEEDED, Status.UNAVAILABLE, Status.OK)) {
+      FileCore core = told(Delivery.DELIVERY_DIRECT);
+      core.onClosed(status, new Metadata(), 0);
+      assertTrue(messageOf(core).endsWith("whether it published the file is not known"));
+    }
+    FileCore silent = told(Delivery.DELIVERY_DIRECT);
+    silent.fail(Failure.deadline("no progress"));
+    assertTrue(messageOf(silent).endsWith("whether it published the file is not known"));
+  }
+
+  @Test
+  void what_the_writer_says_of_a_file_needs_no_addition() throws Exception {
+    FileCore answered = told(Delivery.DELIVERY_DIRECT);
+    answered.onReply(error(ErrorKind.ERROR_KIND_SINK), 0, 0);
+    FileCore returned = told(Delivery.DELIVERY_RETURN);
+    returned.onClosed(Status.UNAVAILABLE, new Metadata(), 0);
+    FileCore unfinished = opened(Delivery.DELIVERY_DIRECT);
+    unfinished.fail(Failure.deadline("no progress"));
+    for (FileCore core : List.of(answered, returned, unfinished)) {
+      assertFalse(messageOf(core).contains("not known"));
+    }
   }
 
   @Test
