@@ -17,8 +17,9 @@ import trustme
 from flight_messages import all_replies, batch, command_opening, echo_command, finish, path_opening
 from front_harness import Running, RunningFront
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from structlog.testing import capture_logs
 
-from updraft.lifecycle import Event
+from updraft.lifecycle import Event, Phase
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft_server.frames import FrameKind
 from updraft_server.front import FrontError
@@ -113,11 +114,11 @@ async def test_control_calls_answer_a_pyarrow_client(running_front: Running) -> 
             assert client.get_flight_info(flight.FlightDescriptor.for_path("echo")).descriptor.path == [b"echo", b"1"]
             with pytest.raises(KeyError, match="echo 1"):
                 client.get_flight_info(flight.FlightDescriptor.for_path("nope"))
-            assert {action.type for action in client.list_actions()} == {"updraft.pool_status", "updraft.drain"}
+            assert {action.type for action in client.list_actions()} == {"updraft.pool_status"}
             [result] = client.do_action("updraft.pool_status")
             status = PoolStatus.FromString(result.body.to_pybytes())
             assert (status.state, status.workers_idle) == (PoolState.POOL_STATE_READY, 1)
-            with pytest.raises(pa.ArrowInvalid, match=r"updraft\.drain"):
+            with pytest.raises(pa.ArrowInvalid, match=r"updraft\.pool_status$"):
                 list(client.do_action("nope"))
             with pytest.raises(pa.ArrowNotImplementedError):
                 client.do_get(flight.Ticket(b"x")).read_all()
@@ -207,12 +208,25 @@ async def test_a_drain_ends_what_outlives_its_timeout(running_front: Running) ->
     assert front.pool.leases[0].outcome is not LeaseOutcome.CLEAN
 
 
-async def test_the_drain_action_drains(running_front: Running) -> None:
+async def test_the_drain_action_is_refused(running_front: Running) -> None:
     def drain(location: str) -> None:
-        with flight.connect(location) as client:
-            assert len(list(client.do_action("updraft.drain"))) == 1
+        refusal = pytest.raises(flight.FlightUnauthorizedError, match=r"SIGTERM.*--allow-remote-drain")
+        with flight.connect(location) as client, refusal:
+            list(client.do_action("updraft.drain"))
 
     async with running_front(FakePool()) as front:
+        await in_a_thread(drain, f"grpc://{front.address}")
+        assert front.front.lifecycle.phase is Phase.READY
+        assert await admitted(front.channel) is grpc.StatusCode.OK
+
+
+async def test_the_drain_action_drains_where_that_is_allowed(running_front: Running) -> None:
+    def drain(location: str) -> None:
+        with flight.connect(location) as client:
+            assert "updraft.drain" in {action.type for action in client.list_actions()}
+            assert len(list(client.do_action("updraft.drain"))) == 1
+
+    async with running_front(FakePool(), allow_remote_drain=True) as front:
         await in_a_thread(drain, f"grpc://{front.address}")
         await front.stopped()
 
@@ -229,6 +243,24 @@ async def test_calls_need_a_known_token_and_health_needs_none(running_front: Run
         tokens.write_text("third\n")
         assert await admitted(front.channel, "Bearer third") is grpc.StatusCode.OK
         assert await admitted(front.channel, "Bearer second") is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_token_file_that_is_taken_away_revokes_its_tokens(running_front: Running, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("first\n")
+    async with running_front(FakePool(), token_file=tokens) as front:
+        assert await admitted(front.channel, "Bearer first") is grpc.StatusCode.OK
+        with capture_logs() as log:
+            tokens.unlink()
+            # Nobody calls meanwhile.
+            for _ in range(600):
+                if any("no token is valid any more" in line["event"] for line in log):
+                    break
+                await asyncio.sleep(0.05)
+            assert await admitted(front.channel, "Bearer first") is grpc.StatusCode.UNAUTHENTICATED
+            assert await health(front.channel) == SERVING
+            tokens.write_text("second\n")
+            assert await admitted(front.channel, "Bearer second") is grpc.StatusCode.OK
 
 
 def write_certificate(authority: trustme.CA, directory: Path) -> None:

@@ -35,6 +35,7 @@ from updraft.errors import (
     UnauthenticatedError,
     UpdraftError,
 )
+from updraft.lifecycle import Phase
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft.v1.write_pb2 import (
     Ask,
@@ -312,9 +313,45 @@ def test_any_flight_client_can_write_a_file(writer: RunningWriter) -> None:
 
 def test_the_state_of_a_writer_can_be_asked_for(writer: RunningWriter) -> None:
     with flight.connect(f"grpc://{writer.address}") as client:
-        assert {action.type for action in client.list_actions()} == {"updraft.writer_status", "updraft.drain"}
+        assert {action.type for action in client.list_actions()} == {"updraft.writer_status"}
         [status] = client.do_action("updraft.writer_status")
     assert b'"quota_bytes": 67108864' in status.body.to_pybytes()
+
+
+def test_the_drain_action_is_refused(writer: RunningWriter) -> None:
+    refusal = pytest.raises(flight.FlightUnauthorizedError, match=r"SIGTERM.*--allow-remote-drain")
+    with flight.connect(f"grpc://{writer.address}") as client, refusal:
+        list(client.do_action("updraft.drain"))
+    write(writer, writer.root / "after a refused drain", BATCH)
+
+
+def test_the_drain_action_drains_where_that_is_allowed(tmp_path: Path) -> None:
+    with running_writer(tmp_path, allow_remote_drain=True) as writer:
+        with flight.connect(f"grpc://{writer.address}") as client:
+            assert "updraft.drain" in {action.type for action in client.list_actions()}
+            assert len(list(client.do_action("updraft.drain"))) == 1
+        wait_for(lambda: writer.writer.lifecycle.phase is Phase.STOPPED, "the end")
+
+
+def test_a_token_file_that_is_taken_away_revokes_its_tokens(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("first\n")
+    root = tmp_path / "root"
+    root.mkdir()
+    with running_writer(root, token_file=tokens) as writer:
+        with writer.client(token="first") as client, client.create(str(root / "one"), SCHEMA) as file:
+            file.write(BATCH)
+        tokens.unlink()
+
+        def is_refused() -> bool:
+            try:
+                with writer.client(token="first") as client, client.create(str(root / "two"), SCHEMA) as file:
+                    file.write(BATCH)
+            except UnauthenticatedError:
+                return True
+            return False
+
+        wait_for(is_refused, "the revocation")
 
 
 def test_health_is_served_until_the_drain(tmp_path: Path) -> None:

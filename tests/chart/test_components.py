@@ -51,8 +51,16 @@ def test_every_variable_is_a_setting_of_the_service(name: str, settings: Any) ->
 @pytest.mark.parametrize(
     ("name", "settings", "values"),
     [
-        (_POOL, ServerSettings, {"settings": {"queueLimit": 512, "defaultDeadlineSeconds": 1.5}}),
-        (_WRITER, WriterSettings, {"settings": {"quotaBytes": 5_000_000_000, "admissionTimeoutSeconds": 7}}),
+        (
+            _POOL,
+            ServerSettings,
+            {"settings": {"queueLimit": 512, "defaultDeadlineSeconds": 1.5, "allowRemoteDrain": True}},
+        ),
+        (
+            _WRITER,
+            WriterSettings,
+            {"settings": {"quotaBytes": 5_000_000_000, "admissionTimeoutSeconds": 7, "allowRemoteDrain": True}},
+        ),
     ],
     ids=["pool", "writer"],
 )

@@ -54,9 +54,21 @@ def test_functions_are_listed(pool: LocalPool, updraft: Run) -> None:
 
 
 def test_a_drained_service_ends_in_order(updraft: Run) -> None:
-    with LocalPool(workers=1) as pool:
+    with LocalPool(workers=1, arguments=["--allow-remote-drain"]) as pool:
         assert updraft("drain", "--endpoint", pool.tcp_endpoint).returncode == 0
         assert pool.wait(timeout_seconds=30) == 0
+
+
+def test_a_service_that_is_not_drained_from_afar_says_what_to_do(
+    pool: LocalPool, writer: LocalWriter, updraft: Run
+) -> None:
+    for endpoint in (pool.tcp_endpoint, writer.tcp_endpoint):
+        refused = updraft("drain", "--endpoint", endpoint)
+        assert refused.returncode == 1
+        assert "the service refuses" in refused.stderr
+        assert "SIGTERM" in refused.stderr
+        assert "--allow-remote-drain" in refused.stderr
+        assert "ready" in updraft("status", "--endpoint", endpoint).stdout
 
 
 @pytest.mark.parametrize(

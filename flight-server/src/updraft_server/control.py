@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from updraft.errors import FunctionNotFoundError, ProtocolError
-from updraft.flight_service import Call, FlightService
+from updraft.flight_service import DRAIN_ACTION, Call, FlightService, remote_drain_refused
 from updraft.lifecycle import Event, Lifecycle, Phase
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft_server.admission import Admission
@@ -17,12 +17,9 @@ from updraft_server.pool import Pool, RegisteredFunctionInfo
 from updraft_server.protocol import PROTOCOL_VERSION
 
 POOL_STATUS_ACTION = "updraft.pool_status"
-DRAIN_ACTION = "updraft.drain"
 
-_ACTIONS = (
-    (POOL_STATUS_ACTION, "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus."),
-    (DRAIN_ACTION, "Finish what runs, take nothing new, then stop: as on SIGTERM."),
-)
+_STATUS = (POOL_STATUS_ACTION, "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus.")
+_DRAIN = (DRAIN_ACTION, "Finish what runs, take nothing new, then stop: as on SIGTERM.")
 
 _STATES = {
     Phase.STARTING: PoolState.POOL_STATE_STARTING,
@@ -42,12 +39,15 @@ class PoolService(FlightService):
         admission: Admission,
         offer: Callable[[], Offer],
         lifecycle: Lifecycle,
+        *,
+        allow_remote_drain: bool,
     ) -> None:
         self._exchanges = exchanges
         self._pool = pool
         self._admission = admission
         self._offer = offer
         self._lifecycle = lifecycle
+        self._allow_remote_drain = allow_remote_drain
 
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
@@ -65,17 +65,19 @@ class PoolService(FlightService):
         return _flight_info(find_function(self._offer().functions, parts[0], parts[1] if len(parts) == 2 else ""))
 
     def list_actions(self) -> Iterable[tuple[str, str]]:
-        """Name and description of every action."""
-        return _ACTIONS
+        """Name and description of every action that is allowed."""
+        return (_STATUS, _DRAIN) if self._allow_remote_drain else (_STATUS,)
 
     async def do_action(self, name: str, body: bytes) -> bytes:
-        """Run an action; raises ProtocolError for one that does not exist."""
+        """Run an action; raises ProtocolError for one that does not exist, ActionRefusedError for a refused one."""
         if name == POOL_STATUS_ACTION:
             return self.status().SerializeToString()
         if name == DRAIN_ACTION:
+            if not self._allow_remote_drain:
+                raise remote_drain_refused()
             self._lifecycle.handle(Event.DRAIN_REQUESTED)
             return b""
-        known = ", ".join(action for action, _ in _ACTIONS)
+        known = ", ".join(action for action, _ in self.list_actions())
         raise ProtocolError(f"no action {name!r}: this pool has {known}")
 
     def status(self) -> PoolStatus:

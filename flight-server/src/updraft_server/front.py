@@ -86,7 +86,14 @@ class Front:
             self.activity,
             self._tracer,
         )
-        service = PoolService(exchanges, pool, self.admission, self._offer, self.lifecycle)
+        service = PoolService(
+            exchanges,
+            pool,
+            self.admission,
+            self._offer,
+            self.lifecycle,
+            allow_remote_drain=settings.allow_remote_drain,
+        )
         self.sampler = Sampler(service.status, self.activity, self._health.published, pool.exits, settings.workers)
         self._listeners = Listeners(settings, flight_handler(service), self._health, _pages(self.sampler))
         self._watch_pool()

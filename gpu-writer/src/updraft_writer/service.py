@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from updraft.errors import FunctionNotFoundError, ProtocolError
-from updraft.flight_service import Call, FlightService
+from updraft.flight_service import DRAIN_ACTION, Call, FlightService, remote_drain_refused
 from updraft.lifecycle import Event, Lifecycle
 from updraft_writer.encoders.reason import Reason
 from updraft_writer.exchanges import Exchanges
@@ -17,25 +17,30 @@ from updraft_writer.opening import PROTOCOL_VERSION
 from updraft_writer.quota import Quota
 
 STATUS_ACTION = "updraft.writer_status"
-DRAIN_ACTION = "updraft.drain"
 
-_ACTIONS = (
-    (STATUS_ACTION, "Versions, state, quota and open files of this writer, as a JSON object."),
-    (DRAIN_ACTION, "Finish open files, open no new ones, then stop: as on SIGTERM."),
-)
+_STATUS = (STATUS_ACTION, "Versions, state, quota and open files of this writer, as a JSON object.")
+_DRAIN = (DRAIN_ACTION, "Finish open files, open no new ones, then stop: as on SIGTERM.")
 
 
 class WriterService(FlightService):
     """Flight, as a writer answers it."""
 
     def __init__(
-        self, exchanges: Exchanges, quota: Quota, files: OpenFiles, lifecycle: Lifecycle, gpu: Gpu | Reason
+        self,
+        exchanges: Exchanges,
+        quota: Quota,
+        files: OpenFiles,
+        lifecycle: Lifecycle,
+        gpu: Gpu | Reason,
+        *,
+        allow_remote_drain: bool,
     ) -> None:
         self._exchanges = exchanges
         self._quota = quota
         self._files = files
         self._lifecycle = lifecycle
         self._gpu = gpu
+        self._allow_remote_drain = allow_remote_drain
 
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
@@ -50,17 +55,19 @@ class WriterService(FlightService):
         raise FunctionNotFoundError("a writer has no functions: exchange with a WriteCommand")
 
     def list_actions(self) -> Iterable[tuple[str, str]]:
-        """Name and description of every action."""
-        return _ACTIONS
+        """Name and description of every action that is allowed."""
+        return (_STATUS, _DRAIN) if self._allow_remote_drain else (_STATUS,)
 
     async def do_action(self, name: str, body: bytes) -> bytes:
-        """Run an action; raises ProtocolError for one that does not exist."""
+        """Run an action; raises ProtocolError for one that does not exist, ActionRefusedError for a refused one."""
         if name == STATUS_ACTION:
             return json.dumps(self.status()).encode()
         if name == DRAIN_ACTION:
+            if not self._allow_remote_drain:
+                raise remote_drain_refused()
             self._lifecycle.handle(Event.DRAIN_REQUESTED)
             return b""
-        known = ", ".join(action for action, _ in _ACTIONS)
+        known = ", ".join(action for action, _ in self.list_actions())
         raise ProtocolError(f"no action {name!r}: this writer has {known}")
 
     def status(self) -> dict[str, object]:

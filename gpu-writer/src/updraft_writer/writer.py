@@ -72,7 +72,14 @@ class Writer:
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-writer")
         limits = _exchange_limits(settings)
         exchanges = Exchanges(self.quota, self.files, self.factory, limits, self.metrics, self._tracer)
-        service = WriterService(exchanges, self.quota, self.files, self.lifecycle, self._gpu)
+        service = WriterService(
+            exchanges,
+            self.quota,
+            self.files,
+            self.lifecycle,
+            self._gpu,
+            allow_remote_drain=settings.allow_remote_drain,
+        )
         self._health = HealthBoard()
         self._service = service
         pages = {"/status.json": self._status_page}

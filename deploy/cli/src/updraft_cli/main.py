@@ -5,6 +5,7 @@ import sys
 
 import grpc
 import pyarrow as pa
+from pyarrow import flight
 from pydantic import Field
 from pydantic_settings import CliSubCommand, SettingsConfigDict
 
@@ -41,6 +42,8 @@ def main() -> None:
         _end(str(error))
     except grpc.RpcError as error:
         _end(f"the service does not answer: {error.details()}")
+    except flight.FlightUnauthorizedError as error:
+        _end(f"the service refuses: {first_line(error)}")
     except pa.ArrowException as error:
         _end(f"the service does not answer: {first_line(error)}")
 

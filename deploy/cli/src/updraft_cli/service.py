@@ -73,7 +73,7 @@ class Service:
         return as_report(self.pool_status())
 
     def drain(self) -> None:
-        """Let the service finish what it has and take nothing new."""
+        """Let the service finish what it has and take nothing new; FlightUnauthorizedError where it refuses."""
         self._act(DRAIN_ACTION)
 
     def send_a_batch(self) -> int:

@@ -8,6 +8,7 @@
      +- LimitError               a message or batch is beyond the limits
      +- FunctionNotFoundError    no such function
      +- FunctionRefusedError     the pool does not accept such functions
+     |   +- ActionRefusedError   the service does not accept such an action; never in-band
      +- VersionMismatchError     another Python, pyspark or protocol version than the pool's
      +- PoolFullError            the queue is full; says when to come again
      +- PoolUnavailableError     the pool drains or has no worker; no work was done
@@ -109,6 +110,10 @@ class FunctionRefusedError(UpdraftError):
 
     kind = ErrorKind.ERROR_KIND_FUNCTION_REFUSED
     code = "PERMISSION_DENIED"
+
+
+class ActionRefusedError(FunctionRefusedError):
+    """Raised when the service's settings do not allow an action: a status alone, so it has no kind of its own."""
 
 
 class VersionMismatchError(UpdraftError):

@@ -16,10 +16,11 @@ import grpc
 import grpc.aio
 import structlog
 
-from updraft.errors import InternalError, ProtocolError, UpdraftError
+from updraft.errors import ActionRefusedError, InternalError, ProtocolError, UpdraftError
 
 FLIGHT_SERVICE_NAME = "arrow.flight.protocol.FlightService"
 RETRY_AFTER_TRAILER = "retry-after-ms"
+DRAIN_ACTION = "updraft.drain"
 
 Answer = TypeVar("Answer")
 
@@ -80,6 +81,14 @@ class FlightService(ABC):
     @abstractmethod
     async def do_action(self, name: str, body: bytes) -> bytes:
         """Run an action; raises UpdraftError for one that does not exist."""
+
+
+def remote_drain_refused() -> ActionRefusedError:
+    """Why DRAIN_ACTION is refused, and what to do instead."""
+    return ActionRefusedError(
+        "this service is not drained from afar: send its process SIGTERM (`updraft drain POD` for a pod of a cluster), "
+        "or start it with --allow-remote-drain"
+    )
 
 
 def flight_handler(service: FlightService) -> grpc.GenericRpcHandler:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a service listens: Flight and health over TCP and a Unix socket, health alone for probes, pages over HTTP."""
 
+import asyncio
 import os
 import socket
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ _MIN_CLIENT_PING_MILLISECONDS = 10_000
 _KEEPALIVE_ANSWER_MILLISECONDS = 20_000
 
 _LAST_WORDS_SECONDS = 2.0
+_TOKENS_LOOK_SECONDS = 0.5
 
 _UNIX_UMASKS = {"owner": 0o177, "group": 0o117, "everyone": 0o111}
 
@@ -82,7 +84,9 @@ class Listeners:
         settings = self._settings
         interceptors = []
         if settings.token_file is not None:
-            interceptors.append(TokenInterceptor(BearerTokens(settings.token_file)))
+            tokens = BearerTokens(settings.token_file)
+            self._stack.callback(asyncio.create_task(_keep_watching(tokens)).cancel)
+            interceptors.append(TokenInterceptor(tokens))
         self._flight = server = self._server(interceptors)
         server.add_generic_rpc_handlers((self._handler,))
         if settings.listen_address is not None:
@@ -124,6 +128,13 @@ class Listeners:
             _log.warning("anybody who reaches this address can use this service", listen=str(address))
         if settings.token_file is not None and settings.tls_certificate_file is None:
             _log.warning("tokens cross the network in plain text: give --tls-certificate-file", listen=str(address))
+
+
+async def _keep_watching(tokens: BearerTokens) -> None:
+    """Look at the token file also while nobody calls: so the log says in time that it cannot be used."""
+    while True:
+        await asyncio.sleep(_TOKENS_LOOK_SECONDS)
+        tokens.refresh()
 
 
 def _channel_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:

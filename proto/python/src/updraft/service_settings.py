@@ -63,7 +63,8 @@ class ServiceSettings(Settings):
     )
 
     token_file: Path | None = setting(
-        "File of bearer tokens that clients may present, one a line; # starts a comment. Read again when it changes.",
+        "File of bearer tokens that clients may present, one a line; # starts a comment. Read again when it changes; "
+        "two seconds after it has become unusable or was removed, no token is valid.",
         default=None,
     )
     insecure_no_token: bool = setting(
@@ -76,6 +77,11 @@ class ServiceSettings(Settings):
     tls_key_file: Path | None = setting("Private key of the certificate in PEM.", default=None)
     tls_client_ca_file: Path | None = setting(
         "Certificates in PEM whose holders may connect; switches mutual TLS on.", default=None
+    )
+
+    allow_remote_drain: bool = setting(
+        'Let whoever may connect drain the service with DoAction("updraft.drain"). SIGTERM drains it in any case.',
+        default=False,
     )
 
     max_exchanges: int = setting("Calls that may be open on one connection at once.", default=1024, unit="calls", ge=1)

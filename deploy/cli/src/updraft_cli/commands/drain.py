@@ -17,7 +17,8 @@ class Drain(ClusterOptions):
     """Drain a pod: it leaves the Service, finishes its exchanges or files, and ends; its Deployment starts another one.
 
     The pod is evicted, as when its node is drained, so that a PodDisruptionBudget is kept: if too few others are ready,
-    the cluster refuses and nothing happens. With --endpoint the service is told itself, and ends when it has finished.
+    the cluster refuses and nothing happens. With --endpoint the command asks the service itself, which refuses unless
+    it was started with --allow-remote-drain: otherwise send its process SIGTERM.
     """
 
     examples: ClassVar[str] = """examples:
