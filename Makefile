@@ -80,12 +80,12 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens kube-tools e2e-kube test-rapids fuzz summary
+.PHONY: check check-all lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens kube-tools e2e-kube test-rapids fuzz summary
 check: ## Everything that CI runs: the newest two Sparks in full, a function of each kind on the others
 	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector setup-all lint types
 	@# What is killed has to be waited for: that leaves one of two processors idle.
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-faults test-writer test-contract test-unit test-chart
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-faults test-writer test-contract test-unit test-packages test-chart
 	@# A query waits as much as it works: Sparks side by side need less time than one after the other.
 	@$(MAKE) --no-print-directory --jobs=3 $(addprefix in-full-on-,$(FULL)) $(addprefix each-kind-on-,$(OLDER))
 	@$(MAKE) --no-print-directory summary
@@ -119,6 +119,9 @@ test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services shar
 
 test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
 	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/gpu
+
+test-packages: .venv/.synced | $(REPORTS) ## Build every wheel and install it without the workspace or an index
+	UV=$(abspath $(UV)) $(call PYTEST,.venv,packages) tests/packages
 
 test-sessions: setup | $(REPORTS) ## Real workers and the session functions of SPARK
 	$(call PYTEST,$(VENV),sessions-$(SPARK)) flight-server/tests/processes flight-server/tests/worker
@@ -279,15 +282,15 @@ build/tools/bin/uv:
 PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python/hatch_build.py flight-server/pyproject.toml gpu-writer/pyproject.toml deploy/cli/pyproject.toml $(wildcard proto/updraft/v1/*.proto)
 
 .venv/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
-	$(UV) sync --quiet --locked --reinstall-package updraft
+	$(UV) sync --quiet --locked --reinstall-package updraft-core
 	@touch $@
 
 .venv-gpu/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
-	UV_PROJECT_ENVIRONMENT=.venv-gpu $(UV) sync --quiet --locked --reinstall-package updraft --group gpu
+	UV_PROJECT_ENVIRONMENT=.venv-gpu $(UV) sync --quiet --locked --reinstall-package updraft-core --group gpu
 	@touch $@
 
 .venv-%/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
-	UV_PROJECT_ENVIRONMENT=$(@D) $(UV) sync --quiet --locked --reinstall-package updraft --no-group spark$(subst .,,$(NEWEST)) --group $*
+	UV_PROJECT_ENVIRONMENT=$(@D) $(UV) sync --quiet --locked --reinstall-package updraft-core --no-group spark$(subst .,,$(NEWEST)) --group $*
 	@touch $@
 
 $(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-0.1.0.jar: $(CONNECTOR_SOURCES)

@@ -7,6 +7,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+_MESSAGES = "updraft/v1"
+
 
 class ProtobufBuildHook(BuildHookInterface):
     """Runs protoc, as packaged in grpcio-tools, before every build and editable install."""
@@ -19,10 +21,11 @@ class ProtobufBuildHook(BuildHookInterface):
         from grpc_tools import protoc
 
         package = Path(self.root)
-        protos = package.parent
-        sources = sorted(protos.glob("updraft/v1/*.proto"))
+        # A source distribution has the files inside; in the repository they lie beside this folder.
+        protos = package if (package / _MESSAGES).is_dir() else package.parent
+        sources = sorted(protos.glob(f"{_MESSAGES}/*.proto"))
         well_known = Path(grpc_tools.__file__).parent / "_proto"
-        messages = package / "src/updraft/v1"
+        messages = package / "src" / _MESSAGES
         messages.mkdir(parents=True, exist_ok=True)
         # Inside of what linters leave out: they may be at work.
         with tempfile.TemporaryDirectory(prefix=".generated-", dir=messages) as generated:
@@ -30,10 +33,10 @@ class ProtobufBuildHook(BuildHookInterface):
             arguments = ["protoc", f"-I{protos}", f"-I{well_known}", *outputs]
             if protoc.main([*arguments, *map(str, sources)]) != 0:
                 raise RuntimeError(f"protoc failed on {', '.join(source.name for source in sources)}")
-            (Path(generated) / "updraft/v1/__init__.py").write_text(
+            (Path(generated) / _MESSAGES / "__init__.py").write_text(
                 '# SPDX-License-Identifier: Apache-2.0\n"""Messages generated from proto/updraft/v1."""\n'
             )
-            for file in Path(generated).glob("updraft/v1/*"):
+            for file in Path(generated).glob(f"{_MESSAGES}/*"):
                 _put(file, messages / file.name)
 
 

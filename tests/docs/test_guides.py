@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from updraft_cli.main import Updraft
 
 _YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^    ((?:updraft|helm) .*)$", re.MULTILINE)
+_INSTALL = re.compile(r"^    pip install (.*?)(?:  #.*)?$", re.MULTILINE)
 _GUIDES = sorted((REPOSITORY / "docs/guides").glob("*.md"))
 _PAGES = [*_GUIDES, CHART / "README.md"]
+_INSTALL_PAGES = [*_GUIDES, *(REPOSITORY / page for page in ("README.md", "gpu-writer/README.md"))]
 
 
 def _found(pattern: re.Pattern[str], pages: list[Path]) -> list[object]:
@@ -48,6 +51,15 @@ def test_a_command_of_a_guide_can_be_typed(command: str) -> None:
 def test_a_command_that_does_not_exist_would_be_found() -> None:
     with pytest.raises(SystemExit):
         test_a_command_of_a_guide_can_be_typed("updraft drain POD --gently")
+
+
+@pytest.mark.parametrize("arguments", _found(_INSTALL, _INSTALL_PAGES))
+def test_what_a_guide_installs_brings_what_it_needs_of_ours(arguments: str) -> None:
+    """PyPI is asked for no distribution of ours: what has such a name there is somebody else's, or could become so."""
+    folders = [REPOSITORY / argument.partition("[")[0] for argument in shlex.split(arguments)]
+    projects = [tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in folders]
+    needed = {name for project in projects for name in project["dependencies"] if name.startswith("updraft")}
+    assert needed <= {project["name"] for project in projects}
 
 
 def _set(pairs: list[str]) -> dict[str, object]:

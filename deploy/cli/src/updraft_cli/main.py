@@ -2,6 +2,7 @@
 """The command `updraft`: one subcommand for each thing that a person wants of running pools and writers."""
 
 import sys
+from typing import ClassVar
 
 import grpc
 import pyarrow as pa
@@ -27,6 +28,7 @@ class Updraft(Application):
     """
 
     model_config = SettingsConfigDict(cli_prog_name="updraft")
+    distribution: ClassVar[str] = "updraft-cli"
 
     status: CliSubCommand[Status] = Field(description="Show pools and writers, their health, load and versions.")
     functions: CliSubCommand[Functions] = Field(description="List the functions that pools have.")

@@ -11,7 +11,7 @@ import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -28,13 +28,16 @@ class Application(BaseSettings):
         cli_kebab_case=True, cli_implicit_flags=True, cli_hide_none_type=True, cli_avoid_json=True
     )
 
+    # The distribution whose version is printed; empty where it has the command's name.
+    distribution: ClassVar[str] = ""
+
     version: bool = Field(default=False, description="Print the version and end.")
 
     def cli_cmd(self) -> None:
         """Run the chosen command."""
         name = str(self.model_config["cli_prog_name"])
         if self.version:
-            sys.stdout.write(f"{name} {version(name)}\n")
+            sys.stdout.write(f"{name} {version(self.distribution or name)}\n")
         else:
             CliApp.run_subcommand(self)
 

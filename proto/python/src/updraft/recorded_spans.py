@@ -32,6 +32,8 @@ _EXPORT_INTERVAL_MILLISECONDS = 1000
 # With these a collector that does not answer holds up the end of the service for less than ten seconds.
 _EXPORT_TIMEOUT_SECONDS = 3.0
 _NANOSECONDS = 1_000_000_000
+# It carries the version; PyPI's `updraft` is a stranger's.
+_DISTRIBUTION = "updraft-core"
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -43,7 +45,7 @@ class RecordingTracer(Tracer):
         _log_in_our_words()
         process = {
             "service.name": service,
-            "service.version": version("updraft"),
+            "service.version": version(_DISTRIBUTION),
             "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
         }
         self._provider = TracerProvider(resource=Resource.create(process), shutdown_on_exit=False)
@@ -55,7 +57,7 @@ class RecordingTracer(Tracer):
                 max_export_batch_size=_MAX_SPANS_PER_EXPORT,
             )
         )
-        self._tracer = self._provider.get_tracer("updraft", version("updraft"))
+        self._tracer = self._provider.get_tracer("updraft", version(_DISTRIBUTION))
 
     def exchange(self, name: str, traceparent: str) -> Span:
         """See `Tracer`; what is no trace context counts as none."""

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wheels of this checkout, and an environment with what the lock file says they need."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.packages.distribution import Wheel, build, stranger, uv
+from tests.support.paths import REPOSITORY
+
+_PROGRAMS = ("updraft-server", "updraft-writer", "updraft-cli")
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Wheel]:
+    return build(tmp_path_factory.mktemp("wheels"), "--wheel")
+
+
+@pytest.fixture(scope="session")
+def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of wheels that has what PyPI has: an `updraft` that is not ours."""
+    directory = tmp_path_factory.mktemp("strangers")
+    stranger(directory, "updraft")
+    return directory
+
+
+@pytest.fixture
+def third_party(tmp_path: Path) -> Path:
+    """A new environment with what the distributions need of others, at the lock file's versions and hashes."""
+    environment = tmp_path / "environment"
+    requirements = tmp_path / "requirements.txt"
+    packages = [option for name in _PROGRAMS for option in ("--package", name)]
+    locked = ("--locked", "--no-default-groups", "--no-emit-workspace", "--format", "requirements-txt")
+    exported = uv("export", "--quiet", *locked, *packages, "--output-file", requirements, cwd=REPOSITORY)
+    assert exported.returncode == 0, exported.stderr
+    for command in (
+        ("venv", "--python", sys.executable, environment),
+        ("pip", "sync", "--python", environment, "--require-hashes", requirements),
+    ):
+        done = uv(*command, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    return environment
