@@ -80,27 +80,21 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens kube-tools e2e-kube test-rapids fuzz summary
-check: ## Everything that CI runs: the newest two Sparks in full, a function of each kind on the others
-	@rm -rf $(REPORTS) spark-connector/*/target/*/*-reports && mkdir -p $(REPORTS)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connector setup-all lint types
-	@# What is killed has to be waited for: that leaves one of two processors idle.
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-faults test-writer test-contract test-unit test-packages test-chart
-	@# A query waits as much as it works: Sparks side by side need less time than one after the other.
-	@$(MAKE) --no-print-directory --jobs=3 $(addprefix in-full-on-,$(FULL)) $(addprefix each-kind-on-,$(OLDER))
-	@$(MAKE) --no-print-directory summary
+.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens kube-tools e2e-kube test-rapids fuzz
+# The stages of `make check`, in the order in which check.mk runs them; those of FOURTH belong to check-all.
+CONNECTOR := spark-connector
+FIRST := test-connector setup-all lint types
+SECOND := test-faults test-writer test-contract test-unit test-packages test-chart
+THIRD := $(foreach spark,$(FULL),e2e-on-$(spark) sessions-on-$(spark)) $(addprefix kinds-on-,$(OLDER))
+FOURTH := $(foreach spark,$(OLDER),e2e-on-$(spark) sessions-on-$(spark))
+include .ci/check.mk
 
-in-full-on-%:
-	@$(MAKE) --no-print-directory test-sessions test-e2e SPARK=$*
-
-each-kind-on-%:
-	@$(MAKE) --no-print-directory test-kinds SPARK=$*
-
-check-all: check ## The same, with every Spark in full
-	@$(MAKE) --no-print-directory --jobs=2 $(addprefix in-full-on-,$(OLDER))
-	@$(MAKE) --no-print-directory summary
+check: run-check ## Everything that CI runs: the newest two Sparks in full, a function of each kind on the others
+check-all: run-check-all ## The same, with every Spark in full
+summary: print-summary ## Count the tests of the last check, and name the stages that failed
 
 lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Java and Scala are checked by test-connector
+	@$(BEGIN)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports --no-cache
@@ -112,39 +106,57 @@ lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Jav
 	.venv/bin/python .ci/dashboards.py --check
 
 types: .venv/.synced ## Strict types over services, tests and scripts
+	@$(BEGIN)
 	.venv/bin/mypy
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services share, of the pool and of this repository
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/bench tests/docs --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	@$(call BEGIN,unit)
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/bench tests/docs tests/ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
+	@$(call BEGIN,writer)
 	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/gpu
 
 test-packages: .venv/.synced | $(REPORTS) ## Build every wheel and install it without the workspace or an index
+	@$(call BEGIN,packages)
 	UV=$(abspath $(UV)) $(call PYTEST,.venv,packages) tests/packages
 
-test-sessions: setup | $(REPORTS) ## Real workers and the session functions of SPARK
-	$(call PYTEST,$(VENV),sessions-$(SPARK)) flight-server/tests/processes flight-server/tests/worker
+test-sessions: sessions-on-$(SPARK) ## Real workers and the session functions of SPARK
+
+test-e2e: e2e-on-$(SPARK) ## Spark with and without Updraft: equal answers
+
+test-kinds: kinds-on-$(SPARK) ## A part of it: one function of each kind
+
+.SECONDEXPANSION:
+$(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | $(REPORTS)
+	@$(call BEGIN,sessions-$*)
+	$(call PYTEST,$(call venv,$*),sessions-$*) flight-server/tests/processes flight-server/tests/worker
+
+$(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
+	@$(call BEGIN,e2e-$*)
+	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e
+
+$(addprefix kinds-on-,$(SPARKS)): kinds-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
+	@$(call BEGIN,kinds-$*)
+	$(call PYTEST,$(call venv,$*),kinds-$*) tests/e2e -m one_of_each
 
 test-connector: | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
+	@$(call BEGIN,connector)
 	@cd spark-connector && for jar in $(sort $(foreach spark,$(FULL),$(JAR_OF_$(spark)))); do $(MVN) -Pspark-$$jar verify spotless:check; done
 
 test-chart: .venv/.synced | $(REPORTS) ## The Helm chart, rendered and held against the schemas of each Kubernetes
+	@$(call BEGIN,chart)
 	$(call PYTEST,.venv,chart) tests/chart
 
 test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call
+	@$(call BEGIN,contract-$(SPARK))
 	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract tests/cli
-
-test-e2e: setup $(JAR) | $(REPORTS) ## Spark with and without Updraft: equal answers
-	$(call PYTEST,$(VENV),e2e-$(SPARK)) tests/e2e
-
-test-kinds: setup $(JAR) | $(REPORTS) ## A part of it: one function of each kind
-	$(call PYTEST,$(VENV),kinds-$(SPARK)) tests/e2e -m one_of_each
 
 list-e2e: setup ## Count the cases of the differential suite by kind of function
 	$(PYTHON) -m pytest -qq --collect-only tests/e2e
 
 test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
+	@$(call BEGIN,faults-$(SPARK))
 	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults
 
 test-cluster: setup $(JAR) | $(REPORTS) ## Spark on two hosts, one of them slow: speculative tasks that write
@@ -200,9 +212,6 @@ e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, w
 test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) ## The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
 	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids
 
-summary: ## Count the tests of the last check
-	@.venv/bin/python .ci/summary.py $(REPORTS) spark-connector
-
 fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's (FUZZ="--seconds 60 --seed 1")
 	.venv/bin/python flight-server/tests/fuzz.py $(FUZZ)
 
@@ -222,13 +231,16 @@ gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-healing bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.bench.udf --jar $(JAR) $(BENCH)
 
 bench-writer: .venv/.synced $(call jar,$(NEWEST)) ## The writer against Spark's own, over quotas, its encoder against others (BENCH="--quick" is shorter)
 	@$(UV) sync --quiet --locked --inexact --group bench
 	.venv/bin/python -m tests.bench.writer --jar $(call jar,$(NEWEST)) $(BENCH)
+
+bench-healing: setup ## How soon a pool is whole after a process of it was killed, beside what is promised (BENCH="--rounds 5" is shorter)
+	$(PYTHON) -m tests.bench.healing $(BENCH)
 
 bench-check: setup ## Whether what bench-udf measured meets the target of every case
 	@$(PYTHON) -m tests.bench.check
@@ -246,6 +258,7 @@ bench-writer-page: setup ## Write docs/benchmarks-writer.md from what bench-writ
 .PHONY: setup setup-all versions chart-schemas format docs clean
 setup: $(VENV)/.synced ## Install the Python environment of SPARK
 setup-all: $(foreach spark,$(FULL),$(call venv,$(spark))/.synced) ## Install the Python environments of the newest two
+	@$(BEGIN)
 
 versions: ## Write what follows from spark-versions.toml, and lock
 	python3.11 .ci/versions.py

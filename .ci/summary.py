@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the tests of a check from the JUnit reports that pytest, Surefire and ScalaTest left."""
+"""Counts the tests of a check from the JUnit reports of pytest, Surefire and ScalaTest; names the stages that failed.
 
+The recipe in check.mk leaves two notes for each stage: `<stage>.started`, which holds the name of its report, and
+`<stage>.passed`. What fails without a failed test (a lint, a suite that crashed, a setup) counts as one failure: the
+last line never looks like success when something failed.
+"""
+
+import argparse
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
+
+_CONNECTOR = "connector"
 
 
 @dataclass(frozen=True)
@@ -19,6 +28,15 @@ class Count:
         return Count(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
 
 
+@dataclass(frozen=True)
+class Failure:
+    """A stage or a report that failed; `failed` is 0 where failed tests count already."""
+
+    name: str
+    reason: str
+    failed: int = 1
+
+
 def count_report(report: Path) -> Count:
     """Count one JUnit XML file; raises ParseError when it was cut off."""
     total = Count()
@@ -29,24 +47,60 @@ def count_report(report: Path) -> Count:
     return total
 
 
-def collect(reports: Path, connector: Path) -> dict[str, Count]:
-    """Suites by name: one per pytest report, one per Maven module and Spark."""
-    suites = {report.stem: count_report(report) for report in sorted(reports.glob("*.xml"))}
+def collect(reports: Path, connector: Path) -> tuple[dict[str, Count], list[Failure]]:
+    """Suites by name, one per pytest report and one per Maven module and Spark; and the reports that were cut off."""
+    suites: dict[str, Count] = {}
+    failures = []
+    named = [(report.stem, report) for report in sorted(reports.glob("*.xml"))]
     for build in sorted(connector.glob("*/target/*")):
-        found = [count_report(report) for report in build.glob("*-reports/*.xml")]
-        if found:
-            suites[f"connector-{build.parts[-3]}, {build.name}"] = sum(found, Count())
-    return suites
+        name = f"{_CONNECTOR}-{build.parts[-3]}, {build.name}"
+        named += [(name, report) for report in sorted(build.glob("*-reports/*.xml"))]
+    for name, report in named:
+        try:
+            suites[name] = suites.get(name, Count()) + count_report(report)
+        except ElementTree.ParseError:
+            failures.append(Failure(name, f"its report {report.name} was cut off"))
+    return suites, failures
+
+
+def failed_stages(stages: Iterable[str], notes: Path, suites: dict[str, Count]) -> list[Failure]:
+    """The stages that did not pass, or passed without a report."""
+    failures = []
+    for stage in stages:
+        started, passed = notes / f"{stage}.started", (notes / f"{stage}.passed").exists()
+        report = started.read_text().strip() if started.exists() else ""
+        found = [count for name, count in suites.items() if report and _is_of(name, report)]
+        tests = sum(found, Count())
+        if not passed and not started.exists():
+            failures.append(Failure(stage, "did not run: what it needs was not built (see above)"))
+        elif report and not found:
+            failures.append(Failure(stage, "failed: it left no report (see above)"))
+        elif not passed:
+            reason = "failed: see its tests" if tests.failed else "failed (see above)"
+            failures.append(Failure(stage, reason, failed=0 if tests.failed else 1))
+    return failures
+
+
+def _is_of(suite: str, report: str) -> bool:
+    return suite == report or (report == _CONNECTOR and suite.startswith(f"{_CONNECTOR}-"))
 
 
 def main() -> int:
-    """Print a line per suite and the total; the exit code is 1 when a test failed or none ran."""
-    suites = collect(Path(sys.argv[1]), Path(sys.argv[2]))
-    total = sum(suites.values(), Count())
+    """Print a line per suite, one per failed stage, and the total; 1 when anything failed or no test ran."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("reports", type=Path, help="folder of pytest's reports, with the stages' notes in stages/")
+    parser.add_argument("connector", type=Path, help="folder of the Maven modules")
+    parser.add_argument("stages", nargs="*", help="every stage that has to have passed")
+    options = parser.parse_args()
+    suites, failures = collect(options.reports, options.connector)
+    failures += failed_stages(options.stages, options.reports / "stages", suites)
+    total = sum(suites.values(), Count(failed=sum(failure.failed for failure in failures)))
     for name, count in suites.items():
         print(f"{name:32} {count.passed:5} passed {count.failed:3} failed {count.skipped:3} skipped")
+    for failure in failures:
+        print(f"{failure.name:32} {failure.reason}")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
-    return 1 if total.failed or not total.passed else 0
+    return 1 if failures or total.failed or not total.passed else 0
 
 
 if __name__ == "__main__":

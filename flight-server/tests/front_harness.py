@@ -43,7 +43,7 @@ class RunningFront:
         return self.channel.stream_stream(DO_EXCHANGE)(**options)
 
     async def stopped(self) -> None:
-        await asyncio.wait_for(asyncio.shield(self._running), 20)
+        await asyncio.wait_for(asyncio.shield(self._running), 60)
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def running_front_over(
     async with grpc.aio.insecure_channel(settings.listen) as channel:
         yield RunningFront(front, pool, settings, channel, running)
         front.lifecycle.handle(Event.DRAIN_REQUESTED)
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, 60)
 
 
 Running = Callable[..., AbstractAsyncContextManager[RunningFront]]

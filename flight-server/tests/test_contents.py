@@ -90,7 +90,7 @@ class Client:
 
     async def wanted(self) -> set[bytes]:
         """What the pool asks for next."""
-        reply = reply_metadata(await asyncio.wait_for(self._call.read(), 10))
+        reply = reply_metadata(await asyncio.wait_for(self._call.read(), 60))
         assert reply.WhichOneof("event") == "contents_wanted", reply
         return set(reply.contents_wanted.sha256)
 
@@ -102,12 +102,12 @@ class Client:
         """Send a batch and finish; the exchange must succeed."""
         await self.send(batch(1), finish(1))
         await self._call.done_writing()
-        _, error = await asyncio.wait_for(all_replies(self._call), 10)
+        _, error = await asyncio.wait_for(all_replies(self._call), 60)
         assert error is None, error
 
     async def refusal(self) -> ReplyMetadata:
         """The exchange must fail; the in-band error, whose code the status has too."""
-        replies, error = await asyncio.wait_for(all_replies(self._call), 10)
+        replies, error = await asyncio.wait_for(all_replies(self._call), 60)
         assert error is not None
         last = reply_metadata(replies[-1])
         if last.error.kind == ErrorKind.ERROR_KIND_PROTOCOL:
@@ -125,7 +125,7 @@ class Fixture:
         self._directory = directory
 
     async def client(self, *contents: Content, **fields: Any) -> Client:
-        call = self._front.exchange(timeout=20)
+        call = self._front.exchange(timeout=60)
         await call.write(command_opening(command(contents, **fields)))
         return Client(call)
 
@@ -330,7 +330,7 @@ async def test_who_waits_for_a_client_that_fails_is_asked_itself(
 
 async def test_nobody_waits_for_a_client_that_has_stopped(running_front: Running, tmp_path: Path) -> None:
     need = content(VALUE, broadcast_id=1)
-    async with fixture(running_front, tmp_path, content_timeout_seconds=1) as pool:
+    async with fixture(running_front, tmp_path, content_timeout_seconds=3) as pool:
         stopped = await pool.client(need)
         await stopped.wanted()
         waiting = await pool.client(need)

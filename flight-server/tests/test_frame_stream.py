@@ -109,7 +109,7 @@ async def test_a_waiting_receiver_wakes_when_the_peer_is_gone(ends: Ends) -> Non
     await asyncio.sleep(0)
     receiver.peer_is_gone()
     with pytest.raises(PeerClosedError):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_sending_to_a_closed_peer_is_noticed(ends: Ends) -> None:

@@ -48,24 +48,24 @@ class Gate:
 
 
 async def health(channel: grpc.aio.Channel, name: str = "") -> int:
-    reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
+    reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=60)
     return int(reply.status)
 
 
 async def next_health(watch: Any) -> int:
-    return int((await asyncio.wait_for(watch.read(), 10)).status)
+    return int((await asyncio.wait_for(watch.read(), 60)).status)
 
 
 async def admitted(channel: grpc.aio.Channel, authorization: str = "") -> grpc.StatusCode:
     """The status of a call that every client may make, if it may make any."""
     method = channel.unary_stream("/arrow.flight.protocol.FlightService/ListActions")
-    call = method(b"", metadata=(("authorization", authorization),) if authorization else (), timeout=10)
+    call = method(b"", metadata=(("authorization", authorization),) if authorization else (), timeout=60)
     return (await _status(call)) or grpc.StatusCode.OK
 
 
 async def refused(channel: grpc.aio.Channel) -> grpc.StatusCode | None:
     """The status of an exchange that is refused at its first message."""
-    call = channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")(timeout=10)
+    call = channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")(timeout=60)
     await call.write(path_opening("echo"))
     return await _status(call)
 
@@ -189,7 +189,7 @@ async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None
         await running.write(path_opening("echo"))
         await running.read()
         waiting = asyncio.create_task(refused(front.channel))
-        await asyncio.wait_for(all_busy.wait(), 10)
+        await asyncio.wait_for(all_busy.wait(), 60)
         front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
         assert await waiting is grpc.StatusCode.UNAVAILABLE
         gate.opened.set()

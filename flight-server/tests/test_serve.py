@@ -18,7 +18,8 @@ import pytest
 
 SCHEMA = pa.schema({"_0": pa.int64()})
 ECHO = flight.FlightDescriptor.for_path("echo")
-HEALED_WITHIN_SECONDS = 10.0
+# Only a hang reaches it.
+HANG_SECONDS = 60.0
 
 
 class Server:
@@ -37,20 +38,19 @@ class Server:
     def ready(self) -> dict[str, Any]:
         return dict(json.loads(self.ready_file.read_text()))
 
-    def wait_for(self, condition: Callable[[], bool], within_seconds: float = 60.0) -> float:
+    def wait_for(self, condition: Callable[[], bool]) -> None:
         started = time.monotonic()
         while not condition():
             assert self.process.poll() is None, f"the server ended with {self.process.returncode}"
-            assert time.monotonic() - started < within_seconds
+            assert time.monotonic() - started < HANG_SECONDS
             time.sleep(0.01)
-        return time.monotonic() - started
 
     def client(self) -> flight.FlightClient:
         return flight.connect(f"grpc://{self.ready()['listen']}")
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(30)
+        return self.process.wait(HANG_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_killed_worker_fails_only_its_own_exchange_and_is_replaced(server: Ser
             open_exchanges.append((writer, reader))
         before = server.ready()["workers"]
         os.kill(before[0], signal.SIGKILL)
-        server.wait_for(lambda: len(set(server.ready()["workers"]) - set(before)) == 1, HEALED_WITHIN_SECONDS)
+        server.wait_for(lambda: len(set(server.ready()["workers"]) - set(before)) == 1)
         outcomes = [finish(writer, reader) for writer, reader in open_exchanges]
         assert sorted(outcomes) == ["OK", "killed"]
         echo(client)
@@ -131,8 +131,8 @@ def test_a_cancelled_exchange_frees_its_worker_at_once(server: Server) -> None:
 def test_a_killed_process_is_started_again_and_the_pool_serves_on(server: Server, victim: str) -> None:
     before = server.ready()
     os.kill(before[victim], signal.SIGKILL)
-    server.wait_for(lambda: server.ready()[victim] != before[victim], HEALED_WITHIN_SECONDS)
-    server.wait_for(lambda: serves_again(server), HEALED_WITHIN_SECONDS)
+    server.wait_for(lambda: server.ready()[victim] != before[victim])
+    server.wait_for(lambda: serves_again(server))
     assert server.ready()["listen"] == before["listen"]
 
 
@@ -147,7 +147,7 @@ def test_a_drain_that_times_out_ends_exchanges_as_aborted_so_that_they_are_tried
         with pytest.raises(pa.ArrowException, match="ABORTED"):
             reader.read_chunk()
         assert finish(writer, reader) != "OK"
-    assert server.process.wait(30) == 0
+    assert server.process.wait(HANG_SECONDS) == 0
 
 
 def refused_exchange(client: flight.FlightClient) -> None:
@@ -170,4 +170,4 @@ def test_sigterm_finishes_what_runs_and_ends_with_status_0(tmp_path: Path) -> No
         writer.write_batch(batch(2))
         assert reader.read_chunk().data == batch(2)
         assert finish(writer, reader) == "OK"
-    assert server.process.wait(30) == 0
+    assert server.process.wait(HANG_SECONDS) == 0

@@ -151,7 +151,7 @@ async def test_one_that_waits_says_so(running_front: Running) -> None:
         second = front.exchange()
         task = TaskIdentity(application_id="app-2", task_attempt_id=9)
         await second.write(command_opening(echo_command(task=task)))
-        await asyncio.wait_for(pool.asked_in_vain.wait(), 10)
+        await asyncio.wait_for(pool.asked_in_vain.wait(), 60)
         report = await seen(front)
         assert [row.phase for row in report.exchanges] == [ExchangePhase.RUNNING.value, ExchangePhase.WAITING.value]
         assert report.queue.waiting == 1
@@ -177,7 +177,7 @@ async def test_a_drain_is_seen_while_it_lasts(running_front: Running) -> None:
         front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
         await seen(front)
         url = f"http://{front.settings.metrics_address}/status.json"
-        body = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read())
+        body = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=60).read())
         assert json.loads(body)["state"] == "draining"
         assert "finishes 1 exchange and takes" in html_page(front.front.sampler.report).body.decode()
         await finished(call)

@@ -87,7 +87,7 @@ def test_a_writer_logs_its_quota_writes_a_file_and_ends_in_peace_on_sigterm(tmp_
         assert pq.read_table(tmp_path / "f.parquet").equals(table)
     finally:
         process.terminate()
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     quota = next(line for line in lines if line["event"] == "the quota is computed")
     assert {"quota_bytes", "limit_bytes", "limited_by", "base_bytes", "streams", "stream_bytes"} <= quota.keys()

@@ -24,7 +24,7 @@ def chromium(*, javascript: bool = True) -> Iterator[Any]:
         options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
     driver = webdriver.Chrome(options=options, service=Service(_program("chromedriver")))
     try:
-        driver.set_page_load_timeout(30)
+        driver.set_page_load_timeout(60)
         yield driver
     finally:
         driver.quit()

@@ -16,7 +16,7 @@ from tests.support.flight import echo_command, exchange, whole_request
 from tests.support.pool import LocalPool
 from tests.support.waiting import until
 
-_WITHIN_SECONDS = 30
+_WITHIN_SECONDS = 60
 _LEAST_CONTRAST = 4.5
 
 

@@ -55,7 +55,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
 
 
 def _families(address: str) -> set[str]:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as page:
         lines = page.read().decode().splitlines()
     return {line.split()[2] for line in lines if line.startswith("# TYPE")}
 

@@ -56,7 +56,7 @@ def test_functions_are_listed(pool: LocalPool, updraft: Run) -> None:
 def test_a_drained_service_ends_in_order(updraft: Run) -> None:
     with LocalPool(workers=1, arguments=["--allow-remote-drain"]) as pool:
         assert updraft("drain", "--endpoint", pool.tcp_endpoint).returncode == 0
-        assert pool.wait(timeout_seconds=30) == 0
+        assert pool.wait(timeout_seconds=60) == 0
 
 
 def test_a_service_that_is_not_drained_from_afar_says_what_to_do(

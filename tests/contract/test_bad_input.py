@@ -74,7 +74,7 @@ def test_the_log_says_whose_exchange_it_was(pool: LocalPool) -> None:
         named = {"application", "query", "stage", "partition", "attempt"}
         return any(named <= entry.keys() and entry["application"] == "tests" for entry in ended)
 
-    until("the exchange is in the log", logged, timeout_seconds=5)
+    until("the exchange is in the log", logged)
 
 
 def test_an_exchange_of_no_batch_ends_with_counts_and_no_schema(address: str) -> None:

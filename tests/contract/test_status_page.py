@@ -17,7 +17,7 @@ from tests.support.waiting import until
 from tests.support.web import Page, fetched
 from updraft.v1 import exchange_pb2
 
-_WITHIN_SECONDS = 30
+_WITHIN_SECONDS = 60
 _HOSTILE = "</script><script>alert(1)</script>"
 
 
@@ -85,4 +85,4 @@ def test_metrics_stay_where_they_were(pool: LocalPool) -> None:
 def test_nothing_can_be_posted(pool: LocalPool) -> None:
     request = urllib.request.Request(f"http://{pool.metrics_address}/status", data=b"x", method="POST")
     with pytest.raises(urllib.error.HTTPError, match="405"):
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=60)

@@ -21,8 +21,6 @@ from tests.support.spark import ENDPOINT, local_spark
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
 
-_HEALED_SECONDS = 30
-
 
 @dataclass(frozen=True)
 class Job:
@@ -43,7 +41,7 @@ class Job:
         """Return when another has taken its place."""
         before = {worker.pid for worker in self.pool.workers()}
         self.pool.workers()[0].kill()
-        until("another worker is there", lambda: self._healed(before), timeout_seconds=_HEALED_SECONDS)
+        until("another worker is there", lambda: self._healed(before))
 
     def _healed(self, before: set[int]) -> bool:
         now = {worker.pid for worker in self.pool.workers()}

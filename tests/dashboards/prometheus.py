@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 NAMESPACE = "data"
 _START_SECONDS = 60
-_STOP_SECONDS = 10
+_STOP_SECONDS = 60
 
 
 def services_at(targets: Mapping[str, str], namespace: str = NAMESPACE) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Prometheus:
 
     def _asked(self, what: str, **parameters: object) -> list[dict[str, Any]]:
         try:
-            with urlopen(f"{self.address}/api/v1/{what}?{urlencode(parameters)}", timeout=10) as page:
+            with urlopen(f"{self.address}/api/v1/{what}?{urlencode(parameters)}", timeout=60) as page:
                 result: list[dict[str, Any]] = json.load(page)["data"]["result"]
         except HTTPError as refused:
             raise ValueError(json.load(refused)["error"]) from None
@@ -104,7 +104,7 @@ class Prometheus:
 
     def _reads_all(self) -> bool:
         try:
-            urlopen(f"{self.address}/-/ready", timeout=10).close()
+            urlopen(f"{self.address}/-/ready", timeout=60).close()
         except URLError:
             return False
         up = self.samples("up")

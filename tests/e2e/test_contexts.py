@@ -243,7 +243,7 @@ def test_a_stream_may_call_every_kind_of_function_that_has_no_state(
         frame = results(spark.readStream.schema("id bigint, k bigint").parquet(source))
         writer = frame.writeStream.format("memory").queryName("of_every_kind").trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        assert query.awaitTermination(100), "the stream does not end"
+        assert query.awaitTermination(250), "the stream does not end"
         plan = str(query._jsq.explainInternal(False))
     assert sides.compares_stock_with_itself or (len(flight_operators(plan)) == len(kinds) and not stock_operators(plan))
     assert sorted(map(tuple, spark.table("of_every_kind").collect())) == sorted(stock.rows)

@@ -12,7 +12,7 @@ from tests.support.paths import PYTHON, REPOSITORY, connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, EXTENSION
 
-_TIMEOUT_SECONDS = 110
+_TIMEOUT_SECONDS = 280
 _JOB = """
 from pyspark.sql import SparkSession
 

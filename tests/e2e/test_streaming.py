@@ -37,7 +37,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
 def _finished(frame: DataFrame, directory: Path, mode: str = "append") -> StreamingQuery:
     writer = frame.writeStream.format("memory").queryName("answer").outputMode(mode)
     query = writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(availableNow=True).start()
-    assert query.awaitTermination(100), "the stream does not end"
+    assert query.awaitTermination(250), "the stream does not end"
     return query
 
 

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -218,9 +219,7 @@ def test_a_worker_that_is_idle_for_too_long_is_killed(sides: Sides) -> None:
         time.sleep(600)
         return str(x)
 
-    before = time.monotonic()
     answer = sides.updraft(pickled(sleeps), confs={_IDLE_SECONDS: "1", _KILL_WHEN_IDLE: "true"})
-    assert time.monotonic() - before < 60
     assert "spark.sql.execution.pyspark.udf.idleTimeoutSeconds" in str(answer.error)
 
 
@@ -228,24 +227,28 @@ def test_a_worker_that_is_idle_for_too_long_is_killed(sides: Sides) -> None:
 def test_a_function_that_yields_now_and_then_is_not_idle(sides: Sides) -> None:
     def slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for start in range(0, batch.num_rows, 4):
-                time.sleep(0.8)
-                yield batch.slice(start, 4)
+            for start in range(0, batch.num_rows, 2):
+                time.sleep(0.7)
+                yield batch.slice(start, 2)
 
     def query(spark: SparkSession) -> DataFrame:
         return _numbers(spark).mapInArrow(slowly, "id bigint")
 
-    answer = sides.updraft(query, confs={_IDLE_SECONDS: "3", _KILL_WHEN_IDLE: "true"})
+    answer = sides.updraft(query, confs={_IDLE_SECONDS: "6", _KILL_WHEN_IDLE: "true"})
     sides.assert_ran_on_the_pool(answer)
     assert sorted(row[0] for row in answer.rows) == list(range(_ROWS))
 
 
 @since_4_1
 def test_a_slow_function_dumps_its_stack_to_the_pools_log(sides: Sides, pool: LocalPool) -> None:
+    log = str(pool.log_file)
+
     def dawdles(x: int) -> str:
         if x == 0:
-            time.sleep(2.5)
+            end = time.monotonic() + 60
+            while "in dawdles" not in Path(log).read_text(errors="replace") and time.monotonic() < end:
+                time.sleep(0.05)
         return str(x)
 
     sides.assert_ran_on_the_pool(sides.updraft(pickled(dawdles), confs={_DUMP_SECONDS: "1"}))
-    assert "in dawdles" in pool.log()
+    assert "in dawdles" in pool.log_file.read_text(errors="replace")

@@ -32,4 +32,4 @@ def test_a_service_ends_with_its_owner(ending: signal.Signals) -> None:
         owner.send_signal(ending)
     assert owner.returncode == -ending
     assert len(members) >= 4, "its supervisor, front, zygote and worker"
-    until("all have ended", lambda: all(map(has_ended, members)), timeout_seconds=30)
+    until("all have ended", lambda: all(map(has_ended, members)))

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import psutil
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.faults.conftest import WORKERS
-from tests.faults.victims import VICTIMS, WHOLE_AGAIN_BOUND_SECONDS, kill, seconds_until_whole
+from tests.faults.victims import VICTIMS, is_whole, kill, wait_until_whole
 from tests.support.killer import Killer
 from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs
@@ -28,7 +28,6 @@ _ROWS = 400_000
 _PARTITIONS = 4
 # Slow enough that a run outlasts several kills, small enough that a kill always meets a batch on its way.
 _CONFS = {ENABLED: "true", "spark.sql.execution.arrow.maxRecordsPerBatch": "2000"}
-_HANG_SECONDS = 100
 # Of a task, as conftest has it.
 _TRIES = 4
 
@@ -75,44 +74,40 @@ def _assert_right(query: Callable[[SparkSession], DataFrame], spark: SparkSessio
     assert np.array_equal(rows["square"].to_numpy(), ids * ids), "rows are wrong or out of order"
 
 
-@pytest.mark.timeout(_HANG_SECONDS)
 @pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_kill_at_a_random_moment_changes_no_row(
-    spark: SparkSession, pool: LocalPool, query: str, victim: str, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, pool: LocalPool, query: str, victim: str
 ) -> None:
     chance = random.Random(f"{query}{victim}")
-    seconds: list[float] = []
 
     def strike() -> None:
         time.sleep(chance.uniform(0.2, 1.0))
-        seconds.append(seconds_until_whole(pool, kill(pool, victim), WORKERS))
+        wait_until_whole(pool, kill(pool, victim), WORKERS)
 
-    striker = threading.Thread(target=strike)
-    striker.start()
-    try:
+    with ThreadPoolExecutor(1) as thread:
+        struck = thread.submit(strike)
         _assert_right(QUERIES[query], spark, pool)
-    finally:
-        striker.join(timeout=60)
-    with capsys.disabled():
-        print(f"\n  {query}, {victim} killed: whole again after {seconds[0]:.2f} s")
-    assert seconds[0] < WHOLE_AGAIN_BOUND_SECONDS
+        struck.result()
 
 
-@pytest.mark.timeout(_HANG_SECONDS)
+def _once_whole(pool: LocalPool, victims: Sequence[psutil.Process]) -> Sequence[psutil.Process]:
+    """No victim while the pool heals: where that takes longer than the killer waits, nothing would ever run."""
+    return victims if is_whole(pool, WORKERS) else []
+
+
 def test_a_worker_killed_every_second_changes_no_row(spark: SparkSession, pool: LocalPool) -> None:
-    with Killer(pool.workers, every_seconds=1.0) as killer:
-        for _ in range(3):
+    with Killer(lambda: _once_whole(pool, pool.workers()), every_seconds=1.0) as killer:
+        while len(killer.killed) < 3:
             _assert_right(_scalar, spark, pool)
-    assert len(killer.killed) >= 3
 
 
-@pytest.mark.timeout(_HANG_SECONDS)
-def test_any_process_killed_every_two_seconds_changes_no_row(spark: SparkSession, pool: LocalPool) -> None:
+def test_any_process_killed_every_few_seconds_changes_no_row(spark: SparkSession, pool: LocalPool) -> None:
     def anyone() -> Sequence[psutil.Process]:
-        return [process for process in (pool.front(), pool.zygote(), *pool.workers()) if process is not None]
+        return _once_whole(pool, [process for process in (pool.front(), pool.zygote(), *pool.workers()) if process])
 
-    with Killer(anyone, every_seconds=2.0, seed=7):
+    # Slower than the five deaths in ten seconds after which a supervisor gives up.
+    with Killer(anyone, every_seconds=2.6, seed=7):
         for _ in range(3):
             _assert_right(_scalar, spark, pool)
 
@@ -136,7 +131,6 @@ def _dies_before_it_works() -> Callable[[pa.Array], pa.Array]:
     return poisoned
 
 
-@pytest.mark.timeout(_HANG_SECONDS)
 @pytest.mark.parametrize(
     ("function", "blamed"),
     [
@@ -155,7 +149,6 @@ def test_a_session_function_that_kills_its_workers_kills_two_for_each_try_of_its
     _assert_right(_scalar, spark, pool)
 
 
-@pytest.mark.timeout(_HANG_SECONDS)
 def test_a_large_function_of_a_task_that_is_refused_at_first_gives_the_right_answer(spark: SparkSession) -> None:
     # Below the size from which Spark broadcasts a pickle, above what a full pool is sent.
     ballast = random.Random(3).randbytes(700_000)

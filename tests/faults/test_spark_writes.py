@@ -84,7 +84,6 @@ class TaskKiller:
         self._thread.join()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("delivery", ["direct", "return"])
 def test_tasks_killed_at_random_leave_every_row_once_and_nothing_else(
     spark: SparkSession, writer: LocalWriter, tmp_path: Path, delivery: str
@@ -114,13 +113,12 @@ def _has_every_row_once_and_nothing_else(spark: SparkSession, path: Path) -> Non
     assert read.where("text != sha2(cast(id as string), 512) or k != id % 3").isEmpty()
 
 
-@pytest.mark.timeout(120)
 def test_a_killed_application_leaves_no_file_and_no_reservation(writer: LocalWriter, tmp_path: Path) -> None:
     path = tmp_path / "data"
     command = [sys.executable, "-c", _APPLICATION, writer.tcp_endpoint, str(path)]
     application = subprocess.Popen(command, cwd=REPOSITORY, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
-        until("the application writes", lambda: writer.status()["held_bytes"], timeout_seconds=90)
+        until("the application writes", lambda: writer.status()["held_bytes"], timeout_seconds=180)
     finally:
         os.killpg(application.pid, signal.SIGKILL)
         application.wait()

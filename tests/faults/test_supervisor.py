@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,16 +17,12 @@ import pyarrow as pa
 import pytest
 
 from tests.faults.conftest import WORKERS
-from tests.faults.victims import VICTIMS, has_ended, seconds_until_whole
+from tests.faults.victims import VICTIMS, wait_until_gone, wait_until_whole
 from tests.support.flight import echo_command, exchange, whole_request
 from tests.support.paths import SERVER
 from tests.support.pool import LocalPool
 from tests.support.waiting import until
 
-_GONE_SECONDS = 1.0
-_READY_BOUND_SECONDS = 20.0
-# Five silent seconds until a child counts as stuck, and a loaded machine's time for the next one.
-_REPLACED_BOUND_SECONDS = 12.0
 _LOOP = "while true; do {command}; done"
 
 
@@ -58,7 +53,7 @@ class RestartLoop:
                 return pid if pid != after else None
             return None
 
-        return psutil.Process(until("the pool is ready", ready, timeout_seconds=_READY_BOUND_SECONDS))
+        return psutil.Process(until("the pool is ready", ready))
 
     def stop(self) -> None:
         family = psutil.Process(self._shell.pid).children(recursive=True)
@@ -84,59 +79,26 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _can_listen_on(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
-        # What a pool sets, too: connections that have ended do not keep a port.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, int(port)))
-        except OSError:
-            return False
-    return True
-
-
-def test_a_killed_supervisor_takes_the_pool_with_it_within_a_second(
-    pool: LocalPool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_supervisor_takes_the_pool_with_it(pool: LocalPool) -> None:
     family = pool.members()
     addresses = (pool.tcp_address, pool.admin_address, pool.metrics_address)
     family[0].kill()
-    started = time.monotonic()
-    until("all have ended", lambda: all(map(has_ended, family)), timeout_seconds=10)
-    # A dead process keeps its sockets until the kernel has ended its last thread.
-    until("the ports are free", lambda: all(map(_can_listen_on, addresses)), timeout_seconds=10)
-    seconds = time.monotonic() - started
-    with capsys.disabled():
-        print(f"\n  supervisor killed: {len(family)} processes gone after {seconds:.2f} s")
-    assert seconds <= _GONE_SECONDS
+    wait_until_gone(family, addresses)
 
 
-def test_a_pool_whose_supervisor_was_killed_starts_again_where_it_was(
-    loop: RestartLoop, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pool_whose_supervisor_was_killed_starts_again_where_it_was(loop: RestartLoop) -> None:
     supervisor = loop.supervisor_once_ready()
-    seconds = []
     for _ in range(2):
-        started = time.monotonic()
         supervisor.kill()
         supervisor = loop.supervisor_once_ready(after=supervisor.pid)
-        seconds.append(time.monotonic() - started)
         batch = pa.RecordBatch.from_pydict({"_0": [1]})
         request = whole_request(echo_command(), batch.schema, [batch])
         assert exchange(f"127.0.0.1:{loop.port}", request).batches() == [batch]
-    with capsys.disabled():
-        print(f"\n  supervisor killed: ready again after {', '.join(f'{value:.2f}' for value in seconds)} s")
 
 
 @pytest.mark.parametrize("victim", ["zygote", "front"])
-def test_a_stopped_process_is_noticed_and_replaced(
-    pool: LocalPool, victim: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stuck = until(f"the pool has a {victim}", lambda: VICTIMS[victim](pool), timeout_seconds=10)
+def test_a_stopped_process_is_noticed_and_replaced(pool: LocalPool, victim: str) -> None:
+    stuck = until(f"the pool has a {victim}", lambda: VICTIMS[victim](pool))
     stuck.send_signal(signal.SIGSTOP)
-    seconds = seconds_until_whole(pool, stuck, WORKERS)
-    with capsys.disabled():
-        print(f"\n  {victim} stopped: whole again after {seconds:.2f} s")
-    assert seconds <= _REPLACED_BOUND_SECONDS
+    wait_until_whole(pool, stuck, WORKERS)
     assert f"the {victim} has not moved" in pool.log()

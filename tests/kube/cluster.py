@@ -168,7 +168,7 @@ class Release:
 
 
 def _metric(pod: Any, name: str) -> float:
-    with urlopen(f"http://{pod.status.pod_ip}:{_METRICS_PORT}/metrics", timeout=10) as page:
+    with urlopen(f"http://{pod.status.pod_ip}:{_METRICS_PORT}/metrics", timeout=60) as page:
         families = text_string_to_metric_families(page.read().decode())
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 

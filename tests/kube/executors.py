@@ -86,5 +86,5 @@ def _hosts(release: Release) -> str:
 def address_towards(server: str) -> str:
     """The address of this machine that the cluster's pods reach."""
     host, _, port = server.rpartition("//")[2].partition(":")
-    with socket.create_connection((host, int(port or 443)), timeout=10) as connection:
+    with socket.create_connection((host, int(port or 443)), timeout=60) as connection:
         return str(connection.getsockname()[0])

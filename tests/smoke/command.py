@@ -17,8 +17,8 @@ from tests.support.spark import SPARK_VERSION
 from tests.support.waiting import until
 from updraft_server.process_control import adopt_orphans
 
-_READY_SECONDS = 60
-_END_SECONDS = 30
+# Only a hang reaches it.
+_HANG_SECONDS = 60
 
 
 class MakeCommand:
@@ -45,18 +45,18 @@ class MakeCommand:
         def printed_or_ended() -> bool:
             return text in self.output or self._process.poll() is not None
 
-        until(f"{text} is printed", printed_or_ended, timeout_seconds=_READY_SECONDS)
+        until(f"{text} is printed", printed_or_ended, timeout_seconds=_HANG_SECONDS)
         assert text in self.output, self.output
 
     def interrupt(self) -> int:
         """What Ctrl-C does: SIGINT to all in the group; the exit status."""
         os.killpg(self._process.pid, signal.SIGINT)
-        return self.wait(_END_SECONDS)
+        return self.wait(_HANG_SECONDS)
 
     def left_running(self) -> list[psutil.Process]:
         """What it started and did not end, however far down; a JVM ends by itself a moment after its driver."""
         started = [process for process in self._descendants() - self._before if _runs(process)]
-        return psutil.wait_procs(started, timeout=_END_SECONDS)[1]
+        return psutil.wait_procs(started, timeout=_HANG_SECONDS)[1]
 
     def _descendants(self) -> set[psutil.Process]:
         return set(psutil.Process().children(recursive=True))

@@ -30,7 +30,7 @@ _START_SECONDS = 60
 _HADOOP = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "jcl-over-slf4j", "commons-lang3")
 HADOOP_JARS = [jar for name in _HADOOP for jar in Path(pyspark.__file__).parent.glob(f"jars/{name}-*.jar")]
 MINICLUSTER_JARS = sorted((BUILD / "hdfs").glob("*.jar"))
-_STOP_SECONDS = 10
+_STOP_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ STORES = OBJECT_STORES | {"hdfs": hdfs}
 def _running(command: Sequence[str], address: str) -> Iterator[None]:
     def answers() -> bool:
         try:
-            urlopen(address, timeout=10).close()
+            urlopen(address, timeout=60).close()
         except HTTPError:
             return True
         except (URLError, ConnectionError):

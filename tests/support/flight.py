@@ -20,7 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from updraft.v1 import control_pb2, exchange_pb2
 
 _SERVICE = "/arrow.flight.protocol.FlightService/"
-_CALL_TIMEOUT_SECONDS = 30
+_CALL_TIMEOUT_SECONDS = 60
 _MESSAGE_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-_TIMEOUT_SECONDS = 60
+_TIMEOUT_SECONDS = 120
 
 
 def run_java(class_path: str, source: Path, *arguments: str, text: str = "") -> str:

@@ -23,8 +23,8 @@ from tests.support.waiting import until
 
 # Before a command: Linux sends it SIGTERM once the thread that started it is no more, whatever ended that.
 WITH_ITS_OWNER = ("setpriv", "--pdeathsig", "TERM", "--") if shutil.which("setpriv") else ()
-_START_TIMEOUT_SECONDS = 60
-_STOP_TIMEOUT_SECONDS = 30
+_START_TIMEOUT_SECONDS = 120
+_STOP_TIMEOUT_SECONDS = 60
 _LOG_TAIL_CHARACTERS = 20_000
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 _WITHOUT_END = {"meta", "link", "input", "br", "line", "polyline", "rect"}
-_TIMEOUT_SECONDS = 10
+_TIMEOUT_SECONDS = 60
 
 
 @dataclass

@@ -13,8 +13,6 @@ from tests.support.paths import WRITER
 from tests.support.service import LocalService
 from tests.support.waiting import until
 
-_WITHIN_SECONDS = 30
-
 
 class LocalWriter(LocalService):
     """A writer that may write below `root`."""
@@ -40,4 +38,4 @@ class LocalWriter(LocalService):
             status = self.status()
             return not any(status[name] for name in ("open_files", "held_bytes", "reservations", "batches_waiting"))
 
-        until("the writer holds nothing", empty, timeout_seconds=_WITHIN_SECONDS)
+        until("the writer holds nothing", empty)

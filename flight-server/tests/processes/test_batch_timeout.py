@@ -30,7 +30,8 @@ from updraft_server.frames import FrameKind
 from updraft_server.pool import LeaseOutcome, Pool
 from updraft_server.worker.settings import WorkerSettings
 
-LIMIT_SECONDS = 0.5
+# Long for what these functions do before they sleep.
+LIMIT_SECONDS = 2.0
 LARGE_ROWS = 1_000_000
 
 
@@ -97,15 +98,17 @@ async def test_a_client_may_ask_for_less_than_the_pool_allows(zygotes: Zygotes) 
 async def test_a_slow_client_does_not_use_up_the_time_of_its_function(impatient: Zygotes) -> None:
     async with running_pool(impatient) as pool:
         lease = await pool.lease(None)
-        # Replies larger than the socket's buffers: the worker waits in the middle of sending one.
         batches = batches_of([LARGE_ROWS, LARGE_ROWS])
         await send_command(lease, batches[0].schema, scalar_arrow(lambda x: x))
         frames = requests(batches)
         await FrameSender(lease.socket).send(FrameKind.BATCH, *frames[0])
-        await asyncio.sleep(2 * LIMIT_SECONDS)
-        receiving = asyncio.create_task(receive_reply(lease))
-        await send_requests(lease, frames[1:])
-        reply = await receiving
+        # The worker waits for the next batch.
+        await asyncio.sleep(1.25 * LIMIT_SECONDS)
+        sending = asyncio.create_task(send_requests(lease, frames[1:]))
+        # Replies are larger than the socket's buffers: the worker waits in the middle of sending one.
+        await asyncio.sleep(1.25 * LIMIT_SECONDS)
+        reply = await receive_reply(lease)
+        await sending
         assert reply.error is None
         assert reply.finish.rows == 2 * LARGE_ROWS
         lease.release(LeaseOutcome.CLEAN)
@@ -136,14 +139,17 @@ async def test_a_function_that_gives_nothing_for_too_long_is_idle(zygotes: Zygot
 
 async def test_a_function_that_gives_something_now_and_then_is_not_idle(zygotes: Zygotes) -> None:
     def slowly(batches):
-        import time
-
+        renewed = 0
         for batch in batches:
             for row in range(batch.num_rows):
-                time.sleep(0.2)
+                time.sleep(0.05)
+                left_seconds, _ = signal.getitimer(signal.ITIMER_REAL)
                 yield batch.slice(row, 1)
+                renewed += signal.getitimer(signal.ITIMER_REAL)[0] > left_seconds
+        if not renewed:
+            raise RuntimeError("the clock counts on from the first batch")
 
-    limits = exchange_pb2.Limits(idle_timeout_milliseconds=1500)
+    limits = exchange_pb2.Limits(idle_timeout_milliseconds=60_000)
     async with running_pool(zygotes) as pool:
         reply = await exchange(pool, [rows_struct(numbers(10))], struct_command(slowly, limits=limits))
     assert reply.error is None

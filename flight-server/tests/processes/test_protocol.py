@@ -202,7 +202,6 @@ def _mutations(seed: int, count: int) -> Iterator[tuple[pa.Schema, list[Frame]]]
         yield batch.schema, [(sequence(1), bytes(header), bytes(body)), finish(1, 3)]
 
 
-@pytest.mark.timeout(180)
 async def test_mutated_streams_kill_nothing_but_at_most_their_own_exchange(zygotes: Zygotes) -> None:
     from pyspark.sql.types import StringType
     from session_commands import session_command, udf

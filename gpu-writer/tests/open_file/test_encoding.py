@@ -95,7 +95,7 @@ async def test_a_row_group_is_encoded_while_the_one_before_is_stored(bench: Benc
     file = bench.file(MemorySink(gate=gate), encoder=Telling(SCHEMA, ParquetOptions(), {}))
     await file.open()
     await bench.add(file, 2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await encoded_twice.wait()
     gate.set()
     await file.finish()

@@ -79,7 +79,7 @@ async def test_a_batch_that_comes_while_others_wait_does_not_lie_in_a_partial_ro
     waiting = asyncio.create_task(bench.quota.acquire("t", 10 * BATCH_BYTES))
     await asyncio.sleep(0)
     file.add(batch(), leave, raw_bytes=RAW_BYTES)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         (await waiting).release()
     await file.close()
     assert bench.is_empty()
@@ -93,7 +93,7 @@ async def test_a_batch_larger_than_the_quota_gets_in_although_partial_row_groups
     for file in files:
         await file.open()
         await bench.add(file)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         (await bench.quota.acquire("t", 100 * BATCH_BYTES)).release()
     for file in files:
         await file.close()

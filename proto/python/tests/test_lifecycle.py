@@ -42,4 +42,4 @@ async def test_who_waits_for_the_drain_is_woken() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     lifecycle.handle(Event.DRAIN_REQUESTED)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)

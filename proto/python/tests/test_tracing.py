@@ -79,7 +79,7 @@ def test_a_collector_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.Mo
             with tracer.exchange("outer", _PARENT):
                 pass
         tracer.close()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_the_sql_tab_shows_what_the_files_cost(spark: SparkSession, scan: DataFr
         texts = {name: value.get() for name, value in found.items() if value.isDefined()}
         return texts if "files" in texts else None
 
-    texts = until("the metrics are there", shown, timeout_seconds=10)
+    texts = until("the metrics are there", shown)
     assert texts["files"] == str(len(written.files()))
     assert int(texts["row groups"]) == sum(pq.read_metadata(path).num_row_groups for path in written.files())
     times = {f"time {what}" for what in ("throttled by the quota", "of encoding", "of storing", "that tasks waited")}

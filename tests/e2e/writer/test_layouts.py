@@ -152,7 +152,7 @@ def test_a_stream_writes_its_files_through_the_writer(spark: SparkSession, frame
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(100), "the stream does not end"
+    assert query.awaitTermination(250), "the stream does not end"
     assert rows(spark.read.parquet(str(place / "sink")).select("id", "text")) == rows(frame.select("id", "text"))
     creators = {pq.read_metadata(file).created_by for file in (place / "sink").rglob("*.parquet")}
     assert all(creator.startswith("parquet-cpp") for creator in creators), creators

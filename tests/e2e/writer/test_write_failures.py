@@ -90,7 +90,7 @@ def test_a_cancelled_job_leaves_no_file(spark: SparkSession, writer: LocalWriter
         job = threading.Thread(target=run)
         job.start()
         try:
-            until("the job writes", lambda: writer.status()["open_files"] == 2, timeout_seconds=60)
+            until("the job writes", lambda: writer.status()["open_files"] == 2)
         finally:
             spark.sparkContext.cancelJobGroup("endless")
             job.join(timeout=60)
@@ -104,7 +104,7 @@ def test_a_writer_that_dies_ends_the_write_at_once(spark: SparkSession, place: P
     with LocalWriter(place) as mortal, runtime_confs(spark, {ENDPOINT: mortal.tcp_endpoint}):
 
         def strike() -> None:
-            until("the job writes", lambda: mortal.status()["held_bytes"], timeout_seconds=60)
+            until("the job writes", lambda: mortal.status()["held_bytes"])
             os.kill(mortal.pid, signal.SIGKILL)
 
         striker = threading.Thread(target=strike)
@@ -184,7 +184,7 @@ def test_what_the_files_cost_is_shown_with_the_stage(spark: SparkSession, place:
                 return found | {"outputBytes": str(stage.outputBytes())}
         return None
 
-    found = until("the stage is there", measured, timeout_seconds=10)
+    found = until("the stage is there", measured)
     size = str(sum(path.stat().st_size for path in written.files()))
     assert found["updraft writer: files"] == "2"
     assert found["updraft writer: bytes of files"] == found["outputBytes"] == size

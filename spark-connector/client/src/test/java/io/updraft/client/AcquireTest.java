@@ -36,7 +36,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-@Timeout(30)
+@Timeout(120)
 final class AcquireTest {
   private static final Metadata.Key<String> RETRY_AFTER =
       Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);

@@ -19,7 +19,7 @@ import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-@Timeout(30)
+@Timeout(120)
 final class ContentsTest {
   /** A content whose digest is its name: no client looks into it. */
   private record Given(String name, byte[] data, long sizeBytes) implements Content {

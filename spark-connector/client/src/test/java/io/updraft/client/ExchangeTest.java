@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-@Timeout(30)
+@Timeout(120)
 final class ExchangeTest {
   private static ClientOptions.Builder options(TestPool pool) {
     return ClientOptions.builder(pool.endpoint());
@@ -137,7 +137,7 @@ final class ExchangeTest {
         ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.NEVER)) {
       task.exchange().send(Batches.counting(task.allocator(), 0, 100_000), 100_000);
       task.exchange().finishSending();
-      assertTrue(allSent.await(10, TimeUnit.SECONDS));
+      assertTrue(allSent.await(60, TimeUnit.SECONDS));
       for (int number = 1; number <= replies; number++) {
         Reply reply = task.exchange().take();
         assertEquals(number, reply.sequence());
@@ -255,7 +255,7 @@ final class ExchangeTest {
       for (int i = 0; i < 3; i++) {
         task.send(50_000);
       }
-      assertTrue(answered.await(10, TimeUnit.SECONDS));
+      assertTrue(answered.await(60, TimeUnit.SECONDS));
       Reply first = task.exchange().take();
       assertEquals(1, ExchangeFixture.number(first));
     }

@@ -68,7 +68,7 @@ final class PoolCall {
 
   /** Waits until the client has cancelled. */
   boolean awaitCancelled() throws InterruptedException {
-    return cancelled.await(10, TimeUnit.SECONDS);
+    return cancelled.await(60, TimeUnit.SECONDS);
   }
 
   /** The next message; null at the client's half-close. Whoever wants a second one is admitted. */

@@ -35,7 +35,7 @@ import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 
-@Timeout(30)
+@Timeout(120)
 final class TransportTest {
   private final X509Bundle authority = authority("Updraft's test authority");
   private final X509Bundle server = signed(authority, "CN=pool");

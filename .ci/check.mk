@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# The recipe of `make check`: every stage runs, whatever became of the others, and the summary comes last.
+# FIRST, SECOND, THIRD and (for check-all) FOURTH list the stages. Each is a target whose recipe begins with
+# $(call BEGIN,report): the name of the JUnit report that it leaves, if it leaves one.
+
+CI := $(dir $(lastword $(MAKEFILE_LIST)))
+STAGES := $(FIRST) $(SECOND) $(THIRD)
+NOTES := $(REPORTS)/stages
+BEGIN = mkdir -p $(NOTES) && echo '$(1)' >$(NOTES)/$@.started
+# Any Python will do: what failed may be the setup of ours.
+SUMMARY = $$(command -v .venv/bin/python || echo python3) $(CI)summary.py $(REPORTS) $(CONNECTOR)
+STAGE_MAKE = $(MAKE) --no-print-directory --keep-going
+
+.PHONY: run-check run-check-all print-summary
+run-check:
+	@rm -rf $(REPORTS) $(CONNECTOR)/*/target/*/*-reports && mkdir -p $(NOTES)
+	@+$(STAGE_MAKE) --jobs=2 --output-sync=target $(addprefix passed-,$(FIRST)) || true
+	@# What is killed has to be waited for: that leaves one of two processors idle.
+	@+$(STAGE_MAKE) --jobs=2 --output-sync=target $(addprefix passed-,$(SECOND)) || true
+	@# A query waits as much as it works: Sparks side by side need less time than one after the other.
+	@+$(STAGE_MAKE) --jobs=3 $(addprefix passed-,$(THIRD)) || true
+	@$(SUMMARY) $(STAGES)
+
+run-check-all:
+	@+$(MAKE) --no-print-directory run-check || true
+	@+$(STAGE_MAKE) --jobs=2 $(addprefix passed-,$(FOURTH)) || true
+	@$(SUMMARY) $(STAGES) $(FOURTH)
+
+print-summary:
+	@$(SUMMARY) $(STAGES)
+
+# Make gets as far as this only when the stage has passed.
+$(addprefix passed-,$(STAGES) $(FOURTH)): passed-%: %
+	@touch $(NOTES)/$*.passed

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-healing`: how soon a pool is whole after one of its processes was killed.
+
+Each kind of process is killed in an idle pool and in one whose workers are kept busy. A pool whose supervisor was
+killed is timed until it is gone. No test asserts these times: this program prints medians and maxima beside the
+promise, and ends with status 1 when a median misses it. The machine should do nothing else: the header shows its load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+from tests.faults.traffic import Traffic
+from tests.faults.victims import VICTIMS, kill, wait_until_gone, wait_until_whole
+from tests.support.paths import BUILD
+from tests.support.pool import LocalPool
+
+_DIRECTORY = BUILD / "bench"
+_PROMISED_SECONDS = 1.0
+_CALLERS = 2
+# Fewer than the deaths in ten seconds after which a supervisor gives up.
+_KILLS_OF_A_POOL = 3
+_SUPERVISOR = "supervisor"
+
+
+@dataclass
+class Healing:
+    """Seconds after each kill of one kind of process."""
+
+    victim: str
+    load: str
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def is_in_time(self) -> bool:
+        """Whether the usual kill keeps the promise; a single one may meet whatever else the machine does."""
+        return statistics.median(self.seconds) <= _PROMISED_SECONDS
+
+
+def main() -> int:
+    """Measure, write build/bench/healing.json, print the table; 1 when a promise is missed."""
+    options, load = _options(), os.getloadavg()[0]
+    found = [*measure(options.rounds, options.workers), _supervisor(options.rounds, options.workers)]
+    _DIRECTORY.mkdir(parents=True, exist_ok=True)
+    (_DIRECTORY / "healing.json").write_text(json.dumps([asdict(entry) for entry in found], indent=1) + "\n")
+    _print(found, options, load)
+    return 0 if all(entry.is_in_time for entry in found) else 1
+
+
+def measure(rounds: int, workers: int) -> Iterator[Healing]:
+    """Each victim in idle and in busy pools, none of which is killed in while it still heals."""
+    for load, victim in itertools.product(("idle", "busy"), VICTIMS):
+        healing = Healing(victim, load)
+        while (left := rounds - len(healing.seconds)) > 0:
+            with LocalPool(workers=workers) as pool, _traffic(pool, load) as traffic:
+                for _ in range(min(left, _KILLS_OF_A_POOL)):
+                    if traffic is not None:
+                        traffic.wait_for_progress()
+                    killed = kill(pool, victim)
+                    started = time.monotonic()
+                    wait_until_whole(pool, killed, workers)
+                    healing.seconds.append(round(time.monotonic() - started, 3))
+        yield healing
+
+
+def _traffic(pool: LocalPool, load: str) -> contextlib.AbstractContextManager[Traffic | None]:
+    return Traffic(pool.tcp_address, callers=_CALLERS) if load == "busy" else contextlib.nullcontext()
+
+
+def _supervisor(rounds: int, workers: int) -> Healing:
+    """With its supervisor a pool ends: until every process is gone and its ports are free for the next one."""
+    found = Healing(_SUPERVISOR, "idle")
+    for _ in range(rounds):
+        with LocalPool(workers=workers) as pool:
+            family = pool.members()
+            addresses = (pool.tcp_address, pool.admin_address, pool.metrics_address)
+            family[0].kill()
+            started = time.monotonic()
+            wait_until_gone(family, addresses)
+            found.seconds.append(round(time.monotonic() - started, 3))
+    return found
+
+
+def _print(found: Sequence[Healing], options: argparse.Namespace, load: float) -> None:
+    machine = f"{os.cpu_count()} cores, load average {load:.1f} at the start"
+    print(
+        f"{options.rounds} kills each, {options.workers} workers, {machine}; seconds until the pool is whole, or gone"
+    )
+    print(f"{'killed':12}{'pool':8}{'until':8}{'median':>8}{'maximum':>9}{'promised':>10}")
+    for entry in found:
+        until = "gone" if entry.victim == _SUPERVISOR else "whole"
+        print(
+            f"{entry.victim:12}{entry.load:8}{until:8}{statistics.median(entry.seconds):8.2f}{max(entry.seconds):9.2f}"
+            f"{_PROMISED_SECONDS:10.2f}  {'kept' if entry.is_in_time else 'MISSED'}"
+        )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench-healing", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10, help="kills of each process under each load (10)")
+    parser.add_argument("--workers", type=int, default=2, help="workers of the pool (2)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
