@@ -11,6 +11,7 @@ from updraft.v1.exchange_pb2 import (
     ExchangeCommand,
     Finish,
     Function,
+    KeepAlive,
     RegisteredFunction,
     ReplyMetadata,
     RequestMetadata,
@@ -78,6 +79,10 @@ def batch(sequence: int, body: bytes = b"body") -> bytes:
 def finish(batches: int, *, rows: int = 0) -> bytes:
     metadata = RequestMetadata(finish=Finish(batches=batches, rows=rows)).SerializeToString()
     return _encoded(app_metadata=metadata)
+
+
+def keep_alive() -> bytes:
+    return _encoded(app_metadata=RequestMetadata(keep_alive=KeepAlive()).SerializeToString())
 
 
 def reply_metadata(message: bytes) -> ReplyMetadata:

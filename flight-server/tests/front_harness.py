@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A front over a FakePool, on ports that the system chooses."""
+"""A front over a FakePool or real workers, on ports that the system chooses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,8 +11,8 @@ import grpc.aio
 
 from updraft.lifecycle import Event, Phase
 from updraft_server.front import Front
+from updraft_server.pool import Pool
 from updraft_server.settings import ServeSettings
-from updraft_server.testing import FakePool
 
 DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
 
@@ -23,7 +23,7 @@ class RunningFront:
     def __init__(
         self,
         front: Front,
-        pool: FakePool,
+        pool: Any,
         settings: ServeSettings,
         channel: "grpc.aio.Channel",
         running: asyncio.Task[None],
@@ -48,7 +48,7 @@ class RunningFront:
 
 @asynccontextmanager
 async def running_front_over(
-    pool: FakePool, wait_until: asyncio.Event | None = None, *, contents_directory: Path, **changes: Any
+    pool: Pool, wait_until: asyncio.Event | None = None, *, contents_directory: Path, **changes: Any
 ) -> AsyncIterator[RunningFront]:
     values = {"listen": "127.0.0.1:0", "admin_listen": "", "metrics_listen": "", "workers": 1, **changes}
     settings = ServeSettings(**values).with_free_ports()

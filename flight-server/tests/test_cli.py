@@ -49,8 +49,11 @@ def test_listening_beyond_loopback_without_a_token_is_refused_in_words() -> None
     assert "--insecure-no-token" in ended.stderr
 
 
-def test_an_unknown_option_is_refused() -> None:
-    assert run("serve", "--no-such-option").returncode == 2
+@pytest.mark.parametrize("option", ["--no-such-option", "--default-deadline-seconds", "--max-deadline-seconds"])
+def test_an_unknown_option_is_refused(option: str) -> None:
+    ended = run("serve", option, "60")
+    assert ended.returncode == 2
+    assert option in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,16 @@ from typing import Any
 
 import grpc
 import pytest
-from flight_messages import FlightData, all_replies, batch, command_opening, echo_command, finish, reply_metadata
+from flight_messages import (
+    FlightData,
+    all_replies,
+    batch,
+    command_opening,
+    echo_command,
+    finish,
+    keep_alive,
+    reply_metadata,
+)
 from front_harness import Running, RunningFront
 
 from updraft.v1.exchange_pb2 import (
@@ -170,6 +179,17 @@ async def test_a_pool_asks_for_what_it_lacks_once_and_provides_it(running_front:
         assert await again.wanted() == set()
         await again.end()
         assert pool.recorder.assignments[0].files_directory == pool.provided.files_directory
+
+
+async def test_keepalives_may_come_between_parts(running_front: Running, tmp_path: Path) -> None:
+    async with fixture(running_front, tmp_path) as pool:
+        client = await pool.client(content(VALUE, broadcast_id=3))
+        await client.wanted()
+        for part in chunks(VALUE):
+            await client.send(keep_alive(), part, keep_alive())
+        assert await client.wanted() == set()
+        await client.end()
+        assert pool.broadcast(3) == VALUE
 
 
 async def test_an_exchange_without_contents_is_not_told_about_them(running_front: Running, tmp_path: Path) -> None:

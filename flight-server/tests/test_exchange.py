@@ -210,16 +210,6 @@ async def test_a_worker_that_reads_nothing_holds_the_client_back(running_front: 
         assert front.front.activity.transferred().received_bytes < 64 * 1024 * 1024
 
 
-async def test_the_pools_own_deadline_ends_an_exchange_in_band(running_front: Running) -> None:
-    async with running_front(FakePool(script=reads_the_command), max_deadline_seconds=3.0) as front:
-        call = front.exchange()
-        await call.write(command_opening(echo_command()))
-        replies, error = await failure(call)
-        assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_DEADLINE
-        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert await released(front.pool) is LeaseOutcome.CANCELLED
-
-
 async def test_the_clients_deadline_frees_the_worker(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command)) as front:
         call = front.exchange(timeout=3.0)

@@ -14,13 +14,22 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 import trustme
-from flight_messages import all_replies, batch, command_opening, echo_command, finish, path_opening
+from flight_messages import (
+    all_replies,
+    batch,
+    command_opening,
+    echo_command,
+    finish,
+    path_opening,
+    reply_metadata,
+)
 from front_harness import Running, RunningFront
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from structlog.testing import capture_logs
 
 from updraft.lifecycle import Event, Phase
 from updraft.v1.control_pb2 import PoolState, PoolStatus
+from updraft.v1.exchange_pb2 import ErrorKind
 from updraft_server.frames import FrameKind
 from updraft_server.front import FrontError
 from updraft_server.pool import Lease, LeaseOutcome, NoIdleWorker, TaskKey
@@ -200,11 +209,17 @@ async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None
 async def test_a_drain_ends_what_outlives_its_timeout(running_front: Running) -> None:
     async with running_front(FakePool(script=Gate().script), drain_timeout_seconds=0.2) as front:
         running = front.exchange()
-        await running.write(path_opening("echo"))
+        await running.write(command_opening(echo_command()))
         await running.read()
         front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
+        replies, error = await all_replies(running)
         await front.stopped()
-        assert (await all_replies(running))[1] is not None
+    in_band = reply_metadata(replies[-1]).error
+    assert in_band.kind == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
+    assert "draining and ended the exchange" in in_band.message
+    assert "--drain-timeout-seconds" in in_band.message
+    assert error is not None
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert front.pool.leases[0].outcome is not LeaseOutcome.CLEAN
 
 

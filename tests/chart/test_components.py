@@ -54,7 +54,7 @@ def test_every_variable_is_a_setting_of_the_service(name: str, settings: Any) ->
         (
             _POOL,
             ServerSettings,
-            {"settings": {"queueLimit": 512, "defaultDeadlineSeconds": 1.5, "allowRemoteDrain": True}},
+            {"settings": {"queueLimit": 512, "clientSilenceSeconds": 1.5, "allowRemoteDrain": True}},
         ),
         (
             _WRITER,

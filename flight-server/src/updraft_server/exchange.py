@@ -28,6 +28,7 @@ from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer, Opening, parse_opening, resolve, with_function, with_schema
 from updraft_server.pool import LeaseOutcome
 from updraft_server.relay import LAST_MESSAGE_TIMEOUT_SECONDS, Call, Relay, RelayLimits, check_size
+from updraft_server.running_exchanges import RunningExchanges
 
 TENANT_HEADER = "x-updraft-tenant"
 
@@ -40,8 +41,6 @@ class ExchangeLimits:
 
     max_message_bytes: int
     first_message_timeout_seconds: float
-    default_deadline_seconds: float
-    max_deadline_seconds: float
     batch_timeout_seconds: float
     content_timeout_seconds: float
 
@@ -55,6 +54,7 @@ class Exchanges:
         gathering: Gathering,
         offer: Callable[[], Offer],
         limits: ExchangeLimits,
+        running: RunningExchanges,
         metrics: FrontMetrics,
         activity: Activity,
         tracer: Tracer,
@@ -63,6 +63,7 @@ class Exchanges:
         self._gathering = gathering
         self._offer = offer
         self._limits = limits
+        self._running = running
         self._metrics = metrics
         self._activity = activity
         self._tracer = tracer
@@ -111,9 +112,9 @@ class Exchanges:
         return message
 
     async def _run(self, call: Call, opening: Opening, exchange: OpenExchange) -> None:
-        deadline_seconds = self._deadline_seconds(call)
+        deadline_seconds = call.remaining_seconds
         try:
-            async with asyncio.timeout(deadline_seconds), AsyncExitStack() as stack:
+            async with asyncio.timeout(deadline_seconds) as deadline, AsyncExitStack() as stack:
                 exchange.phase = ExchangePhase.PREPARING
                 with self._admission.place(_tenant(call, opening), opening.task_key, opening.held_bytes) as place:
                     opening, provision = await self._prepared(call, opening, stack)
@@ -123,7 +124,11 @@ class Exchanges:
                 exchange.phase = ExchangePhase.RUNNING
                 await self._with_worker(call, opening, provision, grant, exchange)
         except TimeoutError:
-            raise DeadlineError(f"the exchange was not finished within {deadline_seconds:g} seconds") from None
+            if not deadline.expired():
+                raise
+            raise DeadlineError(
+                f"the exchange was not finished within {deadline_seconds:g} seconds, the deadline that its client set"
+            ) from None
 
     async def _prepared(self, call: Call, opening: Opening, stack: AsyncExitStack) -> tuple[Opening, Provision]:
         """The opening with all that its function needs: what is large comes only now that there is room for it."""
@@ -136,11 +141,6 @@ class Exchanges:
             opening = with_function(opening, await dialogue.function(opening.deferred))
             opening = resolve(opening, self._offer())
         return opening, await stack.enter_async_context(self._gathering.provided(dialogue, opening.needs))
-
-    def _deadline_seconds(self, call: Call) -> float:
-        remaining = call.remaining_seconds
-        wanted = self._limits.default_deadline_seconds if remaining is None else remaining
-        return min(wanted, self._limits.max_deadline_seconds)
 
     async def _with_worker(
         self, call: Call, opening: Opening, provision: Provision, grant: Grant, exchange: OpenExchange
@@ -158,7 +158,8 @@ class Exchanges:
             # A worker has no exporter: here its span outlives it, and nothing of ours runs beside a user's function.
             with exchange.span.child("updraft.pool.function", {"process.pid": grant.lease.pid}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
-                outcome = await relay.run(opening, _assignment(call, opening, provision, traceparent))
+                with self._running.watching(relay):
+                    outcome = await relay.run(opening, _assignment(call, opening, provision, traceparent))
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
             raise

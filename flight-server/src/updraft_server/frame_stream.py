@@ -35,6 +35,8 @@ class FrameSender:
     """Sends frames; a full socket holds the caller back."""
 
     def __init__(self, peer: socket.socket) -> None:
+        self.is_held_back = False
+        """Whether a frame waits for room in the socket."""
         self._socket = peer
         self._loop = asyncio.get_running_loop()
 
@@ -49,7 +51,9 @@ class FrameSender:
             try:
                 sent = self._socket.sendmsg(pieces)
             except BlockingIOError:
+                self.is_held_back = True
                 await _ready(self._socket, self._loop.add_writer, self._loop.remove_writer)
+                self.is_held_back = False
                 continue
             except OSError as error:
                 raise PeerClosedError(str(error)) from error

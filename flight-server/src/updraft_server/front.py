@@ -5,6 +5,7 @@ Started by `updraft_server.supervisor` as `python -m updraft_server.front`; its 
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -36,6 +37,7 @@ from updraft_server.metrics import FrontMetrics
 from updraft_server.opening import Offer
 from updraft_server.pool import DroppedOutput, Pool, PoolError, PoolSettings, WorkerOutput
 from updraft_server.process_control import hide_memory
+from updraft_server.running_exchanges import RunningExchanges, SilenceLimits
 from updraft_server.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
 from updraft_server.status.page import html_page, json_page
 from updraft_server.status.sampler import Sampler
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
     from updraft_server.settings import ServeSettings
 
 _log = structlog.get_logger(__name__)
+
+# Exchanges that a drain has ended give their workers back within this time; those that do not die with the pool.
+_ENDING_SECONDS = 2.0
 
 
 class FrontError(Exception):
@@ -77,11 +82,15 @@ class Front:
         )
         gathering = Gathering(self._contents, timeout_seconds=settings.content_timeout_seconds)
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
+        self._running = RunningExchanges(
+            SilenceLimits(settings.client_silence_seconds, settings.worker_silence_seconds)
+        )
         exchanges = Exchanges(
             self.admission,
             gathering,
             self._offer_once_started,
             _exchange_limits(settings),
+            self._running,
             self.metrics,
             self.activity,
             self._tracer,
@@ -101,7 +110,7 @@ class Front:
     async def run(self) -> None:
         """Serve until a drain has ended; raises FrontError when a listener or the pool cannot start."""
         async with AsyncExitStack() as stack:
-            for background in (self._publish_health(), self.sampler.run()):
+            for background in (self._publish_health(), self.sampler.run(), self._running.watch()):
                 stack.callback(asyncio.create_task(background).cancel)
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.push_async_callback(self._listeners.close)
@@ -132,12 +141,25 @@ class Front:
             async with asyncio.timeout(self._settings.drain_timeout_seconds):
                 await self._idle()
         except TimeoutError:
-            _log.warning("exchanges did not finish within the drain timeout", running=self._pool.busy)
-            # Through their workers, so that each client hears in-band what happened and that another pool may do.
-            await self._pool.close(0.0)
+            await self._end_running()
         await self._listeners.stop_flight()
         self.lifecycle.handle(Event.DRAINED)
         _log.info("drained")
+
+    async def _end_running(self) -> None:
+        """End what a drain has no more time for: each client hears what happened, and that another pool may do."""
+        limit_seconds = self._settings.drain_timeout_seconds
+        _log.warning("exchanges did not finish within the drain timeout", running=self._pool.busy)
+        self._running.end_all(
+            PoolUnavailableError(
+                f"the pool is draining and ended the exchange, which was not finished {limit_seconds:g} seconds after "
+                "the drain began: another pool can take it; for exchanges that need longer raise "
+                "--drain-timeout-seconds (drainTimeoutSeconds of the chart)"
+            )
+        )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ENDING_SECONDS):
+                await self._idle()
 
     async def _idle(self) -> None:
         changed = asyncio.Event()
@@ -228,8 +250,6 @@ def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:
     return ExchangeLimits(
         max_message_bytes=settings.max_message_bytes,
         first_message_timeout_seconds=settings.first_message_timeout_seconds,
-        default_deadline_seconds=settings.default_deadline_seconds,
-        max_deadline_seconds=settings.max_deadline_seconds,
         batch_timeout_seconds=settings.batch_timeout_seconds,
         content_timeout_seconds=settings.content_timeout_seconds,
     )

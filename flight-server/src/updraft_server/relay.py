@@ -6,13 +6,14 @@ own receiver. `updraft_server.exchange` decides what the end of a relay means fo
 """
 
 import asyncio
+import enum
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
 
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError, error_from_message
-from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
 from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata, RequestMetadata
 from updraft_server.assignment import Assignment
 from updraft_server.batch_timeout import BatchTimeout
@@ -30,6 +31,16 @@ _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
 _CANCELLATION_NOTICE_SECONDS = 0.2
 # Says that the exchange has its worker: a client holds back what is large until then.
 _ADMITTED = join_flight_data(memoryview(b""), ReplyMetadata(admitted=Admitted()).SerializeToString(), memoryview(b""))
+# The first field of ReplyMetadata, `consumed`: its tag, and the bytes that tag and number may have.
+_CONSUMED_TAG = 0x08
+_CONSUMED_BYTES = 11
+
+
+class Side(enum.Enum):
+    """Who is to do something."""
+
+    CLIENT = "client"
+    WORKER = "worker"
 
 
 class Call(Protocol):
@@ -66,24 +77,34 @@ class Relay:
         self._transfer = transfer
         self._sender = FrameSender(lease.socket)
         self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
+        self._ended: asyncio.Future[UpdraftError] = asyncio.get_running_loop().create_future()
+        self._plain = False
+        self._command_sent = False
         self._input_ended = False
         self._rows_sent = 0
+        # How the worker's last message begins: parsed when somebody asks.
+        self._last_metadata = b""
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._settling = False
 
     async def run(self, opening: Opening, assignment: Assignment) -> LeaseOutcome:
-        """Relay until the worker says that it is done; raises UpdraftError."""
+        """Relay until the worker says that it is done, or until `end`; raises UpdraftError."""
+        self._plain = opening.plain
         on_death = _death_notice(self._receiver)
         self._lease.death.add_done_callback(on_death)
         requests = asyncio.create_task(self._relay_requests(opening, assignment))
         self._replies = replies = asyncio.create_task(self._relay_replies(opening))
         try:
-            await asyncio.wait({requests, replies}, return_when=asyncio.FIRST_COMPLETED)
-            if not replies.done():
+            awaited: set[asyncio.Future[Any]] = {requests, replies, self._ended}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if requests.done() and not replies.done():
                 # The client's side is finished or has failed; a failure must not wait for the worker.
                 requests.result()
-            return await asyncio.shield(replies)
+                await asyncio.wait(awaited - {requests}, return_when=asyncio.FIRST_COMPLETED)
+            if not replies.done():
+                raise self._ended.result()
+            return replies.result()
         finally:
             self._settling = True
             self._lease.death.remove_done_callback(on_death)
@@ -92,6 +113,45 @@ class Relay:
                 replies.cancel()
             # Nobody may watch the worker's socket any more once the worker is given back.
             await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
+
+    def end(self, error: UpdraftError) -> None:
+        """Let `run` end with an error, unless it has ended."""
+        if not self._ended.done():
+            self._ended.set_result(error)
+
+    @property
+    def worker_pid(self) -> int:
+        """The worker's process."""
+        return self._lease.pid
+
+    @property
+    def passed(self) -> tuple[int, int]:
+        """Changes with everything that the worker takes or gives."""
+        return self._transfer.received_messages, self._transfer.sent_messages
+
+    @property
+    def signs_of_client(self) -> tuple[int, int, int]:
+        """Changes with everything that the client sends, and with every reply that it lets through."""
+        return self._transfer.received_messages, self._transfer.keep_alives, self._transfer.sent_messages
+
+    @property
+    def turn(self) -> Side | None:
+        """Who keeps the exchange waiting; None when that is the client and it cannot be heard.
+
+        It cannot once it has half-closed, nor while batches wait for the worker: its keepalives are behind them.
+        """
+        if self._writing:
+            return None if self._input_ended or self._sender.is_held_back else Side.CLIENT
+        if self._input_ended or not self._command_sent:
+            return Side.WORKER
+        return Side.WORKER if self._transfer.batches > self._taken() else Side.CLIENT
+
+    def _taken(self) -> int:
+        """Batches that the function has taken, as far as the worker has told."""
+        if self._plain:
+            # One reply for each, and the schema before them.
+            return self._transfer.sent_messages - 1
+        return _consumed(self._last_metadata)
 
     async def settle(self) -> None:
         """Return once nothing is being sent to the client any more, so that an error can be.
@@ -107,6 +167,7 @@ class Relay:
     async def _relay_requests(self, opening: Opening, assignment: Assignment) -> None:
         try:
             await self._sender.send(FrameKind.COMMAND, assignment.encode(), opening.schema, opening.command)
+            self._command_sent = True
             if opening.plain:
                 await self._relay_plain_batches()
             else:
@@ -138,18 +199,31 @@ class Relay:
         fields = split_flight_data(message)
         if fields.descriptor:
             raise ProtocolError("a flight descriptor came again: only the first message has one")
-        self._transfer.received_messages += 1
-        self._transfer.received_bytes += len(message)
-        await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
-        return not fields.data_header and self._notes_finish(fields.app_metadata)
+        if not fields.data_header and not self._plain:
+            return await self._relay_event(message, fields)
+        if fields.data_header or fields.data_body:
+            await self._pass_on(message, fields)
+        else:
+            # Plain Flight has no metadata: a message without any data says that the client is there.
+            self._transfer.keep_alives += 1
+        return False
 
-    def _notes_finish(self, app_metadata: memoryview) -> bool:
-        metadata = _request_metadata(app_metadata)
+    async def _relay_event(self, message: bytes, fields: FlightFields) -> bool:
+        metadata = _request_metadata(fields.app_metadata)
+        if metadata.HasField("keep_alive"):
+            self._transfer.keep_alives += 1
+            return False
+        await self._pass_on(message, fields)
         if not metadata.HasField("finish"):
             return False
         self._transfer.finishes += 1
         self._rows_sent = metadata.finish.rows
         return True
+
+    async def _pass_on(self, message: bytes, fields: FlightFields) -> None:
+        self._transfer.received_messages += 1
+        self._transfer.received_bytes += len(message)
+        await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
 
     async def _relay_replies(self, opening: Opening) -> LeaseOutcome:
         if not opening.plain:
@@ -159,6 +233,7 @@ class Relay:
                 frame = await self._receiver.receive()
                 match frame.kind:
                     case FrameKind.MESSAGE:
+                        self._last_metadata = bytes(frame.app_metadata[:_CONSUMED_BYTES])
                         await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
                         if self._settling:
                             return LeaseOutcome.BROKEN
@@ -207,6 +282,18 @@ class Relay:
 
 def _death_notice(receiver: FrameReceiver) -> Callable[[asyncio.Future[WorkerDeath]], None]:
     return lambda _death: receiver.peer_is_gone()
+
+
+def _consumed(metadata: bytes) -> int:
+    """`ReplyMetadata.consumed` from the first bytes of the message; 0 when it says none."""
+    if not metadata or metadata[0] != _CONSUMED_TAG:
+        return 0
+    number = 0
+    for position, byte in enumerate(metadata[1:]):
+        number |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            break
+    return number
 
 
 def check_size(message: bytes, max_message_bytes: int) -> None:

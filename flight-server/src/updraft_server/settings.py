@@ -104,6 +104,13 @@ class ServeSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
+    worker_silence_seconds: float = setting(
+        "End a worker that has neither taken nor given anything for this long, while no process of it used any "
+        "processor time: its function hangs. One that computes is never ended by this. 0 sets no limit.",
+        default=3600.0,
+        unit="seconds",
+        ge=0,
+    )
 
 
 def reference() -> str:

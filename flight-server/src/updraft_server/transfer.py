@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(eq=False, slots=True)
 class Transfer:
-    """Messages of one exchange, or of many. Contents, which come before the batches, are not counted."""
+    """Messages of one exchange, or of many.
+
+    Contents, which come before the batches, are not counted; keepalives have a count of their own.
+    """
 
     received_bytes: int = 0
     received_messages: int = 0
@@ -14,6 +17,8 @@ class Transfer:
     sent_messages: int = 0
     finishes: int = 0
     """Messages among the received that are no batch: they say that the client has sent all it had."""
+    keep_alives: int = 0
+    """Messages that say only that the client is still there."""
     rows: int = 0
     """Of exchanges that ended well, as their clients' finishes say; plain Flight has none."""
 
@@ -29,4 +34,5 @@ class Transfer:
         self.sent_bytes += other.sent_bytes
         self.sent_messages += other.sent_messages
         self.finishes += other.finishes
+        self.keep_alives += other.keep_alives
         self.rows += other.rows

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from updraft.arrow_decoder import encapsulated_message
 from updraft.errors import DeadlineError, LimitError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
+from updraft.silence import Silence, seconds_between_looks
 from updraft.tracing import Span
 from updraft.v1.exchange_pb2 import Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
@@ -43,8 +44,7 @@ class ExchangeLimits:
 
     max_message_bytes: int
     first_message_timeout_seconds: float
-    default_deadline_seconds: float
-    max_deadline_seconds: float
+    client_silence_seconds: float
     stall_timeout_seconds: float
 
 
@@ -80,11 +80,12 @@ class WriteExchange:
         self._leaves: deque[Reservation] = deque()
         self._leaves_changed = asyncio.Event()
         self._batch_came = asyncio.Event()
+        self._stored_batches = 0
 
     async def run(self) -> Footer:
         """Take batches until the client's finish, then finish the file; raises UpdraftError and GivenUpError."""
         receiving = asyncio.create_task(self._receive())
-        steps = [self._answer_asks(), self._watch_leaves(), self._file.failed.wait()]
+        steps = [self._answer_asks(), self._watch_leaves(), self._watch_client(), self._file.failed.wait()]
         if self._opening.is_synchronous:
             steps.append(self._tell_stored())
         helpers = [asyncio.create_task(step) for step in steps]
@@ -125,6 +126,7 @@ class WriteExchange:
 
     async def _read(self) -> FlightFields | None:
         message = await self._call.read()
+        self._replies.client_signs += 1
         if message is None:
             return None
         if len(message) > self._limits.max_message_bytes:
@@ -151,6 +153,8 @@ class WriteExchange:
                 return metadata.finish
             case "abort":
                 raise GivenUpError(metadata.abort.reason)
+            case "keep_alive":
+                return None
             case _:
                 raise ProtocolError("a message is neither an ask nor a batch, neither finish nor abort")
         return None
@@ -220,6 +224,7 @@ class WriteExchange:
             self._batch_came.clear()
             batches = self._file.progress.batches
             await self._file.room_for(0, limit_bytes=0)
+            self._stored_batches = batches
             await self._replies.stored(batches)
 
     async def _watch_leaves(self) -> None:
@@ -233,3 +238,22 @@ class WriteExchange:
             await asyncio.sleep(timeout_seconds)
             if self._leaves and self._leaves[0] is oldest:
                 raise DeadlineError(f"the client did not use its leave to send a batch for {timeout_seconds:g} seconds")
+
+    async def _watch_client(self) -> None:
+        """End an exchange whose client says nothing while the writer waits for it."""
+        limit_seconds = self._limits.client_silence_seconds
+        look_seconds = seconds_between_looks(limit_seconds)
+        silence = Silence(limit_seconds, look_seconds)
+        while True:
+            await asyncio.sleep(look_seconds)
+            if silence.is_too_long(self._replies.client_signs, owed=self._waits_for_client):
+                raise DeadlineError(
+                    f"the client was silent for {limit_seconds:g} seconds while the writer waited for it: a client "
+                    "that needs longer has to send keepalives, or raise --client-silence-seconds of the writer"
+                )
+
+    @property
+    def _waits_for_client(self) -> bool:
+        """Not while an ask waits for room, nor while a synchronous client waits for its batch to be stored."""
+        stores = self._opening.is_synchronous and self._stored_batches < self._file.progress.batches
+        return not self._asks and not stores

@@ -38,6 +38,7 @@ class _Record:
     outcome: str = "cancelled"
     reason: str = ""
     closing: asyncio.Task[None] | None = None
+    stuck: asyncio.Event | None = None
 
     @property
     def seconds(self) -> float:
@@ -93,14 +94,16 @@ class Exchanges:
             _log.info("exchange ended", outcome=record.outcome, reason=record.reason, seconds=round(record.seconds, 4))
 
     async def _within_deadline(self, call: Call, replies: Replies, record: _Record) -> Receipt:
-        remaining = call.remaining_seconds
-        wanted = self._limits.default_deadline_seconds if remaining is None else remaining
-        deadline_seconds = min(wanted, self._limits.max_deadline_seconds)
+        deadline_seconds = call.remaining_seconds
         try:
-            async with asyncio.timeout(deadline_seconds):
+            async with asyncio.timeout(deadline_seconds) as deadline:
                 return await self._write(call, replies, record)
         except TimeoutError:
-            raise DeadlineError(f"the file was not finished within {deadline_seconds:g} seconds") from None
+            if not deadline.expired():
+                raise
+            raise DeadlineError(
+                f"the file was not finished within {deadline_seconds:g} seconds, the deadline that its client set"
+            ) from None
 
     async def _write(self, call: Call, replies: Replies, record: _Record) -> Receipt:
         opening = await self._open(call)
@@ -115,6 +118,7 @@ class Exchanges:
             # From here on the place is kept until the file is closed, however long a storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)
             self._files.add(file)
+            stack.callback(asyncio.create_task(replies.keep_alive()).cancel)
             await file.open()
             exchange = WriteExchange(
                 call,
@@ -149,12 +153,21 @@ class Exchanges:
         return message
 
     async def _let_go(self, record: _Record) -> None:
-        """Wait until nothing is left of a file: a client that sees the call's end may remove the directory."""
-        if record.closing is not None:
-            await asyncio.shield(record.closing)
+        """Wait until nothing is left of a file: a client that sees the call's end may remove the directory.
+
+        Nobody waits for a storage that does not answer.
+        """
+        if record.closing is None or record.stuck is None:
+            return
+        stuck = asyncio.create_task(record.stuck.wait())
+        await asyncio.wait({record.closing, stuck}, return_when=asyncio.FIRST_COMPLETED)
+        stuck.cancel()
+        if record.closing.done():
+            record.closing.result()
 
     def _close_later(self, file: OpenFile, place: ExitStack, record: _Record) -> None:
         """Close a file in a task of its own: the call may be cancelled before the file has let go of everything."""
+        record.stuck = file.stuck
         task = record.closing = asyncio.create_task(self._close(file, place))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -33,7 +33,8 @@ class Equipment:
     store_threads: Executor
     retry: RetryPolicy
     row_group_bytes: int
-    stall_timeout_seconds: float
+    client_silence_seconds: float
+    storage_silence_seconds: float
     gpu: Gpu | Reason
 
 
@@ -73,15 +74,23 @@ class FileFactory:
             device=gpu.admission.place(hold=opening.holds_gpu) if isinstance(gpu, Gpu) else None,
             span=span,
         )
+        if isinstance(sink, StoredSink):
+            sink.on_silence = file.storage_is_silent
         return file, encoder
 
     async def _sink(self, command: WriteCommand, replies: Replies) -> Sink:
         equipment = self._equipment
         if command.delivery == Delivery.DELIVERY_RETURN:
-            return ReturnedSink(replies, stall_timeout_seconds=equipment.stall_timeout_seconds)
+            return ReturnedSink(replies, silence_seconds=equipment.client_silence_seconds)
         # Links are followed and remote storages looked up: neither may hold up the other exchanges.
         storage = await asyncio.to_thread(self.storage, command.path)
-        return StoredSink(storage, command.path, equipment.store_threads, equipment.retry)
+        return StoredSink(
+            storage,
+            command.path,
+            equipment.store_threads,
+            equipment.retry,
+            silence_seconds=equipment.storage_silence_seconds,
+        )
 
     def _row_group_bytes(self, command: WriteCommand) -> int:
         if _is_orc(command):

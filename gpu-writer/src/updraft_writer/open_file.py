@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import structlog
@@ -25,6 +26,8 @@ from updraft_writer.gpu.admission import DevicePlace
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.row_groups import RowGroup, RowGroupBuilder
 from updraft_writer.sinks.sink import Sink
+
+Result = TypeVar("Result")
 
 _log = structlog.get_logger(__name__)
 
@@ -67,6 +70,8 @@ class OpenFile:
     ) -> None:
         self.progress = Progress()
         self.failed = asyncio.Event()
+        self.stuck = asyncio.Event()
+        """Set when a step of the storage does not return: nobody knows when the file will be closed."""
         self._encoder = encoder
         self._sink = sink
         self._shape = shape
@@ -101,11 +106,14 @@ class OpenFile:
 
     async def open(self) -> None:
         """Make the hidden file; raises SinkError."""
+        opening = asyncio.ensure_future(self._sink.open())
         try:
-            await self._sink.open()
+            await self._unless_failed(opening)
         except UpdraftError as error:
             self._poison(error)
             raise
+        finally:
+            opening.cancel()
 
     def add(self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int) -> None:
         """Take over a batch and the bytes reserved for it, which are released here from now on whatever happens.
@@ -149,11 +157,11 @@ class OpenFile:
         # A task of its own: its steps on threads go on when the caller is cancelled.
         completion = self._completion = asyncio.create_task(self._complete())
         try:
-            return await asyncio.shield(completion)
+            return await self._unless_failed(completion)
         except asyncio.CancelledError:
             self._life.handle(FileEvent.ABORT)
             if self._life.state is FileState.PUBLISHING:
-                await _end_of(completion)
+                await self._end_of(completion)
             if not completion.done():
                 raise
             return completion.result()
@@ -163,6 +171,11 @@ class OpenFile:
         self._life.interrupt(error)
         if self._life.state is FileState.POISONED:
             self._stop()
+
+    def storage_is_silent(self, error: UpdraftError) -> None:
+        """End the file now; what its storage is at is still waited for by `close`."""
+        self.stuck.set()
+        self._poison(error)
 
     async def close(self) -> None:
         """Give up whatever is not published: what is queued is dropped, not written. Returns when nothing is held."""
@@ -174,6 +187,25 @@ class OpenFile:
         self._retained.release()
         if self._life.state is not FileState.PUBLISHED:
             await self._sink.discard()
+
+    async def _end_of(self, step: asyncio.Future[Any]) -> None:
+        """Return when a step has ended or the file has failed, however often the caller is cancelled."""
+        while not step.done() and not self.failed.is_set():
+            with suppress(asyncio.CancelledError):
+                await self._unless_failed(step)
+
+    async def _unless_failed(self, step: "asyncio.Future[Result]") -> Result:
+        """Wait for a step, but not once the file has failed: the step may be what hangs."""
+        failing = asyncio.create_task(self.failed.wait())
+        awaited: set[asyncio.Future[Any]] = {step, failing}
+        try:
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            failing.cancel()
+        if not step.done():
+            step.add_done_callback(_retrieved)
+            self._life.check()
+        return await asyncio.shield(step)
 
     def _send(self, groups: list[RowGroup]) -> None:
         for group in groups:
@@ -288,11 +320,10 @@ class OpenFile:
             group.reservation.release()
 
 
-async def _end_of(task: asyncio.Task[Footer]) -> None:
-    """Return when a task has ended, however often the caller is cancelled."""
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({task})
+def _retrieved(step: asyncio.Future[Any]) -> None:
+    """A step that nobody waits for any more may fail."""
+    if not step.cancelled():
+        step.exception()
 
 
 def _as_updraft_error(error: Exception) -> UpdraftError:

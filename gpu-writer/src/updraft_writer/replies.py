@@ -2,16 +2,21 @@
 """What a writer sends to its client: leave, parts of a returned file, the last word. One message at a time."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Protocol
 
 import structlog
 
 from updraft.errors import DeadlineError, SinkError, UpdraftError
 from updraft.flight_data import join_flight_data
+from updraft.silence import Silence, seconds_between_looks
+from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
 
 # How long a client that reads nothing can hold back its own error message.
 _LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
+# How often a client hears from a writer that has nothing to say.
+_KEEPALIVE_SECONDS = 30.0
 _NOTHING = memoryview(b"")
 
 _log = structlog.get_logger(__name__)
@@ -38,11 +43,24 @@ class Replies:
     """The writer's direction of one exchange."""
 
     def __init__(self, call: Call) -> None:
+        self.client_signs = 0
+        """Messages that came and parts that were read, counted by whoever sees them: the client is there."""
         self._call = call
+        self._messages = 0
         self._turn = asyncio.Lock()
         self._credit = 0
         self._stored = 0
         self._sending: asyncio.Future[None] | None = None
+
+    async def keep_alive(self) -> None:
+        """Say now and then that the writer is still there, where it has nothing else to say, until cancelled."""
+        # A client that is gone, or does not read, is no concern of this: others notice.
+        with suppress(Exception):
+            while True:
+                before = self._messages
+                await asyncio.sleep(_KEEPALIVE_SECONDS)
+                if self._messages == before:
+                    await self._send(self._metadata(keep_alive=KeepAlive()))
 
     async def give_leave(self) -> None:
         """Let the client send one more batch."""
@@ -78,6 +96,7 @@ class Replies:
             # gRPC does not take back a message whose sending has begun, whoever has stopped waiting for it.
             if self._sending is not None and not self._sending.done():
                 await asyncio.wait({self._sending})
+            self._messages += 1
             message = join_flight_data(_NOTHING, metadata.SerializeToString(), body)
             self._sending = asyncio.ensure_future(self._call.write(message))
             self._sending.add_done_callback(_retrieved)
@@ -93,25 +112,34 @@ def _retrieved(sending: asyncio.Future[None]) -> None:
 class ReturnedSink:
     """The `return` delivery: encoded bytes go back to the client, who stores them; they stay reserved until sent."""
 
-    def __init__(self, replies: Replies, *, stall_timeout_seconds: float) -> None:
+    def __init__(self, replies: Replies, *, silence_seconds: float) -> None:
         self._replies = replies
-        self._stall_timeout_seconds = stall_timeout_seconds
+        self._silence_seconds = silence_seconds
         self._offset = 0
 
     async def open(self) -> None:
         """The client has its file open."""
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece; raises DeadlineError when the client does not read and SinkError when it is gone."""
+        """Send a piece; raises SinkError when the client is gone, DeadlineError when it neither reads nor speaks."""
+        sending = asyncio.ensure_future(self._replies.part(self._offset, piece))
+        look_seconds = seconds_between_looks(self._silence_seconds)
+        silence = Silence(self._silence_seconds, look_seconds)
         try:
-            async with asyncio.timeout(self._stall_timeout_seconds):
-                await self._replies.part(self._offset, piece)
-        except TimeoutError:
-            raise DeadlineError(
-                f"the client did not read its file for {self._stall_timeout_seconds:g} seconds"
-            ) from None
+            while not (await asyncio.wait({sending}, timeout=look_seconds))[0]:
+                if silence.is_too_long(self._replies.client_signs, owed=True):
+                    raise DeadlineError(
+                        f"the client did not read its file for {self._silence_seconds:g} seconds, and said nothing "
+                        "(--client-silence-seconds of the writer)"
+                    )
+            sending.result()
+            self._replies.client_signs += 1
+        except UpdraftError:
+            raise
         except Exception as error:
             raise SinkError(f"the client is gone: {error}") from error
+        finally:
+            sending.cancel()
         self._offset += len(piece)
 
     async def publish(self) -> None:

@@ -88,10 +88,18 @@ class ServeSettings(ServiceSettings):
         "The hint given to a refused client.", default=1000, unit="milliseconds", ge=1
     )
     stall_timeout_seconds: float = setting(
-        "Time after which a client that does not use its leave to send, or does not read its file, is ended.",
+        "End a file whose client does not send a batch that memory has been reserved for within this time, however "
+        "alive it is: others wait for that memory.",
         default=60.0,
         unit="seconds",
         gt=0,
+    )
+    storage_silence_seconds: float = setting(
+        "Fail a file when one step of its storage (making the file, writing a piece, publishing) has not returned for "
+        "this long. The step cannot be interrupted: its memory stays reserved until it returns. 0 sets no limit.",
+        default=1800.0,
+        unit="seconds",
+        ge=0,
     )
     row_group_bytes: int = setting(
         "Raw bytes of a Parquet row group where the client asks for none; many open files in a small quota get less.",

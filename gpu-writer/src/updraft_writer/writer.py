@@ -113,9 +113,16 @@ class Writer:
         self.files.refuse()
         await self._publish_health(serving=False)
         # The listener stays open until the files are finished: who comes is told to go elsewhere, probes are answered.
-        if not await self._idle(self._settings.drain_timeout_seconds):
+        limit_seconds = self._settings.drain_timeout_seconds
+        if not await self._idle(limit_seconds):
             _log.warning("files were not finished within the drain timeout", open_files=len(self.files))
-            self.files.fail_all(PoolUnavailableError("the writer stops: the file was not finished in time"))
+            self.files.fail_all(
+                PoolUnavailableError(
+                    f"the writer is draining and ended the file, which was not finished {limit_seconds:g} seconds "
+                    "after the drain began: nothing was published, and another writer can take it; for files that "
+                    "need longer raise --drain-timeout-seconds (drainTimeoutSeconds of the chart)"
+                )
+            )
             await self._idle(_CLOSING_SECONDS)
         await self._listeners.stop_flight()
         self.lifecycle.handle(Event.DRAINED)
@@ -153,7 +160,8 @@ class Writer:
             store_threads=self._store_threads,
             retry=RetryPolicy(attempts=settings.store_attempts),
             row_group_bytes=settings.row_group_bytes,
-            stall_timeout_seconds=settings.stall_timeout_seconds,
+            client_silence_seconds=settings.client_silence_seconds,
+            storage_silence_seconds=settings.storage_silence_seconds,
             gpu=self._gpu,
         )
 
@@ -224,8 +232,7 @@ def _exchange_limits(settings: ServeSettings) -> ExchangeLimits:
     return ExchangeLimits(
         max_message_bytes=settings.max_message_bytes,
         first_message_timeout_seconds=settings.first_message_timeout_seconds,
-        default_deadline_seconds=settings.default_deadline_seconds,
-        max_deadline_seconds=settings.max_deadline_seconds,
+        client_silence_seconds=settings.client_silence_seconds,
         stall_timeout_seconds=settings.stall_timeout_seconds,
     )
 

@@ -74,11 +74,19 @@ class ContentDialogue:
     async def _receive(self, expected: str) -> tuple[RequestMetadata, memoryview]:
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                message = await self._call.read()
+                metadata, data = await self._message()
+                while metadata.HasField("keep_alive"):
+                    metadata, data = await self._message()
         except TimeoutError:
             raise ProtocolError(
                 f"the client sent nothing of what it was asked for within {self._timeout_seconds:g} seconds"
             ) from None
+        if metadata.WhichOneof("event") != expected:
+            raise ProtocolError("a message came before what the pool has asked for")
+        return metadata, data
+
+    async def _message(self) -> tuple[RequestMetadata, memoryview]:
+        message = await self._call.read()
         if message is None:
             raise ProtocolError("the client ended its stream before it had sent what it was asked for")
         if len(message) > self._max_message_bytes:
@@ -87,9 +95,6 @@ class ContentDialogue:
             )
         fields = split_flight_data(message)
         try:
-            metadata = RequestMetadata.FromString(bytes(fields.app_metadata))
+            return RequestMetadata.FromString(bytes(fields.app_metadata)), fields.data_body
         except DecodeError as error:
             raise ProtocolError(f"the app_metadata of a message is not RequestMetadata: {error}") from None
-        if metadata.WhichOneof("event") != expected:
-            raise ProtocolError("a message came before what the pool has asked for")
-        return metadata, fields.data_body

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from updraft.errors import SinkError
-from updraft_writer.sinks.sink import Step, Storage, may_be_repeated, sink_error
+from updraft_writer.sinks.sink import Standing, Step, Storage, may_be_repeated, sink_error
 
 _log = structlog.get_logger(__name__)
 
@@ -35,8 +35,13 @@ class StoredSink:
         threads: Executor,
         retry: RetryPolicy,
         *,
+        silence_seconds: float = 0.0,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """`silence_seconds` is how long a step may take before `on_silence` is told; 0 is no limit."""
+        self.on_silence: Callable[[SinkError], None] = lambda _error: None
+        self._silence_seconds = silence_seconds
+        self._silence: SinkError | None = None
         self._storage = storage
         self._path = path
         self._threads = threads
@@ -65,10 +70,13 @@ class StoredSink:
             _log.warning("an unfinished file remains under its hidden name", path=self._path, reason=error.message)
 
     async def _run(self, step: Step, action: Callable[[], None]) -> None:
+        if self._silence is not None and step is not Step.DISCARD:
+            # The file was given up: a step that comes back late must not be followed by its publication.
+            raise self._silence
         pause_seconds = self._retry.first_pause_seconds
         for attempt in range(1, self._retry.attempts + 1):
             try:
-                await self._on_thread(action)
+                await self._on_thread(step, action)
             except OSError as error:
                 if attempt == self._retry.attempts or not may_be_repeated(step, error):
                     raise sink_error(step, self._path, error) from error
@@ -78,13 +86,29 @@ class StoredSink:
             else:
                 return
 
-    async def _on_thread(self, action: Callable[[], None]) -> None:
+    async def _on_thread(self, step: Step, action: Callable[[], None]) -> None:
         # Who awaited the step before may have been cancelled; its thread was not.
         if self._running is not None and not self._running.done():
             await asyncio.wait({self._running})
-        self._running = asyncio.get_running_loop().run_in_executor(self._threads, action)
+        loop = asyncio.get_running_loop()
+        self._running = loop.run_in_executor(self._threads, action)
         self._running.add_done_callback(_retrieved)
-        await asyncio.shield(self._running)
+        alarm = loop.call_later(self._silence_seconds, self._tell_silence, step) if self._silence_seconds else None
+        try:
+            await asyncio.shield(self._running)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _tell_silence(self, step: Step) -> None:
+        """The action goes on, since no thread can be interrupted: whoever awaits it keeps what it uses."""
+        standing = Standing.UNKNOWN if step is Step.PUBLISH else Standing.UNPUBLISHED
+        self._silence = SinkError(
+            f"cannot {step.value} {self._path}: the storage has not answered for {self._silence_seconds:g} seconds "
+            f"(--storage-silence-seconds of the writer); {standing.value}"
+        )
+        _log.warning("the storage is silent", step=step.value, path=self._path, seconds=self._silence_seconds)
+        self.on_silence(self._silence)
 
 
 def _retrieved(step: asyncio.Future[None]) -> None:

@@ -22,7 +22,7 @@ from updraft.errors import (
     error_from_message,
 )
 from updraft.flight_data import join_flight_data, split_flight_data
-from updraft.v1.exchange_pb2 import Finish
+from updraft.v1.exchange_pb2 import Finish, KeepAlive
 from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
 
 _NOTHING = memoryview(b"")
@@ -30,6 +30,8 @@ _NOTHING = memoryview(b"")
 _OUTBOX_MESSAGES = 2
 # Statuses that the connection or this side gives, and not the writer.
 _WITHOUT_ANSWER = (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
+# How often the writer hears from a client that has nothing to send.
+_KEEPALIVE_SECONDS = 30.0
 
 
 class RemoteFile:
@@ -61,6 +63,7 @@ class RemoteFile:
         self._batches = 0
         self._rows = 0
         self._received_bytes = 0
+        self._user = threading.current_thread()
         self._call = start(self._requests())
         self._reader = threading.Thread(target=self._read_replies, name="updraft-writer-replies", daemon=True)
         self._reader.start()
@@ -131,6 +134,7 @@ class RemoteFile:
     def _post(self, message: bytes, *, last: bool = False) -> None:
         if self._closed:
             raise ValueError("the file was finished or given up before")
+        self._user = threading.current_thread()
         self._wait(lambda: len(self._outbox) < _OUTBOX_MESSAGES)
         with self._changed:
             self._outbox.append(message)
@@ -138,7 +142,7 @@ class RemoteFile:
             self._changed.notify_all()
 
     def _wait(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` or the end of the call, which has a deadline; raises what has ended the call."""
+        """Wait until `condition` or the end of the call; raises what has ended the call."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or condition())
             if self._ended:
@@ -147,14 +151,24 @@ class RemoteFile:
     def _requests(self) -> Iterator[bytes]:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._ended or self._closed or bool(self._outbox))
-                if self._ended or not self._outbox:
+                there_is_something = self._changed.wait_for(
+                    lambda: self._ended or self._closed or bool(self._outbox), _KEEPALIVE_SECONDS
+                )
+                if there_is_something and (self._ended or not self._outbox):
                     return
-                message = self._outbox.popleft()
-                self._finish_sent = self._finishing and not self._outbox
+                if there_is_something:
+                    message = self._outbox.popleft()
+                    self._finish_sent = self._finishing and not self._outbox
+                else:
+                    message = self._keep_alive()
                 self._changed.notify_all()
-            yield message
+            if message:
+                yield message
             del message
+
+    def _keep_alive(self) -> bytes:
+        """What to send when there is nothing; a file whose user has died is not kept open."""
+        return _message(WriteRequestMetadata(keep_alive=KeepAlive())) if self._user.is_alive() else b""
 
     def _read_replies(self) -> None:
         error: UpdraftError | None = None

@@ -4,6 +4,7 @@
 A service subclasses `ServiceSettings` and adds its own; `updraft.listeners` serves what is declared here.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -14,6 +15,10 @@ from updraft.addresses import TcpAddress, parse_tcp_address, with_free_port
 from updraft.settings import Settings, setting
 
 MIB = 1024 * 1024
+
+# Variables of settings that were removed. An unknown option is refused anyway; an unknown variable would be ignored.
+_NO_DEADLINE = "a service has no deadline of its own; UPDRAFT_CLIENT_SILENCE_SECONDS bounds the silence of clients"
+_GONE = {"UPDRAFT_DEFAULT_DEADLINE_SECONDS": _NO_DEADLINE, "UPDRAFT_MAX_DEADLINE_SECONDS": _NO_DEADLINE}
 
 
 def _checked_address(text: str) -> str:
@@ -92,14 +97,15 @@ class ServiceSettings(Settings):
         ge=MIB,
         le=1024 * MIB,
     )
-    default_deadline_seconds: float = setting(
-        "Deadline of an exchange whose client set none.", default=3600.0, unit="seconds", gt=0
-    )
-    max_deadline_seconds: float = setting(
-        "The longest deadline that a client may set; a longer one is cut.", default=86400.0, unit="seconds", gt=0
-    )
     first_message_timeout_seconds: float = setting(
         "Time within which an exchange must say what it wants.", default=10.0, unit="seconds", gt=0
+    )
+    client_silence_seconds: float = setting(
+        "End an exchange whose client says nothing for this long while the service waits for it: it sends neither data "
+        "nor a keepalive, and reads nothing. Updraft's own clients send a keepalive every 30 seconds. 0 sets no limit.",
+        default=600.0,
+        unit="seconds",
+        ge=0,
     )
     keepalive_seconds: float = setting(
         "A connection silent for this long is probed and closed when it does not answer.",
@@ -111,7 +117,8 @@ class ServiceSettings(Settings):
         "Time within which a connection must finish its handshake.", default=10.0, unit="seconds", gt=0
     )
     drain_timeout_seconds: float = setting(
-        "Time that running exchanges get to finish after SIGTERM; then they are ended.",
+        "Time that running exchanges get to finish after SIGTERM. Then they are ended, and their clients are told that "
+        "another pool or writer may take them.",
         default=60.0,
         unit="seconds",
         ge=0,
@@ -126,6 +133,13 @@ class ServiceSettings(Settings):
         "empty switches tracing off.",
         default="",
     )
+
+    @model_validator(mode="after")
+    def _sets_nothing_that_is_gone(self) -> Self:
+        for name, instead in _GONE.items():
+            if name in os.environ:
+                raise ValueError(f"{name} is no setting any more: {instead}")
+        return self
 
     @model_validator(mode="after")
     def _listens_somewhere(self) -> Self:

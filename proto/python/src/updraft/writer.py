@@ -22,7 +22,13 @@ from updraft.v1.write_pb2 import Delivery, OrcOptions, Pace, ParquetOptions, Wri
 
 _DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
 _PROTOCOL_VERSION = 1
-_NO_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A file has no deadline by default: a machine that is gone without a word must not be waited for.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+]
 
 
 class WriterClient:
@@ -35,13 +41,13 @@ class WriterClient:
         token: str = "",
         tenant: str = "",
         credentials: grpc.ChannelCredentials | None = None,
-        timeout_seconds: float = 3600.0,
+        timeout_seconds: float | None = None,
     ) -> None:
-        """`timeout_seconds` bounds the life of one file, from its opening to its receipt."""
+        """`timeout_seconds` bounds the life of one file, from its opening to its receipt; None sets no bound."""
         self._channel = (
-            grpc.insecure_channel(address, options=_NO_LIMIT)
+            grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
             if credentials is None
-            else grpc.secure_channel(address, credentials, options=_NO_LIMIT)
+            else grpc.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
         )
         headers = {"authorization": f"Bearer {token}" if token else "", "x-updraft-tenant": tenant}
         self._headers = tuple((name, value) for name, value in headers.items() if value)

@@ -94,6 +94,11 @@ final class Attempt extends FlightCall {
   }
 
   @Override
+  OutgoingMessage keepAliveMessage() {
+    return OutgoingMessage.keepAlive();
+  }
+
+  @Override
   void onReady(boolean first) {
     // Only contents wait for it again: batches have a window of their own.
     if (first || protocol.state() == ReplyProtocol.State.INIT) {

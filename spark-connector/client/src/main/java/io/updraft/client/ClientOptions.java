@@ -84,7 +84,12 @@ public final class ClientOptions {
     return values.replyTimeout;
   }
 
-  /** How long one call to the pool may last in all; zero: the pool's own limit. */
+  /** How long a call with nothing to send is silent before it says that it is still there. */
+  public Duration keepAlive() {
+    return values.keepAlive;
+  }
+
+  /** How long an exchange or a file may last in all; zero: no limit. */
   public Duration deadline() {
     return values.deadline;
   }
@@ -125,6 +130,7 @@ public final class ClientOptions {
     private Duration acquireTimeout = Duration.ofSeconds(120);
     private Duration replyTimeout = Duration.ZERO;
     private Duration deadline = Duration.ZERO;
+    private Duration keepAlive = Duration.ofSeconds(30);
     private int windowBatches = 4;
     private long windowBytes = 16L << 20;
     private int maxMessageBytes = 64 << 20;
@@ -147,6 +153,7 @@ public final class ClientOptions {
       copy.acquireTimeout = acquireTimeout;
       copy.replyTimeout = replyTimeout;
       copy.deadline = deadline;
+      copy.keepAlive = keepAlive;
       copy.windowBatches = windowBatches;
       copy.windowBytes = windowBytes;
       copy.maxMessageBytes = maxMessageBytes;
@@ -223,6 +230,12 @@ public final class ClientOptions {
     /** See {@link ClientOptions#deadline}. */
     public Builder deadline(Duration value) {
       deadline = notNegative("deadline", value);
+      return this;
+    }
+
+    /** See {@link ClientOptions#keepAlive}. */
+    public Builder keepAlive(Duration value) {
+      keepAlive = positive("keepAlive", value);
       return this;
     }
 

@@ -4,8 +4,10 @@ package io.updraft.client;
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.updraft.proto.v1.KeepAlive;
 import io.updraft.proto.v1.TaskIdentity;
 import io.updraft.proto.v1.WriteReplyMetadata;
+import io.updraft.proto.v1.WriteRequestMetadata;
 import org.apache.arrow.memory.BufferAllocator;
 
 /** One call of a {@link FileExchange}, which it tells of what the writer says. */
@@ -20,6 +22,12 @@ final class FileCall extends FlightCall {
       long remainingNanos) {
     super(options, task, allocator, remainingNanos);
     this.owner = owner;
+  }
+
+  @Override
+  OutgoingMessage keepAliveMessage() {
+    return OutgoingMessage.of(
+        WriteRequestMetadata.newBuilder().setKeepAlive(KeepAlive.getDefaultInstance()).build());
   }
 
   @Override

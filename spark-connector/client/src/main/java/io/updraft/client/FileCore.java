@@ -244,7 +244,7 @@ final class FileCore implements AutoCloseable {
       case OFFSET -> takePart(reply.getOffset(), partBytes);
       case RECEIPT -> takeReceipt(reply.getReceipt());
       case ERROR -> takeError(Failure.inBand(reply.getError()), nowNanos);
-      case EVENT_NOT_SET -> {}
+      case KEEP_ALIVE, EVENT_NOT_SET -> {}
     }
   }
 

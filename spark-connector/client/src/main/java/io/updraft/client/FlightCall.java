@@ -10,6 +10,7 @@ import io.grpc.Status;
 import io.updraft.proto.v1.TaskIdentity;
 import java.io.InputStream;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.ReentrantLock;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.OutOfMemoryException;
 
@@ -33,6 +34,12 @@ abstract class FlightCall {
   private final ClientCall<OutgoingMessage, InputStream> call;
   private final ReadGate gate = new ReadGate();
 
+  /** Whoever sends has it: a call takes messages from one thread at a time. */
+  private final ReentrantLock sending = new ReentrantLock();
+
+  private boolean opened;
+  private boolean halfClosed;
+  private long lastSentNanos;
   private boolean released;
   private volatile boolean connected;
   private volatile boolean cancelled;
@@ -119,7 +126,15 @@ abstract class FlightCall {
       call.start(new Listener(), headers());
     }
     call.request(replies);
-    return send(OutgoingMessage.opening(command, schemaHeader));
+    KeepAlives.add(this);
+    long bytes = send(OutgoingMessage.opening(command, schemaHeader));
+    sending.lock();
+    try {
+      opened = true;
+    } finally {
+      sending.unlock();
+    }
+    return bytes;
   }
 
   private Metadata headers() {
@@ -130,15 +145,19 @@ abstract class FlightCall {
     return headers;
   }
 
-  /** Sends a message unless the call has ended; one thread at a time. @return bytes sent */
+  /** Sends a message unless the call has ended. @return bytes sent */
   final long send(OutgoingMessage message) {
     if (ended()) {
       return 0;
     }
+    sending.lock();
     try {
+      lastSentNanos = System.nanoTime();
       call.sendMessage(message);
     } catch (IllegalStateException e) {
       ignoreIfCancelled(e);
+    } finally {
+      sending.unlock();
     }
     return message.sizeBytes();
   }
@@ -148,10 +167,35 @@ abstract class FlightCall {
     if (cancelled) {
       return;
     }
+    sending.lock();
     try {
+      halfClosed = true;
       call.halfClose();
     } catch (IllegalStateException e) {
       ignoreIfCancelled(e);
+    } finally {
+      sending.unlock();
+    }
+  }
+
+  /** What this call says when it has nothing else to say. */
+  abstract OutgoingMessage keepAliveMessage();
+
+  /**
+   * Says that this side is still there, when nothing was sent for a while. Never waits: where the
+   * task is sending, or the transport has not taken what was sent, nothing need be said.
+   */
+  final void keepAlive(long nowNanos) {
+    if (ended() || !sending.tryLock()) {
+      return;
+    }
+    try {
+      boolean quiet = nowNanos - lastSentNanos >= options.keepAlive().toNanos();
+      if (quiet && opened && !halfClosed && call.isReady()) {
+        send(keepAliveMessage());
+      }
+    } finally {
+      sending.unlock();
     }
   }
 
@@ -193,6 +237,7 @@ abstract class FlightCall {
 
   /** Cancels what has not ended and returns when no reply is being read any more. Idempotent. */
   final void close(String reason) {
+    KeepAlives.remove(this);
     cancel(reason);
     gate.close();
     synchronized (this) {
@@ -248,6 +293,7 @@ abstract class FlightCall {
     @Override
     public void onClose(Status status, Metadata trailers) {
       closed = true;
+      KeepAlives.remove(FlightCall.this);
       onClosed(status, trailers);
     }
   }

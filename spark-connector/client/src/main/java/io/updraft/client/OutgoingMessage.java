@@ -8,6 +8,7 @@ import io.netty.buffer.PooledByteBufAllocator;
 import io.updraft.proto.v1.ContentChunk;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.FunctionChunk;
+import io.updraft.proto.v1.KeepAlive;
 import io.updraft.proto.v1.RequestMetadata;
 import io.updraft.proto.v1.WriteRequestMetadata;
 import java.io.ByteArrayOutputStream;
@@ -70,6 +71,16 @@ final class OutgoingMessage {
   /** What a client says of its file. */
   static OutgoingMessage of(WriteRequestMetadata metadata) {
     return new OutgoingMessage(NOTHING, NOTHING, metadata.toByteArray(), NOTHING, null, null);
+  }
+
+  /** That a client of a pool is still there. */
+  static OutgoingMessage keepAlive() {
+    byte[] metadata =
+        RequestMetadata.newBuilder()
+            .setKeepAlive(KeepAlive.getDefaultInstance())
+            .build()
+            .toByteArray();
+    return new OutgoingMessage(NOTHING, NOTHING, metadata, NOTHING, null, null);
   }
 
   /** A part of a content. */

@@ -38,6 +38,29 @@ final class ReplayTest {
     }
   }
 
+  @ParameterizedTest
+  @ValueSource(ints = {0, 1, 7, 39})
+  void batches_of_pools_that_drain_are_answered_by_another_and_no_batch_is_blamed(int answered)
+      throws Exception {
+    TestPool.Behaviour drains =
+        call -> {
+          Behaviours.echoSome(call, answered);
+          call.receive();
+          call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool is draining", 0);
+        };
+    TestPool.Behaviour drainsAtOnce =
+        call -> {
+          Behaviours.echoSome(call, 0);
+          call.receive();
+          call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool is draining", 0);
+        };
+    try (TestPool pool = TestPool.of(drains, drainsAtOnce, Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      assertEquals(allNumbers(), task.run(BATCHES, 20_000));
+      assertEquals(3, pool.calls().size());
+    }
+  }
+
   @Test
   void a_stream_that_ends_without_a_finish_is_replayed() throws Exception {
     TestPool.Behaviour vanishes =

@@ -52,7 +52,8 @@ object UpdraftConf {
 
   val replyTimeout: ConfigEntry[Long] = ConfigEntry(
     Prefix + "replyTimeout",
-    "How long a task waits while the pool neither answers nor takes a batch. 0: as long as `deadline` says.",
+    "How long a task waits while the pool neither answers nor takes a batch, also while a function works on one. " +
+      "0: as long as `deadline` says.",
     "duration",
     Some("0s"),
     Values.milliseconds(least = 0)
@@ -60,7 +61,7 @@ object UpdraftConf {
 
   val deadline: ConfigEntry[Long] = ConfigEntry(
     Prefix + "deadline",
-    "How long the exchange of one task may last in all. 0: the pool's own limit.",
+    "How long the exchange of one task may last in all. 0: no limit.",
     "duration",
     Some("0s"),
     Values.milliseconds(least = 0)

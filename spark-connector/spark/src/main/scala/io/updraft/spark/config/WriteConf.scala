@@ -69,7 +69,8 @@ object WriteConf {
 
   val replyTimeout: ConfigEntry[Long] = ConfigEntry(
     Prefix + "replyTimeout",
-    "How long a task waits for the writer while nothing comes from it. 0: as long as `deadline` says.",
+    "How long a task waits for the writer while nothing comes from it. A writer that is there says so every 30 " +
+      "seconds, however long its storage takes. 0: as long as `deadline` says.",
     "duration",
     Some("10min"),
     Values.milliseconds(least = 0)
@@ -77,9 +78,9 @@ object WriteConf {
 
   val deadline: ConfigEntry[Long] = ConfigEntry(
     Prefix + "deadline",
-    "How long one file may be open in all; the writer has a limit of its own. 0: the writer's default.",
+    "How long one file may be open in all. 0: no limit.",
     "duration",
-    Some("24h"),
+    Some("0s"),
     Values.milliseconds(least = 0)
   )
 

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is silent, and whose turn it is: looks are made by the tests, four to a limit, so that nothing waits."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from flight_messages import (
+    FlightData,
+    all_replies,
+    batch,
+    command_opening,
+    echo_command,
+    finish,
+    keep_alive,
+    path_opening,
+    reply_metadata,
+)
+from front_harness import Running, RunningFront
+
+from updraft.v1.exchange_pb2 import ErrorKind, ReplyMetadata
+from updraft_server import running_exchanges
+from updraft_server.frames import FrameKind
+from updraft_server.testing import FakePool, FakeWorker
+
+# The front itself looks so rarely that it does not within a test.
+FAR_APART = {"client_silence_seconds": 4_000.0, "worker_silence_seconds": 4_000.0}
+LOOKS_TO_A_LIMIT = round(4_000 / 30) + 1
+
+
+class Script:
+    """A worker that tells what it got, and goes on when the test says."""
+
+    def __init__(self) -> None:
+        self.received: asyncio.Queue[FrameKind] = asyncio.Queue()
+        self.replies: asyncio.Queue[ReplyMetadata] = asyncio.Queue()
+
+    async def __call__(self, worker: FakeWorker) -> None:
+        receiving = asyncio.ensure_future(self._receive(worker))
+        try:
+            while True:
+                await worker.send(FrameKind.MESSAGE, (await self.replies.get()).SerializeToString())
+        finally:
+            receiving.cancel()
+
+    async def _receive(self, worker: FakeWorker) -> None:
+        while True:
+            self.received.put_nowait((await worker.receive()).kind)
+
+    async def got(self, kind: FrameKind) -> None:
+        assert await asyncio.wait_for(self.received.get(), 10) is kind
+
+
+async def opened(front: RunningFront, script: Script) -> Any:
+    call = front.exchange()
+    await call.write(command_opening(echo_command()))
+    await script.got(FrameKind.COMMAND)
+    assert reply_metadata(await call.read()).HasField("admitted")
+    return call
+
+
+async def looked_at(front: RunningFront, times: int = 2 * LOOKS_TO_A_LIMIT) -> None:
+    for _ in range(times):
+        await front.front._running.look()
+
+
+async def heard(front: RunningFront, keep_alives: int) -> None:
+    for _ in range(20_000):
+        if front.front.activity.transferred().keep_alives >= keep_alives:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError(f"keepalive {keep_alives} was not heard")
+
+
+async def error_of(call: Any) -> str:
+    replies, error = await asyncio.wait_for(all_replies(call), 20)
+    assert error is not None
+    assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_DEADLINE
+    return str(error.details())
+
+
+@pytest.fixture(autouse=True)
+def idle_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scripts have no processes; test_hanging_workers.py has real ones."""
+    monkeypatch.setattr(running_exchanges, "processor_ticks", lambda pids: dict.fromkeys(pids, ()))
+
+
+async def test_a_client_that_says_nothing_is_ended_when_the_pool_waits_for_it(running_front: Running) -> None:
+    script = Script()
+    async with running_front(FakePool(script=script), **FAR_APART) as front:
+        call = await opened(front, script)
+        await looked_at(front)
+        assert "the client was silent for 4000 seconds" in await error_of(call)
+
+
+async def test_a_client_that_sends_keepalives_may_take_its_time(running_front: Running) -> None:
+    script = Script()
+    async with running_front(FakePool(script=script), **FAR_APART) as front:
+        call = await opened(front, script)
+        for number in range(1, 4):
+            await looked_at(front, LOOKS_TO_A_LIMIT - 1)
+            await call.write(keep_alive())
+            await heard(front, number)
+        # The worker gets none of them.
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        script.replies.put_nowait(ReplyMetadata(consumed=1))
+        assert reply_metadata(await call.read()).consumed == 1
+        call.cancel()
+
+
+async def test_a_client_whose_batch_is_worked_on_need_not_say_anything(running_front: Running) -> None:
+    script = Script()
+    async with running_front(FakePool(script=script), client_silence_seconds=4_000, worker_silence_seconds=0) as front:
+        call = await opened(front, script)
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        await looked_at(front)
+        script.replies.put_nowait(ReplyMetadata(consumed=1))
+        assert reply_metadata(await call.read()).consumed == 1
+        await looked_at(front)
+        assert "the client was silent" in await error_of(call)
+
+
+async def test_a_worker_that_gives_nothing_and_does_nothing_is_ended(running_front: Running) -> None:
+    script = Script()
+    async with running_front(FakePool(script=script), **FAR_APART) as front:
+        call = await opened(front, script)
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        await looked_at(front)
+        message = await error_of(call)
+        assert "used no processor time for 4000 seconds" in message
+        assert "--worker-silence-seconds" in message
+
+
+async def test_a_worker_that_does_not_finish_after_the_last_batch_is_ended(running_front: Running) -> None:
+    script = Script()
+    async with running_front(FakePool(script=script), **FAR_APART) as front:
+        call = await opened(front, script)
+        await call.write(finish(0))
+        await call.done_writing()
+        await script.got(FrameKind.BATCH)
+        await script.got(FrameKind.END)
+        await looked_at(front)
+        assert "the function neither took nor gave" in await error_of(call)
+
+
+async def test_a_worker_that_uses_the_processor_may_take_its_time(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(running_exchanges, "processor_ticks", lambda pids: dict.fromkeys(pids, ((1, next(ticks)),)))
+    script = Script()
+    async with running_front(FakePool(script=script), **FAR_APART) as front:
+        call = await opened(front, script)
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        await looked_at(front)
+        script.replies.put_nowait(ReplyMetadata(consumed=1))
+        assert reply_metadata(await call.read()).consumed == 1
+        call.cancel()
+
+
+async def test_a_worker_without_work_waits_for_its_client_as_long_as_that_is_there(running_front: Running) -> None:
+    script = Script()
+    async with running_front(FakePool(script=script), client_silence_seconds=0, worker_silence_seconds=4_000) as front:
+        call = await opened(front, script)
+        await looked_at(front)
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        call.cancel()
+
+
+async def test_a_message_without_data_is_the_keepalive_of_plain_flight(running_front: Running) -> None:
+    async with running_front(FakePool(), **FAR_APART) as front:
+        call = front.exchange()
+        await call.write(path_opening("echo"))
+        await call.read()
+        await looked_at(front, LOOKS_TO_A_LIMIT - 1)
+        await call.write(FlightData().SerializeToString())
+        await heard(front, 1)
+        await looked_at(front, LOOKS_TO_A_LIMIT - 1)
+        data = FlightData(data_header=b"h", data_body=b"b")
+        await call.write(data.SerializeToString())
+        assert FlightData.FromString(await call.read()) == data
+        await call.done_writing()
+        assert (await all_replies(call)) == ([], None)
+
+
+async def test_the_front_looks_by_itself(running_front: Running) -> None:
+    script = Script()
+    async with running_front(FakePool(script=script), client_silence_seconds=0.2) as front:
+        call = await opened(front, script)
+        assert "--client-silence-seconds" in await error_of(call)

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.updraft.proto.v1.Delivery;
+import io.updraft.proto.v1.KeepAlive;
+import io.updraft.proto.v1.Receipt;
+import io.updraft.proto.v1.RequestMetadata;
+import io.updraft.proto.v1.WriteCommand;
+import io.updraft.proto.v1.WriteReplyMetadata;
+import io.updraft.proto.v1.WriteRequestMetadata;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.RootAllocator;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+class KeepAliveTest {
+  private static final int ROWS = 10;
+  private static final int KEEPALIVES = 2;
+  private static final int WRITERS_KEEPALIVES = 12;
+  private static final long BETWEEN_THEM_MILLISECONDS = 250;
+
+  private static ClientOptions.Builder options(TestPool pool) {
+    return ClientOptions.builder(pool.endpoint()).keepAlive(Duration.ofMillis(10));
+  }
+
+  @Test
+  void a_task_with_nothing_to_send_says_that_it_is_there_until_it_has_finished() throws Exception {
+    CountDownLatch heard = new CountDownLatch(1);
+    CountDownLatch halfClosed = new CountDownLatch(1);
+    TestPool.Behaviour listening =
+        call -> {
+          FlightData opening = call.receive();
+          for (int i = 0; i < KEEPALIVES; i++) {
+            FlightData message = call.receive();
+            assertEquals(RequestMetadata.EventCase.KEEP_ALIVE, message.request().getEventCase());
+            assertEquals(0, message.header().length + message.body().length);
+          }
+          heard.countDown();
+          call.sendSchema(opening.header());
+          FlightData batch = nextOf(call, RequestMetadata.EventCase.SEQUENCE);
+          call.sendBatch(1, 1, batch, ROWS);
+          nextOf(call, RequestMetadata.EventCase.FINISH);
+          assertNull(call.receive(), "something came after finish");
+          halfClosed.countDown();
+          call.finish();
+        };
+    try (TestPool pool = TestPool.of(listening);
+        ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.REPLAY)) {
+      assertTrue(heard.await(30, TimeUnit.SECONDS));
+      assertEquals(List.of(1L), task.run(1, ROWS));
+      assertTrue(halfClosed.await(30, TimeUnit.SECONDS));
+    }
+  }
+
+  private static FlightData nextOf(PoolCall call, RequestMetadata.EventCase event)
+      throws InterruptedException {
+    FlightData message = call.receive();
+    while (message.request().hasKeepAlive()) {
+      message = call.receive();
+    }
+    assertEquals(event, message.request().getEventCase());
+    return message;
+  }
+
+  @Test
+  void a_call_that_sends_often_enough_says_nothing_else() throws Exception {
+    try (TestPool pool = TestPool.of(Behaviours::echo);
+        ExchangeFixture task =
+            new ExchangeFixture(
+                options(pool).keepAlive(Duration.ofMinutes(5)).build(), Replay.REPLAY)) {
+      // The echo would answer a keepalive as it answers a batch, and fail.
+      assertEquals(3, task.run(3, ROWS).size());
+    }
+  }
+
+  @Test
+  void a_file_waits_for_a_writer_as_long_as_that_says_that_it_is_there() throws Exception {
+    CountDownLatch heard = new CountDownLatch(1);
+    TestPool.Behaviour slow =
+        call -> {
+          call.receive();
+          for (int i = 0; i < KEEPALIVES; i++) {
+            assertTrue(WriteRequestMetadata.parseFrom(call.receive().appMetadata()).hasKeepAlive());
+          }
+          heard.countDown();
+          while (!WriteRequestMetadata.parseFrom(call.receive().appMetadata()).hasFinish()) {
+            // Keepalives, which may come until then.
+          }
+          for (int i = 0; i < WRITERS_KEEPALIVES; i++) {
+            Thread.sleep(BETWEEN_THEM_MILLISECONDS);
+            send(
+                call, WriteReplyMetadata.newBuilder().setKeepAlive(KeepAlive.getDefaultInstance()));
+          }
+          send(call, WriteReplyMetadata.newBuilder().setReceipt(Receipt.getDefaultInstance()));
+          call.close(Status.OK, new Metadata());
+        };
+    try (TestPool pool = TestPool.of(slow);
+        BufferAllocator allocator = new RootAllocator();
+        FileExchange file = open(pool, allocator)) {
+      assertTrue(heard.await(30, TimeUnit.SECONDS));
+      assertEquals(0, file.finish().getRows());
+    }
+  }
+
+  private static void send(PoolCall call, WriteReplyMetadata.Builder reply) {
+    byte[] nothing = {};
+    call.sendBytes(new FlightData(nothing, nothing, reply.build().toByteArray(), nothing).encode());
+  }
+
+  private static FileExchange open(TestPool pool, BufferAllocator allocator) {
+    // Less than the writer takes, more than it is ever silent.
+    Duration replyTimeout = Duration.ofMillis(8 * BETWEEN_THEM_MILLISECONDS);
+    return FileExchange.open(
+        options(pool).peer(Peer.WRITER).replyTimeout(replyTimeout).build(),
+        WriteCommand.newBuilder().setDelivery(Delivery.DELIVERY_DIRECT).build(),
+        Batches.SCHEMA,
+        allocator,
+        null);
+  }
+}
