@@ -18,7 +18,7 @@ from updraft_writer.file_factory import FileFactory
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_file import OpenFile
 from updraft_writer.open_files import OpenFiles
-from updraft_writer.opening import Opening, open_with_schema, parse_command
+from updraft_writer.opening import Opening, checked_command, open_with_schema, parse_command
 from updraft_writer.quota import Quota
 from updraft_writer.replies import Call, Replies
 
@@ -69,6 +69,13 @@ class Exchanges:
         """Serve one exchange; raises UpdraftError after telling the client in-band."""
         with self._tracer.exchange("updraft.writer.file", call.header(TRACE_HEADER)) as span:
             await self._serve(call, span)
+
+    async def check(self, encoded: bytes) -> None:
+        """Raise the error with which this writer would refuse to open such a file now; creates nothing."""
+        command = checked_command(encoded)
+        _log.info("asked whether a file would be opened", path=command.path)
+        self._files.check_open()
+        await self._factory.check(command)
 
     async def _serve(self, call: Call, span: Span) -> None:
         replies, record = Replies(call), _Record(time.monotonic(), span)

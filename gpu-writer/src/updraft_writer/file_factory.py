@@ -78,14 +78,21 @@ class FileFactory:
             sink.on_silence = file.storage_is_silent
         return file, encoder
 
+    async def check(self, command: WriteCommand) -> None:
+        """Raise WriteRefusedError or SinkError if this writer could not store the file; creates nothing."""
+        if command.delivery == Delivery.DELIVERY_DIRECT:
+            await self._storage(command)
+
+    async def _storage(self, command: WriteCommand) -> Storage:
+        # Links are followed and remote storages looked up: neither may hold up the other exchanges.
+        return await asyncio.to_thread(self.storage, command.path)
+
     async def _sink(self, command: WriteCommand, replies: Replies) -> Sink:
         equipment = self._equipment
         if command.delivery == Delivery.DELIVERY_RETURN:
             return ReturnedSink(replies, silence_seconds=equipment.client_silence_seconds)
-        # Links are followed and remote storages looked up: neither may hold up the other exchanges.
-        storage = await asyncio.to_thread(self.storage, command.path)
         return StoredSink(
-            storage,
+            await self._storage(command),
             command.path,
             equipment.store_threads,
             equipment.retry,

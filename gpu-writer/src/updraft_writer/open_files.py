@@ -53,8 +53,7 @@ class OpenFiles:
     @contextmanager
     def place(self) -> Iterator[Place]:
         """A place for one more file, kept until nothing is held for it; raises QuotaError and PoolUnavailableError."""
-        if self._refusal is not None:
-            raise self._refusal
+        self.check_open()
         if len(self) >= self._max_open_files:
             raise QuotaError(
                 f"{len(self)} files are open, which is as many as this writer opens at once: come again later, "
@@ -68,6 +67,11 @@ class OpenFiles:
         finally:
             self._places.remove(place)
             self._changed()
+
+    def check_open(self) -> None:
+        """Raise PoolUnavailableError when no more files are opened; a full writer opens them later."""
+        if self._refusal is not None:
+            raise self._refusal
 
     def add(self, file: OpenFile) -> None:
         """Ask this file for its partial row group too when the quota runs short."""

@@ -67,10 +67,15 @@ def parse_command(fields: FlightFields) -> WriteCommand:
     descriptor = parse_descriptor(fields.descriptor)
     if descriptor.kind is not DescriptorKind.CMD:
         raise ProtocolError("a writer needs a flight descriptor of type CMD with a WriteCommand")
+    return checked_command(bytes(descriptor.command))
+
+
+def checked_command(encoded: bytes) -> WriteCommand:
+    """The command in these bytes; raises ProtocolError and VersionMismatchError."""
     try:
-        command = WriteCommand.FromString(bytes(descriptor.command))
+        command = WriteCommand.FromString(encoded)
     except DecodeError as error:
-        raise ProtocolError(f"the command of the flight descriptor is not a WriteCommand: {error}") from None
+        raise ProtocolError(f"these bytes are not a WriteCommand: {error}") from None
     if command.protocol_version != PROTOCOL_VERSION:
         raise VersionMismatchError(
             f"the client speaks version {command.protocol_version} of the protocol, "

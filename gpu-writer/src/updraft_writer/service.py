@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Flight service of a writer: its state and the order to drain; exchanges go to `exchanges`."""
+"""The Flight service of a writer: its actions; exchanges go to `exchanges`."""
 
 import json
 from collections.abc import Iterable
@@ -17,8 +17,15 @@ from updraft_writer.opening import PROTOCOL_VERSION
 from updraft_writer.quota import Quota
 
 STATUS_ACTION = "updraft.writer_status"
+CHECK_ACTION = "updraft.check_write"
 
-_STATUS = (STATUS_ACTION, "Versions, state, quota and open files of this writer, as a JSON object.")
+_ALWAYS = (
+    (STATUS_ACTION, "Versions, state, quota and open files of this writer, as a JSON object."),
+    (
+        CHECK_ACTION,
+        "Whether this writer would open a file: the body is a WriteCommand; the answer is empty or an error.",
+    ),
+)
 _DRAIN = (DRAIN_ACTION, "Finish open files, open no new ones, then stop: as on SIGTERM.")
 
 
@@ -56,12 +63,18 @@ class WriterService(FlightService):
 
     def list_actions(self) -> Iterable[tuple[str, str]]:
         """Name and description of every action that is allowed."""
-        return (_STATUS, _DRAIN) if self._allow_remote_drain else (_STATUS,)
+        return (*_ALWAYS, _DRAIN) if self._allow_remote_drain else _ALWAYS
 
     async def do_action(self, name: str, body: bytes) -> bytes:
-        """Run an action; raises ProtocolError for one that does not exist, ActionRefusedError for a refused one."""
+        """Run an action; raises ProtocolError for one that does not exist, ActionRefusedError for a refused one.
+
+        CHECK_ACTION raises what it finds.
+        """
         if name == STATUS_ACTION:
             return json.dumps(self.status()).encode()
+        if name == CHECK_ACTION:
+            await self._exchanges.check(body)
+            return b""
         if name == DRAIN_ACTION:
             if not self._allow_remote_drain:
                 raise remote_drain_refused()

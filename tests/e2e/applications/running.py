@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one of these applications beside a pool."""
+"""Runs one of these applications beside a pool or a writer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.support.paths import PYTHON, REPOSITORY
 _TIMEOUT_SECONDS = 280
 
 
-def differences(application: str, endpoint: str) -> Mapping[str, str]:
-    """What the application found: case -> what differs between stock and the pool, empty when nothing does."""
+def differences(application: str, *arguments: str) -> Mapping[str, str]:
+    """What the application found: case -> what differs from what is expected, empty when nothing does."""
     job = subprocess.run(
-        [PYTHON, "-m", f"tests.e2e.applications.{application}", endpoint],
+        [PYTHON, "-m", f"tests.e2e.applications.{application}", *arguments],
         capture_output=True,
         text=True,
         cwd=REPOSITORY,

@@ -20,13 +20,6 @@ import org.apache.arrow.memory.OutOfMemoryException;
  * run on gRPC's event loop.
  */
 abstract class FlightCall {
-  private static final Metadata.Key<String> AUTHORIZATION =
-      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
-  private static final Metadata.Key<String> TENANT =
-      Metadata.Key.of("x-updraft-tenant", Metadata.ASCII_STRING_MARSHALLER);
-  private static final Metadata.Key<String> TRACE_PARENT =
-      Metadata.Key.of("traceparent", Metadata.ASCII_STRING_MARSHALLER);
-
   private final ClientOptions options;
   private final BufferAllocator allocator;
   private final long startedNanos = System.nanoTime();
@@ -123,7 +116,7 @@ abstract class FlightCall {
       if (cancelled) {
         return 0;
       }
-      call.start(new Listener(), headers());
+      call.start(new Listener(), CallHeaders.of(options));
     }
     call.request(replies);
     KeepAlives.add(this);
@@ -135,14 +128,6 @@ abstract class FlightCall {
       sending.unlock();
     }
     return bytes;
-  }
-
-  private Metadata headers() {
-    Metadata headers = new Metadata();
-    options.token().ifPresent(token -> headers.put(AUTHORIZATION, "Bearer " + token));
-    options.tenant().ifPresent(tenant -> headers.put(TENANT, tenant));
-    options.traceParent().ifPresent(parent -> headers.put(TRACE_PARENT, parent));
-    return headers;
   }
 
   /** Sends a message unless the call has ended. @return bytes sent */

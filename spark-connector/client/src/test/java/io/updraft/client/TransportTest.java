@@ -20,6 +20,7 @@ import io.netty.pkitesting.CertificateBuilder;
 import io.netty.pkitesting.X509Bundle;
 import io.netty.util.concurrent.EventExecutor;
 import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.WriteCommand;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.net.InetSocketAddress;
@@ -145,6 +146,17 @@ final class TransportTest {
       assertTrue(error.getMessage().contains(options.endpoint().toString()), error.getMessage());
       assertTrue(error.getMessage().contains(Peer.POOL.tlsCaFileSetting()), error.getMessage());
       assertTrue(pool.calls().isEmpty());
+    }
+  }
+
+  @Test
+  void a_writer_that_another_authority_signed_is_not_asked_twice() throws Exception {
+    try (TestPool writer = tlsPool(ClientAuth.NONE)) {
+      ClientOptions options = tls(writer, authority("a stranger")).peer(Peer.WRITER).build();
+      WriteCheck.Refusal refusal =
+          WriteCheck.ask(options, WriteCommand.getDefaultInstance()).orElseThrow();
+      assertTrue(refusal.message().contains(Peer.WRITER.tlsCaFileSetting()), refusal.message());
+      assertFalse(refusal.temporary());
     }
   }
 

@@ -4,6 +4,7 @@ package io.updraft.spark.config
 import java.io.IOException
 import java.nio.file.{Files, Path}
 import java.time.Duration
+import java.util.concurrent.TimeUnit
 
 import io.updraft.client.{ClientOptions, Endpoint, Peer}
 
@@ -37,6 +38,17 @@ final case class ConnectionSettings(
     builder
   }
 
+  /** Tries until a result settles it or the connect timeout has passed; returns the last result. */
+  def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A = {
+    val deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(connectTimeoutMilliseconds)
+    var result = tryOnce
+    while (!settles(result) && System.nanoTime() < deadline) {
+      Thread.sleep(ConnectionSettings.PauseMilliseconds)
+      result = tryOnce
+    }
+    result
+  }
+
   private def readToken(file: String): String =
     try Files.readString(Path.of(file)).strip()
     catch {
@@ -46,4 +58,10 @@ final case class ConnectionSettings(
 
   /** Without the token: case classes are printed in logs and plans. */
   override def toString: String = s"ConnectionSettings($endpoint)"
+}
+
+object ConnectionSettings {
+
+  /** Before another try: a process that was killed is back soon. */
+  private val PauseMilliseconds = 100L
 }

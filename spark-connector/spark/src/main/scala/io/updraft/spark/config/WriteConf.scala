@@ -19,6 +19,11 @@ object WriteConf {
   )
 
   val endpoint: ConfigEntry[String] = connection.endpoint
+  val connectTimeout: ConfigEntry[Long] = connection.connectTimeout.copy(
+    doc = connection.connectTimeout.doc +
+      " Before an overwrite the driver asks a writer that does not answer again for as long; then the write fails, " +
+      "and nothing is deleted."
+  )
   val acquireTimeout: ConfigEntry[Long] = connection.acquireTimeout
 
   val delivery: ConfigEntry[String] = ConfigEntry(
@@ -113,7 +118,7 @@ object WriteConf {
   val entries: Seq[ConfigEntry[_]] =
     Seq(endpoint, delivery, asynchronous, maxInFlightBytes, holdGpu, unsupported) ++
       connection.identityEntries ++ Seq(
-        connection.connectTimeout,
+        connectTimeout,
         acquireTimeout,
         replyTimeout,
         deadline,

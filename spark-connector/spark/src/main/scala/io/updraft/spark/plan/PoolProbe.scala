@@ -19,9 +19,6 @@ import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 object PoolProbe {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
 
-  /** How long a refused connection waits for the next try: a front that was killed is back soon. */
-  private val RetryMilliseconds = 100L
-
   private final case class Answer(problem: Option[String], time: Long)
 
   private val answers = new ConcurrentHashMap[String, Answer]()
@@ -53,14 +50,7 @@ object PoolProbe {
   /** Tries until the connect timeout has passed. */
   private def connect(settings: UdfSettings): Option[String] = {
     val endpoint = Endpoint.parse(settings.endpoint)
-    val deadline =
-      System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(settings.connectTimeoutMilliseconds)
-    var problem = tryOnce(endpoint, settings)
-    while (problem.isDefined && System.nanoTime() < deadline) {
-      Thread.sleep(RetryMilliseconds)
-      problem = tryOnce(endpoint, settings)
-    }
-    problem
+    settings.connection.whileConnecting[Option[String]](_.isEmpty)(tryOnce(endpoint, settings))
   }
 
   private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[String] =

@@ -190,9 +190,11 @@ object RowFile {
     command.toBuilder
       .setProtocolVersion(FileExchange.PROTOCOL_VERSION)
       .setTask(TaskIdentities.of(context))
-      // As a URI: a partition's directory may have percent signs of its own.
-      .setPath(target.toUri.toString)
+      .setPath(uri(target))
       .build()
+
+  /** A path as writers get it: a partition's directory may have percent signs of its own. */
+  def uri(qualified: Path): String = qualified.toUri.toString
 
   /** A row group has whole batches. */
   private def batchBytes(settings: WriteSettings, command: WriteCommand): Long =

@@ -1,30 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.write
 
-import org.apache.hadoop.mapreduce.Job
-import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.execution.datasources.OutputWriterFactory
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.types.StructType
+
+import io.updraft.proto.v1.WriteCommand
 
 /** `updraft-parquet`: Spark's Parquet, but a writer service makes the files. Reading, the commit
   * and everything else around a file stay Spark's.
   */
-class UpdraftParquetFormat extends ParquetFileFormat {
+class UpdraftParquetFormat extends ParquetFileFormat with RemoteFormat {
 
   override def shortName(): String = "updraft-parquet"
 
   override def toString: String = "Updraft-Parquet"
 
-  override def prepareWrite(
-      session: SparkSession,
-      job: Job,
-      options: Map[String, String],
-      dataSchema: StructType
-  ): OutputWriterFactory = {
-    val stock = super.prepareWrite(session, job, options, dataSchema)
-    RemoteWriterFactory.create(session, shortName(), stock) { settings =>
-      ParquetPlan.command(settings.command(), dataSchema, job.getConfiguration)
-    }
-  }
+  override protected def command(
+      builder: WriteCommand.Builder,
+      dataSchema: StructType,
+      conf: Configuration
+  ): Either[String, WriteCommand] = ParquetPlan.command(builder, dataSchema, conf)
 }

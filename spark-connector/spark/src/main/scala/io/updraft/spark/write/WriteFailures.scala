@@ -31,7 +31,7 @@ final class WriteFailures(path: String, endpoint: String, span: TaskSpan, contex
 
   private def advice(kind: ErrorKind): String = kind match {
     case ErrorKind.ERROR_KIND_WRITE_REFUSED =>
-      s". Start the writer with a --root above that path, or set ${WriteConf.delivery.key} = return"
+      WriteFailures.OutsideTheRoots
     case ErrorKind.ERROR_KIND_QUOTA =>
       s". Give the writer a larger --quota-bytes or more time (${WriteConf.acquireTimeout.key})"
     case ErrorKind.ERROR_KIND_LIMIT =>
@@ -46,4 +46,11 @@ final class WriteFailures(path: String, endpoint: String, span: TaskSpan, contex
     kill.initCause(cause)
     kill
   }
+}
+
+object WriteFailures {
+
+  /** What to do about a path that the writer does not write to. */
+  val OutsideTheRoots: String =
+    s". Start the writer with a --root above that path, or set ${WriteConf.delivery.key} = return"
 }

@@ -21,7 +21,7 @@ object WriterInput extends ColumnarRule {
   }
 
   private def isOurs(write: WriteFilesExec): Boolean = write.fileFormat match {
-    case _: UpdraftParquetFormat | _: UpdraftOrcFormat => true
+    case _: RemoteFormat => true
     case _ => false
   }
 

@@ -8,6 +8,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.types.pojo.ArrowType
 import org.apache.arrow.vector.types.pojo.{Field, FieldType, Schema}
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.api.python.PythonEvalType
 import org.apache.spark.internal.config.{EXECUTOR_CORES, SECRET_REDACTION_PATTERN}
 import org.apache.spark.rdd.RDD
@@ -185,6 +186,9 @@ object SparkInternals {
   private val AfterSpark = ShutdownHookManager.TEMP_DIR_SHUTDOWN_PRIORITY
 
   def conf(session: SparkSession): SQLConf = session.sessionState.conf
+
+  def hadoopConf(session: SparkSession, options: Map[String, String]): Configuration =
+    session.sessionState.newHadoopConfWithOptions(options)
 
   /** Raises Spark's own exception in a task that was killed. */
   def throwIfKilled(context: TaskContext): Unit = context.killTaskIfInterrupted()

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.Metadata;
+
+/** What every call says of its client: the section "Headers" of proto/README.md. */
+final class CallHeaders {
+  private static final Metadata.Key<String> AUTHORIZATION =
+      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+  private static final Metadata.Key<String> TENANT =
+      Metadata.Key.of("x-updraft-tenant", Metadata.ASCII_STRING_MARSHALLER);
+  private static final Metadata.Key<String> TRACE_PARENT =
+      Metadata.Key.of("traceparent", Metadata.ASCII_STRING_MARSHALLER);
+
+  private CallHeaders() {}
+
+  static Metadata of(ClientOptions options) {
+    Metadata headers = new Metadata();
+    options.token().ifPresent(token -> headers.put(AUTHORIZATION, "Bearer " + token));
+    options.tenant().ifPresent(tenant -> headers.put(TENANT, tenant));
+    options.traceParent().ifPresent(parent -> headers.put(TRACE_PARENT, parent));
+    return headers;
+  }
+}

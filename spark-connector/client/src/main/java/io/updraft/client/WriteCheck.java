@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.CallOptions;
+import io.grpc.ClientCall;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.WriteCommand;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Asks a writer whether it would open a file, before what the file replaces is removed. The writer
+ * creates nothing. Of several pods behind one name one is asked: they are replicas, started alike.
+ */
+public final class WriteCheck {
+  /** The action's name in proto/README.md. */
+  static final String ACTION = "updraft.check_write";
+
+  /** How services answer an action that they do not have. */
+  private static final String NO_ACTION = "no action";
+
+  private WriteCheck() {}
+
+  /**
+   * Why the writer would not open the file.
+   *
+   * @param kind whose fault it is
+   * @param code name of the gRPC status code
+   * @param message for the user
+   * @param temporary whether the same question may be answered otherwise a moment later
+   */
+  public record Refusal(ErrorKind kind, String code, String message, boolean temporary) {
+    private static Refusal of(Failure failure) {
+      boolean temporary =
+          switch (failure.kind()) {
+            // What TLS does not accept counts as unavailable too, and stays so.
+            case ERROR_KIND_POOL_UNAVAILABLE -> failure.origin() != Failure.Origin.CLIENT;
+            case ERROR_KIND_DEADLINE, ERROR_KIND_POOL_FULL -> true;
+            default -> failure.origin() == Failure.Origin.CONNECTION;
+          };
+      return new Refusal(failure.kind(), failure.code(), failure.message(), temporary);
+    }
+  }
+
+  /**
+   * Asks once and waits at most the connect timeout.
+   *
+   * @return empty if the writer would open the file
+   * @throws IllegalArgumentException if the options' TLS files cannot be used
+   * @throws InterruptedException if the thread was interrupted; the call is then cancelled
+   */
+  public static Optional<Refusal> ask(ClientOptions options, WriteCommand command)
+      throws InterruptedException {
+    ChannelPool.Connection connection = ChannelPool.acquire(options, null);
+    try {
+      Status status = status(connection, options, command);
+      if (status.isOk()) {
+        return Optional.empty();
+      }
+      Refusal refusal = Refusal.of(failure(status, options));
+      if (refusal.temporary()) {
+        connection.avoid();
+      }
+      return Optional.of(refusal);
+    } finally {
+      connection.release();
+    }
+  }
+
+  private static Status status(
+      ChannelPool.Connection connection, ClientOptions options, WriteCommand command)
+      throws InterruptedException {
+    CallOptions callOptions =
+        CallOptions.DEFAULT.withDeadlineAfter(
+            options.connectTimeout().toNanos(), TimeUnit.NANOSECONDS);
+    // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
+    connection.channel().resetConnectBackoff();
+    ClientCall<FlightAction, FlightAction.Unread> call =
+        connection.channel().newCall(FlightAction.DO_ACTION, callOptions);
+    CompletableFuture<Status> end = new CompletableFuture<>();
+    call.start(
+        new ClientCall.Listener<>() {
+          @Override
+          public void onClose(Status status, Metadata trailers) {
+            end.complete(status);
+          }
+        },
+        CallHeaders.of(options));
+    try {
+      call.request(1);
+      call.sendMessage(new FlightAction(ACTION, command.toByteString()));
+      call.halfClose();
+      // The deadline ends the call whatever the other side does.
+      return end.get();
+    } catch (ExecutionException e) {
+      throw new IllegalStateException(e);
+    } finally {
+      if (!end.isDone()) {
+        call.cancel("nobody waits for the answer", null);
+      }
+    }
+  }
+
+  private static Failure failure(Status status, ClientOptions options) {
+    Status.Code code = status.getCode();
+    String text = String.valueOf(status.getDescription());
+    boolean unknown = code == Status.Code.INVALID_ARGUMENT && text.startsWith(NO_ACTION);
+    if (unknown || code == Status.Code.UNIMPLEMENTED) {
+      String message =
+          "what listens at %s is not a writer, or one of an older release (%s)"
+              .formatted(options.endpoint(), text);
+      return new Failure(
+          ErrorKind.ERROR_KIND_PROTOCOL, code.name(), message, null, null, Failure.Origin.POOL);
+    }
+    if (code == Status.Code.DEADLINE_EXCEEDED) {
+      double seconds = options.connectTimeout().toMillis() / 1000.0;
+      return Failure.deadline(
+          "the writer at %s did not answer within %s s".formatted(options.endpoint(), seconds));
+    }
+    Failure failure = Failure.ofStatus(status, options);
+    if (code == Status.Code.UNAVAILABLE && failure.origin() == Failure.Origin.CONNECTION) {
+      String reason = status.getCause() == null ? text : status.getCause().getMessage();
+      return failure.withMessage(
+          "cannot reach a writer at %s: %s".formatted(options.endpoint(), reason));
+    }
+    return failure;
+  }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.mapreduce.Job
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.execution.datasources.{FileFormat, OutputWriterFactory}
+import org.apache.spark.sql.sources.DataSourceRegister
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.updraft.SparkInternals
+
+import io.updraft.proto.v1.WriteCommand
+import io.updraft.spark.config.{WriteConf, WriteSettings}
+
+/** A format of Spark's whose files a writer service makes, where it can. */
+trait RemoteFormat extends FileFormat with DataSourceRegister {
+
+  /** Completes what the settings say of each file, or says why the writer cannot make such files.
+    *
+    * @param conf
+    *   the job's, as Spark's own writer has prepared it
+    */
+  protected def command(
+      builder: WriteCommand.Builder,
+      dataSchema: StructType,
+      conf: Configuration
+  ): Either[String, WriteCommand]
+
+  abstract override def prepareWrite(
+      session: SparkSession,
+      job: Job,
+      options: Map[String, String],
+      dataSchema: StructType
+  ): OutputWriterFactory =
+    RemoteWriterFactory.create(session, shortName(), plan(session, job, options, dataSchema))
+
+  /** Decides who makes the files of a write. Prepares the job as Spark's own writer does and
+    * changes nothing else, so a write may be planned before anything is deleted for it, and again
+    * after.
+    *
+    * Raises IllegalArgumentException for a wrong setting, and UnsupportedOperationException if the
+    * writer cannot make the files and Spark's own writer must not.
+    */
+  def plan(
+      session: SparkSession,
+      job: Job,
+      options: Map[String, String],
+      dataSchema: StructType
+  ): WritePlan = {
+    val stock = super.prepareWrite(session, job, options, dataSchema)
+    val settings = WriteConf.settings(SparkInternals.conf(session), shortName())
+    command(settings.command(), dataSchema, job.getConfiguration) match {
+      case Right(command) => ByWriter(stock, settings, command)
+      case Left(reason) if settings.unsupported == "fail" =>
+        throw new UnsupportedOperationException(
+          s"${shortName()}: the writer cannot make these files as Spark does: $reason. " +
+            s"Set ${WriteConf.unsupported.key} = local to let Spark's own writer make them"
+        )
+      case Left(reason) => BySpark(stock, reason)
+    }
+  }
+}
+
+/** Who makes the files of one write. */
+sealed trait WritePlan
+
+/** The writer service; Spark's factory names the files. */
+final case class ByWriter(
+    stock: OutputWriterFactory,
+    settings: WriteSettings,
+    command: WriteCommand
+) extends WritePlan
+
+/** Spark's own writer. */
+final case class BySpark(stock: OutputWriterFactory, reason: String) extends WritePlan

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write
+
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.catalyst.expressions.AttributeSet
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.updraft.SavedTable
+import org.apache.spark.sql.{SaveMode, SparkSession}
+
+/** A write that deletes before it writes, and whose files a writer may make.
+  *
+  * @param directory
+  *   below which all files are written, whatever committer moves them
+  * @param schema
+  *   of the files: without the partition columns
+  */
+final case class Replacement(
+    format: RemoteFormat,
+    directory: Path,
+    schema: StructType,
+    options: Map[String, String]
+)
+
+object Replacement {
+
+  /** What a command replaces: the insert of every `mode("overwrite")`, `INSERT OVERWRITE` and
+    * `CREATE TABLE ... AS SELECT`; and `saveAsTable`, which drops the table before its insert.
+    */
+  def of(session: SparkSession, plan: LogicalPlan): Option[Replacement] = plan match {
+    case insert: InsertIntoHadoopFsRelationCommand if insert.mode == SaveMode.Overwrite =>
+      remote(insert.fileFormat).map { format =>
+        val partitions = AttributeSet(insert.partitionColumns)
+        val columns = insert.outputColumns.filterNot(partitions.contains)
+        val schema = DataTypeUtils.fromAttributes(columns)
+        Replacement(format, insert.outputPath, schema, insert.options)
+      }
+    case SavedTable(table) =>
+      remote(table.format(session)).map { format =>
+        Replacement(format, table.location(session), table.dataSchema(session), table.options)
+      }
+    case _ => None
+  }
+
+  private def remote(format: Any): Option[RemoteFormat] = format match {
+    case format: RemoteFormat => Some(format)
+    case _ => None
+  }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.write
+
+import scala.jdk.OptionConverters._
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.apache.hadoop.mapreduce.Job
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.{SparkContext, SparkException}
+
+import io.updraft.client.WriteCheck.Refusal
+import io.updraft.client.{Endpoint, FileExchange, WriteCheck}
+import io.updraft.proto.v1.{ErrorKind, WriteCommand}
+import io.updraft.spark.config.{WriteConf, WriteSettings}
+
+/** Asks the writer whether it would write, before Spark deletes what the write replaces. One pod is
+  * asked where several stand behind the endpoint's name.
+  */
+object WriterCheck {
+
+  /** The name of a file that stands for all of a write. */
+  private val AnyFile = "part-00000"
+
+  /** Set while the writer's answer holds: what this thread runs then has been asked for. */
+  private val answered = ThreadLocal.withInitial[java.lang.Boolean](() => false)
+
+  /** Runs a write if the writer, or Spark's own, would make its files. A command that the write
+    * consists of, as `saveAsTable` does of an insert, is not asked for again.
+    */
+  def before[A](session: SparkSession, replacement: Replacement)(write: => A): A =
+    if (answered.get) write
+    else {
+      require(session, replacement)
+      answered.set(true)
+      try write
+      finally answered.remove()
+    }
+
+  private def require(session: SparkSession, replacement: Replacement): Unit = {
+    import replacement.{directory, format, options, schema}
+    val conf = SparkInternals.hadoopConf(session, options)
+    format.plan(session, Job.getInstance(conf), options, schema) match {
+      case ByWriter(_, settings, command) =>
+        ask(session.sparkContext, settings, ofAnyFile(command, directory, conf)).foreach { problem =>
+          throw new SparkException(s"cannot overwrite $directory: $problem")
+        }
+      case BySpark(_, _) => ()
+    }
+  }
+
+  private def ofAnyFile(
+      command: WriteCommand,
+      directory: Path,
+      conf: Configuration
+  ): Array[Byte] = {
+    val qualified = directory.getFileSystem(conf).makeQualified(directory)
+    command.toBuilder
+      .setProtocolVersion(FileExchange.PROTOCOL_VERSION)
+      .setPath(RowFile.uri(new Path(qualified, AnyFile)))
+      .build()
+      .toByteArray
+  }
+
+  /** Asks from where the writer is reached: a Unix socket is one of the executors' machines. */
+  private def ask(
+      context: SparkContext,
+      settings: WriteSettings,
+      command: Array[Byte]
+  ): Option[String] = {
+    val ofThisMachine =
+      Endpoint.parse(settings.endpoint).transport() == Endpoint.Transport.UNIX
+    if (ofThisMachine && !context.isLocal)
+      context.parallelize(Seq(command), 1).map(problem(settings, _)).collect().head
+    else problem(settings, command)
+  }
+
+  /** Why the writer would not write such a file; asks again for a while if that may change. */
+  private def problem(settings: WriteSettings, encoded: Array[Byte]): Option[String] = {
+    val options = settings.clientOptions()
+    val command = WriteCommand.parseFrom(encoded)
+    settings.connection
+      .whileConnecting[Option[Refusal]](!_.exists(_.temporary)) {
+        WriteCheck.ask(options, command).toScala
+      }
+      .map { refusal =>
+        s"${refusal.message} [${refusal.code}] (${WriteConf.endpoint.key} = ${settings.endpoint})" +
+          advice(refusal)
+      }
+  }
+
+  private def advice(refusal: Refusal): String = refusal.code match {
+    case "PERMISSION_DENIED" => WriteFailures.OutsideTheRoots
+    case "FAILED_PRECONDITION" => ". Use a connector and a writer of the same release"
+    case _ if refusal.kind == ErrorKind.ERROR_KIND_PROTOCOL =>
+      s". Set ${WriteConf.endpoint.key} to where a writer listens"
+    case _ if refusal.temporary =>
+      s". Start the writer or correct ${WriteConf.endpoint.key}; the driver asks for as long as " +
+        s"${WriteConf.connectTimeout.key} says"
+    case _ => ""
+  }
+}

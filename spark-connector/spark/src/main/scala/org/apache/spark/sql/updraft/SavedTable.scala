@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import scala.util.Try
+
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.catalyst.catalog.CatalogTable
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.command.CreateDataSourceTableAsSelectCommand
+import org.apache.spark.sql.execution.datasources.DataSource
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.{SaveMode, SparkSession}
+
+/** A table that `saveAsTable` overwrites: it is dropped, and created again from the query. What
+  * drops it differs between patch releases: a command of `saveAsTable`, the one that creates the
+  * table, or the insert. Before Spark 4.0.5 it is `DataFrameWriter`, before it makes a plan.
+  */
+final class SavedTable(table: CatalogTable, query: LogicalPlan) {
+
+  /** The data source that its name stands for, or null: Spark itself says what is wrong with it. */
+  def format(session: SparkSession): Any =
+    table.provider.flatMap { provider =>
+      Try(
+        DataSource
+          .lookupDataSource(provider, session.sessionState.conf)
+          .getDeclaredConstructor()
+          .newInstance()
+      ).toOption
+    }.orNull
+
+  def location(session: SparkSession): Path = new Path(
+    table.storage.locationUri.getOrElse(
+      session.sessionState.catalog.defaultTablePath(table.identifier)
+    )
+  )
+
+  /** What the files hold. */
+  def dataSchema(session: SparkSession): StructType = {
+    val same = session.sessionState.conf.resolver
+    StructType(query.schema.filterNot { field =>
+      table.partitionColumnNames.exists(same(_, field.name))
+    })
+  }
+
+  def options: Map[String, String] = table.storage.properties
+}
+
+object SavedTable {
+  def unapply(plan: LogicalPlan): Option[SavedTable] = plan match {
+    case SaveAsTable(table, SaveMode.Overwrite, query) => Some(new SavedTable(table, query))
+    case CreateDataSourceTableAsSelectCommand(table, SaveMode.Overwrite, query, _) =>
+      Some(new SavedTable(table, query))
+    case _ => None
+  }
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.updraft
+
+import org.apache.spark.sql.SaveMode
+import org.apache.spark.sql.catalyst.catalog.CatalogTable
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+
+/** The command of `saveAsTable`, which came with Spark 4.1. */
+object SaveAsTable {
+  def unapply(plan: LogicalPlan): Option[(CatalogTable, SaveMode, LogicalPlan)] = None
+}
