@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from tests.faults.victims import VICTIMS, is_whole, kill, wait_until_whole
 from tests.support.killer import Killer
 from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs
+from tests.support.waiting import HANG_SECONDS
 
 _ROWS = 400_000
 _PARTITIONS = 4
@@ -165,3 +167,20 @@ def test_a_large_function_of_a_task_that_is_refused_at_first_gives_the_right_ans
         assert flight_operators(executed_plan(frame))
         assert rows["sum"].to_pylist() == list(range(700_000, 720_000))
         assert "PoolFullError" in pool.log()
+
+
+def test_a_pool_that_restarts_costs_a_query_time_and_nothing_else(spark: SparkSession) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+    arguments = ["--listen", f"127.0.0.1:{port}"]
+    confs = {**_CONFS, ENDPOINT: f"grpc://127.0.0.1:{port}", "spark.updraft.udf.connectTimeout": "500ms"}
+    with runtime_confs(spark, confs), ThreadPoolExecutor(1) as thread:
+        with LocalPool(arguments=arguments):
+            assert len(_scalar(spark).limit(1).collect()) == 1
+        waiting = thread.submit(lambda: len(_scalar(spark).limit(1).collect()))
+        # Long beyond the connect timeout, and beyond the moment for which the driver keeps an answer.
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=8)
+        with LocalPool(arguments=arguments):
+            assert waiting.result(timeout=HANG_SECONDS) == 1

@@ -39,8 +39,17 @@ final case class ConnectionSettings(
   }
 
   /** Tries until a result settles it or the connect timeout has passed; returns the last result. */
-  def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A = {
-    val deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(connectTimeoutMilliseconds)
+  def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
+    within(connectTimeoutMilliseconds)(settles)(tryOnce)
+
+  /** The same for a peer that has answered before: it most likely restarts, and is waited for as
+    * tasks wait for it.
+    */
+  def whileRestarting[A](settles: A => Boolean)(tryOnce: => A): A =
+    within(math.max(connectTimeoutMilliseconds, acquireTimeoutMilliseconds))(settles)(tryOnce)
+
+  private def within[A](milliseconds: Long)(settles: A => Boolean)(tryOnce: => A): A = {
+    val deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(milliseconds)
     var result = tryOnce
     while (!settles(result) && System.nanoTime() < deadline) {
       Thread.sleep(ConnectionSettings.PauseMilliseconds)

@@ -13,8 +13,8 @@ import io.updraft.client.Endpoint
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 
 /** Whether somebody listens at the endpoint, asked by the driver before a query's tasks are: one
-  * clear error, or the fallback, within the connect timeout instead of one for each task. Answers
-  * are kept for a moment, as one plan asks several times.
+  * clear error, or the fallback, instead of one for each task. Answers are kept for a moment, as
+  * one plan asks several times.
   */
 object PoolProbe {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
@@ -22,6 +22,7 @@ object PoolProbe {
   private final case class Answer(problem: Option[String], time: Long)
 
   private val answers = new ConcurrentHashMap[String, Answer]()
+  private val answered = ConcurrentHashMap.newKeySet[String]()
 
   /** Why the query runs without the pool, where the session lets it; None: it runs on the pool. */
   def problem(settings: UdfSettings): Option[String] =
@@ -47,10 +48,16 @@ object PoolProbe {
     }
   }
 
-  /** Tries until the connect timeout has passed. */
+  /** A pool that is not there is waited for if it has been, unless the query may run without it. */
   private def connect(settings: UdfSettings): Option[String] = {
     val endpoint = Endpoint.parse(settings.endpoint)
-    settings.connection.whileConnecting[Option[String]](_.isEmpty)(tryOnce(endpoint, settings))
+    def once: Option[String] = tryOnce(endpoint, settings)
+    val problem =
+      if (settings.fallback != "local" && answered.contains(settings.endpoint))
+        settings.connection.whileRestarting[Option[String]](_.isEmpty)(once)
+      else settings.connection.whileConnecting[Option[String]](_.isEmpty)(once)
+    if (problem.isEmpty) answered.add(settings.endpoint)
+    problem
   }
 
   private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[String] =
