@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients and storages that are silent end their file; those that are slow, and say so, do not."""
 
+import io
+import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,8 +35,10 @@ from updraft import remote_file
 from updraft.errors import DeadlineError, PoolUnavailableError, SinkError
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Pace, WriteReplyMetadata
+from updraft.writer import WriterClient
 from updraft_writer import replies
 from updraft_writer.sinks.local import LocalStorage
+from updraft_writer.sinks.sink import Storage
 
 LIMIT_SECONDS = 0.5
 
@@ -200,6 +208,95 @@ def test_a_storage_that_does_not_answer_fails_its_file_which_is_held_until_it_do
         gate.opened.set()
         writer.becomes_empty()
         assert writer.files() == ([] if step != "publish" else ["hangs"])
+
+
+def test_paths_whose_lookup_hangs_fail_and_hold_up_nobody_else(tmp_path: Path) -> None:
+    with running_writer(tmp_path, storage_silence_seconds=LIMIT_SECONDS) as running, running.client() as client:
+        gate, real = Gate(), running.writer.factory.storage
+
+        def storage(path: str) -> Storage:
+            if "hangs" in path:
+                gate.pass_through()
+            return real(path)
+
+        running.writer.factory.storage = storage
+        try:
+            # More than the loop has threads of its own.
+            for number in range(8):
+                with pytest.raises(SinkError, match=r"cannot reach .*has not answered for 0.5 seconds"):
+                    client.create(str(tmp_path / f"hangs-{number}"), SCHEMA).finish()
+            returned = io.BytesIO()
+            with client.create("returned", SCHEMA, into=returned) as file:
+                file.write(BATCH)
+            assert returned.getvalue()[:4] == b"PAR1"
+        finally:
+            gate.opened.set()
+
+
+def test_a_file_that_gets_no_thread_does_not_blame_its_own_storage(tmp_path: Path) -> None:
+    settings = {"storage_silence_seconds": LIMIT_SECONDS, "store_threads": 1}
+    with running_writer(tmp_path, **settings) as running, running.client() as client:
+        gate, real = Gate(), running.writer.factory.storage
+
+        class Hanging(LocalStorage):
+            def write(self, piece: bytes) -> None:
+                gate.pass_through()
+                super().write(piece)
+
+        file = client.create(str(tmp_path / "healthy"), SCHEMA)
+        running.writer.factory.storage = lambda path: Hanging(Path(path))
+        try:
+            wait_for(lambda: len(running.writer.files) == 1, "the file is open")
+            hanging = client.create(str(tmp_path / "hanging"), SCHEMA)
+            hanging.write(BATCH)
+            with pytest.raises(SinkError, match="the storage has not answered"):
+                hanging.finish()
+            file.write(BATCH)
+            with pytest.raises(SinkError, match="other files' storages hold all --store-threads"):
+                file.finish()
+        finally:
+            gate.opened.set()
+            running.writer.factory.storage = real
+
+
+_HANGING_WRITER = """
+import sys, threading
+from pathlib import Path
+from updraft_writer.settings import ServeSettings
+from updraft_writer.sinks.local import LocalStorage
+from updraft_writer.sinks.sink import Storage
+from updraft_writer.writer import serve
+
+def hang(self, piece):
+    Path(sys.argv[3]).touch()
+    threading.Event().wait()
+
+LocalStorage.write = hang
+serve(ServeSettings(
+    listen="127.0.0.1:0", admin_listen="", metrics_listen="", root=(sys.argv[1],), ready_file=Path(sys.argv[2]),
+    drain_timeout_seconds=0.1, storage_silence_seconds=0,
+))
+"""
+
+
+def test_a_writer_whose_storage_hangs_ends_after_its_drain(tmp_path: Path) -> None:
+    ready, hung = tmp_path / "ready.json", tmp_path / "hung"
+    arguments = [sys.executable, "-c", _HANGING_WRITER, str(tmp_path), str(ready), str(hung)]
+    with subprocess.Popen(arguments) as process:
+        try:
+            wait_for(ready.exists, "the writer is ready")
+            with WriterClient(json.loads(ready.read_text())["listen"]) as client:
+                file = client.create(str(tmp_path / "part.parquet"), SCHEMA)
+                file.write(BATCH)
+                with ThreadPoolExecutor(1) as thread:
+                    finishing = thread.submit(file.finish)
+                    wait_for(hung.exists, "the storage hangs")
+                    process.send_signal(signal.SIGTERM)
+                    with pytest.raises(PoolUnavailableError):
+                        finishing.result(WITHIN_SECONDS)
+            assert process.wait(WITHIN_SECONDS) == 0
+        finally:
+            process.kill()
 
 
 def test_a_file_that_is_given_up_does_not_wait_for_a_storage_that_does_not_answer(tmp_path: Path) -> None:

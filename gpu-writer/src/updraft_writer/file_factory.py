@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from updraft.errors import SinkError
 from updraft.tracing import Span
 from updraft.v1.write_pb2 import Delivery, WriteCommand
 from updraft_writer.encoders.choice import choose_encoder
@@ -19,7 +20,7 @@ from updraft_writer.opening import Opening
 from updraft_writer.quota import Quota
 from updraft_writer.replies import Replies, ReturnedSink
 from updraft_writer.sinks.location import Roots
-from updraft_writer.sinks.sink import Sink, Storage
+from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 
 _MAX_ROW_GROUP_ROWS = 1 << 31
@@ -81,23 +82,35 @@ class FileFactory:
     async def check(self, command: WriteCommand) -> None:
         """Raise WriteRefusedError or SinkError if this writer could not store the file; creates nothing."""
         if command.delivery == Delivery.DELIVERY_DIRECT:
-            await self._storage(command)
-
-    async def _storage(self, command: WriteCommand) -> Storage:
-        # Links are followed and remote storages looked up: neither may hold up the other exchanges.
-        return await asyncio.to_thread(self.storage, command.path)
+            await self._found(command.path)
 
     async def _sink(self, command: WriteCommand, replies: Replies) -> Sink:
         equipment = self._equipment
         if command.delivery == Delivery.DELIVERY_RETURN:
             return ReturnedSink(replies, silence_seconds=equipment.client_silence_seconds)
         return StoredSink(
-            await self._storage(command),
+            await self._found(command.path),
             command.path,
             equipment.store_threads,
             equipment.retry,
             silence_seconds=equipment.storage_silence_seconds,
         )
+
+    async def _found(self, path: str) -> Storage:
+        """The storage for a path; raises UpdraftError, also when a storage does not answer.
+
+        Links are followed and remote storages looked up, on the threads that may hang: the loop's own serve every file.
+        """
+        equipment = self._equipment
+        looking = asyncio.get_running_loop().run_in_executor(equipment.store_threads, self.storage, path)
+        try:
+            async with asyncio.timeout(equipment.storage_silence_seconds or None):
+                return await looking
+        except TimeoutError:
+            raise SinkError(
+                f"cannot reach {path}: the storage has not answered for {equipment.storage_silence_seconds:g} seconds "
+                f"(--storage-silence-seconds of the writer); {Standing.UNPUBLISHED.value}"
+            ) from None
 
     def _row_group_bytes(self, command: WriteCommand) -> int:
         if _is_orc(command):

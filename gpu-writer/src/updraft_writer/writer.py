@@ -2,6 +2,7 @@
 """The writer process: wires quota, files and listeners together and lives through start, drain and stop."""
 
 import asyncio
+import atexit
 import json
 import os
 import signal
@@ -255,3 +256,6 @@ def serve(settings: ServeSettings) -> None:
     except WriterError as error:
         sys.stderr.write(f"updraft-writer: cannot start: {error}\n")
         sys.exit(2)
+    # Python's own exit waits for every thread, and a storage that hangs gives none back.
+    atexit._run_exitfuncs()
+    os._exit(0)

@@ -71,6 +71,19 @@ def test_what_hides_behind_errno_255_is_not_repeated(writer: WriterProcess) -> N
     assert writer.files() == ["part.parquet"]
 
 
+def test_an_old_file_that_cannot_be_brought_back_is_said_to_be_aside(writer: WriterProcess) -> None:
+    write(writer, root=ROOT)
+    before = published(writer).read_bytes()
+    writer.fail(Fault("rename", "/part.parquet", UNKNOWN))
+    with pytest.raises(SinkError, match=r"went aside as .*\.replaced\..*the file that was there may still have its"):
+        write(writer, root=ROOT)
+    writer.becomes_empty()
+    [aside] = writer.files()
+    kept = published(writer).parent / aside
+    assert kept.read_bytes() == before
+    kept.unlink()
+
+
 @pytest.mark.parametrize("number", [UNKNOWN, errno.EIO])
 @pytest.mark.parametrize("replacing", [False, True])
 def test_a_rename_whose_answer_was_lost_gets_its_receipt(writer: WriterProcess, number: int, replacing: bool) -> None:

@@ -63,6 +63,21 @@ def test_new_directories_are_synced_into_the_ones_above_them(writer: WriterProce
     assert directories == ["data", "data/year=2026", *2 * ["data/year=2026/month=11"]]
 
 
+def test_the_next_file_in_a_directory_whose_sync_failed_syncs_it_again(writer: WriterProcess) -> None:
+    writer.fail(Fault("fsync", f"{writer.root.name}$", errno.EIO, "done", times=1))
+    with pytest.raises(SinkError):
+        write(writer, "day=7/part.parquet")
+    assert write(writer, "day=7/again.parquet").rows == ROWS
+    synced = [path.name for call, path in writer.calls() if call == "fsync" and path == writer.root]
+    assert len(synced) == 2
+
+
+def test_where_directories_cannot_be_synced_files_are_written_all_the_same(writer: WriterProcess) -> None:
+    writer.fail(Fault("fsync", "(data|deep)$", errno.EINVAL))
+    assert write(writer, "deep/part.parquet").rows == ROWS
+    assert writer.files() == ["part.parquet"]
+
+
 def test_a_new_directory_that_cannot_be_synced_takes_no_file(writer: WriterProcess) -> None:
     writer.fail(Fault("fsync", f"{writer.root.name}$", errno.EIO, "done", times=1))
     with pytest.raises(SinkError, match=r"cannot create .*new directory .*nothing was published"):

@@ -43,6 +43,8 @@ def _obstacle(leaf: pa.DataType) -> str | None:
             "the writer's ORC library stores fractions of a second before 1970 in a form that ORC's Java reader "
             "rejects; write Parquet, let Spark's own writer make the file, or cast to a timestamp without a time zone"
         )
+    if pa.types.is_decimal(leaf) and leaf.scale < 0:
+        return "the writer's ORC library ends the process on decimals of a negative scale; cast to a scale of 0"
     if pa.types.is_date64(leaf):
         return "the writer's ORC library would make timestamps of these dates; cast to date32"
     if is_wall_clock(leaf) and leaf.unit == "ns":

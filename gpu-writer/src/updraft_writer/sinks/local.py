@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of this machine, also on a mounted volume."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +22,9 @@ class _Identity(NamedTuple):
 class LocalStorage:
     """A hidden file that is renamed; with `sync` it is on the disk, name and all, before it counts as published."""
 
-    def __init__(self, path: Path, *, sync: bool = True) -> None:
+    def __init__(self, path: Path, *, sync: bool = True, unsynced: set[Path] | None = None) -> None:
+        """`unsynced` are directories that files of this process made and have not synced; the files share it."""
+        self._unsynced = set() if unsynced is None else unsynced
         self._path = path
         self._hidden = path.with_name(hidden_name(path.name, uuid4().hex))
         self._sync = sync
@@ -62,7 +65,7 @@ class LocalStorage:
         with _closing(self._opened_directory()) as directory:
             self._rename_once()
             try:
-                os.fsync(directory)
+                _sync_directory(directory)
             except OSError as error:
                 raise LostError("its directory cannot be synced", error, Standing.UNSYNCED) from error
 
@@ -79,15 +82,24 @@ class LocalStorage:
         parent = self._path.parent
         # Remembered, because an attempt that fails may make them all the same.
         if self._new_directories is None:
-            self._new_directories = [place for place in (parent, *parent.parents) if not place.exists()]
+            places = (parent, *parent.parents)
+            self._new_directories = [place for place in places if place in self._unsynced or not place.exists()]
+        # Before they are made: another file that finds one there must not take it for synced.
+        self._unsynced.update(self._new_directories if self._sync else ())
         parent.mkdir(parents=True, exist_ok=True)
         # At once and not with the file: other files may get their receipts in these directories before this one.
         for place in reversed(self._new_directories if self._sync else []):
             try:
                 with _closing(_open_directory(place.parent)) as directory:
-                    os.fsync(directory)
+                    _sync_directory(directory)
             except OSError as error:
+                # Synced once more, it would say that all is well: only one that is made again can be synced.
+                for unsynced in self._new_directories:
+                    with suppress(OSError):
+                        unsynced.rmdir()
+                        self._unsynced.discard(unsynced)
                 raise LostError(f"the new directory {place} cannot be synced", error) from error
+            self._unsynced.discard(place)
 
     def _opened_directory(self) -> int:
         try:
@@ -125,6 +137,15 @@ class LocalStorage:
 
 def _open_directory(directory: Path) -> int:
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _sync_directory(directory: int) -> None:
+    """Sync a directory, where its file system can do that: EINVAL says that it cannot, and reports no loss."""
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
 
 
 @contextmanager

@@ -94,6 +94,7 @@ class Roots:
         """Parse the roots; raises ValueError."""
         self._roots = tuple(map(Root.parse, roots))
         self._sync_files = sync_files
+        self._unsynced: set[Path] = set()
 
     def storage(self, path: str) -> Storage:
         """The storage for a file; raises WriteRefusedError outside the roots and SinkError for what is not reached."""
@@ -106,7 +107,7 @@ class Roots:
             allowed = ", ".join(map(str, self._roots)) or "none: it was started without --root"
             raise WriteRefusedError(f"{path} lies outside the roots of this writer ({allowed})")
         if location.scheme == "file":
-            return LocalStorage(Path(location.path), sync=self._sync_files)
+            return LocalStorage(Path(location.path), sync=self._sync_files, unsynced=self._unsynced)
         try:
             file_system, inner_path = root.file_system(location.path)
         except (OSError, ValueError) as error:

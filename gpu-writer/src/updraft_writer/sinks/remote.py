@@ -15,7 +15,7 @@ from uuid import uuid4
 import structlog
 from pyarrow import fs
 
-from updraft_writer.sinks.sink import InDoubtError, hidden_name, reason_of
+from updraft_writer.sinks.sink import AsideError, InDoubtError, Step, hidden_name, may_be_repeated, reason_of
 
 # Object stores have none: making one would leave an empty object.
 _WITH_DIRECTORIES = ("hdfs", "local")
@@ -96,9 +96,27 @@ class RemoteStorage:
             # What failed to be written may fail to be completed, and may have been completed all the same.
             with suppress(OSError):
                 self._stream.close()
-        if self._set_aside and self._look(self._path) is None:
-            self.file_system.move(self._replaced, self._path)
-        self._remove(self._hidden)
+        try:
+            self._remove(self._hidden)
+        finally:
+            self._bring_back()
+
+    def _bring_back(self) -> None:
+        """Give the file before its name back; raises OSError, after saying where that file is."""
+        if not self._set_aside:
+            return
+        try:
+            if self._look(self._path) is None:
+                self.file_system.move(self._replaced, self._path)
+            self._set_aside = False
+        except OSError as error:
+            _log.error(
+                "a file that was to be replaced is under a hidden name: rename it back",
+                path=self._path,
+                hidden=self._replaced,
+                reason=reason_of(error),
+            )
+            raise
 
     def _await_blocks(self, written_bytes: int) -> None:
         self._unawaited_bytes += written_bytes
@@ -121,7 +139,16 @@ class RemoteStorage:
             # A storage may do what it is asked for and fail to say so.
             self._doubt = error
             if not self._is_published():
+                self._check_aside(error)
                 raise
+
+    def _check_aside(self, error: OSError) -> None:
+        """Raise AsideError while the file before lacks its name; after the last attempt it gets that back."""
+        if self._set_aside and not may_be_repeated(Step.PUBLISH, error):
+            with suppress(OSError):
+                self._bring_back()
+        if self._set_aside:
+            raise AsideError(self._replaced, error) from error
 
     def _move(self) -> None:
         try:

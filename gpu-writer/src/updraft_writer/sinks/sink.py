@@ -52,6 +52,7 @@ class Standing(enum.Enum):
 
     UNPUBLISHED = "nothing was published"
     UNKNOWN = "whether the file was published is not known"
+    ASIDE = "nothing was published, and the file that was there may still have its hidden name"
     UNSYNCED = "the file has its name, but a crash of the storage's machine may still lose it"
 
 
@@ -70,6 +71,15 @@ class InDoubtError(OSError):
 
     def __init__(self, message: str, cause: OSError) -> None:
         super().__init__(cause.errno, f"{message}: {cause.strerror or cause}")
+
+
+class AsideError(OSError):
+    """Raised when a file was not published and the one that it was to replace has a hidden name."""
+
+    standing = Standing.ASIDE
+
+    def __init__(self, hidden: str, cause: OSError) -> None:
+        super().__init__(cause.errno, f"{cause.strerror or cause}; the file that was there went aside as {hidden}")
 
 
 class Sink(Protocol):
@@ -124,7 +134,7 @@ def may_be_repeated(step: Step, error: OSError) -> bool:
 
 def sink_error(step: Step, path: str, error: OSError) -> SinkError:
     """The error that a client gets for a step that failed."""
-    standing = error.standing if isinstance(error, LostError | InDoubtError) else Standing.UNPUBLISHED
+    standing = error.standing if isinstance(error, LostError | InDoubtError | AsideError) else Standing.UNPUBLISHED
     return SinkError(f"cannot {step.value} {path}: {reason_of(error)}; {standing.value}")
 
 

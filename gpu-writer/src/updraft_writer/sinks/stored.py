@@ -5,6 +5,7 @@ Whoever awaits a write holds its bytes reserved until the write has ended.
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -91,20 +92,28 @@ class StoredSink:
         if self._running is not None and not self._running.done():
             await asyncio.wait({self._running})
         loop = asyncio.get_running_loop()
-        self._running = loop.run_in_executor(self._threads, action)
+        begun = threading.Event()
+
+        def run() -> None:
+            begun.set()
+            action()
+
+        self._running = loop.run_in_executor(self._threads, run)
         self._running.add_done_callback(_retrieved)
-        alarm = loop.call_later(self._silence_seconds, self._tell_silence, step) if self._silence_seconds else None
+        seconds = self._silence_seconds
+        alarm = loop.call_later(seconds, self._tell_silence, step, begun) if seconds else None
         try:
             await asyncio.shield(self._running)
         finally:
             if alarm is not None:
                 alarm.cancel()
 
-    def _tell_silence(self, step: Step) -> None:
+    def _tell_silence(self, step: Step, begun: threading.Event) -> None:
         """The action goes on, since no thread can be interrupted: whoever awaits it keeps what it uses."""
-        standing = Standing.UNKNOWN if step is Step.PUBLISH else Standing.UNPUBLISHED
+        standing = Standing.UNKNOWN if step is Step.PUBLISH and begun.is_set() else Standing.UNPUBLISHED
+        what = "the storage has not answered" if begun.is_set() else "other files' storages hold all --store-threads"
         self._silence = SinkError(
-            f"cannot {step.value} {self._path}: the storage has not answered for {self._silence_seconds:g} seconds "
+            f"cannot {step.value} {self._path}: {what} for {self._silence_seconds:g} seconds "
             f"(--storage-silence-seconds of the writer); {standing.value}"
         )
         _log.warning("the storage is silent", step=step.value, path=self._path, seconds=self._silence_seconds)

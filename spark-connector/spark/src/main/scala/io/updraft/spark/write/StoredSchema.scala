@@ -77,7 +77,9 @@ object StoredSchema {
   def isWritten(leaf: DataType): Boolean = leaf match {
     case BooleanType | ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType =>
       true
-    case _: DecimalType | _: StringType | BinaryType => true
+    // Spark has negative scales only by a legacy setting; Parquet's decimals have none.
+    case decimal: DecimalType => decimal.scale >= 0
+    case _: StringType | BinaryType => true
     case DateType | TimestampType | TimestampNTZType => true
     case _: YearMonthIntervalType | _: DayTimeIntervalType => true
     case _ => false
