@@ -182,6 +182,36 @@ async def test_a_place_that_another_tenant_needed_is_refused_when_it_wants_its_w
     running.release(LeaseOutcome.CLEAN)
 
 
+async def test_exchanges_of_a_task_that_holds_a_worker_do_not_fill_the_queue_without_bound(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=2)
+    with ExitStack() as places:
+        first = await acquire(queue, "a", TASK)
+        for _ in range(8):
+            places.enter_context(queue.place("a", TASK, held_bytes=60))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("a", TASK, held_bytes=60))
+        first.release(LeaseOutcome.CLEAN)
+
+
+async def test_what_is_prepared_is_given_up_once_the_place_is_lost(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    given_up = asyncio.Event()
+
+    async def upload() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+
+    with queue.place("a", None) as place:
+        preparing = asyncio.create_task(place.unless_lost(upload()))
+        await settled()
+        queue.drain()
+        with pytest.raises(PoolUnavailableError):
+            await preparing
+    assert given_up.is_set()
+
+
 async def test_a_drain_refuses_who_prepares(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
     with queue.place("a", None) as place:

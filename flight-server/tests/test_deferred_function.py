@@ -11,6 +11,7 @@ import pytest
 from flight_messages import FlightData, all_replies, batch, command_opening, echo_command, finish, reply_metadata
 from front_harness import Running, RunningFront
 
+from updraft.lifecycle import Event
 from updraft.v1.exchange_pb2 import (
     DeferredFunction,
     ErrorKind,
@@ -94,6 +95,9 @@ class Pool:
         self._front = front
         self.commands = commands
 
+    def drain(self) -> None:
+        self._front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
+
     async def open(self, command: ExchangeCommand) -> Client:
         call = self._front.exchange(timeout=60)
         await call.write(command_opening(command))
@@ -161,6 +165,32 @@ async def test_functions_that_are_on_their_way_count_against_the_memory_of_the_q
         _, code = await (await running.open(envelope(1_000_000))).refusal()
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         first.call.cancel()
+
+
+async def test_a_drain_tells_a_client_that_sends_its_function(pool: Any) -> None:
+    async with pool() as running:
+        client = await running.open(envelope())
+        assert await client.event() == "function_wanted"
+        running.drain()
+        replies, code = await client.refusal()
+        assert replies[-1].error.kind == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
+        assert code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_client_that_sends_byte_after_byte_loses_its_place(pool: Any) -> None:
+    async with pool(content_timeout_seconds=1) as running:
+        client = await running.open(envelope(65536))
+        assert await client.event() == "function_wanted"
+
+        async def dribble() -> None:
+            for offset in range(1000):
+                await client.send(chunk(b"x", offset))
+                await asyncio.sleep(0.1)
+
+        dribbling = asyncio.create_task(dribble())
+        replies, _ = await client.refusal()
+        dribbling.cancel()
+        assert "within 2 seconds" in replies[-1].error.message
 
 
 @pytest.mark.parametrize(

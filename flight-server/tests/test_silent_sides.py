@@ -118,6 +118,10 @@ async def test_a_client_whose_batch_is_worked_on_need_not_say_anything(running_f
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
         await looked_at(front)
+        # The first credit says that the function has begun with the batch, the second that it wants another one.
+        script.replies.put_nowait(ReplyMetadata(consumed=1))
+        assert reply_metadata(await call.read()).consumed == 1
+        await looked_at(front)
         script.replies.put_nowait(ReplyMetadata(consumed=1))
         assert reply_metadata(await call.read()).consumed == 1
         await looked_at(front)

@@ -2,6 +2,7 @@
 """What the front reads of a worker's pipe, and what it lets through; the pipe is real."""
 
 import asyncio
+import fcntl
 import os
 from collections.abc import AsyncIterator
 
@@ -75,6 +76,18 @@ async def test_lines_within_the_budget_are_passed_on_without_blank_ones(output: 
     output.reader.close()
     assert output.lines == ["one", "  two", "three"]
     assert output.drops == []
+
+
+async def test_what_an_exchange_printed_is_not_taken_for_the_next_ones_output(output: Output) -> None:
+    # A function may make its pipe larger than the system does.
+    fcntl.fcntl(output.writing, fcntl.F_SETPIPE_SZ, 1 << 20)
+    os.write(output.writing, b"x\n" * 400_000)
+    output.reader.next_exchange()
+    before = len(output.lines)
+    assert sum(lines for lines, _ in output.drops) == 400_000 - before
+    os.write(output.writing, b"the next one's\n")
+    output.reader.next_exchange()
+    assert output.lines[before:] == ["the next one's"]
 
 
 async def test_a_flood_is_read_to_its_end_and_what_is_beyond_the_budget_is_counted(output: Output) -> None:

@@ -9,13 +9,18 @@ waiting for this one's results ("Several exchanges of one task" in proto/README.
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft_server.pool import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
+
+# As many places a task that holds a worker has beyond the limits of the queue: its exchanges may wait for each other.
+_MOST_SIBLINGS = 8
+
+Result = TypeVar("Result")
 
 
 class WorkerSource(Protocol):
@@ -68,6 +73,23 @@ class Place:
     """What the worker will have loaded for good (`Pool.lease`); None while the exchange is not ready for a worker."""
     granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
+    async def unless_lost(self, work: Awaitable[Result]) -> Result:
+        """The result of what is done before `Admission.worker`; the work is cancelled once the place is lost.
+
+        Raises what the work raises, and PoolFullError or PoolUnavailableError when the place is lost.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            awaited: set[asyncio.Future[Any]] = {task, self.granted}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                self.granted.result()
+            return await task
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
 
 class Admission:
     """The queue in front of a pool."""
@@ -101,7 +123,8 @@ class Admission:
         if self._draining:
             raise _draining_error()
         place = Place(tenant, task, held_bytes)
-        if not self._may_overtake(place):
+        siblings = sum(other.task == task for other in self._places())
+        if not self._may_overtake(place) or siblings >= _MOST_SIBLINGS:
             self._check_memory(place)
             self._make_room(tenant)
         self._queues.setdefault(tenant, deque()).append(place)

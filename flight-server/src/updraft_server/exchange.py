@@ -117,7 +117,7 @@ class Exchanges:
             async with asyncio.timeout(deadline_seconds) as deadline, AsyncExitStack() as stack:
                 exchange.phase = ExchangePhase.PREPARING
                 with self._admission.place(_tenant(call, opening), opening.task_key, opening.held_bytes) as place:
-                    opening, provision = await self._prepared(call, opening, stack)
+                    opening, provision = await place.unless_lost(self._prepared(call, opening, stack))
                     exchange.phase = ExchangePhase.WAITING
                     with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
                         grant = await self._admission.worker(place, opening.binding)

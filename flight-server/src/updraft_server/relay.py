@@ -151,7 +151,8 @@ class Relay:
         if self._plain:
             # One reply for each, and the schema before them.
             return self._transfer.sent_messages - 1
-        return _consumed(self._last_metadata)
+        # The first message says that the function has begun with the first batch, not that it wants another one.
+        return _consumed(self._last_metadata) if self._transfer.sent_messages > 1 else 0
 
     async def settle(self) -> None:
         """Return once nothing is being sent to the client any more, so that an error can be.

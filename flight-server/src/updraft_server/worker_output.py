@@ -6,7 +6,10 @@ The rest is searched for a crash report, counted and forgotten.
 """
 
 import asyncio
+import fcntl
 import os
+import sys
+import termios
 import time
 from collections.abc import Callable
 
@@ -75,12 +78,19 @@ class OutputReader:
     def next_exchange(self) -> None:
         """Pass on and report what was written until now; what follows has a budget of its own.
 
-        It fits into two reads, however fast the worker writes on.
+        That is what the pipe holds now, however large a function has made it, and however fast the worker writes on.
         """
-        if self._read_some():
-            self._read_some()
+        left_bytes = self._waiting_bytes()
+        while left_bytes > 0 and self._read_some():
+            left_bytes -= _READ_BYTES
         self.report_drops()
         self._budget.refill()
+
+    def _waiting_bytes(self) -> int:
+        if self._descriptor < 0:
+            return 0
+        answer = fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4))
+        return int.from_bytes(answer, sys.byteorder)
 
     def report_drops(self) -> None:
         """Call `on_drop`, if there is anything to tell."""

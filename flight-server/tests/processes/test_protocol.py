@@ -66,6 +66,20 @@ WRONG: dict[str, tuple[list[Frame], str]] = {
     "a gap": ([(sequence(2), *data(ONE))], "batch 2 came where 1 was expected"),
     "a repeat": ([(sequence(1), *data(ONE)), (sequence(1), *data(ONE))], "batch 1 came where 2 was expected"),
     "no number": ([(b"", *data(ONE))], "neither a sequence number nor finish"),
+    "a keepalive with data": (
+        [
+            (exchange_pb2.RequestMetadata(keep_alive=exchange_pb2.KeepAlive()).SerializeToString(), *data(ONE)),
+            finish(0, 2),
+        ],
+        "neither a sequence number nor finish",
+    ),
+    "a content with data": (
+        [
+            (exchange_pb2.RequestMetadata(content=exchange_pb2.ContentChunk()).SerializeToString(), *data(ONE)),
+            finish(0, 2),
+        ],
+        "neither a sequence number nor finish",
+    ),
     "garbage for metadata": ([(b"\xff\xff\xff", *data(ONE))], "not a RequestMetadata"),
     "no finish": ([(sequence(1), *data(ONE))], "without finish"),
     "wrong batches": ([(sequence(1), *data(ONE)), finish(2, 2)], "counts 2 batches"),

@@ -12,6 +12,8 @@ from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.v1.exchange_pb2 import ContentsWanted, DeferredFunction, FunctionWanted, ReplyMetadata, RequestMetadata
 
 _NOTHING = memoryview(b"")
+# Slower than any network that a task would be run over.
+_LEAST_BYTES_PER_SECOND = 64 * 1024
 
 
 class ContentCall(Protocol):
@@ -58,6 +60,17 @@ class ContentDialogue:
                 "broadcast what the function refers to, or raise --max-message-bytes"
             )
         await self._say(ReplyMetadata(function_wanted=FunctionWanted()))
+        # A client that sends byte after byte would hold its place in the queue as long as it likes.
+        limit_seconds = self._timeout_seconds + size_bytes / _LEAST_BYTES_PER_SECOND
+        try:
+            async with asyncio.timeout(limit_seconds):
+                return await self._whole_function(size_bytes)
+        except TimeoutError:
+            raise ProtocolError(
+                f"the client did not send its function of {size_bytes} bytes within {limit_seconds:g} seconds"
+            ) from None
+
+    async def _whole_function(self, size_bytes: int) -> bytes:
         function = bytearray()
         while len(function) < size_bytes:
             metadata, data = await self._receive("function")

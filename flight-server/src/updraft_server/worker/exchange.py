@@ -173,6 +173,8 @@ class Exchange:
         if self.consumed == 1:
             # Should this batch end the worker, the client has to know that it was taken: later ones follow a reply.
             self._send_credit()
+            # The credit for it is still due when the function asks for another batch: then the client is waited for.
+            self._consumed_sent = 0
         self._rows_taken += batch.num_rows
         return RequestBatch(batch, ends, metadata.input)
 
@@ -200,7 +202,7 @@ class Exchange:
         except DecodeError:
             raise ProtocolFailure(f"app_metadata of message {expected} is not a RequestMetadata") from None
         event = metadata.WhichOneof("event")
-        if event is None:
+        if event not in ("sequence", "finish"):
             raise ProtocolFailure(f"message {expected} has neither a sequence number nor finish")
         if event == "sequence" and metadata.sequence != expected:
             raise ProtocolFailure(f"batch {metadata.sequence} came where {expected} was expected")

@@ -60,6 +60,12 @@ final class ExchangeCore {
   /** Bytes that the current call has sent before that. */
   private long earlyBytes;
 
+  /** Whether the current call was given a batch, or the message that says there is none. */
+  private boolean handedOver;
+
+  /** Since when nothing but the pool keeps the current call from going on. */
+  private long openedNanos;
+
   private boolean finishSent;
   private long againNanos;
   private long progressNanos;
@@ -130,6 +136,7 @@ final class ExchangeCore {
     open = false;
     admitted = false;
     earlyBytes = 0;
+    handedOver = false;
     finishSent = false;
     phase = Phase.RUNNING;
     log.restart();
@@ -137,9 +144,10 @@ final class ExchangeCore {
   }
 
   /** A call has sent its command, and what the pool asked for: batches may follow. */
-  void opened(Attempt call, long commandBytes) {
+  void opened(Attempt call, long commandBytes, long nowNanos) {
     if (isCurrent(call)) {
       open = true;
+      openedNanos = nowNanos;
       earlyBytes = commandBytes;
     }
   }
@@ -151,19 +159,28 @@ final class ExchangeCore {
     }
     RequestBatch batch = log.untransmitted();
     if (batch != null) {
-      earlyBytes += batch.bodyBytes();
-      if (!admitted && earlyBytes > Exchange.BYTES_BEFORE_ADMISSION) {
-        earlyBytes -= batch.bodyBytes();
+      if (!admitted && !mayPrecedeAdmission(batch)) {
         return null;
       }
+      earlyBytes += batch.bodyBytes();
       log.transmit();
+      handedOver = true;
       return new Step(batch);
     }
     if (sendingFinished && !finishSent) {
       finishSent = true;
+      handedOver = true;
       return new Step(null);
     }
     return null;
+  }
+
+  /**
+   * Little goes out early, and nothing that could not be sent again: a pool that dies with the
+   * exchange in its queue takes no batch with it.
+   */
+  private boolean mayPrecedeAdmission(RequestBatch batch) {
+    return log.oneToOne() && earlyBytes + batch.bodyBytes() <= Exchange.BYTES_BEFORE_ADMISSION;
   }
 
   boolean hasRoom() {
@@ -376,7 +393,12 @@ final class ExchangeCore {
 
   /** The call is lost: recover or fail. */
   private void lose(Failure reason, OptionalLong hint, long nowNanos) {
-    boolean lostOnTheWire = reason.origin() == Failure.Origin.CONNECTION && attempt.connected();
+    // What was never given a batch has done no work: it waited for a worker, or for its input.
+    boolean lostOnTheWire =
+        reason.origin() == Failure.Origin.CONNECTION && attempt.connected() && handedOver;
+    if (open && attempt.connected()) {
+      recovery.waited(nowNanos - openedNanos);
+    }
     Recovery.Progress progress =
         new Recovery.Progress(
             workDone || lostOnTheWire,

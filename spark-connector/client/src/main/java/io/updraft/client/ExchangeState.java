@@ -64,7 +64,7 @@ final class ExchangeState implements Attempt.Owner {
 
   /** See {@link ExchangeCore#opened}. */
   void opened(Attempt call, long commandBytes) {
-    sending(() -> core.opened(call, commandBytes));
+    sending(() -> core.opened(call, commandBytes, System.nanoTime()));
   }
 
   /** Does something and sends what may be sent after it. */

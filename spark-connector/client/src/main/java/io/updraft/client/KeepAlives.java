@@ -36,8 +36,9 @@ final class KeepAlives {
     for (FlightCall call : CALLS) {
       try {
         call.keepAlive(nowNanos);
-      } catch (RuntimeException e) {
-        // The call is broken, and says so to whoever waits for it; the others are not.
+      } catch (RuntimeException | Error e) {
+        // The call is broken, and says so to whoever waits for it; the others are not. No memory
+        // for one message is an Error of Netty's, and would end the timer for good.
         CALLS.remove(call);
       }
     }

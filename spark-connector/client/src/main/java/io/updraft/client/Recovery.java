@@ -71,12 +71,18 @@ final class Recovery {
     suspect = NOTHING;
   }
 
+  /** So long a peer had a call in its queue: that time was not spent asking in vain. */
+  void waited(long nanos) {
+    acquiringSinceNanos += nanos;
+  }
+
   /** What to do after this failure; the hint is the pool's own wish, in milliseconds. */
   Decision decide(Failure failure, Progress progress, OptionalLong hint, long nowNanos) {
     if (failure.origin() == Failure.Origin.CLIENT) {
       return new Decision.GiveUp(failure);
     }
-    if (!progress.workDone() && isRefusal(failure)) {
+    boolean refused = isRefusal(failure) || failure.origin() == Failure.Origin.CONNECTION;
+    if (!progress.workDone() && refused) {
       return acquireAgain(failure, progress.reach(), hint, nowNanos);
     }
     if (isLoss(failure) && progress.replayable()) {

@@ -6,25 +6,16 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.netty.NettyServerBuilder;
 import io.updraft.proto.v1.ErrorKind;
-import io.updraft.proto.v1.ExchangeCommand;
-import io.updraft.proto.v1.Function;
-import io.updraft.proto.v1.FunctionWanted;
-import io.updraft.proto.v1.ReplyMetadata;
-import io.updraft.proto.v1.SessionFunction;
-import io.updraft.proto.v1.Udf;
-import java.io.ByteArrayOutputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.time.Duration;
 import java.util.List;
 import java.util.OptionalLong;
-import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -41,7 +32,7 @@ final class AcquireTest {
   private static final Metadata.Key<String> RETRY_AFTER =
       Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
 
-  private static TestPool.Behaviour full(String retryAfter) {
+  static TestPool.Behaviour full(String retryAfter) {
     return call -> {
       Metadata trailers = new Metadata();
       trailers.put(RETRY_AFTER, retryAfter);
@@ -225,70 +216,6 @@ final class AcquireTest {
         assertEquals(List.of(1L, 2L, 3L), answered.get());
         assertEquals(1, again.calls().size());
       }
-    }
-  }
-
-  @Test
-  void a_full_pool_gets_nothing_large_before_it_admits_the_exchange() throws Exception {
-    CompletableFuture<Long> early = new CompletableFuture<>();
-    TestPool.Behaviour refuses =
-        call -> {
-          early.complete((long) call.receiveEarly().encode().length);
-          full("5").run(call);
-        };
-    TestPool.Behaviour admitsLate =
-        call -> {
-          FlightData opening = call.receiveEarly();
-          assertTrue(call.isSilent(), "a batch came before the exchange was admitted");
-          call.admit();
-          Behaviours.echo(call, opening);
-        };
-    try (TestPool pool = TestPool.of(refuses, admitsLate);
-        ExchangeFixture task =
-            new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), Replay.REPLAY)) {
-      assertEquals(List.of(1L, 2L, 3L), task.run(3, 100_000));
-      assertTrue(early.get() < 10_000);
-    }
-  }
-
-  @Test
-  void a_large_function_is_sent_when_the_pool_asks_for_it() throws Exception {
-    byte[] pickle = new byte[3 << 20];
-    new Random(1).nextBytes(pickle);
-    Function function =
-        Function.newBuilder()
-            .setSession(
-                SessionFunction.newBuilder()
-                    .addUdfs(Udf.newBuilder().addCommands(ByteString.copyFrom(pickle))))
-            .build();
-    ExchangeCommand command = ExchangeFixture.COMMAND.toBuilder().setFunction(function).build();
-    CompletableFuture<Function> arrived = new CompletableFuture<>();
-    TestPool.Behaviour asks =
-        call -> {
-          FlightData opening = call.receiveEarly();
-          ExchangeCommand envelope = opening.command();
-          long size = envelope.getDeferredFunction().getSizeBytes();
-          assertTrue(!envelope.hasFunction() && opening.encode().length < 10_000);
-          call.send(
-              FlightData.reply(
-                  ReplyMetadata.newBuilder()
-                      .setFunctionWanted(FunctionWanted.getDefaultInstance())
-                      .build()));
-          ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-          while (bytes.size() < size) {
-            FlightData chunk = call.receiveEarly();
-            assertEquals(bytes.size(), chunk.request().getFunction().getOffset());
-            bytes.writeBytes(chunk.body());
-          }
-          arrived.complete(Function.parseFrom(bytes.toByteArray()));
-          Behaviours.echo(call, opening);
-        };
-    try (TestPool pool = TestPool.of(full("5"), asks);
-        ExchangeFixture task =
-            new ExchangeFixture(
-                ClientOptions.builder(pool.endpoint()).build(), command, Replay.REPLAY)) {
-      assertEquals(List.of(1L, 2L, 3L), task.run(3, 100));
-      assertEquals(function, arrived.get());
     }
   }
 

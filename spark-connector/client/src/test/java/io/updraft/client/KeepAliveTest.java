@@ -11,12 +11,14 @@ import io.updraft.proto.v1.Delivery;
 import io.updraft.proto.v1.KeepAlive;
 import io.updraft.proto.v1.Receipt;
 import io.updraft.proto.v1.RequestMetadata;
+import io.updraft.proto.v1.TaskIdentity;
 import io.updraft.proto.v1.WriteCommand;
 import io.updraft.proto.v1.WriteReplyMetadata;
 import io.updraft.proto.v1.WriteRequestMetadata;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
@@ -127,5 +129,53 @@ class KeepAliveTest {
         Batches.SCHEMA,
         allocator,
         null);
+  }
+
+  @Test
+  void keepalives_outlive_an_error_of_one_call() throws Exception {
+    Semaphore heard = new Semaphore(0);
+    TestPool.Behaviour listening =
+        call -> {
+          call.receive();
+          while (call.receive() != null) {
+            heard.release();
+          }
+        };
+    CountDownLatch failed = new CountDownLatch(1);
+    try (TestPool pool = TestPool.of(listening);
+        RootAllocator root = new RootAllocator()) {
+      ClientOptions options =
+          ClientOptions.builder(pool.endpoint()).keepAlive(Duration.ofMillis(10)).build();
+      try (ExchangeFixture task = new ExchangeFixture(options, Replay.NEVER)) {
+        FlightCall bad =
+            new FlightCall(options, TaskIdentity.getDefaultInstance(), root, 0) {
+              @Override
+              void onReady(boolean first) {}
+
+              @Override
+              boolean onMessage(IncomingMessage message) {
+                return true;
+              }
+
+              @Override
+              void onBroken(Failure failure) {}
+
+              @Override
+              void onClosed(Status status, Metadata trailers) {}
+
+              @Override
+              OutgoingMessage keepAliveMessage() {
+                failed.countDown();
+                throw new OutOfMemoryError("as of Netty's direct memory");
+              }
+            };
+        bad.start(ExchangeFixture.COMMAND.toByteString(), new byte[0], 1);
+        failed.await();
+        bad.close("it is broken");
+        heard.drainPermits();
+        heard.acquire(2);
+        task.exchange().cancel("the test is over");
+      }
+    }
   }
 }

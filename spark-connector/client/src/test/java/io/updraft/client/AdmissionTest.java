@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.ByteString;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.ExchangeCommand;
+import io.updraft.proto.v1.Function;
+import io.updraft.proto.v1.FunctionWanted;
+import io.updraft.proto.v1.ReplyMetadata;
+import io.updraft.proto.v1.SessionFunction;
+import io.updraft.proto.v1.Udf;
+import java.io.ByteArrayOutputStream;
+import java.time.Duration;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What goes to a pool before the exchange has its worker, and what is lost with a pool by then. */
+@Timeout(120)
+final class AdmissionTest {
+  @Test
+  void a_full_pool_gets_nothing_large_before_it_admits_the_exchange() throws Exception {
+    CompletableFuture<Long> early = new CompletableFuture<>();
+    TestPool.Behaviour refuses =
+        call -> {
+          early.complete((long) call.receiveEarly().encode().length);
+          AcquireTest.full("5").run(call);
+        };
+    TestPool.Behaviour admitsLate =
+        call -> {
+          FlightData opening = call.receiveEarly();
+          assertTrue(call.isSilent(), "a batch came before the exchange was admitted");
+          call.admit();
+          Behaviours.echo(call, opening);
+        };
+    try (TestPool pool = TestPool.of(refuses, admitsLate);
+        ExchangeFixture task =
+            new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), Replay.REPLAY)) {
+      assertEquals(List.of(1L, 2L, 3L), task.run(3, 100_000));
+      assertTrue(early.get() < 10_000);
+    }
+  }
+
+  @Test
+  void a_large_function_is_sent_when_the_pool_asks_for_it() throws Exception {
+    byte[] pickle = new byte[3 << 20];
+    new Random(1).nextBytes(pickle);
+    Function function =
+        Function.newBuilder()
+            .setSession(
+                SessionFunction.newBuilder()
+                    .addUdfs(Udf.newBuilder().addCommands(ByteString.copyFrom(pickle))))
+            .build();
+    ExchangeCommand command = ExchangeFixture.COMMAND.toBuilder().setFunction(function).build();
+    CompletableFuture<Function> arrived = new CompletableFuture<>();
+    TestPool.Behaviour asks =
+        call -> {
+          FlightData opening = call.receiveEarly();
+          ExchangeCommand envelope = opening.command();
+          long size = envelope.getDeferredFunction().getSizeBytes();
+          assertTrue(!envelope.hasFunction() && opening.encode().length < 10_000);
+          call.send(
+              FlightData.reply(
+                  ReplyMetadata.newBuilder()
+                      .setFunctionWanted(FunctionWanted.getDefaultInstance())
+                      .build()));
+          ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+          while (bytes.size() < size) {
+            FlightData chunk = call.receiveEarly();
+            assertEquals(bytes.size(), chunk.request().getFunction().getOffset());
+            bytes.writeBytes(chunk.body());
+          }
+          arrived.complete(Function.parseFrom(bytes.toByteArray()));
+          Behaviours.echo(call, opening);
+        };
+    try (TestPool pool = TestPool.of(AcquireTest.full("5"), asks);
+        ExchangeFixture task =
+            new ExchangeFixture(
+                ClientOptions.builder(pool.endpoint()).build(), command, Replay.REPLAY)) {
+      assertEquals(List.of(1L, 2L, 3L), task.run(3, 100));
+      assertEquals(function, arrived.get());
+    }
+  }
+
+  /** Longer than the acquire timeout of these tests. */
+  private static void waitInTheQueue() throws InterruptedException {
+    Thread.sleep(700);
+  }
+
+  private static ClientOptions impatient(TestPool pool) {
+    return ClientOptions.builder(pool.endpoint()).acquireTimeout(Duration.ofMillis(500)).build();
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {100, 100_000})
+  void an_exchange_that_waited_in_the_queue_outlives_a_drain(int rows) throws Exception {
+    TestPool.Behaviour drains =
+        call -> {
+          call.receiveEarly();
+          waitInTheQueue();
+          call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool is draining", 0);
+        };
+    try (TestPool pool = TestPool.of(drains, Behaviours::echo);
+        ExchangeFixture task = new ExchangeFixture(impatient(pool), Replay.NEVER)) {
+      assertEquals(List.of(1L, 2L, 3L), task.run(3, rows));
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {100, 100_000})
+  void an_exchange_in_the_queue_of_a_pool_that_dies_moves_on(int rows) throws Exception {
+    TestPool.Behaviour dies =
+        call -> {
+          call.receiveEarly();
+          waitInTheQueue();
+          call.close(Status.OK, new Metadata());
+        };
+    try (TestPool pool = TestPool.of(dies, Behaviours::echo);
+        ExchangeFixture task = new ExchangeFixture(impatient(pool), Replay.NEVER)) {
+      assertEquals(List.of(1L, 2L, 3L), task.run(3, rows));
+    }
+  }
+}
