@@ -65,6 +65,12 @@ async def looked_at(front: RunningFront, times: int = 2 * LOOKS_TO_A_LIMIT) -> N
         await front.front._running.look()
 
 
+async def written(front: RunningFront) -> None:
+    """Until the front knows that gRPC has taken its last message: before that it would wait for the client."""
+    while any(watched.relay._writing for watched in front.front._running._watched):
+        await asyncio.sleep(0.001)
+
+
 async def heard(front: RunningFront, keep_alives: int) -> None:
     for _ in range(20_000):
         if front.front.activity.transferred().keep_alives >= keep_alives:
@@ -121,9 +127,11 @@ async def test_a_client_whose_batch_is_worked_on_need_not_say_anything(running_f
         # The first credit says that the function has begun with the batch, the second that it wants another one.
         script.replies.put_nowait(ReplyMetadata(consumed=1))
         assert reply_metadata(await call.read()).consumed == 1
+        await written(front)
         await looked_at(front)
         script.replies.put_nowait(ReplyMetadata(consumed=1))
         assert reply_metadata(await call.read()).consumed == 1
+        await written(front)
         await looked_at(front)
         assert "the client was silent" in await error_of(call)
 
