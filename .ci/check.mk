@@ -3,12 +3,13 @@
 # FIRST, SECOND, THIRD and (for check-all) FOURTH list the stages. Each is a target whose recipe begins with
 # $(call BEGIN,report): the name of the JUnit report that it leaves, if it leaves one.
 
-CI := $(dir $(lastword $(MAKEFILE_LIST)))
+CHECK_FOLDER := $(dir $(lastword $(MAKEFILE_LIST)))
 STAGES := $(FIRST) $(SECOND) $(THIRD)
 NOTES := $(REPORTS)/stages
-BEGIN = mkdir -p $(NOTES) && echo '$(1)' >$(NOTES)/$@.started
+# A stage that runs again starts afresh: the summary must not count what its last run left.
+BEGIN = mkdir -p $(NOTES) && rm -f $(NOTES)/$@.passed $(if $(1),$(REPORTS)/$(1).xml) && echo '$(1)' >$(NOTES)/$@.started
 # Any Python will do: what failed may be the setup of ours.
-SUMMARY = $$(command -v .venv/bin/python || echo python3) $(CI)summary.py $(REPORTS) $(CONNECTOR)
+SUMMARY = $$(command -v .venv/bin/python || echo python3) $(CHECK_FOLDER)summary.py $(REPORTS) $(CONNECTOR)
 STAGE_MAKE = $(MAKE) --no-print-directory --keep-going
 
 .PHONY: run-check run-check-all print-summary
@@ -29,6 +30,6 @@ run-check-all:
 print-summary:
 	@$(SUMMARY) $(STAGES)
 
-# Make gets as far as this only when the stage has passed.
+# Make reaches this recipe only when the stage has passed.
 $(addprefix passed-,$(STAGES) $(FOURTH)): passed-%: %
 	@touch $(NOTES)/$*.passed

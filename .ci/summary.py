@@ -8,7 +8,7 @@ last line never looks like success when something failed.
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -63,21 +63,24 @@ def collect(reports: Path, connector: Path) -> tuple[dict[str, Count], list[Fail
     return suites, failures
 
 
-def failed_stages(stages: Iterable[str], notes: Path, suites: dict[str, Count]) -> list[Failure]:
-    """The stages that did not pass, or passed without a report."""
+def failed_stages(
+    stages: Iterable[str], notes: Path, suites: dict[str, Count], cut_off: Collection[str]
+) -> list[Failure]:
+    """The stages that did not pass, or passed without a report; `cut_off` names suites that count as failed already."""
     failures = []
     for stage in stages:
         started, passed = notes / f"{stage}.started", (notes / f"{stage}.passed").exists()
         report = started.read_text().strip() if started.exists() else ""
         found = [count for name, count in suites.items() if report and _is_of(name, report)]
-        tests = sum(found, Count())
+        is_cut_off = any(_is_of(name, report) for name in cut_off)
+        is_counted = is_cut_off or sum(found, Count()).failed > 0
         if not passed and not started.exists():
-            failures.append(Failure(stage, "did not run: what it needs was not built (see above)"))
-        elif report and not found:
+            failures.append(Failure(stage, "did not run: what it needs was not built, or it was stopped (see above)"))
+        elif report and not found and not is_cut_off:
             failures.append(Failure(stage, "failed: it left no report (see above)"))
         elif not passed:
-            reason = "failed: see its tests" if tests.failed else "failed (see above)"
-            failures.append(Failure(stage, reason, failed=0 if tests.failed else 1))
+            reason = "failed: see its tests" if is_counted else "failed (see above)"
+            failures.append(Failure(stage, reason, failed=0 if is_counted else 1))
     return failures
 
 
@@ -93,7 +96,8 @@ def main() -> int:
     parser.add_argument("stages", nargs="*", help="every stage that has to have passed")
     options = parser.parse_args()
     suites, failures = collect(options.reports, options.connector)
-    failures += failed_stages(options.stages, options.reports / "stages", suites)
+    cut_off = [failure.name for failure in failures]
+    failures += failed_stages(options.stages, options.reports / "stages", suites, cut_off)
     total = sum(suites.values(), Count(failed=sum(failure.failed for failure in failures)))
     for name, count in suites.items():
         print(f"{name:32} {count.passed:5} passed {count.failed:3} failed {count.skipped:3} skipped")
