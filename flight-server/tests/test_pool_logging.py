@@ -89,7 +89,7 @@ def dropped(server: Server, reason: str) -> float:
 
 def is_healthy(server: Server) -> bool:
     with grpc.insecure_channel(server.ready()["admin_listen"]) as channel:
-        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
+        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 

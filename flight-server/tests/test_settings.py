@@ -26,7 +26,7 @@ def test_a_variable_of_a_setting_that_was_removed_is_refused_with_what_replaces_
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(f"UPDRAFT_{name}", "3600")
-    with pytest.raises(ValidationError, match=f"UPDRAFT_{name} is no setting any more.*UPDRAFT_CLIENT_SILENCE_SECONDS"):
+    with pytest.raises(ValidationError, match=f"UPDRAFT_{name} was removed.*UPDRAFT_CLIENT_SILENCE_SECONDS"):
         ServeSettings()
 
 

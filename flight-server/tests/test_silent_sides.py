@@ -49,7 +49,7 @@ class Script:
             self.received.put_nowait((await worker.receive()).kind)
 
     async def got(self, kind: FrameKind) -> None:
-        assert await asyncio.wait_for(self.received.get(), 10) is kind
+        assert await asyncio.wait_for(self.received.get(), 60) is kind
 
 
 async def opened(front: RunningFront, script: Script) -> Any:
@@ -67,8 +67,11 @@ async def looked_at(front: RunningFront, times: int = 2 * LOOKS_TO_A_LIMIT) -> N
 
 async def written(front: RunningFront) -> None:
     """Until the front knows that gRPC has taken its last message: before that it would wait for the client."""
-    while any(watched.relay._writing for watched in front.front._running._watched):
+    for _ in range(60_000):
+        if not any(watched.relay._writing for watched in front.front._running._watched):
+            return
         await asyncio.sleep(0.001)
+    raise AssertionError("gRPC has not taken the front's message")
 
 
 async def heard(front: RunningFront, keep_alives: int) -> None:
@@ -80,7 +83,7 @@ async def heard(front: RunningFront, keep_alives: int) -> None:
 
 
 async def error_of(call: Any) -> str:
-    replies, error = await asyncio.wait_for(all_replies(call), 20)
+    replies, error = await asyncio.wait_for(all_replies(call), 60)
     assert error is not None
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_DEADLINE

@@ -52,7 +52,7 @@ def client(request: pytest.FixtureRequest, pool: LocalPool) -> Iterator[flight.F
 
 def _echo(client: flight.FlightClient, table: pa.Table, descriptor: flight.FlightDescriptor = ECHO) -> pa.Table:
     # Written on a thread of its own: a client that only reads afterwards can meet a full window from both sides.
-    writer, reader = client.do_exchange(descriptor, flight.FlightCallOptions(timeout=30))
+    writer, reader = client.do_exchange(descriptor, flight.FlightCallOptions(timeout=60))
     with writer:
         writer.begin(table.schema)
 
@@ -71,7 +71,7 @@ def _echo(client: flight.FlightClient, table: pa.Table, descriptor: flight.Fligh
         try:
             return reader.read_all()
         finally:
-            sender.join(timeout=30)
+            sender.join(timeout=60)
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -210,6 +210,6 @@ def test_a_pool_without_session_functions_refuses_them_in_words(spark: SparkSess
 
 def test_the_server_says_what_each_setting_means() -> None:
     program = Path(sys.executable).with_name("updraft-server")
-    text = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True, timeout=30).stdout
+    text = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
     for option in ("--listen", "--workers", "--allow-session-functions", "--drain-timeout-seconds", "--token-file"):
         assert option in text

@@ -25,7 +25,7 @@ import org.apache.arrow.memory.RootAllocator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-@Timeout(60)
+@Timeout(120)
 class KeepAliveTest {
   private static final int ROWS = 10;
   private static final int KEEPALIVES = 2;
@@ -59,9 +59,9 @@ class KeepAliveTest {
         };
     try (TestPool pool = TestPool.of(listening);
         ExchangeFixture task = new ExchangeFixture(options(pool).build(), Replay.REPLAY)) {
-      assertTrue(heard.await(30, TimeUnit.SECONDS));
+      assertTrue(heard.await(60, TimeUnit.SECONDS));
       assertEquals(List.of(1L), task.run(1, ROWS));
-      assertTrue(halfClosed.await(30, TimeUnit.SECONDS));
+      assertTrue(halfClosed.await(60, TimeUnit.SECONDS));
     }
   }
 
@@ -110,7 +110,7 @@ class KeepAliveTest {
     try (TestPool pool = TestPool.of(slow);
         BufferAllocator allocator = new RootAllocator();
         FileExchange file = open(pool, allocator)) {
-      assertTrue(heard.await(30, TimeUnit.SECONDS));
+      assertTrue(heard.await(60, TimeUnit.SECONDS));
       assertEquals(0, file.finish().getRows());
     }
   }

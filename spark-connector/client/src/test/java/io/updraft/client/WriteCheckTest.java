@@ -33,7 +33,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-@Timeout(60)
+@Timeout(120)
 final class WriteCheckTest {
   private static final WriteCommand COMMAND =
       WriteCommand.newBuilder().setProtocolVersion(1).setPath("file:/data/part-00000").build();
@@ -210,8 +210,8 @@ final class WriteCheckTest {
       thread.start();
       writer.asked.take();
       thread.interrupt();
-      asking.get(30, TimeUnit.SECONDS);
-      assertTrue(writer.cancelled.await(30, TimeUnit.SECONDS));
+      asking.get(60, TimeUnit.SECONDS);
+      assertTrue(writer.cancelled.await(60, TimeUnit.SECONDS));
     }
   }
 }
