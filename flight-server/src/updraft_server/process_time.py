@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers and all processes that they have started have used of the processors, as /proc tells."""
+"""CPU time of workers and of all processes that they have started, read from /proc."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -24,8 +24,8 @@ class _Stat(NamedTuple):
 def processor_ticks(worker_pids: Iterable[int]) -> Mapping[int, Ticks]:
     """The ticks of each worker's tree: of itself, its descendants, and who is left of its session.
 
-    Two equal answers for a worker: in between no process of its tree has begun, ended or used a tick. Reads all of
-    /proc: nothing to do for every batch, nor on an event loop.
+    If two answers for a worker are equal, no process of its tree began, ended or used a tick in between. Reads all of
+    /proc: too slow for every batch or an event loop.
     """
     stats = {}
     for entry in Path("/proc").iterdir():

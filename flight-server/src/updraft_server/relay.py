@@ -136,9 +136,9 @@ class Relay:
 
     @property
     def turn(self) -> Side | None:
-        """Who keeps the exchange waiting; None when that is the client and it cannot be heard.
+        """The side that the exchange waits for; None when it is the client but its keepalives cannot reach us.
 
-        It cannot once it has half-closed, nor while batches wait for the worker: its keepalives are behind them.
+        They cannot once it has half-closed, nor while batches wait for the worker: keepalives queue behind them.
         """
         if self._writing:
             return None if self._input_ended or self._sender.is_held_back else Side.CLIENT

@@ -39,7 +39,7 @@ class _Watched:
     client: Silence
     worker: Silence
     passed: tuple[int, ...] = field(default=())
-    """What had passed between front and worker at the look before."""
+    """`Relay.passed` at the previous look."""
 
 
 class RunningExchanges:

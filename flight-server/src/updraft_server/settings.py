@@ -91,7 +91,7 @@ class ServeSettings(ServiceSettings):
     )
     output_lines_per_second: int = setting(
         "Lines per second that a function may print to the pool's log, for each exchange; each further KiB of a line "
-        "counts as one more. Twice as many may come at once. The rest is dropped and counted.",
+        "counts as another line. A burst may be twice as large. What exceeds this is dropped and counted.",
         default=100,
         unit="lines",
         ge=1,
@@ -105,8 +105,8 @@ class ServeSettings(ServiceSettings):
         ge=0,
     )
     worker_silence_seconds: float = setting(
-        "End a worker that has neither taken nor given anything for this long, while no process of it used any "
-        "processor time: its function hangs. One that computes is never ended by this. 0 sets no limit.",
+        "End a worker that takes no batch, returns none and uses no CPU time in any of its processes for this long: "
+        "its function hangs. A function that computes is never ended by this. 0 sets no limit.",
         default=3600.0,
         unit="seconds",
         ge=0,

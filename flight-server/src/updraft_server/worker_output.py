@@ -76,9 +76,9 @@ class OutputReader:
         self._loop.add_reader(descriptor, self._read_some)
 
     def next_exchange(self) -> None:
-        """Pass on and report what was written until now; what follows has a budget of its own.
+        """Pass on and report what the pipe holds now; later output has a budget of its own.
 
-        That is what the pipe holds now, however large a function has made it, and however fast the worker writes on.
+        It reads no more than that, however large a function has made its pipe and however fast the worker writes on.
         """
         left_bytes = self._waiting_bytes()
         while left_bytes > 0 and self._read_some():

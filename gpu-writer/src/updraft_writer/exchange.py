@@ -102,7 +102,7 @@ class WriteExchange:
             await asyncio.gather(receiving, *helpers, return_exceptions=True)
             while self._leaves:
                 self._leaves.popleft().release()
-        # Last, and nothing is awaited after it: what becomes of the file is what becomes of the exchange.
+        # Await nothing after this: the exchange has to end as the file does.
         return await self._file.finish()
 
     async def _receive(self) -> None:

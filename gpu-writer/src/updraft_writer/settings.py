@@ -88,8 +88,8 @@ class ServeSettings(ServiceSettings):
         "The hint given to a refused client.", default=1000, unit="milliseconds", ge=1
     )
     stall_timeout_seconds: float = setting(
-        "End a file whose client does not send a batch that memory has been reserved for within this time, however "
-        "alive it is: others wait for that memory.",
+        "End a file whose client does not send a batch within this time after memory was reserved for it, even if the "
+        "client sends keepalives: others wait for that memory.",
         default=60.0,
         unit="seconds",
         gt=0,

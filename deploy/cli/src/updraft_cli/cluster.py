@@ -57,7 +57,7 @@ class Cluster:
             from kubernetes import client, config
         except ImportError:
             raise ClusterError(
-                "this needs Kubernetes' client: install updraft-cli[kubernetes], or name a service with --endpoint"
+                "this needs Kubernetes' client: `pip install kubernetes`, or name a service with --endpoint"
             ) from None
         try:
             own_namespace = _load(config, context)

@@ -109,7 +109,7 @@ class StoredSink:
                 alarm.cancel()
 
     def _tell_silence(self, step: Step, begun: threading.Event) -> None:
-        """The action goes on, since no thread can be interrupted: whoever awaits it keeps what it uses."""
+        """Fail the file. A thread cannot be interrupted: the action goes on and keeps its memory until it ends."""
         standing = Standing.UNKNOWN if step is Step.PUBLISH and begun.is_set() else Standing.UNPUBLISHED
         what = "the storage has not answered" if begun.is_set() else "other files' storages hold all --store-threads"
         self._silence = SinkError(

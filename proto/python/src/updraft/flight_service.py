@@ -86,7 +86,7 @@ class FlightService(ABC):
 def remote_drain_refused() -> ActionRefusedError:
     """Why DRAIN_ACTION is refused, and what to do instead."""
     return ActionRefusedError(
-        "this service is not drained from afar: send its process SIGTERM (`updraft drain POD` for a pod of a cluster), "
+        "clients may not drain this service: send its process SIGTERM (in a cluster: `updraft drain POD`), "
         "or start it with --allow-remote-drain"
     )
 

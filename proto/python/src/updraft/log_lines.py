@@ -15,7 +15,7 @@ from updraft.log_output import MAX_LINE_BYTES
 _CONTROL_CHARACTERS = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROL_CHARACTERS}
 
-# Tried in turn until the line fits: the first is what a person still reads, with the last any line of ours fits.
+# Tried in turn until the line fits: the first keeps it readable, the last makes any line of ours fit.
 _VALUE_CHARACTERS = (8192, 1024, 64)
 _IDENTITY_CHARACTERS = 200
 _TRACEBACK_FRAMES = 30

@@ -113,7 +113,7 @@ class LogOutput:
             self._pass_on(b"")
 
     def _pass_on_from(self, text: bytes) -> int | None:
-        """Write `text` and the text that follows it in the queue; what ended that, 0 where the queue did."""
+        """Write `text` and the text queued behind it; returns the item that ended it, 0 when the queue was empty."""
         pieces, size = [text], len(text)
         following: int | None = 0
         while size < _WRITE_BYTES:

@@ -48,7 +48,7 @@ def unblock(descriptor: int) -> None:
 
 
 def _open_if_closed(descriptor: int) -> None:
-    """Give a number that the process was started without to nobody else: the next file to be opened would get it."""
+    """Open /dev/null on a closed descriptor, or the next file that is opened would get its number."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -76,7 +76,7 @@ class LossyFile(io.FileIO):
         left = memoryview(data).cast("B")
         length = len(left)
         with contextlib.suppress(OSError):
-            # A pipe with room has it for PIPE_BUF: so not even one that could not be opened anew is waited for.
+            # A pipe that is ready takes PIPE_BUF bytes at once: no write blocks, even where it could not be reopened.
             while left and self._room.poll(0):
                 written = super().write(left[: select.PIPE_BUF])
                 if not written:

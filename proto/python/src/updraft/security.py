@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 _BEARER = "Bearer "
 _MAX_FILE_BYTES = 1024 * 1024
-# Long enough for a file that is written anew in its place, short enough for a token that is taken away.
+# Long enough to rewrite the file in place, short enough to revoke a token.
 _GRACE_SECONDS = 2.0
 
 Content = TypeVar("Content")
@@ -146,9 +146,9 @@ def _certificate_configuration(chain: bytes, key: bytes, client_ca: bytes | None
 class BearerTokens:
     """The tokens of a file, one a line; blank lines and lines that start with # do not count.
 
-    Once nothing has found the file usable for two seconds, no token is valid until it is usable again: taking the file
-    away takes the tokens away. Every check looks at the file; `refresh` does so where nobody calls, and has to be
-    called more often than that.
+    When the file has been missing or unusable for two seconds, no token is valid until it is usable again: removing the
+    file revokes the tokens. Every check looks at the file. Call `refresh` more often than every two seconds, so that
+    the file is also watched while no client calls.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -175,7 +175,9 @@ class BearerTokens:
         presented = _digest(authorization.removeprefix(_BEARER).strip().encode())
         self.refresh()
         if not self._valid:
-            raise UnauthenticatedError("no token is valid: this service cannot use its token file, as its log says")
+            raise UnauthenticatedError(
+                "no token is valid: this service cannot use its token file, and its log says why"
+            )
         # All tokens are compared, in constant time each: how long it takes says nothing about them.
         matches = [hmac.compare_digest(presented, known) for known in self._valid]
         if not any(matches):
@@ -192,9 +194,9 @@ def _token_digests(content: bytes) -> tuple[bytes, ...]:
     if not tokens:
         raise ValueError("the token file holds no token")
     for number, token in tokens:
-        # What a header cannot carry is no token: then the file is not what it should be, and no line of it counts.
+        # No header can carry this line, so the file is not a token file: none of its lines counts.
         if not (token.isascii() and token.decode("ascii").isprintable()):
-            raise ValueError(f"line {number} of the token file is no token: expected printable ASCII")
+            raise ValueError(f"line {number} of the token file is not a token: expected printable ASCII")
     return tuple(_digest(token) for _, token in tokens)
 
 

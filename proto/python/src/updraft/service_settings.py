@@ -68,8 +68,8 @@ class ServiceSettings(Settings):
     )
 
     token_file: Path | None = setting(
-        "File of bearer tokens that clients may present, one a line; # starts a comment. Read again when it changes; "
-        "two seconds after it has become unusable or was removed, no token is valid.",
+        "File of bearer tokens that clients may present, one a line; # starts a comment. Read again when it changes. "
+        "When it has been missing or unusable for two seconds, no token is valid until it can be read again.",
         default=None,
     )
     insecure_no_token: bool = setting(
@@ -117,8 +117,8 @@ class ServiceSettings(Settings):
         "Time within which a connection must finish its handshake.", default=10.0, unit="seconds", gt=0
     )
     drain_timeout_seconds: float = setting(
-        "Time that running exchanges get to finish after SIGTERM. Then they are ended, and their clients are told that "
-        "another pool or writer may take them.",
+        "Time that running exchanges get to finish after SIGTERM. Then the service ends them and tells their "
+        "clients to try another pool or writer.",
         default=60.0,
         unit="seconds",
         ge=0,
@@ -138,7 +138,7 @@ class ServiceSettings(Settings):
     def _sets_nothing_that_is_gone(self) -> Self:
         for name, instead in _GONE.items():
             if name in os.environ:
-                raise ValueError(f"{name} is no setting any more: {instead}")
+                raise ValueError(f"{name} was removed: {instead}")
         return self
 
     @model_validator(mode="after")

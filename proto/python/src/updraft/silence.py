@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a side that owes a sign of life has been silent for too long.
+"""Decides when a side that has to show that it is alive has been silent for too long.
 
-Honest work has no limit, silence has. Whoever watches looks now and then at counters that change anyway, so that a
-message costs nothing extra. Policy alone: it knows neither a clock nor a transport.
+Work has no limit; silence has one. The watcher samples counters that change anyway, so that a message costs nothing
+extra. This is policy alone: it knows neither a clock nor a transport.
 """
 
 from collections.abc import Hashable
@@ -14,7 +14,7 @@ _MAX_SECONDS_BETWEEN_LOOKS = 30.0
 class Silence:
     """The silence of one side, looked at every `look_seconds` or less often; a limit of 0 seconds is none.
 
-    Looks are counted, not hours: a process that was stopped for a while does not hold that against anybody.
+    Silence is counted in looks, not by the clock: a watcher that was itself stopped for a while blames nobody for it.
     """
 
     def __init__(self, limit_seconds: float, look_seconds: float) -> None:

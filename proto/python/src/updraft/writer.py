@@ -25,7 +25,7 @@ _PROTOCOL_VERSION = 1
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A file has no deadline by default: a machine that is gone without a word must not be waited for.
+    # A file has no deadline by default, so pings have to find out that the writer's machine is gone.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
 ]

@@ -28,8 +28,8 @@ public final class Exchange implements AutoCloseable {
   public static final int PROTOCOL_VERSION = 1;
 
   /**
-   * So much is sent to a pool that has not admitted the exchange: of what a full pool refuses, no
-   * more is sent in vain.
+   * The most that is sent before the pool has admitted the exchange, so that a refusal wastes
+   * little.
    */
   static final int BYTES_BEFORE_ADMISSION = 64 << 10;
 

@@ -6,8 +6,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The JVM's open calls. One timer, on an event loop that is there anyway, lets those say that they
- * are still there that have had nothing to send for a while: a service ends calls that are silent.
+ * The JVM's open calls. One timer, on an event loop that is there anyway, sends a keepalive on each
+ * call that has sent nothing for a while, because services end silent calls.
  */
 final class KeepAlives {
   private static final long LOOK_SECONDS = 1;

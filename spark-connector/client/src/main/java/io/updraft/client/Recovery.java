@@ -203,9 +203,9 @@ final class Recovery {
   }
 
   /**
-   * What the loss of a worker may be the fault of. A broken connection may have gone with its
-   * worker (one that takes all memory takes its pod), but only a batch that had begun is suspected
-   * of that. A pool that drains blames nobody.
+   * What is to blame for a lost worker. A connection may break because the worker took its pod with
+   * it (by using all memory), but only a batch that had begun is suspected of that. When a pool
+   * drains, nothing is to blame.
    */
   private static long blamed(Failure failure, Progress progress) {
     long told = failure.details() == null ? 0 : failure.details().getSequence();

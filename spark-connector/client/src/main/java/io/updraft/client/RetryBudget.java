@@ -5,9 +5,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /**
- * How often this JVM may ask one endpoint again, all of its tasks together: a burst, then at even
- * intervals. Tasks that are refused at the same moment so come back one after the other. Clocks are
- * read elsewhere.
+ * Limits how often all tasks of this JVM together may retry one endpoint: a burst, then at even
+ * intervals, so that tasks that are refused together come back one after the other. Callers read
+ * the clock.
  */
 final class RetryBudget {
   static final int BURST = 10;

@@ -80,8 +80,8 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val acquireTimeout: ConfigEntry[Long] = ConfigEntry(
     prefix + "acquireTimeout",
-    s"How long a task asks again when the $noun is full, restarts or is not ready. It waits longer after each try, and " +
-      "nothing is lost, because nothing was done by then. A name that has no address is given up after `connectTimeout`.",
+    s"How long a task keeps asking while the $noun is full, restarting or not ready, with growing waits. No work has " +
+      "begun by then, so none is lost. A name that does not resolve is given up after `connectTimeout`.",
     "duration",
     Some("10min"),
     Values.milliseconds(least = 0)

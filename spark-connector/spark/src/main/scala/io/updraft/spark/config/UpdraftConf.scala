@@ -52,8 +52,8 @@ object UpdraftConf {
 
   val replyTimeout: ConfigEntry[Long] = ConfigEntry(
     Prefix + "replyTimeout",
-    "How long a task waits while the pool neither answers nor takes a batch, also while a function works on one. " +
-      "0: as long as `deadline` says.",
+    "How long a task waits while the pool neither answers nor takes a batch. The time that a function works on a " +
+      "batch counts. 0: as long as `deadline` says.",
     "duration",
     Some("0s"),
     Values.milliseconds(least = 0)

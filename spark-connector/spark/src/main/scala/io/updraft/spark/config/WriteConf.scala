@@ -74,8 +74,8 @@ object WriteConf {
 
   val replyTimeout: ConfigEntry[Long] = ConfigEntry(
     Prefix + "replyTimeout",
-    "How long a task waits for the writer while nothing comes from it. A writer that is there says so every 30 " +
-      "seconds, however long its storage takes. 0: as long as `deadline` says.",
+    "How long a task waits for a silent writer. A writer that is alive sends a keepalive every 30 seconds, however " +
+      "slow its storage is. 0: as long as `deadline` says.",
     "duration",
     Some("10min"),
     Values.milliseconds(least = 0)
