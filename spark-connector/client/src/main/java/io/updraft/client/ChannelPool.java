@@ -12,6 +12,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -30,7 +31,7 @@ final class ChannelPool {
 
   private static final Map<Key, ChannelPool> POOLS = new HashMap<>();
   private static final ConcurrentHashMap<Endpoint, Replicas> REPLICAS = new ConcurrentHashMap<>();
-  private static final Set<Endpoint> ANSWERED = ConcurrentHashMap.newKeySet();
+  private static final Set<Known> ANSWERED = ConcurrentHashMap.newKeySet();
 
   /**
    * What makes two exchanges fit for one connection. Files are followed when they are renewed.
@@ -45,6 +46,18 @@ final class ChannelPool {
       Credential key,
       Duration connectTimeout,
       int maxMessageBytes) {}
+
+  /** An endpoint and the files with which it has answered: with others it may never do so. */
+  private record Known(
+      Endpoint endpoint, Optional<Path> ca, Optional<Path> certificate, Optional<Path> key) {
+    static Known of(ClientOptions options) {
+      return new Known(
+          options.endpoint(),
+          options.tlsCaFile(),
+          options.tlsCertificateFile(),
+          options.tlsKeyFile());
+    }
+  }
 
   private record Credential(Path file, long modifiedMilliseconds) {
     static Credential of(Path file) {
@@ -69,7 +82,7 @@ final class ChannelPool {
   static Connection acquire(ClientOptions options, String task) {
     List<InetAddress> addresses = addresses(options.endpoint());
     closeAllBut(options.endpoint(), addresses);
-    Reach reach = reach(options.endpoint(), addresses);
+    Reach reach = reach(options, addresses);
     if (addresses.size() < 2) {
       return new Connection(to(options, null), null, reach);
     }
@@ -86,14 +99,15 @@ final class ChannelPool {
   }
 
   /** An endpoint has answered a call of this JVM. */
-  static void answered(Endpoint endpoint) {
-    ANSWERED.add(endpoint);
+  static void answered(ClientOptions options) {
+    ANSWERED.add(Known.of(options));
   }
 
-  private static Reach reach(Endpoint endpoint, List<InetAddress> addresses) {
-    if (ANSWERED.contains(endpoint)) {
+  private static Reach reach(ClientOptions options, List<InetAddress> addresses) {
+    if (ANSWERED.contains(Known.of(options))) {
       return Reach.ANSWERED;
     }
+    Endpoint endpoint = options.endpoint();
     boolean resolved =
         endpoint.transport() == Endpoint.Transport.UNIX
             ? Files.isDirectory(Path.of(endpoint.path()).toAbsolutePath().getParent())

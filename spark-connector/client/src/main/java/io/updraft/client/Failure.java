@@ -6,7 +6,10 @@ import io.grpc.Status;
 import io.netty.handler.ssl.NotSslRecordException;
 import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.ErrorKind;
+import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.net.ConnectException;
+import java.net.NoRouteToHostException;
 import java.security.cert.CertificateException;
 import java.util.Objects;
 import java.util.Optional;
@@ -165,6 +168,18 @@ record Failure(
   static Failure deadline(String message) {
     return new Failure(
         ErrorKind.ERROR_KIND_DEADLINE, "DEADLINE_EXCEEDED", message, null, null, Origin.CLIENT);
+  }
+
+  /**
+   * Whether nobody listened, which is how a peer that restarts looks; not a handshake that broke.
+   */
+  boolean isRefusedConnection() {
+    return Stream.iterate(cause, Objects::nonNull, Throwable::getCause)
+        .anyMatch(
+            e ->
+                e instanceof ConnectException
+                    || e instanceof NoRouteToHostException
+                    || e instanceof FileNotFoundException);
   }
 
   /** Whether there was no room: the status, which comes last, says when to come again. */

@@ -95,7 +95,7 @@ abstract class FlightCall {
 
   private void reached() {
     connected = true;
-    ChannelPool.answered(options.endpoint());
+    ChannelPool.answered(options);
   }
 
   /** What is known of the endpoint. */

@@ -134,9 +134,9 @@ final class Recovery {
     if (failure.origin() != Failure.Origin.CONNECTION) {
       return options.acquireTimeout();
     }
-    boolean waits =
-        reach != Reach.UNRESOLVED
-            && options.acquireTimeout().compareTo(options.connectTimeout()) > 0;
+    boolean restarts =
+        reach == Reach.ANSWERED || (reach == Reach.RESOLVED && failure.isRefusedConnection());
+    boolean waits = restarts && options.acquireTimeout().compareTo(options.connectTimeout()) > 0;
     return waits ? options.acquireTimeout() : options.connectTimeout();
   }
 

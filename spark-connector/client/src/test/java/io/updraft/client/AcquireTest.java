@@ -10,6 +10,7 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.netty.NettyServerBuilder;
 import io.updraft.proto.v1.ErrorKind;
+import java.net.ConnectException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
@@ -20,6 +21,7 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
@@ -156,7 +158,14 @@ final class AcquireTest {
     assertEquals(interval, budget.takeNanos(later));
   }
 
-  private static Recovery.Decision unreachable(Reach reach, Duration since) {
+  private static Failure refused(ClientOptions options) {
+    Throwable cause = new ConnectException("Connection refused");
+    return Failure.ofStatus(
+        Status.UNAVAILABLE.withDescription("io exception").withCause(cause), options);
+  }
+
+  private static Recovery.Decision unreachable(
+      Reach reach, Function<ClientOptions, Failure> failure, Duration since) {
     ClientOptions options =
         ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
             .connectTimeout(Duration.ofSeconds(10))
@@ -164,7 +173,7 @@ final class AcquireTest {
             .build();
     return new Recovery(options, new RetryBudget(), 0)
         .decide(
-            Failure.unconnected(options.endpoint()),
+            failure.apply(options),
             new Recovery.Progress(false, 0, 0, false, reach),
             OptionalLong.empty(),
             since.toNanos());
@@ -176,14 +185,28 @@ final class AcquireTest {
       names = {"RESOLVED", "ANSWERED"})
   void a_pool_that_restarts_is_waited_for_as_long_as_one_that_is_full(Reach reach) {
     assertInstanceOf(
-        Recovery.Decision.Again.class, unreachable(reach, Duration.ofSeconds(9 * 60 + 59)));
-    assertInstanceOf(Recovery.Decision.GiveUp.class, unreachable(reach, Duration.ofMinutes(10)));
+        Recovery.Decision.Again.class,
+        unreachable(reach, AcquireTest::refused, Duration.ofSeconds(9 * 60 + 59)));
+    assertInstanceOf(
+        Recovery.Decision.GiveUp.class,
+        unreachable(reach, AcquireTest::refused, Duration.ofMinutes(10)));
   }
 
   @Test
   void a_name_without_an_address_is_not_waited_for() {
     assertInstanceOf(
-        Recovery.Decision.GiveUp.class, unreachable(Reach.UNRESOLVED, Duration.ofSeconds(10)));
+        Recovery.Decision.GiveUp.class,
+        unreachable(Reach.UNRESOLVED, AcquireTest::refused, Duration.ofSeconds(10)));
+  }
+
+  @Test
+  void a_peer_that_answers_and_breaks_the_handshake_is_not_waited_for() {
+    Function<ClientOptions, Failure> broken = options -> Failure.unconnected(options.endpoint());
+    assertInstanceOf(
+        Recovery.Decision.GiveUp.class,
+        unreachable(Reach.RESOLVED, broken, Duration.ofSeconds(10)));
+    assertInstanceOf(
+        Recovery.Decision.Again.class, unreachable(Reach.ANSWERED, broken, Duration.ofSeconds(10)));
   }
 
   @Test
