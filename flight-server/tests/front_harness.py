@@ -9,9 +9,9 @@ from typing import Any
 
 import grpc.aio
 
-from updraft.lifecycle import Event, Phase
-from updraft_server.front import Front
-from updraft_server.pool import Pool
+from updraft.service.lifecycle import Event, Phase
+from updraft_server.front.process import Front
+from updraft_server.pool.pool import Pool
 from updraft_server.settings import ServeSettings
 
 DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"

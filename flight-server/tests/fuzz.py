@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 from updraft.errors import UpdraftError
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Function, RegisteredFunction, RequestMetadata, TaskIdentity
-from updraft_server.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
-from updraft_server.opening import parse_opening
+from updraft_server.front.request import parse_opening
+from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
+from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.failures import WorkerFailure
-from updraft_server.worker.settings import WorkerSettings
 
 _BATCH = pa.RecordBatch.from_pydict(
     {

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from updraft.v1 import exchange_pb2
-from updraft_server.assignment import Assignment
-from updraft_server.children import start_zygote, zygote_listener
-from updraft_server.frame_stream import FrameReceiver, FrameSender, PeerClosedError
-from updraft_server.frames import FrameKind
-from updraft_server.pool import DroppedOutput, Lease, LeaseOutcome, Pool, PoolSettings, TaskKey, WorkerOutput
-from updraft_server.worker.settings import WorkerSettings
-from updraft_server.zygote_protocol import ZygoteSettings
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, PeerClosedError
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.zygote_packets import ZygoteSettings
+from updraft_server.pool.pool import DroppedOutput, Lease, LeaseOutcome, Pool, PoolSettings, TaskKey, WorkerOutput
+from updraft_server.supervisor.children import start_zygote, zygote_listener
 
 _OUTCOMES = {
     FrameKind.DONE: LeaseOutcome.CLEAN,

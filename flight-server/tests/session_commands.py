@@ -12,8 +12,8 @@ from pyspark import cloudpickle
 from pyspark.sql.types import DataType, LongType
 
 from updraft.v1 import exchange_pb2
-from updraft_server.worker.sessions.adapters import minor_version
-from updraft_server.worker.sessions.kinds import KINDS, EvalType, kinds_of
+from updraft_server.worker.pyspark.adapters import minor_version
+from updraft_server.worker.pyspark.kinds import KINDS, EvalType, kinds_of
 
 BATCHED, ARROW_BATCHED = 100, 101
 SCALAR_PANDAS, SCALAR_PANDAS_ITER, MAP_PANDAS_ITER, MAP_ARROW_ITER = 200, 204, 205, 207

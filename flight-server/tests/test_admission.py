@@ -6,9 +6,9 @@ from contextlib import ExitStack
 import pytest
 
 from updraft.errors import PoolFullError, PoolUnavailableError
-from updraft_server.admission import Admission, AdmissionLimits, Grant
-from updraft_server.pool import Lease, LeaseOutcome, PoolError, TaskKey
-from updraft_server.testing import FakePool
+from updraft_server.front.admission import Admission, AdmissionLimits, Grant
+from updraft_server.pool.pool import Lease, LeaseOutcome, PoolError, TaskKey
+from updraft_server.pool.testing import FakePool
 
 PoolOf = Callable[[int], FakePool]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics by Spark application are bounded, whatever clients call themselves."""
 
-from updraft_server.applications import KEPT_APPLICATIONS, Applications
-from updraft_server.transfer import Transfer
+from updraft_server.front.applications import KEPT_APPLICATIONS, Applications
+from updraft_server.front.transfer import Transfer
 
 
 def _names(applications: Applications) -> list[str]:

@@ -19,7 +19,7 @@ from flight_messages import all_replies, path_opening
 from front_harness import DO_EXCHANGE, Running, RunningFront
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from updraft_server.testing import FakePool
+from updraft_server.pool.testing import FakePool
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = struct.pack(">I", 0)[1:] + b"\x04\x00\x00\x00\x00\x00"

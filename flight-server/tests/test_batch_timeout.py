@@ -3,8 +3,8 @@ import signal
 
 import pytest
 
-from updraft_server.batch_timeout import BatchTimeout
-from updraft_server.worker_events import WorkerDeath
+from updraft_server.front.batch_timeout import BatchTimeout
+from updraft_server.pool.worker_events import WorkerDeath
 
 ALARM = WorkerDeath(signal=signal.SIGALRM)
 

@@ -34,9 +34,9 @@ from updraft.v1.exchange_pb2 import (
     RequestMetadata,
     SessionFunction,
 )
-from updraft_server.assignment import Assignment
-from updraft_server.frames import FrameKind
-from updraft_server.testing import FakePool, FakeWorker
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.testing import FakePool, FakeWorker
 
 MODULE = b"answer = 42\n"
 VALUE = b"x" * 3000

@@ -11,7 +11,7 @@ import pytest
 from flight_messages import FlightData, all_replies, batch, command_opening, echo_command, finish, reply_metadata
 from front_harness import Running, RunningFront
 
-from updraft.lifecycle import Event
+from updraft.service.lifecycle import Event
 from updraft.v1.exchange_pb2 import (
     DeferredFunction,
     ErrorKind,
@@ -25,8 +25,8 @@ from updraft.v1.exchange_pb2 import (
     TaskIdentity,
     Udf,
 )
-from updraft_server.frames import FrameKind
-from updraft_server.testing import FakePool, FakeWorker
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.testing import FakePool, FakeWorker
 
 PICKLE = bytes(range(256)) * 2000
 

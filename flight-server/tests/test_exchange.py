@@ -19,9 +19,9 @@ from front_harness import Running
 
 from updraft.errors import UserError
 from updraft.v1.exchange_pb2 import ErrorKind, Function, SessionFunction
-from updraft_server.frames import FrameKind
-from updraft_server.pool import LeaseOutcome, WorkerDeath
-from updraft_server.testing import FakePool, FakeWorker
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.pool import LeaseOutcome, WorkerDeath
+from updraft_server.pool.testing import FakePool, FakeWorker
 
 SIGKILL = WorkerDeath(signal=9)
 

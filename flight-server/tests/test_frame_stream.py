@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from updraft_server.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
-from updraft_server.frames import FrameError, FrameKind, encode, encode_header
+from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
+from updraft_server.ipc.frames import FrameError, FrameKind, encode, encode_header
 
 MIB = 1024 * 1024
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from updraft_server.frames import (
+from updraft_server.ipc.frames import (
     HEADER_BYTES,
     MAX_BODY_BYTES,
     MAX_METADATA_BYTES,

@@ -27,13 +27,13 @@ from front_harness import Running, RunningFront
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from structlog.testing import capture_logs
 
-from updraft.lifecycle import Event, Phase
+from updraft.service.lifecycle import Event, Phase
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import ErrorKind
-from updraft_server.frames import FrameKind
-from updraft_server.front import FrontError
-from updraft_server.pool import Lease, LeaseOutcome, NoIdleWorker, TaskKey
-from updraft_server.testing import FakePool, FakeWorker
+from updraft_server.front.process import FrontError
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.pool import Lease, LeaseOutcome, NoIdleWorker, TaskKey
+from updraft_server.pool.testing import FakePool, FakeWorker
 
 Answer = TypeVar("Answer")
 

@@ -21,7 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
 from test_serve import SCHEMA, Server, batch, echo, finish
 
-from updraft.log_output import MAX_LINE_BYTES
+from updraft.service.log_output import MAX_LINE_BYTES
 from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Function, RegisteredFunction, RequestMetadata, TaskIdentity
 
 PIPE_BYTES = 4096
@@ -32,7 +32,7 @@ FUNCTIONS = f"""
 import sys, time
 from pathlib import Path
 
-from updraft_server.functions import RegisteredFunction, registry
+from updraft_server.worker.registered.functions import RegisteredFunction, registry
 
 
 def floods(batch):

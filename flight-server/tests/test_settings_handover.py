@@ -3,9 +3,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from updraft.service_settings import ServiceSettings
+from updraft.service.service_settings import ServiceSettings
+from updraft_server.ipc.settings_handover import hand_down, take_over
 from updraft_server.settings import ServeSettings
-from updraft_server.settings_handover import hand_down, take_over
 
 PROPERTIES = [name for name, member in vars(ServiceSettings).items() if isinstance(member, property)]
 
@@ -21,5 +21,7 @@ def test_the_front_finds_every_setting_and_address_as_it_was_checked() -> None:
 
 
 def test_a_front_starts_without_what_only_checks_settings() -> None:
-    loaded = "import updraft_server.front, sys; sys.exit(any(name.startswith('pydantic') for name in sys.modules))"
+    loaded = (
+        "import updraft_server.front.process, sys; sys.exit(any(name.startswith('pydantic') for name in sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", loaded], check=False).returncode == 0

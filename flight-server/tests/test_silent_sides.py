@@ -20,9 +20,9 @@ from flight_messages import (
 from front_harness import Running, RunningFront
 
 from updraft.v1.exchange_pb2 import ErrorKind, ReplyMetadata
-from updraft_server import running_exchanges
-from updraft_server.frames import FrameKind
-from updraft_server.testing import FakePool, FakeWorker
+from updraft_server.front import running_exchanges
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.testing import FakePool, FakeWorker
 
 # The front itself looks so rarely that it does not within a test.
 FAR_APART = {"client_silence_seconds": 4_000.0, "worker_silence_seconds": 4_000.0}

@@ -13,15 +13,15 @@ from flight_messages import all_replies, batch, command_opening, echo_command, f
 from front_harness import Running, RunningFront
 
 from updraft.errors import UserError
-from updraft.lifecycle import Event
+from updraft.service.lifecycle import Event
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import Function, RegisteredFunction, TaskIdentity
-from updraft_server.activity import KEPT_FAILURES, Activity, ExchangePhase
-from updraft_server.pool import Lease, NoIdleWorker, TaskKey
-from updraft_server.status.page import amount, duration, html_page, points, size
-from updraft_server.status.report import ExchangeRow, Report
-from updraft_server.status.sampler import KEPT_SAMPLES, SHOWN_EXCHANGES, Sampler
-from updraft_server.testing import FakePool
+from updraft_server.front.activity import KEPT_FAILURES, Activity, ExchangePhase
+from updraft_server.front.status.page import amount, duration, html_page, points, size
+from updraft_server.front.status.report import ExchangeRow, Report
+from updraft_server.front.status.sampler import KEPT_SAMPLES, SHOWN_EXCHANGES, Sampler
+from updraft_server.pool.pool import Lease, NoIdleWorker, TaskKey
+from updraft_server.pool.testing import FakePool
 
 
 class Clock:

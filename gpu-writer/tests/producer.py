@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import ParquetOptions
-from updraft.writer import WriterClient
 
 THREADS = 4
 ROWS = 20_000

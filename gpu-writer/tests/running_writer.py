@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import flight
 
+from updraft.client.writer import WriterClient
 from updraft.flight_data import join_flight_data, split_flight_data
-from updraft.lifecycle import Event, Phase
+from updraft.service.lifecycle import Event, Phase
 from updraft.v1.exchange_pb2 import Finish
 from updraft.v1.write_pb2 import (
     Ask,
@@ -26,7 +27,6 @@ from updraft.v1.write_pb2 import (
     WriteReplyMetadata,
     WriteRequestMetadata,
 )
-from updraft.writer import WriterClient
 from updraft_writer.settings import ServeSettings
 from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.writer import Writer

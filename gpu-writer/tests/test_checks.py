@@ -10,7 +10,7 @@ import pytest
 from pyarrow import flight
 from running_writer import BATCH, SCHEMA, RunningWriter, command, running_writer, wait_for
 
-from updraft.lifecycle import Phase
+from updraft.service.lifecycle import Phase
 from updraft.v1.write_pb2 import Delivery
 
 CHECK = "updraft.check_write"

@@ -17,12 +17,12 @@ from sinks_for_tests import MemorySink
 from updraft.errors import EncodeError
 from updraft.v1.write_pb2 import OrcOptions, Pace, ParquetOptions, WriteCommand
 from updraft_writer.encoders.choice import choose_encoder
-from updraft_writer.encoders.reason import Reason, ReasonKind
 from updraft_writer.gpu.admission import DeviceAdmission
 from updraft_writer.gpu.engine import DeviceError, DeviceMemoryError
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.quota import Quota, QuotaLimits
+from updraft_writer.reason import Reason, ReasonKind
 from updraft_writer.row_groups import reserved_bytes
 from updraft_writer.settings import ServeSettings
 from updraft_writer.writer import Writer, WriterError

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Codec, Compression, OrcOptions, ParquetOptions
-from updraft.writer import WriterClient
 
 MIB = 1 << 20
 QUOTA_BYTES = 48 * MIB

@@ -31,11 +31,11 @@ from running_writer import (
     wait_for,
 )
 
-from updraft import remote_file
+from updraft.client import remote_file
+from updraft.client.writer import WriterClient
 from updraft.errors import DeadlineError, PoolUnavailableError, SinkError
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Pace, WriteReplyMetadata
-from updraft.writer import WriterClient
 from updraft_writer import replies
 from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.sink import Storage

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from updraft.writer import WriterClient
+from updraft.client.writer import WriterClient
 from updraft_writer.settings import ServeSettings, reference
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/writer.md"

@@ -18,9 +18,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from running_writer import BATCH, SCHEMA, WITHIN_SECONDS, RawExchange, command, read, wait_for
 from test_writer_cli import COMMAND
 
-from updraft.log_output import MAX_LINE_BYTES
+from updraft.client.writer import WriterClient
+from updraft.service.log_output import MAX_LINE_BYTES
 from updraft.v1.exchange_pb2 import TaskIdentity
-from updraft.writer import WriterClient
 
 PIPE_BYTES = 4096
 

@@ -35,7 +35,7 @@ from updraft.errors import (
     UnauthenticatedError,
     UpdraftError,
 )
-from updraft.lifecycle import Phase
+from updraft.service.lifecycle import Phase
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft.v1.write_pb2 import (
     Ask,

@@ -18,8 +18,8 @@ import pytest
 from pyarrow import flight
 from running_writer import WITHIN_SECONDS, wait_for
 
+from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Codec, Compression, ParquetOptions, Receipt
-from updraft.writer import WriterClient
 
 # Several row groups, so that there are writes before the last.
 _TABLE = pa.table({"n": pa.arange(0, 100_000, 1)})

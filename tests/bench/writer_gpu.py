@@ -22,9 +22,9 @@ import pyarrow as pa
 from tests.bench.writer_tables import mixed
 from updraft.v1.write_pb2 import Compression, OrcOptions, ParquetOptions, TimestampType, WriteCommand
 from updraft_writer.encoders.choice import choose_encoder
-from updraft_writer.encoders.reason import Reason, ReasonKind
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.gpu import Gpu, find_engine
+from updraft_writer.reason import Reason, ReasonKind
 
 _CODECS = ("NONE", "SNAPPY", "ZSTD", "LZ4")
 _COPIED_BYTES = 256 << 20

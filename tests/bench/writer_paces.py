@@ -26,8 +26,8 @@ from tests.bench.writer_tables import mixed
 from tests.support.cpu import cpu_seconds
 from tests.support.paths import REPOSITORY
 from tests.support.service import WITH_ITS_OWNER
+from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Codec, Compression, Pace, ParquetOptions, TimestampType
-from updraft.writer import WriterClient
 
 MIB = 1 << 20
 PRODUCERS = 4

@@ -23,7 +23,7 @@ from tests.bench.writer_record import Measured
 from tests.bench.writer_tables import mixed
 from tests.support.cpu import cpu_seconds
 from tests.support.writer import LocalWriter
-from updraft.writer import WriterClient
+from updraft.client.writer import WriterClient
 
 VARIANTS = {"synced": "--sync-files", "unsynced": "--no-sync-files"}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.chart.chart import ChartError, notes, render
-from updraft.settings import ENVIRONMENT_PREFIX
+from updraft.service.settings import ENVIRONMENT_PREFIX
 from updraft_server.settings import ServeSettings as ServerSettings
 from updraft_writer.settings import ServeSettings as WriterSettings
 

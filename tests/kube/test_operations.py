@@ -34,7 +34,7 @@ _BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
 _MODULE = """
 import pyarrow as pa
 import pyarrow.compute as pc
-from updraft_server.functions import RegisteredFunction, registry
+from updraft_server.worker.registered.functions import RegisteredFunction, registry
 
 def doubled(batch):
     return pa.record_batch({"doubled": pc.multiply(batch.column(0), 2)})

@@ -29,10 +29,21 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def third_party(tmp_path: Path) -> Path:
-    """A new environment with what the distributions need of others, at the lock file's versions and hashes."""
-    environment = tmp_path / "environment"
-    requirements = tmp_path / "requirements.txt"
-    packages = [option for name in _PROGRAMS for option in ("--package", name)]
+    """A new environment with what the programs need of others."""
+    return _environment(tmp_path, *_PROGRAMS)
+
+
+@pytest.fixture
+def light_environment(tmp_path: Path) -> Path:
+    """A new environment with what `updraft-core` needs of others, without any of its extras."""
+    return _environment(tmp_path, "updraft-core")
+
+
+def _environment(directory: Path, *distributions: str) -> Path:
+    """An environment with the dependencies of `distributions`, at the lock file's versions and hashes."""
+    environment = directory / "environment"
+    requirements = directory / "requirements.txt"
+    packages = [option for name in distributions for option in ("--package", name)]
     locked = ("--locked", "--no-default-groups", "--no-emit-workspace", "--format", "requirements-txt")
     exported = uv("export", "--quiet", *locked, *packages, "--output-file", requirements, cwd=REPOSITORY)
     assert exported.returncode == 0, exported.stderr
@@ -40,6 +51,6 @@ def third_party(tmp_path: Path) -> Path:
         ("venv", "--python", sys.executable, environment),
         ("pip", "sync", "--python", environment, "--require-hashes", requirements),
     ):
-        done = uv(*command, cwd=tmp_path)
+        done = uv(*command, cwd=directory)
         assert done.returncode == 0, done.stderr
     return environment

@@ -13,6 +13,7 @@ import pytest
 
 from tests.packages.distribution import FOLDERS, Wheel, uv
 from tests.support.service import LocalService
+from tests.support.writer import LocalWriter
 
 _TIMEOUT_SECONDS = 60
 
@@ -28,7 +29,7 @@ print(json.dumps({
 _WRITES = """
 import sys
 import pyarrow as pa
-from updraft.writer import WriterClient
+from updraft.client.writer import WriterClient
 table = pa.table({"x": [1, 2, 3]})
 with WriterClient(sys.argv[1]) as client:
     with client.create(sys.argv[2], table.schema) as file:
@@ -77,6 +78,22 @@ def test_the_wheels_install_and_run_without_the_workspace(
         assert file.exists()
 
 
+def test_a_producer_of_files_installs_nothing_of_the_services(
+    wheels: list[Wheel], light_environment: Path, tmp_path: Path
+) -> None:
+    folder = ("--no-index", "--find-links", wheels[0].path.parent)
+    installed = uv("pip", "install", "--python", light_environment, *folder, "updraft-core", cwd=tmp_path)
+    assert installed.returncode == 0, installed.stderr
+
+    python = light_environment / "bin/python"
+    found = json.loads(_run(python, "-I", "-c", _IMPORTS, "updraft.client.writer", cwd=tmp_path))
+    assert set(found["distributions"]) == {"grpcio", "protobuf", "pyarrow", "typing_extensions", "updraft-core"}
+    file = tmp_path / "written.parquet"
+    with LocalWriter(tmp_path) as writer:
+        _run(python, "-I", "-c", _WRITES, writer.tcp_address, str(file), cwd=tmp_path)
+    assert file.exists()
+
+
 def test_nobody_elses_package_takes_the_place_of_the_core(
     wheels: list[Wheel], strangers: Path, third_party: Path, tmp_path: Path
 ) -> None:
@@ -84,7 +101,7 @@ def test_nobody_elses_package_takes_the_place_of_the_core(
     install = ("pip", "install", "--python", third_party, "--dry-run", "--no-index", "--find-links", strangers, cli)
     refused = uv(*install, cwd=tmp_path)
     assert refused.returncode != 0
-    assert "updraft-core was not found" in refused.stderr
+    assert "there are no versions of updraft-core[service]" in " ".join(refused.stderr.split())
     resolved = uv(*install, "--find-links", cli.parent, cwd=tmp_path)
     assert resolved.returncode == 0, resolved.stderr
     assert re.findall(r"^ \+ ([a-z-]+)", resolved.stderr, re.MULTILINE) == ["updraft-cli", "updraft-core"]

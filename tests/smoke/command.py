@@ -15,7 +15,7 @@ import psutil
 from tests.support.paths import REPOSITORY
 from tests.support.spark import SPARK_VERSION
 from tests.support.waiting import until
-from updraft_server.process_control import adopt_orphans
+from updraft_server.linux.process_control import adopt_orphans
 
 # Only a hang reaches it.
 _HANG_SECONDS = 60

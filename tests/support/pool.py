@@ -37,7 +37,7 @@ class LocalPool(LocalService):
 
     def front(self) -> psutil.Process | None:
         """The process that holds the listeners; None while it is being replaced."""
-        return next(iter(self._running("updraft_server.front")), None)
+        return next(iter(self._running("updraft_server.front.process")), None)
 
     def zygote(self) -> psutil.Process | None:
         """The process that forks workers; None while it is being replaced."""

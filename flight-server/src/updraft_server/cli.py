@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic_settings import BaseSettings, CliSubCommand, SettingsConfigDict
 
-from updraft.command_line import Application, run_command_line
+from updraft.service.command_line import Application, run_command_line
 from updraft_server.settings import ServeSettings, reference
 
 _EXAMPLES = """examples:
@@ -23,7 +23,7 @@ class Serve(ServeSettings):  # noqa: D101 - the help text is that of the setting
 
     def cli_cmd(self) -> None:
         """Run the pool until it is told to stop."""
-        from updraft_server.supervisor import supervise
+        from updraft_server.supervisor.supervisor import supervise
 
         try:
             status = supervise(self.with_free_ports())

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
-from updraft.service_settings import MIB, ServiceSettings
-from updraft.settings import reference_page, setting
+from updraft.service.service_settings import MIB, ServiceSettings
+from updraft.service.settings import reference_page, setting
 
 
 def _module_names(value: object) -> object:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pool_driver import Zygotes
 
-from updraft_server.worker.settings import WorkerSettings
+from updraft_server.ipc.worker_settings import WorkerSettings
 
 
 @pytest.fixture(scope="module")

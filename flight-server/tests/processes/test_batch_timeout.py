@@ -25,10 +25,10 @@ from pool_driver import (
 from session_commands import MAP_ARROW_ITER, rows_struct, scalar_arrow, session_command, udf
 
 from updraft.v1 import exchange_pb2
-from updraft_server.frame_stream import FrameSender, PeerClosedError
-from updraft_server.frames import FrameKind
-from updraft_server.pool import LeaseOutcome, Pool
-from updraft_server.worker.settings import WorkerSettings
+from updraft_server.ipc.frame_stream import FrameSender, PeerClosedError
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.pool.pool import LeaseOutcome, Pool
 
 # Long for what these functions do before they sleep.
 LIMIT_SECONDS = 2.0

@@ -18,10 +18,10 @@ from front_harness import RunningFront, running_front_over
 from pool_driver import Zygotes, numbers, split, until
 from session_commands import scalar_arrow
 
-from updraft.lifecycle import Event
+from updraft.service.lifecycle import Event
 from updraft.v1.exchange_pb2 import ErrorKind, RequestMetadata
-from updraft_server.pool import Pool, PoolSettings
-from updraft_server.process_time import processor_ticks
+from updraft_server.linux.process_time import processor_ticks
+from updraft_server.pool.pool import Pool, PoolSettings
 
 # Long enough for a busy machine to give a computing worker its hundredth of a second.
 SILENCE_SECONDS = 1.5

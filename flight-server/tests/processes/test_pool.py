@@ -26,11 +26,11 @@ from pool_driver import (
 from pyspark.sql.types import LongType
 from session_commands import scalar_arrow
 
-from updraft_server.frame_stream import PeerClosedError
-from updraft_server.frames import FrameKind
-from updraft_server.pool import DroppedOutput, LeaseOutcome, NoIdleWorker, Pool, PoolError, TaskKey, WorkerOutput
-from updraft_server.pooled_worker import WorkerState
-from updraft_server.worker.settings import WorkerSettings
+from updraft_server.ipc.frame_stream import PeerClosedError
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.pool.pool import DroppedOutput, LeaseOutcome, NoIdleWorker, Pool, PoolError, TaskKey, WorkerOutput
+from updraft_server.pool.worker import WorkerState
 
 TASK = TaskKey("app", 1, 2)
 OTHER_TASK = TaskKey("another application", 1, 2)
@@ -254,7 +254,7 @@ async def test_workers_that_never_become_ready_are_reported_in_words(tmp_path: P
 
 
 async def test_a_module_that_cannot_be_imported_ends_the_zygote_with_its_own_status(tmp_path: Path) -> None:
-    from updraft_server.zygote_protocol import EXIT_IMAGE_BROKEN
+    from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN
 
     broken = Zygotes(tmp_path, WorkerSettings(), modules=["no_such_module"])
     try:
@@ -342,7 +342,7 @@ async def _kill_during(lease, moment: int, frames: list) -> None:
     """Kill before the command, after it, or after some of the batches."""
     if moment:
         await send_command(lease, numbers(0).schema, scalar_arrow(lambda x: x))
-        from updraft_server.frame_stream import FrameSender
+        from updraft_server.ipc.frame_stream import FrameSender
 
         for frame in frames[: moment - 1]:
             await FrameSender(lease.socket).send(FrameKind.BATCH, *frame)

@@ -22,10 +22,10 @@ from pool_driver import (
 )
 
 from updraft.v1 import exchange_pb2
-from updraft_server.frame_stream import PeerClosedError
-from updraft_server.frames import FrameKind
-from updraft_server.pool import Pool
-from updraft_server.worker.settings import WorkerSettings
+from updraft_server.ipc.frame_stream import PeerClosedError
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.pool.pool import Pool
 
 SCHEMA = numbers(0).schema
 PROTOCOL = exchange_pb2.ERROR_KIND_PROTOCOL

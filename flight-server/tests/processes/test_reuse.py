@@ -9,7 +9,7 @@ from pool_driver import Zygotes, batches_of, exchange, running_pool, until
 from pyspark.sql.types import StringType
 from session_commands import scalar_arrow
 
-from updraft_server.frames import FrameKind
+from updraft_server.ipc.frames import FrameKind
 
 
 def look_around(x):

@@ -20,10 +20,10 @@ from session_commands import (
 )
 
 from updraft.v1 import exchange_pb2
-from updraft_server.frame_stream import PeerClosedError
-from updraft_server.frames import FrameKind
-from updraft_server.pool import LeaseOutcome
-from updraft_server.worker.settings import WorkerSettings
+from updraft_server.ipc.frame_stream import PeerClosedError
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.pool.pool import LeaseOutcome
 
 
 async def failing(

@@ -26,7 +26,7 @@ from session_commands import (
 )
 
 from updraft.v1 import exchange_pb2
-from updraft_server.frames import FrameKind
+from updraft_server.ipc.frames import FrameKind
 
 ARROW_UDF_INPUT = '{"type":"struct","fields":[{"name":"_0","type":"long","nullable":true,"metadata":{}}]}'
 

@@ -120,7 +120,7 @@ def test_a_killed_supervisor_leaves_nobody_behind(server: Server) -> None:
 
 SLOW_FUNCTIONS = """
 import time
-from updraft_server.functions import RegisteredFunction, registry
+from updraft_server.worker.registered.functions import RegisteredFunction, registry
 
 def sleep(batch):
     time.sleep(60)

@@ -24,8 +24,8 @@ from pyspark.sql.types import LongType, StringType
 from session_commands import scalar_arrow
 
 from updraft.v1 import exchange_pb2
-from updraft_server.frames import FrameKind
-from updraft_server.pool import LeaseOutcome, NoIdleWorker, Pool
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.pool import LeaseOutcome, NoIdleWorker, Pool
 
 logs_for_spark = pytest.mark.skipif(pyspark.__version__ < "4.1", reason="pyspark 4.0 does not log for Spark")
 

@@ -24,7 +24,7 @@ from session_commands import (
 )
 
 from updraft.v1 import exchange_pb2
-from updraft_server.frames import FrameKind
+from updraft_server.ipc.frames import FrameKind
 
 # Workers cannot import this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

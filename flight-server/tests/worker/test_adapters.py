@@ -7,8 +7,8 @@ import pyspark
 import pytest
 from pyspark.util import PythonEvalType
 
-from updraft_server.worker.sessions.adapters import SUPPORTED, load_adapter, minor_version
-from updraft_server.worker.sessions.kinds import KINDS, EvalType, Reads, kinds_of
+from updraft_server.worker.pyspark.adapters import SUPPORTED, load_adapter, minor_version
+from updraft_server.worker.pyspark.kinds import KINDS, EvalType, Reads, kinds_of
 
 _TABLE = Path(__file__).resolve().parents[3] / "spark-versions.toml"
 
@@ -16,7 +16,7 @@ _TABLE = Path(__file__).resolve().parents[3] / "spark-versions.toml"
 def test_every_spark_of_the_table_has_an_adapter() -> None:
     versions = [minor_version(spark["version"]) for spark in tomllib.loads(_TABLE.read_text())["spark"]]
     assert sorted(versions) == sorted(SUPPORTED)
-    assert all(find_spec(f"updraft_server.worker.sessions.pyspark_{major}_{minor}") for major, minor in versions)
+    assert all(find_spec(f"updraft_server.worker.pyspark.pyspark_{major}_{minor}") for major, minor in versions)
 
 
 @pytest.mark.parametrize("version", ["3.5.8", "4.9.0"])

@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from updraft_server.worker.sessions.pickled_table_stream import PickledTableStream
-from updraft_server.worker.sessions.replies import OutputReplies
-from updraft_server.worker.sessions.wire import END_OF_DATA_SECTION, INT
+from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
+from updraft_server.worker.pyspark.replies import OutputReplies
+from updraft_server.worker.pyspark.wire import END_OF_DATA_SECTION, INT
 
 
 class Recorder:

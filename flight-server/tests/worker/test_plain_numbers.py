@@ -11,8 +11,8 @@ import pyspark
 import pytest
 from pyspark.sql import conversion, types
 
-from updraft_server.worker.sessions.adapters import minor_version
-from updraft_server.worker.sessions.plain_numbers import batch_of_numbers, series_of_numbers
+from updraft_server.worker.pyspark.adapters import minor_version
+from updraft_server.worker.pyspark.plain_numbers import batch_of_numbers, series_of_numbers
 
 pytestmark = pytest.mark.skipif(
     minor_version(pyspark.__version__) < (4, 2), reason="before 4.2 PySpark converts pandas elsewhere"

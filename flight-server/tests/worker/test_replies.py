@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from updraft_server.worker.failures import UserFailure
-from updraft_server.worker.sessions.replies import (
+from updraft_server.worker.pyspark.replies import (
     FreeRunningReplies,
     JoinedReplies,
     OneToOneReplies,

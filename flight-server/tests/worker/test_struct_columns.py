@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from updraft_server.worker.sessions import struct_columns
-from updraft_server.worker.sessions.adapters import minor_version
+from updraft_server.worker.pyspark import struct_columns
+from updraft_server.worker.pyspark.adapters import minor_version
 
 if minor_version(pyspark.__version__) < (4, 2):
     pytest.skip("before 4.2 PySpark goes these ways elsewhere", allow_module_level=True)

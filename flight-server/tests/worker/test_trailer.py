@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from updraft_server.worker.sessions.trailer import TIMINGS, TIMINGS_BEFORE_4_2, TrailerError, parse_trailer
+from updraft_server.worker.pyspark.trailer import TIMINGS, TIMINGS_BEFORE_4_2, TrailerError, parse_trailer
 
 TIMES = struct.pack("!iqqqqqq", -3, 1000, 1010, 1100, 80, 7, 8)
 ACCUMULATORS = struct.pack("!iii2s", -1, 1, 2, b"ab")

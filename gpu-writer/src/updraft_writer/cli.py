@@ -3,7 +3,7 @@
 
 import os
 
-from updraft.allocator import return_freed_memory
+from updraft.service.allocator import return_freed_memory
 
 
 def use_little_memory() -> None:

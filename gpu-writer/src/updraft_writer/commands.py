@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic_settings import BaseSettings, CliSubCommand, SettingsConfigDict
 
-from updraft.command_line import Application, run_command_line
+from updraft.service.command_line import Application, run_command_line
 from updraft_writer.settings import ServeSettings, reference
 
 _EXAMPLES = """examples:

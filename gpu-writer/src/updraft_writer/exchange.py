@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError
 from updraft.arrow_decoder import encapsulated_message
 from updraft.errors import DeadlineError, LimitError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
-from updraft.silence import Silence, seconds_between_looks
-from updraft.tracing import Span
+from updraft.service.silence import Silence, seconds_between_looks
+from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
 from updraft_writer.encoders.encoder import Footer

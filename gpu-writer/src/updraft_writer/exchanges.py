@@ -10,7 +10,7 @@ import structlog
 
 from updraft.errors import DeadlineError, ProtocolError, UpdraftError
 from updraft.flight_data import split_flight_data
-from updraft.tracing import TRACE_HEADER, Span, Tracer
+from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
 from updraft_writer.encoders.encoder import Encoder, Footer
 from updraft_writer.exchange import ExchangeLimits, GivenUpError, WriteExchange

@@ -7,17 +7,17 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from updraft.errors import SinkError
-from updraft.tracing import Span
+from updraft.service.spans import Span
 from updraft.v1.write_pb2 import Delivery, WriteCommand
 from updraft_writer.encoders.choice import choose_encoder
 from updraft_writer.encoders.encoder import Encoder
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
-from updraft_writer.encoders.reason import Reason
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles, Place
 from updraft_writer.opening import Opening
 from updraft_writer.quota import Quota
+from updraft_writer.reason import Reason
 from updraft_writer.replies import Replies, ReturnedSink
 from updraft_writer.sinks.location import Roots
 from updraft_writer.sinks.sink import Sink, Standing, Storage

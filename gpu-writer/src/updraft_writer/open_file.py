@@ -19,7 +19,7 @@ import pyarrow as pa
 import structlog
 
 from updraft.errors import InternalError, UpdraftError
-from updraft.tracing import UNRECORDED, Span
+from updraft.service.spans import UNRECORDED, Span
 from updraft_writer.encoders.encoder import Encoder, Footer
 from updraft_writer.file_state import FileEvent, FileLife, FileState
 from updraft_writer.gpu.admission import DevicePlace

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
 from updraft.errors import ProtocolError, VersionMismatchError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
-from updraft.log_lines import shortened
+from updraft.service.log_lines import shortened
 from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
 
 PROTOCOL_VERSION = 1

@@ -9,7 +9,7 @@ import structlog
 
 from updraft.errors import DeadlineError, SinkError, UpdraftError
 from updraft.flight_data import join_flight_data
-from updraft.silence import Silence, seconds_between_looks
+from updraft.service.silence import Silence, seconds_between_looks
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
 
@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Call(Protocol):
-    """The client's side of an exchange (`updraft.flight_service.Call`)."""
+    """The client's side of an exchange (`updraft.service.flight_service.Call`)."""
 
     async def read(self) -> bytes | None:
         """The next message, or None once the client has half-closed."""

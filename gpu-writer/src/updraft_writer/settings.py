@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
-from updraft.service_settings import MIB, Address, ServiceSettings
-from updraft.settings import reference_page, restated, setting
+from updraft.service.service_settings import MIB, Address, ServiceSettings
+from updraft.service.settings import reference_page, restated, setting
 from updraft_writer.sinks.location import Root
 
 

@@ -13,17 +13,16 @@ from contextlib import AsyncExitStack
 import structlog
 
 from updraft.errors import PoolUnavailableError
-from updraft.flight_service import FLIGHT_SERVICE_NAME, flight_handler
-from updraft.health import WHOLE_SERVICE, HealthBoard
-from updraft.lifecycle import Event, Lifecycle
-from updraft.listeners import ListenError, Listeners
-from updraft.ready_file import ReadyFile
-from updraft.security import SecurityError
-from updraft.telemetry import WebPage, log_to_stderr
-from updraft.tracing import start_tracing
+from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
+from updraft.service.health import WHOLE_SERVICE, HealthBoard
+from updraft.service.lifecycle import Event, Lifecycle
+from updraft.service.listeners import ListenError, Listeners
+from updraft.service.ready_file import ReadyFile
+from updraft.service.security import SecurityError
+from updraft.service.telemetry import WebPage, log_to_stderr
+from updraft.service.tracing import start_tracing
 from updraft_writer.container_memory import memory_limits, resident_bytes
 from updraft_writer.default_quota import default_quota
-from updraft_writer.encoders.reason import Reason
 from updraft_writer.exchange import ExchangeLimits
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import Equipment, FileFactory
@@ -33,6 +32,7 @@ from updraft_writer.gpu.gpu import Gpu, described, find_engine
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota, QuotaLimits
+from updraft_writer.reason import Reason
 from updraft_writer.service import WriterService
 from updraft_writer.settings import ServeSettings
 from updraft_writer.sinks.location import Root, Roots

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from updraft_writer.encoders.reason import Reason
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.engine import GpuEngine
 from updraft_writer.gpu.gpu import Gpu, find_engine
+from updraft_writer.reason import Reason
 
 MEMORY_BYTES = 8 << 30
 # Memory is given back to the resource that it came from: none of them may go before the last file.

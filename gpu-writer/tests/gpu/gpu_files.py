@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from updraft.v1.write_pb2 import OrcOptions, ParquetOptions, WriteCommand
 from updraft_writer.encoders.choice import choose_encoder
 from updraft_writer.encoders.encoder import Encoder
-from updraft_writer.encoders.reason import Reason, ReasonKind
 from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.reason import Reason, ReasonKind
 
 CPU = Reason(ReasonKind.ASKED, "the CPU's file, to compare with")
 KEYS = {"org.apache.spark.version": "4.3.0", "org.apache.spark.sql.parquet.row.metadata": '{"type":"struct"}'}

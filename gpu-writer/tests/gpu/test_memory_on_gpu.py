@@ -9,8 +9,8 @@ from gpu.gpu_files import encoder_for, read
 
 from updraft.errors import EncodeError
 from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
-from updraft_writer.encoders.reason import ReasonKind
 from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.reason import ReasonKind
 
 MIB = 1 << 20
 ROWS = 4_000_000

@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from updraft.addresses import TcpAddress, parse_tcp_address, with_free_port
+from updraft.service.addresses import TcpAddress, parse_tcp_address, with_free_port
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:8815", "[::1]:0", "pool.example.org:65535"])

@@ -3,7 +3,7 @@ import asyncio
 
 import pytest
 
-from updraft.lifecycle import Event, Lifecycle, Phase, next_phase
+from updraft.service.lifecycle import Event, Lifecycle, Phase, next_phase
 
 
 def test_a_service_starts_serves_drains_and_stops() -> None:

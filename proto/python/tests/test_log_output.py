@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from updraft.log_output import MAX_LINE_BYTES, LogDrops, LogOutput, log_stream
+from updraft.service.log_output import MAX_LINE_BYTES, LogDrops, LogOutput, log_stream
 
 WITHIN_SECONDS = 60.0
 PIPE_BYTES = 64 * 1024
@@ -86,7 +86,7 @@ def test_lines_that_a_full_disk_refuses_are_counted_and_later_ones_written(tmp_p
 # A disk that is full after nine bytes, and then has room again.
 BEYOND_A_LIMIT = """
 import resource, signal, sys, time
-from updraft.log_output import LogDrops, LogOutput
+from updraft.service.log_output import LogDrops, LogOutput
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
 drops = LogDrops()

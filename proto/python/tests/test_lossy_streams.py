@@ -14,7 +14,7 @@ WITHIN_SECONDS = 60.0
 
 SPEAKS = """
 import sys
-from updraft.lossy_streams import protect_standard_streams
+from updraft.service.lossy_streams import protect_standard_streams
 protect_standard_streams()
 sys.stderr.write("first\\n")
 for _ in range(1000):
@@ -24,7 +24,7 @@ for _ in range(1000):
 
 WRITES_AS_C_DOES = """
 import os, sys
-from updraft.lossy_streams import protect_standard_streams
+from updraft.service.lossy_streams import protect_standard_streams
 protect_standard_streams()
 try:
     while True:

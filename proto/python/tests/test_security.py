@@ -8,7 +8,7 @@ import trustme
 from structlog.testing import capture_logs
 
 from updraft.errors import UnauthenticatedError
-from updraft.security import BearerTokens, SecurityError, WatchedFiles, server_credentials
+from updraft.service.security import BearerTokens, SecurityError, WatchedFiles, server_credentials
 
 
 def test_any_token_of_the_file_is_accepted(tmp_path: Path) -> None:

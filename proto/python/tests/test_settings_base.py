@@ -4,7 +4,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import ValidationError
 
-from updraft.settings import Settings, reference_table, setting
+from updraft.service.settings import Settings, reference_table, setting
 
 
 class Example(Settings):

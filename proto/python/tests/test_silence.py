@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from updraft.silence import Silence, seconds_between_looks
+from updraft.service.silence import Silence, seconds_between_looks
 
 
 def looks(silence: Silence, *, signs: int, owed: bool, count: int) -> list[bool]:

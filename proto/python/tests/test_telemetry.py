@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import structlog
 
-from updraft.log_output import MAX_LINE_BYTES
-from updraft.telemetry import configure_logging
+from updraft.service.log_output import MAX_LINE_BYTES
+from updraft.service.telemetry import configure_logging
 
 HOSTILE = 'a\nb\r\x1b[2Jc\x00\x07\x7f\x9b31m\u2028d\u202ee"} {"forged": "line'
 

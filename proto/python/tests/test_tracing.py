@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from updraft import recorded_spans
 from updraft.errors import UserError
-from updraft.service_settings import ServiceSettings
-from updraft.tracing import UNRECORDED, Tracer, start_tracing
+from updraft.service import recorded_spans
+from updraft.service.service_settings import ServiceSettings
+from updraft.service.spans import UNRECORDED, Tracer
+from updraft.service.tracing import start_tracing
 
 _PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 _MORE_THAN_MAY_WAIT = 3000
@@ -37,7 +38,8 @@ def tracer() -> Iterator[Tracer]:
 
 def test_off_nothing_of_opentelemetry_is_loaded() -> None:
     code = (
-        "import sys, updraft_server.front, updraft_writer.writer; from updraft.tracing import start_tracing;"
+        "import sys, updraft_server.front.process, updraft_writer.writer;"
+        "from updraft.service.tracing import start_tracing;"
         "start_tracing('', service='updraft-pool').exchange('any', '').child('other');"
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     )

@@ -10,7 +10,7 @@ from pyarrow import flight
 from pydantic import Field
 from pydantic_settings import CliSubCommand, SettingsConfigDict
 
-from updraft.command_line import Application, run_command_line
+from updraft.service.command_line import Application, run_command_line
 from updraft_cli.cluster import ClusterError
 from updraft_cli.commands.doctor import Doctor
 from updraft_cli.commands.drain import Drain

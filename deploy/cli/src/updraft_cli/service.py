@@ -11,8 +11,8 @@ import pyarrow.parquet as parquet
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
 
+from updraft.client.writer import WriterClient
 from updraft.v1.control_pb2 import PoolState, PoolStatus
-from updraft.writer import WriterClient
 from updraft_cli.credentials import Credentials
 from updraft_cli.endpoint import Endpoint, Transport
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import LimitError, ProtocolError
+from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.channel import ReceivedFrame
 from updraft_server.worker.failures import LimitFailure, ProtocolFailure
-from updraft_server.worker.settings import WorkerSettings
 
 
 class ArrowInput:

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from updraft_server.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, decode_header, encode
+from updraft_server.ipc.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, decode_header, encode
 
 EXIT_FRONT_GONE = 75
 

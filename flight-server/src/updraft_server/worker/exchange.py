@@ -13,13 +13,13 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from updraft.v1 import exchange_pb2
-from updraft_server.frames import FrameHeader, FrameKind
+from updraft_server.ipc.frames import FrameHeader, FrameKind
+from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.batch_clock import BatchClock
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.failures import InternalFailure, LimitFailure, ProtocolFailure, UserFailure, WorkerFailure
 from updraft_server.worker.request_batch import RequestBatch, check_input, checked_ends
-from updraft_server.worker.settings import WorkerSettings
 
 _MAX_METADATA_BYTES = 64 * 1024
 _IPC_PREFIX_BYTES = 8

@@ -7,10 +7,10 @@ from typing import NamedTuple, NoReturn
 from google.protobuf.message import DecodeError
 
 from updraft.v1 import exchange_pb2
-from updraft_server.assignment import Assignment
-from updraft_server.frames import FrameKind
-from updraft_server.functions import FunctionRegistry
-from updraft_server.protocol import PROTOCOL_VERSION
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.protocol import PROTOCOL_VERSION
+from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
@@ -23,10 +23,10 @@ from updraft_server.worker.failures import (
     WorkerFailure,
     describe,
 )
-from updraft_server.worker.isolation import ProcessState
-from updraft_server.worker.registered import find_function, run_registered
-from updraft_server.worker.sessions.runner import SessionRunner
-from updraft_server.worker.settings import WorkerSettings
+from updraft_server.worker.process_state import ProcessState
+from updraft_server.worker.pyspark.runner import SessionRunner
+from updraft_server.worker.registered.functions import FunctionRegistry
+from updraft_server.worker.registered.runner import find_function, run_registered
 
 
 class Ending(NamedTuple):

@@ -13,8 +13,8 @@ from updraft_writer.encoders.gpu import GpuEncoder
 from updraft_writer.encoders.gpu_layouts import Layout, NotOnGpuError, OrcLayout, ParquetLayout
 from updraft_writer.encoders.orc import OrcEncoder
 from updraft_writer.encoders.parquet import ParquetEncoder
-from updraft_writer.encoders.reason import Reason, ReasonKind
 from updraft_writer.gpu.gpu import Gpu
+from updraft_writer.reason import Reason, ReasonKind
 
 
 def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, *, max_stripe_bytes: int) -> Encoder:

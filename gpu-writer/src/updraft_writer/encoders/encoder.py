@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from updraft_writer.encoders.reason import Reason
+from updraft_writer.reason import Reason
 
 # Pieces are large enough that a storage sees few writes and small enough to be let go one by one.
 _PIECE_BYTES = 1024 * 1024

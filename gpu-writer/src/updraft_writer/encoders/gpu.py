@@ -11,10 +11,10 @@ import pyarrow as pa
 from updraft.errors import EncodeError
 from updraft_writer.encoders.encoder import Encoder, Footer
 from updraft_writer.encoders.gpu_layouts import Layout
-from updraft_writer.encoders.reason import Reason, ReasonKind
+from updraft_writer.encoders.gpu_output import DeviceOutput
 from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError
 from updraft_writer.gpu.gpu import Gpu
-from updraft_writer.gpu.output import DeviceOutput
+from updraft_writer.reason import Reason, ReasonKind
 
 # Of a row group that does not fit with so few rows, one with fewer would hardly fit.
 _FEWEST_ROWS = 1024

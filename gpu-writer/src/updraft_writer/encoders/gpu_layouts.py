@@ -21,9 +21,9 @@ from updraft_writer.encoders.orc import DEFAULT_ROW_INDEX_STRIDE, DEFAULT_STRIPE
 from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks, with_whole_footer
-from updraft_writer.encoders.reason import Reason, ReasonKind
 from updraft_writer.encoders.timestamps import ParquetTimes, is_wall_clock
 from updraft_writer.gpu.engine import DeviceColumn, DictionaryPolicy, OrcPlan, ParquetPlan, Plan, Statistics
+from updraft_writer.reason import Reason, ReasonKind
 
 _PAGE_BYTES = range(1024, 1 << 31)
 _DICTIONARIES = {

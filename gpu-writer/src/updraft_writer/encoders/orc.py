@@ -7,16 +7,16 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import orc
 
-from updraft.allocator import clean_freed_memory
 from updraft.arrow_bytes import data_bytes
 from updraft.errors import EncodeError, WriteOptionError
+from updraft.service.allocator import clean_freed_memory
 from updraft.v1.write_pb2 import OrcOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.encoder import EncodedBytes, Footer, with_end
 from updraft_writer.encoders.leaves import leaf_types
 from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
-from updraft_writer.encoders.reason import UNASKED
+from updraft_writer.reason import UNASKED
 
 DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROW_INDEX_STRIDE = 10_000

@@ -17,8 +17,8 @@ from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_en
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import is_text, leaf_types
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks
-from updraft_writer.encoders.reason import UNASKED
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
+from updraft_writer.reason import UNASKED
 
 _DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01

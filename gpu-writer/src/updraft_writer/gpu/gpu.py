@@ -7,9 +7,9 @@ from typing import Literal
 
 import structlog
 
-from updraft_writer.encoders.reason import Reason, ReasonKind
 from updraft_writer.gpu.admission import DeviceAdmission
 from updraft_writer.gpu.engine import DeviceError, GpuEngine
+from updraft_writer.reason import Reason, ReasonKind
 
 Wanted = Literal["auto", "cpu", "gpu"]
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import grpc
 import pyarrow as pa
 
-from updraft.settings import setting
+from updraft.service.settings import setting
 from updraft_cli.credentials import Credentials, CredentialsError
 from updraft_cli.doctor.confs import check_session, credentials_of, endpoint_of
 from updraft_cli.doctor.connection import check_connection

@@ -6,7 +6,7 @@ from typing import ClassVar
 from pydantic import model_validator
 from pydantic_settings import CliPositionalArg
 
-from updraft.settings import setting
+from updraft.service.settings import setting
 from updraft_cli.cluster import Cluster
 from updraft_cli.commands.status import load_of
 from updraft_cli.options import ClusterOptions

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One content on its way into the store: written, checked, unpacked; kept as a whole or not at all.
+
+Everything here blocks on the disk: `updraft_server.front.artifacts.gathering` calls it in threads.
+"""
+
+import hashlib
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Self
+
+from updraft.errors import ProtocolError
+from updraft_server.front.artifacts.needs import ContentKey, Form
+
+_READ_ONLY = 0o444
+
+
+class Arrival:
+    """The bytes of a content, in order; a context manager that removes what was not kept."""
+
+    def __init__(self, key: ContentKey, path: Path) -> None:
+        self._key = key
+        self._path = path
+        self._directory = path.with_suffix(".unpacked")
+        self._file = path.open("wb")
+        self._digest = hashlib.sha256()
+        self._received_bytes = 0
+        self._kept = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all bytes are there."""
+        return self._received_bytes == self._key.size_bytes
+
+    def add(self, offset: int, data: memoryview) -> None:
+        """Take the next bytes; raises ProtocolError for a gap, a repeat, or more than was announced."""
+        if offset != self._received_bytes:
+            raise ProtocolError(f"{self._name} continues at byte {offset}, expected {self._received_bytes}")
+        if offset + len(data) > self._key.size_bytes:
+            raise ProtocolError(f"{self._name} has more than the {self._key.size_bytes} bytes that were announced")
+        self._file.write(data)
+        self._digest.update(data)
+        self._received_bytes += len(data)
+
+    def check(self) -> None:
+        """Raises ProtocolError when the complete bytes are not what was announced."""
+        self._file.close()
+        if self._digest.digest() != self._key.sha256:
+            raise ProtocolError(f"{self._name} arrived with the digest {self._digest.hexdigest()}")
+        if self._key.form is Form.DIRECTORY:
+            self._unpack()
+            self._path.unlink()
+        else:
+            self._path.chmod(_READ_ONLY)
+
+    def keep(self) -> Path:
+        """Where the checked content lies from now on."""
+        self._kept = True
+        return self._directory if self._key.form is Form.DIRECTORY else self._path
+
+    def _unpack(self) -> None:
+        """Raises ProtocolError for an archive that reaches outside its directory or grows beyond its own size."""
+        self._directory.mkdir()
+        unpacked_bytes = 0
+        try:
+            with tarfile.open(self._path, "r:") as archive:
+                for member in archive:
+                    unpacked_bytes += member.size
+                    if unpacked_bytes > self._key.size_bytes:
+                        raise ProtocolError(f"{self._name} unpacks to more bytes than it has")
+                    archive.extract(member, self._directory, filter="data")
+        except (tarfile.TarError, ValueError) as error:
+            raise ProtocolError(f"{self._name} is not an archive that can be unpacked: {error}") from None
+
+    @property
+    def _name(self) -> str:
+        return f"content {self._key.sha256.hex()}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        if not self._kept:
+            self._path.unlink(missing_ok=True)
+            shutil.rmtree(self._directory, ignore_errors=True)

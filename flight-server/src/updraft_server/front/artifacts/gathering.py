@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Before an exchange waits for a worker: what its function needs is in the store, sent by its client or by another's.
+
+    ask for what nobody sends -> receive it -> wait for what others send -> ... -> say that nothing is wanted
+
+An exchange waits for another's client only while that one sends; then it asks its own.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+
+from updraft.errors import PoolUnavailableError, ProtocolError
+from updraft_server.front.artifacts.arrival import Arrival
+from updraft_server.front.artifacts.dialogue import Chunk, ContentDialogue
+from updraft_server.front.artifacts.file_sets import lay_out
+from updraft_server.front.artifacts.needs import Needs
+from updraft_server.front.artifacts.store import ContentStore, Holding, StoredContent
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """Where a worker finds what its function needs."""
+
+    files_directory: str = ""
+    """Empty without files."""
+    broadcasts: Mapping[int, str] = field(default_factory=dict)
+    """A path for each broadcast variable."""
+
+
+_NO_PROVISION = Provision()
+
+
+class Gathering:
+    """Provides exchanges with their contents."""
+
+    def __init__(self, store: ContentStore, *, timeout_seconds: float) -> None:
+        self._store = store
+        self._timeout_seconds = timeout_seconds
+
+    @asynccontextmanager
+    async def provided(self, dialogue: ContentDialogue, needs: Needs) -> AsyncIterator[Provision]:
+        """The contents, held for the time of the block; raises UpdraftError when they cannot be had."""
+        if not needs.keys:
+            yield _NO_PROVISION
+            return
+        holding = self._store.hold(needs.keys)
+        try:
+            yield await self._provide(dialogue, needs, holding)
+        finally:
+            holding.release()
+
+    async def _provide(self, dialogue: ContentDialogue, needs: Needs, holding: Holding) -> Provision:
+        try:
+            while missing := holding.missing():
+                wanted = [content for content in missing if not content.senders]
+                if not wanted and not await self._progress(missing):
+                    wanted = missing
+                if wanted:
+                    await self._receive(dialogue, wanted)
+            provision = await self._lay_out(needs, holding)
+        except OSError as error:
+            raise PoolUnavailableError(f"this pool cannot store a content: {error.strerror}") from error
+        await dialogue.ask(())
+        return provision
+
+    async def _progress(self, contents: Sequence[StoredContent]) -> bool:
+        """Wait for a sender to end; False when all of them have sent nothing for too long."""
+        before_bytes = sum(content.arrived_bytes for content in contents)
+        changes = [asyncio.ensure_future(content.change()) for content in contents]
+        try:
+            changed, _ = await asyncio.wait(changes, timeout=self._timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for change in changes:
+                change.cancel()
+        return bool(changed) or sum(content.arrived_bytes for content in contents) > before_bytes
+
+    async def _receive(self, dialogue: ContentDialogue, contents: Iterable[StoredContent]) -> None:
+        wanted = {content.key.sha256: content for content in contents}
+        for content in wanted.values():
+            content.began()
+        try:
+            await dialogue.ask(tuple(wanted))
+            while wanted:
+                chunk = await dialogue.chunk()
+                if chunk.digest not in wanted:
+                    raise ProtocolError(f"content {chunk.digest.hex()} came, which this pool has not asked for")
+                await self._receive_one(dialogue, wanted[chunk.digest], chunk)
+                wanted.pop(chunk.digest).ended()
+        finally:
+            for content in wanted.values():
+                content.ended()
+
+    async def _receive_one(self, dialogue: ContentDialogue, content: StoredContent, chunk: Chunk) -> None:
+        """One content, whose first chunk is here; chunks of several are not mixed."""
+        with Arrival(content.key, self._store.new_path()) as arrival:
+            while True:
+                await _in_thread(arrival.add, chunk.offset, chunk.data)
+                content.arrived_bytes += len(chunk.data)
+                if arrival.complete:
+                    break
+                chunk = await dialogue.chunk()
+                if chunk.digest != content.key.sha256:
+                    raise ProtocolError(
+                        f"content {chunk.digest.hex()} came before the end of {content.key.sha256.hex()}"
+                    )
+            await _in_thread(arrival.check)
+            # Another exchange may have lost patience with this client and sent it too.
+            if content.path is None:
+                content.path = arrival.keep()
+
+    async def _lay_out(self, needs: Needs, holding: Holding) -> Provision:
+        broadcasts = {number: str(holding.path(key)) for number, key in needs.broadcasts.items()}
+        if not needs.files:
+            return Provision(broadcasts=broadcasts)
+        path = self._store.file_set_path(needs.file_set, needs.files.values())
+        files = {name: holding.path(key) for name, key in needs.files.items()}
+        await _in_thread(lay_out, path, self._store.new_path(), files)
+        return Provision(str(path), broadcasts)
+
+
+async def _in_thread(
+    function: Callable[Parameters, Result], *arguments: Parameters.args, **options: Parameters.kwargs
+) -> Result:
+    """Run what blocks; who is cancelled meanwhile leaves when the thread has let go of the files."""
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise

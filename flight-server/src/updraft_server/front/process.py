@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front process: wires the listeners to the pool and lives through start, drain and stop.
+
+Started by `updraft_server.supervisor.supervisor` as `python -m updraft_server.front.process`; its settings are in the
+environment.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from updraft.errors import PoolUnavailableError
+from updraft.service.allocator import retain_freed_memory
+from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
+from updraft.service.health import WHOLE_SERVICE, HealthBoard
+from updraft.service.lifecycle import Event, Lifecycle, Phase
+from updraft.service.listeners import ListenError, Listeners
+from updraft.service.ready_file import ReadyFile
+from updraft.service.security import SecurityError
+from updraft.service.telemetry import LOG_DROPS, WebPages, log_to_stderr
+from updraft.service.tracing import start_tracing
+from updraft_server.front.activity import Activity
+from updraft_server.front.admission import Admission, AdmissionLimits
+from updraft_server.front.artifacts.gathering import Gathering
+from updraft_server.front.artifacts.store import ContentStore
+from updraft_server.front.exchange import ExchangeLimits, Exchanges
+from updraft_server.front.healing_time import HealingTime
+from updraft_server.front.metrics import FrontMetrics
+from updraft_server.front.request import Offer
+from updraft_server.front.running_exchanges import RunningExchanges, SilenceLimits
+from updraft_server.front.service import PoolService
+from updraft_server.front.status.page import html_page, json_page
+from updraft_server.front.status.sampler import Sampler
+from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
+from updraft_server.ipc.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
+from updraft_server.linux.process_control import hide_memory
+from updraft_server.pool.pool import DroppedOutput, Pool, PoolError, PoolSettings, WorkerOutput
+
+if TYPE_CHECKING:
+    from updraft_server.settings import ServeSettings
+
+_log = structlog.get_logger(__name__)
+
+# Exchanges that a drain has ended give their workers back within this time; those that do not die with the pool.
+_ENDING_SECONDS = 2.0
+
+
+class FrontError(Exception):
+    """Raised when the front cannot start; the message says what to change."""
+
+
+class Front:
+    """One front: a pool, its queue, its listeners."""
+
+    def __init__(self, settings: "ServeSettings", pool: Pool, contents_directory: Path) -> None:
+        self.lifecycle = Lifecycle()
+        self.activity = Activity()
+        self.metrics = FrontMetrics(self.activity)
+        self.admission = Admission(
+            pool,
+            AdmissionLimits(
+                queue_limit=settings.queue_limit,
+                queue_bytes=settings.queue_bytes,
+                retry_after_milliseconds=settings.retry_after_milliseconds,
+            ),
+        )
+        self._settings = settings
+        self._pool = pool
+        self._health = HealthBoard()
+        self._health_changed = asyncio.Event()
+        self._health_changed.set()
+        self._contents = ContentStore(
+            contents_directory,
+            limit_bytes=settings.content_store_bytes,
+            retry_after_milliseconds=settings.retry_after_milliseconds,
+        )
+        gathering = Gathering(self._contents, timeout_seconds=settings.content_timeout_seconds)
+        self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
+        self._running = RunningExchanges(
+            SilenceLimits(settings.client_silence_seconds, settings.worker_silence_seconds)
+        )
+        exchanges = Exchanges(
+            self.admission,
+            gathering,
+            self._offer_once_started,
+            _exchange_limits(settings),
+            self._running,
+            self.metrics,
+            self.activity,
+            self._tracer,
+        )
+        service = PoolService(
+            exchanges,
+            pool,
+            self.admission,
+            self._offer,
+            self.lifecycle,
+            allow_remote_drain=settings.allow_remote_drain,
+        )
+        self.sampler = Sampler(service.status, self.activity, self._health.published, pool.exits, settings.workers)
+        self._listeners = Listeners(settings, flight_handler(service), self._health, _pages(self.sampler))
+        self._watch_pool()
+
+    async def run(self) -> None:
+        """Serve until a drain has ended; raises FrontError when a listener or the pool cannot start."""
+        async with AsyncExitStack() as stack:
+            for background in (self._publish_health(), self.sampler.run(), self._running.watch()):
+                stack.callback(asyncio.create_task(background).cancel)
+            stack.push_async_callback(asyncio.to_thread, self._tracer.close)
+            stack.push_async_callback(self._listeners.close)
+            stack.push_async_callback(self._pool.close, 0.0)
+            await self._start()
+            self.lifecycle.handle(Event.STARTED)
+            try:
+                self._announce()
+            except OSError as error:
+                raise FrontError(f"cannot write --ready-file {self._settings.ready_file}: {error.strerror}") from error
+            await self.lifecycle.drain_requested()
+            await self._drain()
+
+    async def _start(self) -> None:
+        """Listeners first: an address in use shows at once, and probes are answered while the workers start."""
+        try:
+            await self._listeners.start(self.metrics.registry)
+            await self._pool.start()
+        except (ListenError, SecurityError, PoolError) as error:
+            raise FrontError(str(error)) from error
+
+    async def _drain(self) -> None:
+        _log.info("draining", running=self._pool.busy, waiting=self.admission.waiting)
+        self.admission.drain()
+        await self._publish_now()
+        # The listener stays open until what runs has ended: who comes is told to go elsewhere, probes are answered.
+        try:
+            async with asyncio.timeout(self._settings.drain_timeout_seconds):
+                await self._idle()
+        except TimeoutError:
+            await self._end_running()
+        await self._listeners.stop_flight()
+        self.lifecycle.handle(Event.DRAINED)
+        _log.info("drained")
+
+    async def _end_running(self) -> None:
+        """End what a drain has no more time for: each client hears what happened, and that another pool may do."""
+        limit_seconds = self._settings.drain_timeout_seconds
+        _log.warning("exchanges did not finish within the drain timeout", running=self._pool.busy)
+        self._running.end_all(
+            PoolUnavailableError(
+                f"the pool is draining and ended the exchange, which was not finished {limit_seconds:g} seconds after "
+                "the drain began: another pool can take it; for exchanges that need longer raise "
+                "--drain-timeout-seconds (drainTimeoutSeconds of the chart)"
+            )
+        )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ENDING_SECONDS):
+                await self._idle()
+
+    async def _idle(self) -> None:
+        changed = asyncio.Event()
+        unsubscribe = self._pool.subscribe(changed.set)
+        try:
+            while self._pool.busy > 0:
+                changed.clear()
+                await changed.wait()
+        finally:
+            unsubscribe()
+
+    def _offer(self) -> Offer:
+        return Offer(
+            functions=self._pool.functions,
+            session_functions_allowed=self._settings.allow_session_functions,
+            python_version=self._pool.python_version,
+            pyspark_version=self._pool.pyspark_version,
+        )
+
+    def _offer_once_started(self) -> Offer:
+        # Before the pool has told its functions, every name would look unknown, which is an error for good.
+        if self.lifecycle.phase is Phase.STARTING:
+            raise PoolUnavailableError("the pool is starting: try again")
+        return self._offer()
+
+    def _watch_pool(self) -> None:
+        pool, metrics = self._pool, self.metrics
+        pool.subscribe(self._health_changed.set)
+        self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
+        metrics.watch_by_label(
+            "updraft_workers",
+            "Workers of the pool, by state.",
+            "state",
+            {"idle": lambda: pool.idle, "busy": lambda: pool.busy, "starting": lambda: pool.starting},
+        )
+        metrics.count_by_label(
+            "updraft_worker_exits",
+            "Workers that ended, by what ended them: signal, exit or pool.",
+            "reason",
+            pool.exits,
+        )
+        healing = HealingTime(self._settings.workers, metrics.healing_seconds.observe)
+        pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy))
+        metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
+        metrics.watch(
+            "updraft_contents_bytes", "Broadcast variables and files kept.", lambda: self._contents.used_bytes
+        )
+
+    async def _publish_health(self) -> None:
+        while True:
+            await self._health_changed.wait()
+            self._health_changed.clear()
+            await self._publish_now()
+
+    async def _publish_now(self) -> None:
+        serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
+        functions = [f"updraft.function/{function.name}" for function in self._pool.functions]
+        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME, *functions], serving=serving)
+
+    def _announce(self) -> None:
+        functions = [function.name for function in self._pool.functions]
+        _log.info("pool is ready", **self._listeners.addresses, front=os.getpid(), functions=functions)
+        if self._settings.ready_file is not None:
+            ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
+            ready_file.update()
+            self._pool.subscribe(ready_file.update)
+
+    def _ready_content(self) -> dict[str, object]:
+        return {
+            **self._listeners.addresses,
+            "supervisor": os.getppid(),
+            "front": os.getpid(),
+            "zygote": self._pool.zygote_pid,
+            "workers": sorted(self._pool.worker_pids),
+        }
+
+
+def _pages(sampler: Sampler) -> WebPages:
+    """What is served beside /metrics."""
+    return {
+        "/": lambda: html_page(sampler.report),
+        "/status": lambda: html_page(sampler.report),
+        "/status.json": lambda: json_page(sampler.report),
+    }
+
+
+def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:
+    return ExchangeLimits(
+        max_message_bytes=settings.max_message_bytes,
+        first_message_timeout_seconds=settings.first_message_timeout_seconds,
+        batch_timeout_seconds=settings.batch_timeout_seconds,
+        content_timeout_seconds=settings.content_timeout_seconds,
+    )
+
+
+def _log_worker_output(output: WorkerOutput) -> None:
+    _log.info("worker output", worker=output.pid, line=output.line, **output.context)
+
+
+def _log_dropped_output(output: DroppedOutput) -> None:
+    LOG_DROPS.add("flood", output.lines)
+    _log.warning(
+        "worker output was dropped: print less, or raise --output-lines-per-second",
+        worker=output.pid,
+        lines=output.lines,
+        bytes=output.bytes,
+        **output.context,
+    )
+
+
+async def _serve(settings: "ServeSettings", zygote_socket: Path, contents_directory: Path) -> None:
+    pool_settings = PoolSettings(
+        workers=settings.workers,
+        zygote_socket=zygote_socket,
+        output_lines_per_second=settings.output_lines_per_second,
+    )
+    pool = Pool(pool_settings, _log_worker_output, _log_dropped_output)
+    front = Front(settings, pool, contents_directory)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, front.lifecycle.handle, Event.DRAIN_REQUESTED)
+    beating = asyncio.create_task(_beat(Heartbeat.inherited()))
+    try:
+        await front.run()
+    finally:
+        beating.cancel()
+
+
+async def _beat(heartbeat: Heartbeat) -> None:
+    """Show the supervisor that the loop turns."""
+    while True:
+        heartbeat.beat()
+        await asyncio.sleep(INTERVAL_SECONDS)
+
+
+def main() -> None:
+    """Run the front in this process; exits with 1 and one line when it cannot start."""
+    import uvloop
+
+    hide_memory()
+    retain_freed_memory()
+    settings = take_over(os.environ[SETTINGS_VARIABLE])
+    log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="front")
+    try:
+        uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE]), Path(os.environ[CONTENTS_VARIABLE])))
+    except FrontError as error:
+        _log.error("the front cannot start", reason=str(error))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

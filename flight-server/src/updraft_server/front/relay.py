@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two directions of a running exchange: the client's messages to the worker, the worker's replies to the client.
+
+Bytes pass through unread; the worker (`updraft_server.worker`) knows what they mean. Each direction is held back by its
+own receiver. `updraft_server.front.exchange` decides what the end of a relay means for the worker and the client.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from google.protobuf.message import DecodeError
+
+from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError, error_from_message
+from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
+from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata, RequestMetadata
+from updraft_server.front.batch_timeout import BatchTimeout
+from updraft_server.front.request import Opening
+from updraft_server.front.transfer import Transfer
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
+from updraft_server.ipc.frames import FrameError, FrameKind
+from updraft_server.pool.pool import Lease, LeaseOutcome, WorkerDeath
+
+# How long a client that reads nothing can hold back its own error message.
+LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
+# How long after a worker's socket has closed its exit status may take to arrive.
+_EXIT_STATUS_TIMEOUT_SECONDS = 2.0
+# How long the cancellation of a call may arrive after the end of its stream.
+_CANCELLATION_NOTICE_SECONDS = 0.2
+# Says that the exchange has its worker: a client holds back what is large until then.
+_ADMITTED = join_flight_data(memoryview(b""), ReplyMetadata(admitted=Admitted()).SerializeToString(), memoryview(b""))
+# The first field of ReplyMetadata, `consumed`: its tag, and the bytes that tag and number may have.
+_CONSUMED_TAG = 0x08
+_CONSUMED_BYTES = 11
+
+
+class Side(enum.Enum):
+    """Who is to do something."""
+
+    CLIENT = "client"
+    WORKER = "worker"
+
+
+class Call(Protocol):
+    """The client's side of an exchange (`updraft.service.flight_service.Call`)."""
+
+    async def read(self) -> bytes | None:
+        """The next message, or None once the client has half-closed."""
+
+    async def write(self, message: bytes) -> None:
+        """Send a message, held back by flow control."""
+
+    def header(self, name: str) -> str:
+        """A request header, empty when absent."""
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Time until the client's deadline."""
+
+
+class RelayLimits(NamedTuple):
+    """What holds for one exchange."""
+
+    max_message_bytes: int
+    batch_timeout: BatchTimeout
+
+
+class Relay:
+    """Carries messages between one call and one worker until the worker ends the exchange."""
+
+    def __init__(self, call: Call, lease: Lease, limits: RelayLimits, transfer: Transfer) -> None:
+        self._call = call
+        self._lease = lease
+        self._limits = limits
+        self._transfer = transfer
+        self._sender = FrameSender(lease.socket)
+        self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
+        self._ended: asyncio.Future[UpdraftError] = asyncio.get_running_loop().create_future()
+        self._plain = False
+        self._command_sent = False
+        self._input_ended = False
+        self._rows_sent = 0
+        # How the worker's last message begins: parsed when somebody asks.
+        self._last_metadata = b""
+        self._replies: asyncio.Task[LeaseOutcome] | None = None
+        self._writing = False
+        self._settling = False
+
+    async def run(self, opening: Opening, assignment: Assignment) -> LeaseOutcome:
+        """Relay until the worker says that it is done, or until `end`; raises UpdraftError."""
+        self._plain = opening.plain
+        on_death = _death_notice(self._receiver)
+        self._lease.death.add_done_callback(on_death)
+        requests = asyncio.create_task(self._relay_requests(opening, assignment))
+        self._replies = replies = asyncio.create_task(self._relay_replies(opening))
+        try:
+            awaited: set[asyncio.Future[Any]] = {requests, replies, self._ended}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if requests.done() and not replies.done():
+                # The client's side is finished or has failed; a failure must not wait for the worker.
+                requests.result()
+                await asyncio.wait(awaited - {requests}, return_when=asyncio.FIRST_COMPLETED)
+            if not replies.done():
+                raise self._ended.result()
+            return replies.result()
+        finally:
+            self._settling = True
+            self._lease.death.remove_done_callback(on_death)
+            requests.cancel()
+            if not self._writing:
+                replies.cancel()
+            # Nobody may watch the worker's socket any more once the worker is given back.
+            await asyncio.gather(requests, *([] if self._writing else [replies]), return_exceptions=True)
+
+    def end(self, error: UpdraftError) -> None:
+        """Let `run` end with an error, unless it has ended."""
+        if not self._ended.done():
+            self._ended.set_result(error)
+
+    @property
+    def worker_pid(self) -> int:
+        """The worker's process."""
+        return self._lease.pid
+
+    @property
+    def passed(self) -> tuple[int, int]:
+        """Changes with everything that the worker takes or gives."""
+        return self._transfer.received_messages, self._transfer.sent_messages
+
+    @property
+    def signs_of_client(self) -> tuple[int, int, int]:
+        """Changes with everything that the client sends, and with every reply that it lets through."""
+        return self._transfer.received_messages, self._transfer.keep_alives, self._transfer.sent_messages
+
+    @property
+    def turn(self) -> Side | None:
+        """The side that the exchange waits for; None when it is the client but its keepalives cannot reach us.
+
+        They cannot once it has half-closed, nor while batches wait for the worker: keepalives queue behind them.
+        """
+        if self._writing:
+            return None if self._input_ended or self._sender.is_held_back else Side.CLIENT
+        if self._input_ended or not self._command_sent:
+            return Side.WORKER
+        return Side.WORKER if self._transfer.batches > self._taken() else Side.CLIENT
+
+    def _taken(self) -> int:
+        """Batches that the function has taken, as far as the worker has told."""
+        if self._plain:
+            # One reply for each, and the schema before them.
+            return self._transfer.sent_messages - 1
+        # The first message says that the function has begun with the first batch, not that it wants another one.
+        return _consumed(self._last_metadata) if self._transfer.sent_messages > 1 else 0
+
+    async def settle(self) -> None:
+        """Return once nothing is being sent to the client any more, so that an error can be.
+
+        gRPC does not take back a message whose sending has begun; a client that does not read gets some time.
+        """
+        if self._replies is None or self._replies.done():
+            return
+        await asyncio.wait({self._replies}, timeout=LAST_MESSAGE_TIMEOUT_SECONDS)
+        self._replies.cancel()
+        await asyncio.gather(self._replies, return_exceptions=True)
+
+    async def _relay_requests(self, opening: Opening, assignment: Assignment) -> None:
+        try:
+            await self._sender.send(FrameKind.COMMAND, assignment.encode(), opening.schema, opening.command)
+            self._command_sent = True
+            if opening.plain:
+                await self._relay_plain_batches()
+            else:
+                await self._relay_numbered_batches()
+            await self._sender.send(FrameKind.END)
+            self._input_ended = True
+        except PeerClosedError:
+            # Why the worker is gone shows on the other direction, together with what it still said.
+            return
+
+    async def _relay_plain_batches(self) -> None:
+        while (message := await self._call.read()) is not None:
+            await self._relay_batch(message)
+
+    async def _relay_numbered_batches(self) -> None:
+        finished = False
+        while (message := await self._call.read()) is not None:
+            if finished:
+                raise ProtocolError("a message came after the one that says finish")
+            finished = await self._relay_batch(message)
+        if not finished:
+            # To gRPC's reader a cancelled call ends like a half-closed one; the cancellation arrives in this wait.
+            await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
+            raise ProtocolError("the client ended its stream without finish: batches may have been lost")
+
+    async def _relay_batch(self, message: bytes) -> bool:
+        """Pass one message on; true when it says that it is the client's last."""
+        check_size(message, self._limits.max_message_bytes)
+        fields = split_flight_data(message)
+        if fields.descriptor:
+            raise ProtocolError("a flight descriptor came again: only the first message has one")
+        if not fields.data_header and not self._plain:
+            return await self._relay_event(message, fields)
+        if fields.data_header or fields.data_body:
+            await self._pass_on(message, fields)
+        else:
+            # Plain Flight has no metadata: a message without any data says that the client is there.
+            self._transfer.keep_alives += 1
+        return False
+
+    async def _relay_event(self, message: bytes, fields: FlightFields) -> bool:
+        metadata = _request_metadata(fields.app_metadata)
+        if metadata.HasField("keep_alive"):
+            self._transfer.keep_alives += 1
+            return False
+        await self._pass_on(message, fields)
+        if not metadata.HasField("finish"):
+            return False
+        self._transfer.finishes += 1
+        self._rows_sent = metadata.finish.rows
+        return True
+
+    async def _pass_on(self, message: bytes, fields: FlightFields) -> None:
+        self._transfer.received_messages += 1
+        self._transfer.received_bytes += len(message)
+        await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
+
+    async def _relay_replies(self, opening: Opening) -> LeaseOutcome:
+        if not opening.plain:
+            await self._send(_ADMITTED)
+        try:
+            while True:
+                frame = await self._receiver.receive()
+                match frame.kind:
+                    case FrameKind.MESSAGE:
+                        self._last_metadata = bytes(frame.app_metadata[:_CONSUMED_BYTES])
+                        await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
+                        if self._settling:
+                            return LeaseOutcome.BROKEN
+                    case FrameKind.DONE:
+                        self._transfer.rows += self._rows_sent
+                        return LeaseOutcome.CLEAN if self._input_ended else LeaseOutcome.BROKEN
+                    case FrameKind.RETIRED:
+                        self._transfer.rows += self._rows_sent
+                        return LeaseOutcome.RETIRED
+                    case FrameKind.FAILED:
+                        raise error_from_message(Error.FromString(bytes(frame.app_metadata)))
+                    case _:
+                        raise FrameError(f"a worker may not send {frame.kind.name}")
+        except PeerClosedError:
+            raise await self._worker_error() from None
+        except FrameTooLargeError as error:
+            raise LimitError(
+                f"the function's result of {error.payload_bytes} bytes is more than a message may hold, "
+                f"{self._limits.max_message_bytes} bytes: send smaller batches"
+            ) from None
+        except (FrameError, DecodeError) as error:
+            raise InternalError(f"the worker sent what is not a frame: {error}") from error
+
+    async def _write(self, message: bytes) -> None:
+        self._transfer.sent_messages += 1
+        self._transfer.sent_bytes += len(message)
+        await self._send(message)
+
+    async def _send(self, message: bytes) -> None:
+        self._writing = True
+        try:
+            await self._call.write(message)
+        finally:
+            self._writing = False
+
+    async def _worker_error(self) -> UpdraftError:
+        try:
+            async with asyncio.timeout(_EXIT_STATUS_TIMEOUT_SECONDS):
+                death = await asyncio.shield(self._lease.death)
+        except TimeoutError:
+            return WorkerError("the worker closed its socket while it held the exchange")
+        if self._limits.batch_timeout.explains(death):
+            return self._limits.batch_timeout.error()
+        return WorkerError(f"the worker {death} while it held the exchange", traceback=death.stack)
+
+
+def _death_notice(receiver: FrameReceiver) -> Callable[[asyncio.Future[WorkerDeath]], None]:
+    return lambda _death: receiver.peer_is_gone()
+
+
+def _consumed(metadata: bytes) -> int:
+    """`ReplyMetadata.consumed` from the first bytes of the message; 0 when it says none."""
+    if not metadata or metadata[0] != _CONSUMED_TAG:
+        return 0
+    number = 0
+    for position, byte in enumerate(metadata[1:]):
+        number |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            break
+    return number
+
+
+def check_size(message: bytes, max_message_bytes: int) -> None:
+    """Raise LimitError for a message beyond the limit."""
+    if len(message) > max_message_bytes:
+        raise LimitError(
+            f"a message of {len(message)} bytes is more than this pool takes, {max_message_bytes} bytes: "
+            "send smaller batches or raise --max-message-bytes"
+        )
+
+
+def _request_metadata(app_metadata: memoryview) -> RequestMetadata:
+    try:
+        return RequestMetadata.FromString(bytes(app_metadata))
+    except DecodeError as error:
+        raise ProtocolError(f"the app_metadata of a message is not RequestMetadata: {error}") from None

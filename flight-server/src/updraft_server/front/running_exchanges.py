@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exchanges that hold a worker: looked at now and then, and ended when one side is silent for too long or a drain
+has no more time.
+
+`updraft_server.front.relay` counts what passes and knows whose turn it is; `updraft.service.silence` knows how long is
+too long.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import structlog
+
+from updraft.errors import DeadlineError, UpdraftError
+from updraft.service.silence import Silence, seconds_between_looks
+from updraft_server.front.relay import Relay, Side
+from updraft_server.linux.process_time import Ticks, processor_ticks
+
+_log = structlog.get_logger(__name__)
+
+
+class SilenceLimits(NamedTuple):
+    """How long each side may be silent; 0 is no limit."""
+
+    client_seconds: float
+    worker_seconds: float
+
+    @property
+    def look_seconds(self) -> float:
+        """Time between two looks."""
+        return seconds_between_looks(*self)
+
+
+@dataclass(eq=False, slots=True)
+class _Watched:
+    relay: Relay
+    client: Silence
+    worker: Silence
+    passed: tuple[int, ...] = field(default=())
+    """`Relay.passed` at the previous look."""
+
+
+class RunningExchanges:
+    """The exchanges of one front that hold a worker."""
+
+    def __init__(self, limits: SilenceLimits) -> None:
+        self._limits = limits
+        self._watched: set[_Watched] = set()
+
+    @contextmanager
+    def watching(self, relay: Relay) -> Iterator[None]:
+        """Watch a relay for the time of the block."""
+        look_seconds = self._limits.look_seconds
+        watched = _Watched(
+            relay,
+            Silence(self._limits.client_seconds, look_seconds),
+            Silence(self._limits.worker_seconds, look_seconds),
+        )
+        self._watched.add(watched)
+        try:
+            yield
+        finally:
+            self._watched.discard(watched)
+
+    def end_all(self, error: UpdraftError) -> None:
+        """End every exchange with an error, which its client is told."""
+        for watched in self._watched:
+            watched.relay.end(error)
+
+    async def watch(self) -> None:
+        """Look at all of them again and again."""
+        while True:
+            await asyncio.sleep(self._limits.look_seconds)
+            try:
+                await self.look()
+            except Exception:
+                _log.exception("cannot look for silent exchanges")
+
+    async def look(self) -> None:
+        """End those in which a side has been silent for too long."""
+        for watched in self._watched:
+            relay, client = watched.relay, watched.client
+            if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
+                relay.end(_client_is_silent(client.limit_seconds))
+        if self._limits.worker_seconds:
+            await self._look_at_workers()
+
+    async def _look_at_workers(self) -> None:
+        # Processor time is looked up only of workers with which nothing has passed since the look before.
+        still = {watched for watched in self._watched if self._is_still(watched)}
+        ticks = (
+            await asyncio.to_thread(processor_ticks, [watched.relay.worker_pid for watched in still]) if still else {}
+        )
+        for watched in self._watched:
+            relay, worker = watched.relay, watched.worker
+            used: Ticks | None = ticks.get(relay.worker_pid) if watched in still else None
+            owed = relay.turn is Side.WORKER and used is not None
+            if worker.is_too_long((relay.passed, used), owed=owed):
+                relay.end(_worker_is_silent(worker.limit_seconds))
+
+    def _is_still(self, watched: _Watched) -> bool:
+        before, watched.passed = watched.passed, watched.relay.passed
+        return watched.relay.turn is Side.WORKER and before == watched.passed
+
+
+def _client_is_silent(limit_seconds: float) -> DeadlineError:
+    return DeadlineError(
+        f"the client was silent for {limit_seconds:g} seconds while the pool waited for it: it neither sent a batch or "
+        "a keepalive nor read a reply; a client that needs longer has to send keepalives, or raise "
+        "--client-silence-seconds of the pool"
+    )
+
+
+def _worker_is_silent(limit_seconds: float) -> DeadlineError:
+    return DeadlineError(
+        f"the function neither took nor gave a batch and used no processor time for {limit_seconds:g} seconds, and its "
+        "worker was ended: if it may wait for something that long, raise --worker-silence-seconds of the pool"
+    )

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Flight service of a pool: its functions, its state and the order to drain; exchanges go to `exchange`."""
+
+import functools
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from typing import Any
+
+from updraft.errors import FunctionNotFoundError, ProtocolError
+from updraft.service.flight_service import DRAIN_ACTION, Call, FlightService, remote_drain_refused
+from updraft.service.lifecycle import Event, Lifecycle, Phase
+from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
+from updraft_server.front.admission import Admission
+from updraft_server.front.exchange import Exchanges
+from updraft_server.front.request import Offer, find_function
+from updraft_server.ipc.protocol import PROTOCOL_VERSION
+from updraft_server.pool.pool import Pool, RegisteredFunctionInfo
+
+POOL_STATUS_ACTION = "updraft.pool_status"
+
+_STATUS = (POOL_STATUS_ACTION, "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus.")
+_DRAIN = (DRAIN_ACTION, "Finish what runs, take nothing new, then stop: as on SIGTERM.")
+
+_STATES = {
+    Phase.STARTING: PoolState.POOL_STATE_STARTING,
+    Phase.READY: PoolState.POOL_STATE_READY,
+    Phase.DRAINING: PoolState.POOL_STATE_DRAINING,
+    Phase.STOPPED: PoolState.POOL_STATE_DRAINING,
+}
+
+
+class PoolService(FlightService):
+    """Flight, as a pool answers it."""
+
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        pool: Pool,
+        admission: Admission,
+        offer: Callable[[], Offer],
+        lifecycle: Lifecycle,
+        *,
+        allow_remote_drain: bool,
+    ) -> None:
+        self._exchanges = exchanges
+        self._pool = pool
+        self._admission = admission
+        self._offer = offer
+        self._lifecycle = lifecycle
+        self._allow_remote_drain = allow_remote_drain
+
+    async def do_exchange(self, call: Call) -> None:
+        """Serve one exchange."""
+        await self._exchanges.serve(call)
+
+    def list_flights(self) -> Iterable[Any]:
+        """One pyarrow.flight.FlightInfo for each registered function."""
+        return [_flight_info(function) for function in self._offer().functions]
+
+    def flight_info(self, descriptor: Any) -> Any:
+        """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
+        parts = [part.decode("utf-8", "replace") for part in descriptor.path or ()]
+        if len(parts) not in (1, 2):
+            raise FunctionNotFoundError("expected a PATH descriptor with a function's name, or its name and version")
+        return _flight_info(find_function(self._offer().functions, parts[0], parts[1] if len(parts) == 2 else ""))
+
+    def list_actions(self) -> Iterable[tuple[str, str]]:
+        """Name and description of every action that is allowed."""
+        return (_STATUS, _DRAIN) if self._allow_remote_drain else (_STATUS,)
+
+    async def do_action(self, name: str, body: bytes) -> bytes:
+        """Run an action; raises ProtocolError for one that does not exist, ActionRefusedError for a refused one."""
+        if name == POOL_STATUS_ACTION:
+            return self.status().SerializeToString()
+        if name == DRAIN_ACTION:
+            if not self._allow_remote_drain:
+                raise remote_drain_refused()
+            self._lifecycle.handle(Event.DRAIN_REQUESTED)
+            return b""
+        known = ", ".join(action for action, _ in self.list_actions())
+        raise ProtocolError(f"no action {name!r}: this pool has {known}")
+
+    def status(self) -> PoolStatus:
+        """The pool as it is now."""
+        offer = self._offer()
+        return PoolStatus(
+            protocol_version=PROTOCOL_VERSION,
+            server_version=_server_version(),
+            python_version=offer.python_version,
+            pyspark_version=offer.pyspark_version,
+            session_functions_allowed=offer.session_functions_allowed,
+            state=_STATES[self._lifecycle.phase],
+            workers_idle=self._pool.idle,
+            workers_busy=self._pool.busy,
+            workers_starting=self._pool.starting,
+            exchanges_waiting=self._admission.waiting,
+            exchanges_waiting_limit=self._admission.queue_limit,
+            functions=[
+                FunctionDescription(name=function.name, version=function.version, doc=function.doc)
+                for function in offer.functions
+            ],
+        )
+
+
+@functools.cache
+def _server_version() -> str:
+    return version("updraft-server")
+
+
+def _flight_info(function: RegisteredFunctionInfo) -> Any:
+    from pyarrow import flight
+
+    path = [function.name, function.version] if function.version else [function.name]
+    return flight.FlightInfo(None, flight.FlightDescriptor.for_path(*path), [], -1, -1)

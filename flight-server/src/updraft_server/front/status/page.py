@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The status page: one report as HTML, whole without JavaScript; with it the page replaces its numbers by itself.
+
+Nothing is loaded from elsewhere, and a browser that keeps to the page's policy runs nothing that is not in it: names
+and messages come from strangers.
+"""
+
+import base64
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from updraft.service.telemetry import WebPage
+from updraft_server.front.status.report import Report
+from updraft_server.front.status.sampler import KEPT_SAMPLES
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+_CHART_WIDTH, _CHART_HEIGHT = 300.0, 48.0
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def html_page(report: Report) -> WebPage:
+    """The page of a report."""
+    template, policy = _template_and_policy()
+    return WebPage(
+        "text/html; charset=utf-8",
+        template.render(report=report, kept=KEPT_SAMPLES).encode(),
+        (("Content-Security-Policy", policy),),
+    )
+
+
+def json_page(report: Report) -> WebPage:
+    """The same for programs."""
+    return WebPage("application/json", report.to_json())
+
+
+@functools.cache
+def _template_and_policy() -> "tuple[Template, str]":
+    environment = _environment()
+    loader = environment.loader
+    assert loader is not None
+    style, script = (loader.get_source(environment, name)[0] for name in ("style.css", "refresh.js"))
+    environment.globals.update(style=style, script=script)
+    policy = (
+        "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"frame-ancestors 'none'; style-src {_digest(style)}; script-src {_digest(script)}"
+    )
+    return environment.get_template("page.html"), policy
+
+
+def _environment() -> "Environment":
+    # A front that was killed must serve again at once: what the first reader of the page needs is loaded for it.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("updraft_server.front.status"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(points=points, duration=duration, size=size, amount=amount)
+    return environment
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def points(values: Sequence[float], kept: int) -> str:
+    """Points of an SVG polyline: `kept` values fill its width, the last is at its right end, zero at its foot."""
+    top = max(values, default=0) or 1
+    first = kept - len(values)
+    step = _CHART_WIDTH / max(kept - 1, 1)
+    return " ".join(
+        f"{(first + index) * step:.1f},{(1 - value / top) * (_CHART_HEIGHT - 4) + 2:.1f}"
+        for index, value in enumerate(values)
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 60:
+        return f"{seconds:.0f} s" if seconds == int(seconds) else f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    value = float(count)
+    for unit in _UNITS[:-1]:
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} {_UNITS[-1]}"
+
+
+def amount(value: float) -> str:
+    """A count or a rate, in as many digits as say something."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at a pool from its front's loop, now and then, and keeps the last report for whoever asks."""
+
+import asyncio
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from updraft.v1.control_pb2 import PoolState, PoolStatus
+from updraft_server.front.activity import Activity, Failure, OpenExchange
+from updraft_server.front.status.report import (
+    ErrorRow,
+    ExchangeRow,
+    FunctionRow,
+    History,
+    Queue,
+    Report,
+    Versions,
+    Workers,
+)
+
+INTERVAL_SECONDS = 2.0
+KEPT_SAMPLES = 150
+SHOWN_EXCHANGES = 100
+
+_SHOWN_STATES = {
+    PoolState.POOL_STATE_STARTING: "starting",
+    PoolState.POOL_STATE_READY: "ready",
+    PoolState.POOL_STATE_DRAINING: "draining",
+}
+
+
+class Sampler:
+    """Reports of one pool; `report` may be read from any thread."""
+
+    def __init__(
+        self,
+        status: Callable[[], PoolStatus],
+        activity: Activity,
+        health: Mapping[str, bool],
+        exits: Mapping[str, int],
+        workers: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._status = status
+        self._activity = activity
+        self._health = health
+        self._exits = exits
+        self._workers = workers
+        self._clock = clock
+        self._began = self._last_look = clock()
+        self._last_ended = self._last_rows = 0
+        self._exchanges: deque[float] = deque(maxlen=KEPT_SAMPLES)
+        self._rows: deque[float] = deque(maxlen=KEPT_SAMPLES)
+        self._waiting: deque[int] = deque(maxlen=KEPT_SAMPLES)
+        self._busy: deque[int] = deque(maxlen=KEPT_SAMPLES)
+        self.report = self._look(status())
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_SECONDS)
+            self.sample()
+
+    def sample(self) -> None:
+        """Look once more."""
+        status = self._status()
+        now, ended, rows = self._clock(), self._activity.ended, self._activity.transferred().rows
+        seconds = max(now - self._last_look, 1e-3)
+        self._exchanges.append(round((ended - self._last_ended) / seconds, 2))
+        self._rows.append(round((rows - self._last_rows) / seconds, 1))
+        self._waiting.append(status.exchanges_waiting)
+        self._busy.append(status.workers_busy)
+        self._last_look, self._last_ended, self._last_rows = now, ended, rows
+        self.report = self._look(status)
+
+    def _look(self, status: PoolStatus) -> Report:
+        open_exchanges = self._activity.open
+        return Report(
+            at=_instant(time.time()),
+            host=socket.gethostname(),
+            state=_SHOWN_STATES[status.state],
+            uptime_seconds=int(self._clock() - self._began),
+            health=dict(self._health),
+            versions=Versions(
+                status.server_version, status.protocol_version, status.python_version, status.pyspark_version
+            ),
+            session_functions_allowed=status.session_functions_allowed,
+            workers=Workers(
+                self._workers, status.workers_idle, status.workers_busy, status.workers_starting, dict(self._exits)
+            ),
+            queue=Queue(status.exchanges_waiting, status.exchanges_waiting_limit),
+            functions=[FunctionRow(function.name, function.version, function.doc) for function in status.functions],
+            exchanges_open=len(open_exchanges),
+            exchanges=[_exchange_row(exchange) for exchange in open_exchanges[:SHOWN_EXCHANGES]],
+            errors=[_error_row(failure) for failure in reversed(self._activity.failures)],
+            history=History(
+                INTERVAL_SECONDS, tuple(self._exchanges), tuple(self._rows), tuple(self._waiting), tuple(self._busy)
+            ),
+        )
+
+
+def _exchange_row(exchange: OpenExchange) -> ExchangeRow:
+    transfer = exchange.transfer
+    return ExchangeRow(
+        identity=exchange.identity,
+        phase=exchange.phase.value,
+        seconds=round(exchange.seconds, 1),
+        batches=transfer.batches,
+        received_bytes=transfer.received_bytes,
+        sent_bytes=transfer.sent_bytes,
+    )
+
+
+def _error_row(failure: Failure) -> ErrorRow:
+    return ErrorRow(_instant(failure.time), failure.outcome, failure.message, failure.identity)
+
+
+def _instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames over a worker's non-blocking socket, as the front's event loop sees them.
+
+This is the hot path of a pool: a frame costs no task and no queue, and a future only when the socket makes it wait.
+`updraft_server.ipc.frames` defines the bytes; `updraft_server.front.relay` carries what comes through here.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+from updraft_server.ipc.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, decode_header, encode_header
+
+# Enough for many small frames in one system call, small enough that little of a large one is read by it.
+_READ_AHEAD_BYTES = 64 * 1024
+
+_EMPTY = memoryview(b"")
+
+
+class PeerClosedError(Exception):
+    """Raised when the other end of the socket is gone."""
+
+
+class Frame(NamedTuple):
+    """A received frame; the views are valid until the next `receive`."""
+
+    kind: FrameKind
+    app_metadata: memoryview
+    data_header: memoryview
+    data_body: memoryview
+
+
+class FrameSender:
+    """Sends frames; a full socket holds the caller back."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.is_held_back = False
+        """Whether a frame waits for room in the socket."""
+        self._socket = peer
+        self._loop = asyncio.get_running_loop()
+
+    async def send(
+        self, kind: FrameKind, app_metadata: Buffer = b"", data_header: Buffer = b"", data_body: Buffer = b""
+    ) -> None:
+        """Send one frame whole; raises PeerClosedError. A cancelled send leaves the socket unusable."""
+        header = encode_header(kind, len(app_metadata), len(data_header), len(data_body))
+        pieces: list[Buffer] = [header, app_metadata, data_header, data_body]
+        remaining = len(header) + len(app_metadata) + len(data_header) + len(data_body)
+        while True:
+            try:
+                sent = self._socket.sendmsg(pieces)
+            except BlockingIOError:
+                self.is_held_back = True
+                await _ready(self._socket, self._loop.add_writer, self._loop.remove_writer)
+                self.is_held_back = False
+                continue
+            except OSError as error:
+                raise PeerClosedError(str(error)) from error
+            remaining -= sent
+            if remaining == 0:
+                return
+            pieces = _after(pieces, sent)
+
+
+class FrameReceiver:
+    """Receives frames into one buffer, which grows to the largest frame of the exchange."""
+
+    def __init__(self, peer: socket.socket, *, max_payload_bytes: int) -> None:
+        self._socket = peer
+        self._loop = asyncio.get_running_loop()
+        self._max_payload_bytes = max_payload_bytes
+        self._buffer = bytearray(_READ_AHEAD_BYTES)
+        self._start = 0
+        self._end = 0
+        self._peer_gone = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def peer_is_gone(self) -> None:
+        """Tell that the peer has died: what it sent is still received, then PeerClosedError is raised.
+
+        A process that the peer has left behind may hold its socket open, so that the end would never show there.
+        """
+        self._peer_gone = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def receive(self) -> Frame:
+        """The next frame; raises PeerClosedError, FrameError, or FrameTooLargeError for one beyond the limit."""
+        if self._start == self._end:
+            self._start = self._end = 0
+        await self._have(HEADER_BYTES, _READ_AHEAD_BYTES)
+        header = decode_header(memoryview(self._buffer)[self._start : self._start + HEADER_BYTES])
+        if header.payload_bytes > self._max_payload_bytes:
+            raise FrameTooLargeError(header.payload_bytes)
+        # Exactly this frame: what is read beyond it would have to be moved later.
+        whole = HEADER_BYTES + header.payload_bytes
+        await self._have(whole, whole)
+        position = self._start + HEADER_BYTES
+        self._start += whole
+        return self._frame(header, position)
+
+    def _frame(self, header: FrameHeader, position: int) -> Frame:
+        view = memoryview(self._buffer)
+        metadata_end = position + header.metadata_bytes
+        header_end = metadata_end + header.header_bytes
+        body_end = header_end + header.body_bytes
+        return Frame(
+            header.kind,
+            view[position:metadata_end],
+            view[metadata_end:header_end] if header.header_bytes else _EMPTY,
+            view[header_end:body_end] if header.body_bytes else _EMPTY,
+        )
+
+    async def _have(self, needed: int, wanted: int) -> None:
+        """Return once `needed` bytes stand at `_start`; reads up to `wanted` of them."""
+        self._make_room(wanted)
+        while self._end - self._start < needed:
+            room = memoryview(self._buffer)[self._end : self._start + wanted]
+            try:
+                received = self._socket.recv_into(room)
+            except BlockingIOError:
+                if self._peer_gone:
+                    raise PeerClosedError("the worker died") from None
+                await self._readable()
+                continue
+            except OSError as error:
+                raise PeerClosedError(str(error)) from error
+            if received == 0:
+                raise PeerClosedError("the worker closed its socket")
+            self._end += received
+
+    def _make_room(self, wanted: int) -> None:
+        if self._start + wanted <= len(self._buffer):
+            return
+        unread = self._buffer[self._start : self._end]
+        if wanted > len(self._buffer):
+            self._buffer = bytearray(_rounded_up(wanted))
+        self._buffer[: len(unread)] = unread
+        self._start, self._end = 0, len(unread)
+
+    async def _readable(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await _ready(self._socket, self._loop.add_reader, self._loop.remove_reader, self._waiter)
+        finally:
+            self._waiter = None
+
+
+class FrameTooLargeError(Exception):
+    """Raised when a worker sends more than a message may hold."""
+
+    def __init__(self, payload_bytes: int) -> None:
+        super().__init__(payload_bytes)
+        self.payload_bytes = payload_bytes
+
+
+async def _ready(
+    peer: socket.socket,
+    add: Callable[..., object],
+    remove: Callable[[int], object],
+    waiter: asyncio.Future[None] | None = None,
+) -> None:
+    ready = waiter or asyncio.get_running_loop().create_future()
+    descriptor = peer.fileno()
+    add(descriptor, _wake, ready)
+    try:
+        await ready
+    finally:
+        remove(descriptor)
+
+
+def _wake(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _after(pieces: list[Buffer], sent: int) -> list[Buffer]:
+    """The pieces without their first `sent` bytes."""
+    rest: list[Buffer] = []
+    for piece in pieces:
+        if sent >= len(piece):
+            sent -= len(piece)
+            continue
+        rest.append(memoryview(piece)[sent:])
+        sent = 0
+    return rest
+
+
+def _rounded_up(size_bytes: int) -> int:
+    """The next power of two, so that slowly growing frames do not reallocate each time."""
+    return 1 << (size_bytes - 1).bit_length()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frames that a pool's front and its workers exchange over a socketpair.
+
+One frame is a fixed header and the three fields of a FlightData. The front (`updraft_server.front.relay`) relays them
+without looking inside; a worker (`updraft_server.worker`) reads and writes them with blocking calls. This module is
+sans-IO: it knows neither sockets nor Arrow. It is no public contract: both ends come from the same installation.
+"""
+
+import enum
+import struct
+from typing import NamedTuple, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+_HEADER = struct.Struct("<BIIQ")
+HEADER_BYTES = _HEADER.size
+
+# What a field may hold at most, whatever the pool's limits are: a corrupt header must not make anybody allocate.
+MAX_METADATA_BYTES = 64 * 1024 * 1024
+MAX_BODY_BYTES = 2**40
+
+
+class FrameKind(enum.IntEnum):
+    """What a frame says; the comment names the side that sends it."""
+
+    READY = 1  # worker: it has set itself up and takes a COMMAND. Read by the pool, not by the exchange.
+    COMMAND = 2  # front: app_metadata = Assignment, data_header = the IPC schema, data_body = ExchangeCommand or empty.
+    BATCH = 3  # front: the three fields of a FlightData as received.
+    END = 4  # front: the client has half-closed.
+    MESSAGE = 5  # worker: the three fields of a FlightData to send.
+    DONE = 6  # worker: a clean finish; the worker takes the next COMMAND.
+    RETIRED = (
+        7  # worker: a clean finish, after which the worker must be replaced (it left input unread, or is worn out).
+    )
+    FAILED = 8  # worker: app_metadata = updraft.v1.Error; the worker must be replaced.
+
+
+class FrameHeader(NamedTuple):
+    """A parsed header: the kind and the lengths of the fields that follow."""
+
+    kind: FrameKind
+    metadata_bytes: int
+    header_bytes: int
+    body_bytes: int
+
+    @property
+    def payload_bytes(self) -> int:
+        """All that follows the header."""
+        return self.metadata_bytes + self.header_bytes + self.body_bytes
+
+
+class FrameError(Exception):
+    """Raised when bytes are not a frame: the two ends no longer agree, and the worker is lost."""
+
+
+def encode_header(kind: FrameKind, metadata_bytes: int = 0, header_bytes: int = 0, body_bytes: int = 0) -> bytes:
+    """The bytes in front of a frame's fields; raises FrameError for a field that is too large."""
+    if metadata_bytes > MAX_METADATA_BYTES or header_bytes > MAX_METADATA_BYTES or body_bytes > MAX_BODY_BYTES:
+        raise FrameError(f"a field is too large: {metadata_bytes}, {header_bytes}, {body_bytes} bytes")
+    return _HEADER.pack(kind, metadata_bytes, header_bytes, body_bytes)
+
+
+def decode_header(data: Buffer) -> FrameHeader:
+    """Parse exactly HEADER_BYTES; raises FrameError."""
+    try:
+        kind, metadata_bytes, header_bytes, body_bytes = _HEADER.unpack(data)
+        known_kind = FrameKind(kind)
+    except (struct.error, ValueError) as error:
+        raise FrameError(f"not a frame header: {error}") from None
+    if metadata_bytes > MAX_METADATA_BYTES or header_bytes > MAX_METADATA_BYTES or body_bytes > MAX_BODY_BYTES:
+        raise FrameError(f"a field is too large: {metadata_bytes}, {header_bytes}, {body_bytes} bytes")
+    return FrameHeader(known_kind, metadata_bytes, header_bytes, body_bytes)
+
+
+def encode(
+    kind: FrameKind, app_metadata: bytes = b"", data_header: Buffer = b"", data_body: Buffer = b""
+) -> list[Buffer]:
+    """A frame as the pieces for `sendmsg`: the large fields are not copied."""
+    header_view, body_view = memoryview(data_header), memoryview(data_body)
+    header = encode_header(kind, len(app_metadata), header_view.nbytes, body_view.nbytes)
+    pieces: list[Buffer] = [header + app_metadata]
+    pieces.extend(view for view in (header_view, body_view) if view.nbytes)
+    return pieces

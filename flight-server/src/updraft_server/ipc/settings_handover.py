@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hands the settings, which the supervisor has checked, to the front.
+
+A front that was killed must serve again at once, and loading the library that checks settings would take a third of
+its start: what arrives has the attributes of `ServeSettings` and none of its machinery.
+"""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from updraft.service.addresses import parse_tcp_address
+
+if TYPE_CHECKING:
+    from updraft_server.settings import ServeSettings
+
+SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
+ZYGOTE_SOCKET_VARIABLE = "UPDRAFT_FRONT_ZYGOTE_SOCKET"
+CONTENTS_VARIABLE = "UPDRAFT_FRONT_CONTENTS"
+
+_ADDRESSES = {"listen_address": "listen", "admin_address": "admin_listen", "metrics_address": "metrics_listen"}
+
+
+def hand_down(settings: "ServeSettings") -> str:
+    """Checked settings as text for the front's environment; files of secrets are named, not read."""
+    paths = [name for name in type(settings).model_fields if isinstance(getattr(settings, name), Path)]
+    return json.dumps({"values": settings.model_dump(mode="json"), "paths": paths})
+
+
+def take_over(text: str) -> "ServeSettings":
+    """The inverse of `hand_down`."""
+    handed = json.loads(text)
+    # JSON has no tuples.
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in handed["values"].items()}
+    values.update({name: Path(values[name]) for name in handed["paths"]})
+    for name, source in _ADDRESSES.items():
+        values[name] = parse_tcp_address(values[source]) if values[source] else None
+    return cast("ServeSettings", SimpleNamespace(**values))

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker obeys. The zygote gets it as JSON (`updraft_server.zygote.process`) and every worker inherits it by
+fork."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Limits and permissions of every worker of a pool."""
+
+    allow_session_functions: bool = False
+    """Run what clients ship (cloudpickle), not only what is deployed."""
+    max_batch_bytes: int = 64 * 1024 * 1024
+    """Header and body of one request batch."""
+    max_batch_rows: int = 16 * 1024 * 1024
+    """Rows of one request batch: columns without buffers can claim any number of them."""
+    max_command_bytes: int = 64 * 1024 * 1024
+    """The command of an exchange, pickled functions included."""
+    max_reply_batch_bytes: int = 64 * 1024 * 1024
+    """One batch of a reply; a client may ask for less."""
+    max_records_per_batch: int = 0
+    """Rows that a function sees at once; 0 leaves it to the client."""
+    max_exchanges: int = 0
+    """Exchanges after which a worker is replaced; 0 is never."""
+    batch_timeout_seconds: float = 0.0
+    """Time that a function may work on one batch; 0 is no limit, and a client may ask for less."""
+    max_traceback_bytes: int = 1024 * 1024
+    """What of a traceback a client gets, counted from its end."""

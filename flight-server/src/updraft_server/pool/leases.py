@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vocabulary of a pool: what is asked for, leased and given back. `updraft_server.pool.pool` does the work."""
+
+import asyncio
+import dataclasses
+import enum
+import socket
+from pathlib import Path
+
+from updraft_server.pool.worker_events import WorkerDeath
+
+
+class PoolError(Exception):
+    """Raised when the pool cannot start or cannot get a worker; the message says why."""
+
+
+class NoIdleWorker(PoolError):  # noqa: N818 - a state of the pool that callers wait out
+    """Raised by `Pool.lease` when the caller has to wait for a worker."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TaskKey:
+    """The Spark task on whose behalf an exchange runs."""
+
+    application_id: str
+    stage_id: int
+    task_attempt_id: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RegisteredFunctionInfo:
+    """A function that is deployed with the pool."""
+
+    name: str
+    version: str
+    doc: str
+
+
+class LeaseOutcome(enum.Enum):
+    """How an exchange left its worker."""
+
+    CLEAN = "clean"  # after DONE: the worker is reused
+    RETIRED = "retired"  # after RETIRED
+    BROKEN = "broken"  # after FAILED, a protocol error, or anything unexpected
+    CANCELLED = "cancelled"  # client gone, deadline or time limit passed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """What the front decides about its pool; what the workers obey travels with the zygote (`ZygoteSettings`)."""
+
+    workers: int
+    zygote_socket: Path
+    start_timeout_seconds: float = 60.0
+    fork_timeout_seconds: float = 10.0
+    """How long a new worker may take until it is ready."""
+    workers_per_task: int = 8
+    spare_seconds: float = 60.0
+    """How long an extra worker of a task that has ended is kept for the next one."""
+    output_lines_per_second: float = 100.0
+    """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
+
+
+class Lease:
+    """A worker held by one exchange. Every lease ends with exactly one effective `release`."""
+
+    pid: int
+    socket: socket.socket
+    death: asyncio.Future[WorkerDeath]
+    log_context: dict[str, str]
+
+    def release(self, outcome: LeaseOutcome) -> None:
+        """Give the worker back: CLEAN for reuse, anything else kills and replaces it. Idempotent, never blocks."""
+        raise NotImplementedError

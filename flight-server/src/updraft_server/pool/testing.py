@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool without processes, for tests of everything in front of the workers.
+
+`FakePool` is a `Pool` whose workers are coroutines at the other end of real socketpairs: they speak the frames that
+workers speak, and a test can make them misbehave in every way that a process can.
+"""
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.pool import (
+    Lease,
+    LeaseOutcome,
+    NoIdleWorker,
+    Pool,
+    RegisteredFunctionInfo,
+    TaskKey,
+    WorkerDeath,
+)
+from updraft_server.pool.worker import EXIT_REASONS
+
+_SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
+
+
+class FakeWorker:
+    """The worker's end of a lease, for a script to drive."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._sender = FrameSender(end)
+        self._receiver = FrameReceiver(end, max_payload_bytes=2**31)
+        self.send = self._sender.send
+
+    async def receive(self) -> Frame:
+        """The next frame from the front."""
+        return await self._receiver.receive()
+
+    def close(self) -> None:
+        """Close the socket, as a process does by dying."""
+        self._end.close()
+
+
+Script = Callable[[FakeWorker], Awaitable[None]]
+
+
+async def echo(worker: FakeWorker) -> None:
+    """A worker that sends every batch back, byte for byte."""
+    command = await worker.receive()
+    await worker.send(FrameKind.MESSAGE, b"", bytes(command.data_header))
+    while (frame := await worker.receive()).kind is FrameKind.BATCH:
+        await worker.send(FrameKind.MESSAGE, frame.app_metadata, frame.data_header, frame.data_body)
+    await worker.send(FrameKind.DONE)
+
+
+class FakeLease(Lease):
+    """A lease whose worker is a running script."""
+
+    def __init__(self, pid: int, script: Script, on_release: Callable[["FakeLease", LeaseOutcome], None]) -> None:
+        front_end, worker_end = socket.socketpair()
+        for end in (front_end, worker_end):
+            end.settimeout(0)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+        self.pid = pid
+        self.socket = front_end
+        self.death = asyncio.get_running_loop().create_future()
+        self.log_context = {}
+        self.outcome: LeaseOutcome | None = None
+        self.worker = FakeWorker(worker_end)
+        self._on_release = on_release
+        self._running = asyncio.ensure_future(script(self.worker))
+
+    def die(self, death: WorkerDeath) -> None:
+        """End the worker as SIGKILL would."""
+        self._running.cancel()
+        self.worker.close()
+        if not self.death.done():
+            self.death.set_result(death)
+
+    def release(self, outcome: LeaseOutcome) -> None:
+        """Record the outcome; the first counts."""
+        if self.outcome is not None:
+            return
+        self.outcome = outcome
+        self._running.cancel()
+        self.socket.close()
+        self.worker.close()
+        self._on_release(self, outcome)
+
+
+class FakePool(Pool):
+    """A pool of `workers` scripts; `leases` has every lease that was given."""
+
+    def __init__(self, workers: int = 1, script: Script = echo) -> None:
+        self.script = script
+        self.leases: list[FakeLease] = []
+        self.idle = workers
+        self.busy = 0
+        self.starting = 0
+        self.functions: Sequence[RegisteredFunctionInfo] = (RegisteredFunctionInfo("echo", "1", "Sends it back."),)
+        self.python_version = "3.11"
+        self.zygote_pid = 0
+        self.exits = dict.fromkeys(EXIT_REASONS, 0)
+        self.pyspark_version = "4.3.0"
+        self._tasks: Counter[TaskKey] = Counter()
+        self._subscribers: list[Callable[[], None]] = []
+
+    @property
+    def worker_pids(self) -> Sequence[int]:
+        """Numbers of the leases that were not released."""
+        return tuple(lease.pid for lease in self.leases if lease.outcome is None)
+
+    async def start(self) -> None:
+        """Nothing has to be started."""
+
+    async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
+        """An idle worker, or an extra one for a task that holds one."""
+        is_extra = task is not None and self._tasks[task] > 0
+        if self.idle == 0 and not is_extra:
+            raise NoIdleWorker("all workers are busy")
+        from_idle = self.idle > 0
+        lease = FakeLease(len(self.leases) + 1, self.script, lambda *_: self._taken_back(task, from_idle=from_idle))
+        self.leases.append(lease)
+        if task is not None:
+            self._tasks[task] += 1
+        self.idle -= from_idle
+        self.busy += 1
+        self.changed()
+        return lease
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after every change."""
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback)
+
+    async def close(self, grace_seconds: float) -> None:
+        """Kill what is left."""
+        for lease in self.leases:
+            lease.release(LeaseOutcome.BROKEN)
+
+    def changed(self) -> None:
+        """Tell the subscribers; for tests that set `idle` themselves."""
+        for subscriber in list(self._subscribers):
+            subscriber()
+
+    def _taken_back(self, task: TaskKey | None, *, from_idle: bool) -> None:
+        if task is not None:
+            self._tasks[task] -= 1
+        self.idle += from_idle
+        self.busy -= 1
+        self.changed()

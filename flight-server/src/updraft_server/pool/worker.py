@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One worker process as the front's pool holds it: its socket, its output, and a watch on its life."""
+
+import asyncio
+import contextlib
+import dataclasses
+import enum
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header
+from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
+from updraft_server.pool.worker_output import OutputReader
+from updraft_server.pool.zygote_client import ForkedWorker
+
+# The kernel says at once that a worker has ended, the zygote a moment later how; a dead zygote says nothing.
+_STATUS_TIMEOUT_SECONDS = 1.0
+
+
+class WorkerState(enum.Enum):
+    """STARTING -> IDLE <-> LEASED <-> SPARE -> IDLE; DEAD from anywhere, and for ever."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    LEASED = "leased"
+    SPARE = "spare"
+    DEAD = "dead"
+
+
+# What ends a worker: a signal, an exit of its own, or the pool, which replaces it.
+EXIT_REASONS = ("signal", "exit", "pool")
+
+
+class PooledWorker:
+    """A forked worker and all its descriptors."""
+
+    def __init__(
+        self,
+        forked: ForkedWorker,
+        output_lines_per_second: float,
+        on_output: Callable[[WorkerOutput], None],
+        on_drop: Callable[[DroppedOutput], None],
+        on_end: Callable[["PooledWorker"], None],
+    ) -> None:
+        self.pid = forked.pid
+        self.state = WorkerState.STARTING
+        self.binding = ""
+        """What it has loaded for good: of one session, as long as it lives."""
+        self._context: dict[str, str] = {}
+        """Whose exchange it works on, for its output."""
+        self._loop = asyncio.get_running_loop()
+        self.death: asyncio.Future[WorkerDeath] = self._loop.create_future()
+        self.socket = socket.socket(fileno=forked.socket_fd)
+        self.socket.setblocking(False)  # noqa: FBT003
+        self._on_output = on_output
+        self._on_drop = on_drop
+        self._output = OutputReader(forked.output_fd, output_lines_per_second, self._take_line, self._note_drop)
+        self._on_end = on_end
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._status_timer: asyncio.TimerHandle | None = None
+        self._pidfd: int | None = None
+        self._was_killed = False
+        self._watch_life()
+
+    def works_for(self, context: dict[str, str]) -> None:
+        """What it prints from now on belongs to the exchange of `context`, or to none where that is empty."""
+        self._output.next_exchange()
+        self._context = context
+
+    async def ready(self) -> None:
+        """Wait for the worker's READY frame; raises FrameError when it dies first or says something else."""
+        if self.state is WorkerState.STARTING:
+            self._loop.add_reader(self.socket.fileno(), self._read_ready)
+        try:
+            await self._ready
+        finally:
+            if self.socket.fileno() >= 0:
+                self._loop.remove_reader(self.socket.fileno())
+
+    def kill(self) -> None:
+        """Send SIGKILL; what the worker has started is ended by whoever reaps it."""
+        self._was_killed = True
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def reason_of(self, death: WorkerDeath) -> str:
+        """Which of EXIT_REASONS a death has: a worker that crashed first was not ended by the pool's kill."""
+        if self._was_killed and death.signal in (None, signal.SIGKILL):
+            return "pool"
+        return "exit" if death.signal is None else "signal"
+
+    def exited(self, death: WorkerDeath) -> None:
+        """Note how the worker ended."""
+        if self.death.done():
+            return
+        if self._status_timer is not None:
+            self._status_timer.cancel()
+        self._forget_pidfd()
+        self._output.close()
+        if not self._ready.done():
+            self._ready.set_exception(FrameError(f"the worker {death} before it was ready"))
+            self._ready.exception()  # it may be that nobody waits
+        self.death.set_result(dataclasses.replace(death, stack=self._output.crash.text))
+        self._end()
+
+    def close_socket(self) -> None:
+        """Hang up; a worker that is alive then ends. Idempotent."""
+        number = self.socket.fileno()
+        if number < 0:
+            return
+        # A loop that still watched the number would keep the peer from seeing the end.
+        self._loop.remove_reader(number)
+        self._loop.remove_writer(number)
+        self.socket.close()
+
+    def _take_line(self, line: str) -> None:
+        self._on_output(WorkerOutput(self.pid, line, self._context))
+
+    def _note_drop(self, lines: int, size: int) -> None:
+        self._on_drop(DroppedOutput(self.pid, lines, size, self._context))
+
+    def _read_ready(self) -> None:
+        data = b""
+        try:
+            # A frame this small is never delivered in parts.
+            data = self.socket.recv(HEADER_BYTES)
+            if decode_header(data).kind is not FrameKind.READY:
+                raise FrameError("its first frame is not READY")
+        except BlockingIOError:
+            return
+        except (OSError, FrameError) as error:
+            self._loop.remove_reader(self.socket.fileno())
+            # An end of file is explained by the death, which is on its way.
+            if not self._ready.done() and data:
+                self._ready.set_exception(FrameError(f"the worker did not start: {error}"))
+            return
+        if not self._ready.done():
+            self._ready.set_result(None)
+
+    def _watch_life(self) -> None:
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            self._ended()
+            return
+        self._loop.add_reader(self._pidfd, self._ended)
+
+    def _ended(self) -> None:
+        self._forget_pidfd()
+        self._end()
+        if not self.death.done():
+            self._status_timer = self._loop.call_later(_STATUS_TIMEOUT_SECONDS, self.exited, WorkerDeath())
+
+    def _end(self) -> None:
+        if self.state is not WorkerState.DEAD:
+            self.state = WorkerState.DEAD
+            self._on_end(self)
+
+    def _forget_pidfd(self) -> None:
+        if self._pidfd is None:
+            return
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._pidfd = None

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what a worker prints, so that it never waits for long in a print; passes on the lines that its budget allows.
+
+Whatever a worker prints, one look at its pipe reads 64 KiB at most and passes on no more lines than the budget holds.
+The rest is searched for a crash report, counted and forgotten.
+"""
+
+import asyncio
+import fcntl
+import os
+import sys
+import termios
+import time
+from collections.abc import Callable
+
+from updraft_server.pool.token_bucket import TokenBucket
+
+MAX_LINE_BYTES = 8 * 1024
+
+_READ_BYTES = 64 * 1024
+_BYTES_PER_TOKEN = 1024
+_BURST_SECONDS = 2.0
+# Or the longest line would never be passed on.
+_MIN_BURST_LINES = 2 * MAX_LINE_BYTES / _BYTES_PER_TOKEN
+_REPORT_SECONDS = 10.0
+_CRASH_START = b"Fatal Python error: "
+_MAX_CRASH_LINES = 200
+
+
+class CrashReport:
+    """What Python says about its own crash (`faulthandler`), out of the lines that a worker prints."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """Empty when there was no crash."""
+        return "\n".join(self._lines)
+
+    def take(self, lines: bytes) -> None:
+        """Keep those of the whole `lines` that belong to the report; the last report counts."""
+        start = (b"\n" + lines).rfind(b"\n" + _CRASH_START)
+        if start >= 0:
+            self._lines = []
+            lines = lines[start:]
+        room = _MAX_CRASH_LINES - len(self._lines)
+        if room > 0 and (start >= 0 or self._lines):
+            self._lines.extend(text for line in lines.split(b"\n", room)[:room] if (text := _text(line)))
+
+
+class OutputReader:
+    """Owns the reading end of a worker's output pipe and closes it at its end.
+
+    Calls `on_line` with each line that is passed on, and `on_drop` with the lines and bytes that were not: after each
+    ten seconds, and when `report_drops` is called.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        lines_per_second: float,
+        on_line: Callable[[str], None],
+        on_drop: Callable[[int, int], None],
+    ) -> None:
+        self.crash = CrashReport()
+        self._descriptor = descriptor
+        self._budget = TokenBucket(lines_per_second, max(lines_per_second * _BURST_SECONDS, _MIN_BURST_LINES))
+        self._on_line = on_line
+        self._on_drop = on_drop
+        self._dropped_lines = self._dropped_bytes = 0
+        self._dropping_since = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._unfinished = b""
+        os.set_blocking(descriptor, False)
+        self._loop.add_reader(descriptor, self._read_some)
+
+    def next_exchange(self) -> None:
+        """Pass on and report what the pipe holds now; later output has a budget of its own.
+
+        It reads no more than that, however large a function has made its pipe and however fast the worker writes on.
+        """
+        left_bytes = self._waiting_bytes()
+        while left_bytes > 0 and self._read_some():
+            left_bytes -= _READ_BYTES
+        self.report_drops()
+        self._budget.refill()
+
+    def _waiting_bytes(self) -> int:
+        if self._descriptor < 0:
+            return 0
+        answer = fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4))
+        return int.from_bytes(answer, sys.byteorder)
+
+    def report_drops(self) -> None:
+        """Call `on_drop`, if there is anything to tell."""
+        if self._dropped_bytes:
+            self._on_drop(self._dropped_lines, self._dropped_bytes)
+        self._dropped_lines = self._dropped_bytes = 0
+
+    def close(self) -> None:
+        """Pass on and report the rest, and close. Idempotent."""
+        self.next_exchange()
+        self._close()
+        self.report_drops()
+
+    def _read_some(self) -> bool:
+        if self._descriptor < 0:
+            return False
+        try:
+            data = os.read(self._descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close()
+            return False
+        self._take(data)
+        # A worker that prints faster than this reads must not keep the front from everything else.
+        return len(data) == _READ_BYTES
+
+    def _take(self, data: bytes) -> None:
+        text = self._unfinished + data
+        end = text.rfind(b"\n") + 1
+        if len(text) - end > MAX_LINE_BYTES:
+            end = len(text)
+        self._unfinished = text[end:]
+        self._take_lines(text[:end])
+
+    def _take_lines(self, lines: bytes) -> None:
+        if not lines:
+            return
+        self.crash.take(lines)
+        start = 0
+        while start < len(lines):
+            end = lines.find(b"\n", start)
+            end = len(lines) if end < 0 else end
+            line = lines[start : min(end, start + MAX_LINE_BYTES)]
+            if not self._budget.take(1 + len(line) // _BYTES_PER_TOKEN):
+                self._drop(lines[start:])
+                return
+            if text := _text(line):
+                cut_bytes = end - start - len(line)
+                self._on_line(f"{text}... [{cut_bytes} bytes more]" if cut_bytes else text)
+            start = end + 1
+
+    def _drop(self, lines: bytes) -> None:
+        now = time.monotonic()
+        if not self._dropped_bytes:
+            self._dropping_since = now
+        self._dropped_lines += lines.count(b"\n") + (not lines.endswith(b"\n"))
+        self._dropped_bytes += len(lines)
+        if now - self._dropping_since >= _REPORT_SECONDS:
+            self.report_drops()
+
+    def _close(self) -> None:
+        if self._descriptor < 0:
+            return
+        self._take_lines(self._unfinished)
+        self._unfinished = b""
+        self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+
+def _text(line: bytes) -> str:
+    return line[:MAX_LINE_BYTES].decode("utf-8", "replace").rstrip()

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that `updraft-server serve` is: starts the zygote and the front, heals them, and ends them.
+
+It imports neither gRPC nor pyarrow and does nothing with the network, so that nothing but a signal makes it fail.
+When it dies, its children die with it; workers whose zygote died become its children and are reaped here.
+"""
+
+import collections
+import contextlib
+import enum
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from updraft.service.lossy_streams import protect_standard_streams
+from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
+from updraft_server.ipc.settings_handover import (
+    CONTENTS_VARIABLE,
+    SETTINGS_VARIABLE,
+    ZYGOTE_SOCKET_VARIABLE,
+    hand_down,
+)
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, ZygoteSettings
+from updraft_server.linux.process_control import adopt_orphans, hide_memory, kill_group
+from updraft_server.settings import ServeSettings
+from updraft_server.supervisor.children import Child, start_zygote, zygote_listener
+
+EXIT_FAILURE = 1
+EXIT_REFUSED = 2
+"""What was asked for cannot be done as asked; the line before says what to change."""
+
+_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_CRASHES = 5
+_CRASH_WINDOW_SECONDS = 10.0
+_START_UP_SECONDS = 10.0
+_DRAIN_MARGIN_SECONDS = 15.0
+
+
+class Phase(enum.Enum):
+    """RUNNING -> DRAINING, by a signal; the end is the front's."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+
+
+class Supervisor:
+    """Two children, and the signals that say what happens to them."""
+
+    def __init__(self, settings: ServeSettings, directory: Path) -> None:
+        self._settings = settings
+        self._socket_path = directory / "zygote.sock"
+        self._contents_path = directory / "contents"
+        files = directory / "files"
+        files.mkdir(mode=0o500, exist_ok=True)
+        self._zygote_settings = ZygoteSettings(
+            function_modules=settings.functions,
+            files_directory=str(files),
+            worker=WorkerSettings(
+                allow_session_functions=settings.allow_session_functions,
+                max_batch_bytes=settings.max_message_bytes,
+                max_command_bytes=settings.max_message_bytes,
+                # The rest of a message is for the reply's metadata and Arrow's own header.
+                max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
+                max_exchanges=settings.max_exchanges_per_worker,
+                batch_timeout_seconds=settings.batch_timeout_seconds,
+            ),
+        )
+        self._listener = zygote_listener(self._socket_path)
+        self._phase = Phase.RUNNING
+        self._drain_deadline_seconds = 0.0
+        self._next_look_seconds = 0.0
+        self._front: Child
+        self._zygote: Child
+        self._front_started_seconds = 0.0
+        self._crashes: collections.deque[float] = collections.deque(maxlen=_CRASHES)
+
+    def run(self) -> int:
+        """Supervise until the front has drained or nothing helps any more; the exit status."""
+        self._start_zygote()
+        self._start_front()
+        try:
+            while True:
+                status = self._step()
+                if status is not None:
+                    return status
+        finally:
+            self._end_children()
+
+    def _step(self) -> int | None:
+        self._end_stuck_children()
+        wake_seconds = self._next_look_seconds
+        if self._phase is Phase.DRAINING:
+            wake_seconds = min(wake_seconds, self._drain_deadline_seconds)
+        received = signal.sigtimedwait(_SIGNALS, max(0.0, wake_seconds - time.monotonic()))
+        if received is None:
+            return self._overdue()
+        if received.si_signo != signal.SIGCHLD:
+            return self._stop()
+        return self._reap()
+
+    def _end_stuck_children(self) -> None:
+        """Kill a child whose loop does not turn: the end that follows is one like any other."""
+        now = time.monotonic()
+        if now < self._next_look_seconds:
+            return
+        self._next_look_seconds = now + INTERVAL_SECONDS
+        for child, name in ((self._front, "front"), (self._zygote, "zygote")):
+            if child.is_stuck():
+                _say(f"the {name} has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
+                child.kill()
+
+    def _stop(self) -> int | None:
+        """Ask the front to drain; a second request does not wait for it."""
+        if self._phase is Phase.DRAINING:
+            _say("stopping at once: running exchanges are lost")
+            return EXIT_FAILURE
+        self._phase = Phase.DRAINING
+        self._drain_deadline_seconds = time.monotonic() + self._settings.drain_timeout_seconds + _DRAIN_MARGIN_SECONDS
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._front.pid, signal.SIGTERM)
+        return None
+
+    def _overdue(self) -> int | None:
+        if self._phase is not Phase.DRAINING or time.monotonic() < self._drain_deadline_seconds:
+            return None
+        _say("the front did not drain in time and is killed")
+        return EXIT_FAILURE
+
+    def _reap(self) -> int | None:
+        status: int | None = None
+        while (ended := _next_ended()) is not None:
+            # Not reaped yet, so the number still names its own group.
+            kill_group(ended)
+            _, wait_status = os.waitpid(ended, 0)
+            code = os.waitstatus_to_exitcode(wait_status)
+            if ended == self._front.pid:
+                self._front.reaped(code)
+                status = self._front_ended(code)
+            elif ended == self._zygote.pid:
+                self._zygote.reaped(code)
+                status = self._zygote_ended(code)
+            if status is not None:
+                break
+        return status
+
+    def _front_ended(self, code: int) -> int | None:
+        self._kill_orphans()
+        if code == 0:
+            return 0
+        if self._phase is Phase.DRAINING:
+            _say(f"the front {_describe(code)} while it drained")
+            return EXIT_FAILURE
+        young = time.monotonic() - self._front_started_seconds < _START_UP_SECONDS
+        if code > 0 and young:
+            return EXIT_REFUSED
+        if self._crashed(f"the front {_describe(code)}"):
+            return EXIT_FAILURE
+        self._start_front()
+        return None
+
+    def _zygote_ended(self, code: int) -> int | None:
+        if code == EXIT_IMAGE_BROKEN:
+            return EXIT_REFUSED
+        if self._crashed(f"the zygote {_describe(code)}"):
+            return EXIT_FAILURE
+        self._start_zygote()
+        return None
+
+    def _crashed(self, what: str) -> bool:
+        """Note a death; True when there have been too many to go on."""
+        now = time.monotonic()
+        self._crashes.append(now)
+        if len(self._crashes) == _CRASHES and now - self._crashes[0] < _CRASH_WINDOW_SECONDS:
+            _say(f"{what}, the {_CRASHES}th death within {_CRASH_WINDOW_SECONDS:g} seconds: giving up")
+            return True
+        _say(f"{what}: it is started again")
+        return False
+
+    def _start_zygote(self) -> None:
+        self._zygote = start_zygote(self._zygote_settings, self._listener)
+
+    def _start_front(self) -> None:
+        environment = dict(os.environ)
+        environment[SETTINGS_VARIABLE] = hand_down(self._settings)
+        environment[ZYGOTE_SOCKET_VARIABLE] = str(self._socket_path)
+        environment[CONTENTS_VARIABLE] = str(self._contents_path)
+        self._front_started_seconds = time.monotonic()
+        self._front = Child("updraft_server.front.process", environment)
+
+    def _kill_orphans(self) -> None:
+        """End workers that outlived their zygote and now their front: nobody is left to want their results."""
+        for pid in _children():
+            if pid not in (self._front.pid, self._zygote.pid):
+                kill_group(pid)
+
+    def _end_children(self) -> None:
+        for child in (self._front, self._zygote):
+            child.end()
+        for pid in _children():
+            kill_group(pid)
+        self._listener.close()
+
+
+def supervise(settings: ServeSettings) -> int:
+    """Run a pool until it is told to stop; the exit status of `updraft-server serve`."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    # Before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
+    protect_standard_streams()
+    adopt_orphans()
+    hide_memory()
+    with contextlib.ExitStack() as stack:
+        directory = settings.runtime_directory
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="updraft-")))
+        else:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Supervisor(settings, directory).run()
+
+
+def _next_ended() -> int | None:
+    """A child that has ended, still to be reaped."""
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return ended.si_pid if ended is not None else None
+
+
+def _children() -> list[int]:
+    try:
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _describe(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"updraft-server: {what}\n")

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands where PySpark's worker has its socket, for functions over Arrow batches.
+
+The seam is one: every Arrow serializer of PySpark reads and writes through `ArrowStreamSerializer.load_stream` and
+`.dump_stream`. `install` replaces these two methods by ones that recognise an `ArrowStream` and pass record batches
+through, validated and not copied; for any other stream they are PySpark's own. What is not batches (the init message,
+the trailer) still travels as bytes through `read` and `write`.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from updraft_server.ipc.frames import Buffer
+from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.pyspark.replies import Replies
+from updraft_server.worker.pyspark.row_slices import slice_by_rows
+from updraft_server.worker.pyspark.wire import END_OF_STREAM, INT
+from updraft_server.worker.request_batch import RequestBatch
+
+# After its data the worker looks for the mark that says that Spark, too, is done.
+LAST_MARK = INT.pack(END_OF_STREAM)
+
+
+class ArrowStream:
+    """Input and output file of PySpark's worker for one exchange."""
+
+    def __init__(self, exchange: Exchange, replies: Replies) -> None:
+        self._exchange = exchange
+        self._replies = replies
+        self._unread = LAST_MARK
+        self._position = 0
+        self.trailer = bytearray()
+
+    def preface(self, data: bytes) -> None:
+        """Let `data` be read before anything else."""
+        self._unread = data + LAST_MARK
+
+    def read(self, size: int) -> bytes:
+        """Bytes of the preface, then the mark of the end."""
+        start, self._position = self._position, self._position + size
+        return self._unread[start : self._position]
+
+    def write(self, data: Buffer) -> int:
+        """Keep what is not batches for the trailer."""
+        self.trailer += data
+        return len(data)
+
+    def flush(self) -> None:
+        """Send the results that were held back."""
+        self._replies.flush()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The arguments, in slices of what the function may see at once."""
+        while (request := self._next_request()) is not None:
+            self._replies.requested(self._exchange.consumed, request.batch.num_rows)
+            yield from slice_by_rows(request.batch, self._exchange.max_records_per_batch)
+
+    def _next_request(self) -> RequestBatch | None:
+        """The next request; what was held back of the results is sent before it is waited for."""
+        self._replies.flush()
+        return self._exchange.take()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of results."""
+        self._replies.add(batch)
+
+    def close(self) -> None:
+        """Raises UserFailure when the function owes rows."""
+        self._replies.close()
+
+
+def install(serializer: Any) -> None:
+    """Put the seam into PySpark's `ArrowStreamSerializer`."""
+    stock_load, stock_dump = serializer.load_stream, serializer.dump_stream
+
+    @functools.wraps(stock_load)
+    def load_stream(self: Any, stream: Any) -> Iterator[pa.RecordBatch]:
+        if isinstance(stream, ArrowStream):
+            return stream.batches()
+        return stock_load(self, stream)  # type: ignore[no-any-return]
+
+    @functools.wraps(stock_dump)
+    def dump_stream(self: Any, iterator: Iterable[pa.RecordBatch], stream: Any) -> None:
+        if not isinstance(stream, ArrowStream):
+            stock_dump(self, iterator, stream)
+            return
+        for batch in iterator:
+            stream.add(batch)
+
+    serializer.load_stream = load_stream
+    serializer.dump_stream = dump_stream

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds groups in the batches of an exchange, as proto/README.md ("Groups") lays them out.
+
+A large group is handed on slice by slice while its batches arrive; the two sides of a cogroup are read whole, as
+PySpark holds them whole.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NoReturn, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.pyspark.kinds import Answers
+from updraft_server.worker.pyspark.replies import Replies
+from updraft_server.worker.pyspark.row_slices import slice_by_rows, slicer
+from updraft_server.worker.request_batch import RequestBatch
+
+Table: TypeAlias = Iterator[pa.RecordBatch] | list[pa.RecordBatch]
+Group: TypeAlias = tuple[Table, ...]
+
+
+class RequestSource(Protocol):
+    """Gives the batches of the exchange in order."""
+
+    max_records_per_batch: int
+
+    def take(self) -> RequestBatch | None:
+        """The next; None at the end."""
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise that the client broke the protocol."""
+
+
+class AnsweredRequests:
+    """The exchange's batches; tells the replies what each of them is owed."""
+
+    def __init__(self, exchange: Exchange, replies: Replies, answers: Answers) -> None:
+        self._exchange = exchange
+        self._replies = replies
+        self._answers = answers
+        self.max_records_per_batch = exchange.max_records_per_batch
+
+    def take(self) -> RequestBatch | None:
+        """The next batch; what was held back of the replies is sent before it is waited for."""
+        self._replies.flush()
+        request = self._exchange.take()
+        if request is not None:
+            per_group = self._answers is Answers.PER_GROUP
+            owed = len(request.group_ends) if per_group else request.batch.num_rows
+            self._replies.requested(self._exchange.consumed, owed)
+        return request
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise that the client broke the protocol."""
+        self._exchange.refuse(problem)
+
+
+class GroupReader:
+    """Groups of one input. Only the newest can be read; what is left of it is skipped."""
+
+    def __init__(self, source: RequestSource) -> None:
+        self._source = source
+        self._cut: Iterator[tuple[pa.RecordBatch, bool]] = iter(())
+
+    def __iter__(self) -> Iterator[Group]:
+        while (first := next(self._cut, None) or self._next_batch()) is not None:
+            group = self._group(first)
+            yield (group,)
+            for _ in group:
+                pass
+
+    def _group(self, piece: tuple[pa.RecordBatch, bool]) -> Iterator[pa.RecordBatch]:
+        rows, ends = piece
+        yield from slice_by_rows(rows, self._source.max_records_per_batch)
+        while not ends:
+            following = next(self._cut, None) or self._next_batch()
+            if following is None:
+                self._source.refuse("the input ended inside a group")
+            rows, ends = following
+            if rows.num_rows:
+                yield from slice_by_rows(rows, self._source.max_records_per_batch)
+
+    def _next_batch(self) -> tuple[pa.RecordBatch, bool] | None:
+        """The first piece of the next batch that has one."""
+        while (request := self._source.take()) is not None:
+            self._cut = cut(request)
+            if (first := next(self._cut, None)) is not None:
+                return first
+        return None
+
+
+class CogroupReader:
+    """Groups of two inputs, which come in runs: left batches, then the right batches of the same groups."""
+
+    def __init__(self, source: RequestSource) -> None:
+        self._source = source
+        self._left: deque[list[pa.RecordBatch]] = deque()
+        self._open: list[list[pa.RecordBatch]] = [[], []]
+        self._right_began = False
+
+    def __iter__(self) -> Iterator[Group]:
+        while (request := self._source.take()) is not None:
+            if request.input == 0:
+                self._add_left(request)
+            else:
+                yield from self._pairs(request)
+        if self._left or any(self._open):
+            self._source.refuse("the input ended inside a group or before the right side of one")
+
+    def _add_left(self, request: RequestBatch) -> None:
+        if self._right_began and (self._left or self._open[1]):
+            self._source.refuse("a left batch came before the right groups of its run were complete")
+        self._right_began = False
+        self._left.extend(self._complete(request))
+
+    def _pairs(self, request: RequestBatch) -> Iterator[Group]:
+        if self._open[0]:
+            self._source.refuse("a right batch came inside a left group")
+        self._right_began = True
+        for right in self._complete(request):
+            if not self._left:
+                self._source.refuse("more right groups ended than left groups were there")
+            yield self._left.popleft(), right
+
+    def _complete(self, request: RequestBatch) -> Iterator[list[pa.RecordBatch]]:
+        """The groups that end in a batch, each with what came of it before; the rest stays open."""
+        for rows, ends in cut(request):
+            group = self._open[request.input]
+            if rows.num_rows or (ends and not group):
+                group.extend(slice_by_rows(rows, self._source.max_records_per_batch))
+            if ends:
+                self._open[request.input] = []
+                yield group
+
+
+def cut(request: RequestBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """The batch in pieces, each with whether its group ends there; rows behind the last end are one more piece."""
+    rows_from, start = slicer(request.batch), 0
+    for end in request.group_ends:
+        yield rows_from(start, end - start), True
+        start = end
+    if start < request.batch.num_rows:
+        yield rows_from(start, request.batch.num_rows - start), False

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What PySpark's worker reads before its data: the task, its files and broadcasts, the settings, the functions.
+
+`compose` writes the layout of 4.2 and 4.3 (`PythonRunner.writeInitMessage`), the other functions the parts that every
+version has. Secrets stay in Spark, and of the local properties those that a function has no use for.
+"""
+
+import json
+import struct
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from updraft.v1 import exchange_pb2
+from updraft_server.worker.pyspark.wire import INT, LONG, text, with_length
+
+BOOL = struct.Struct("!?")
+NO = BOOL.pack(False)  # noqa: FBT003
+
+
+class Surroundings(NamedTuple):
+    """What PySpark's worker finds on its disk."""
+
+    files_directory: str
+    """The directory of SparkFiles."""
+    added_broadcasts: Mapping[int, str]
+    """Broadcast variables that it has not seen yet, and where their pickled values are."""
+    removed_broadcasts: frozenset[int]
+    """Those that it has seen and must forget."""
+
+
+def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunction, around: Surroundings) -> bytes:
+    """The bytes of the init message for an exchange."""
+    return b"".join(
+        [
+            task_header(task, function),
+            text(_task_context(task)),
+            contents(function, around),
+            INT.pack(function.eval_type),
+            settings(function.runner_conf),
+            settings(function.eval_conf),
+            table_function(function.udtf)
+            if function.HasField("udtf")
+            else functions(function.udfs, argument_names=True, result_ids=True),
+        ]
+    )
+
+
+def task_header(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunction) -> bytes:
+    """Which split the task has, and the Python that the functions need."""
+    return INT.pack(task.partition_id) + text(function.python_version)
+
+
+def contents(function: exchange_pb2.SessionFunction, around: Surroundings) -> bytes:
+    """The directory of the files, the modules among them, and the broadcasts."""
+    includes = b"".join(map(text, function.python_includes))
+    return text(around.files_directory) + INT.pack(len(function.python_includes)) + includes + _broadcasts(around)
+
+
+def settings(values: Mapping[str, str]) -> bytes:
+    """A number of keys and values."""
+    return INT.pack(len(values)) + b"".join(text(key) + text(value) for key, value in values.items())
+
+
+def functions(udfs: Iterable[exchange_pb2.Udf], *, argument_names: bool, result_ids: bool) -> bytes:
+    """A number of UDFs: arguments, each with a flag for its name where the kind has names; commands; the id."""
+    written = [
+        _arguments(udf, names=argument_names)
+        + INT.pack(len(udf.commands))
+        + b"".join(map(with_length, udf.commands))
+        + (LONG.pack(udf.result_id) if result_ids else b"")
+        for udf in udfs
+    ]
+    return INT.pack(len(written)) + b"".join(written)
+
+
+def table_function(udtf: exchange_pb2.Udtf) -> bytes:
+    """A table function: arguments with names, how its table is partitioned, what was analyzed, the class."""
+    indexes = b"".join(map(INT.pack, udtf.partition_child_indexes))
+    analyzed = udtf.HasField("analyze_result")
+    return b"".join(
+        [
+            _arguments(udtf, names=True),
+            INT.pack(len(udtf.partition_child_indexes)) + indexes,
+            BOOL.pack(analyzed) + (with_length(udtf.analyze_result) if analyzed else b""),
+            with_length(udtf.command),
+            text(udtf.return_type),
+            text(udtf.name),
+        ]
+    )
+
+
+def _task_context(task: exchange_pb2.TaskIdentity) -> str:
+    cpus = max(task.cpus, 1)
+    return json.dumps(
+        {
+            "isBarrier": False,
+            "connInfo": None,
+            "secret": None,
+            "stageId": task.stage_id,
+            "partitionId": task.partition_id,
+            "attemptNumber": task.attempt_number,
+            "taskAttemptId": task.task_attempt_id,
+            "cpus": cpus,
+            "cpuAmount": str(cpus),
+            "resources": {
+                name: {"name": name, "addresses": list(resource.addresses)} for name, resource in task.resources.items()
+            },
+            "localProperties": dict(task.local_properties),
+        }
+    )
+
+
+def _broadcasts(around: Surroundings) -> bytes:
+    added = b"".join(LONG.pack(number) + text(path) for number, path in around.added_broadcasts.items())
+    removed = b"".join(LONG.pack(-number - 1) for number in around.removed_broadcasts)
+    count = len(around.added_broadcasts) + len(around.removed_broadcasts)
+    not_encrypted = NO
+    return not_encrypted + INT.pack(count) + removed + added
+
+
+def _arguments(udf: exchange_pb2.Udf | exchange_pb2.Udtf, *, names: bool) -> bytes:
+    offsets = [INT.pack(argument.offset) + (_name(argument.name) if names else b"") for argument in udf.arguments]
+    return INT.pack(len(offsets)) + b"".join(offsets)
+
+
+def _name(name: str) -> bytes:
+    return BOOL.pack(bool(name)) + (text(name) if name else b"")

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands where PySpark's worker has its socket, for pickled UDFs (`SQL_BATCHED_UDF`).
+
+Each value of the request's one binary column is a pickled list of rows. PySpark's worker reads them as lengths and
+bytes, and writes a pickled list of results for each; these become the values of one reply per request.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from updraft_server.ipc.frames import Buffer
+from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.failures import InternalFailure, ProtocolFailure
+from updraft_server.worker.pyspark.wire import END_OF_DATA_SECTION, END_OF_STREAM, INT
+from updraft_server.worker.request_batch import RequestBatch
+
+REPLY_SCHEMA = pa.schema([pa.field("_0", pa.binary(), nullable=False)])
+
+
+class PickledInput:
+    """Input file of PySpark's worker for one exchange of pickled rows."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        _check_schema(exchange.schema)
+        self._exchange = exchange
+        self._input = self._pieces()
+        self._unread = b""
+        self._position = 0
+
+    def preface(self, data: bytes) -> None:
+        """Let `data` be read before anything else."""
+        self._unread = data
+
+    def read(self, size: int) -> bytes:
+        """The preface, then length and bytes of each value, then the marks of the end."""
+        if self._position >= len(self._unread) and size:
+            self._unread = next(self._input, b"")
+            self._position = 0
+        start, self._position = self._position, self._position + size
+        return self._unread[start : self._position]
+
+    def flush(self) -> None:
+        """Send the results that were held back: the next request is about to be waited for."""
+
+    def requested(self, values: int) -> None:
+        """A request with so many values is about to be read."""
+
+    def _next_request(self) -> RequestBatch | None:
+        self.flush()
+        return self._exchange.take()
+
+    def _pieces(self) -> Iterator[bytes]:
+        while (request := self._next_request()) is not None:
+            column = request.batch.column(0)
+            if column.null_count:
+                raise ProtocolFailure(f"batch {self._exchange.consumed} has null where pickled rows must be")
+            self.requested(len(column))
+            for value in column.to_pylist():
+                yield INT.pack(len(value))
+                yield value
+        yield INT.pack(END_OF_DATA_SECTION)
+        yield INT.pack(END_OF_STREAM)
+
+
+class PickledStream(PickledInput):
+    """Input and output file of PySpark's worker for one exchange of pickled rows and as many results."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__(exchange)
+        self._owed: deque[tuple[int, int]] = deque()
+        self._results: list[Buffer] = []
+        self._result_bytes: int | None = None
+        self.trailer = bytearray()
+
+    def requested(self, values: int) -> None:
+        """A reply with so many results is owed from now on."""
+        self._owed.append((self._exchange.consumed, values))
+
+    def write(self, data: Buffer) -> int:
+        """A result's length or its bytes, each whole; after a negative length, the trailer."""
+        if self.trailer:
+            self.trailer += data
+        elif self._result_bytes is None:
+            self._result_bytes = INT.unpack(data)[0]
+            if self._result_bytes < 0:
+                self.trailer += data
+        else:
+            if len(data) != self._result_bytes:
+                raise InternalFailure(f"pyspark's worker announced {self._result_bytes} bytes and wrote {len(data)}")
+            self._result_bytes = None
+            self._results.append(data)
+            self._reply_when_complete()
+        return len(data)
+
+    def close(self) -> None:
+        """Raises ProtocolFailure when the values were not cut as PySpark cuts their results."""
+        if self._owed:
+            sequence, values = self._owed[0]
+            raise ProtocolFailure(
+                f"batch {sequence} has {values} values, for which pyspark made {len(self._results)}:"
+                " every value but the last must hold PYTHON_UDF_BATCH_SIZE rows"
+            )
+
+    def _reply_when_complete(self) -> None:
+        while self._owed and len(self._results) >= self._owed[0][1]:
+            sequence, values = self._owed.popleft()
+            results, self._results = self._results[:values], self._results[values:]
+            column = pa.array(results, pa.binary())
+            self._exchange.reply(pa.RecordBatch.from_arrays([column], schema=REPLY_SCHEMA), sequence=sequence)
+
+
+def _check_schema(schema: pa.Schema) -> None:
+    if len(schema) != 1 or schema.types[0] not in (pa.binary(), pa.large_binary()):
+        raise ProtocolFailure(f"pickled UDFs take one binary column, not {schema.types}")

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the worker of PySpark 4.3 is called: `invoke_udf`, whose receiver hands over init message and data apart."""
+
+from typing import Any
+
+import pyspark.worker
+from pyspark.messages import SparkMessageReceiver, ZeroCopyByteStream
+
+from updraft_server.worker.pyspark.init_message import compose
+from updraft_server.worker.pyspark.trailer import TIMINGS
+
+__all__ = ["TIMINGS", "compose", "invoke"]
+
+
+class _Receiver(SparkMessageReceiver):  # type: ignore[misc]
+    def __init__(self, init_message: bytes, stream: Any) -> None:
+        super().__init__()
+        self._init_message = init_message
+        self._stream = stream
+
+    def _do_get_init_message(self) -> Any:
+        message = ZeroCopyByteStream(memoryview(self._init_message))
+        message.finish()
+        return message
+
+    def _do_get_data_stream(self) -> Any:
+        return self._stream
+
+    def _do_get_finish_signal_from_stream(self) -> None:
+        """The exchange has its own finish, which was checked when the input ended."""
+
+
+def invoke(init_message: bytes, stream: Any) -> None:
+    """Run PySpark's worker over a session stream; it ends with SystemExit after it has reported an exception."""
+    pyspark.worker.invoke_udf(_Receiver(init_message, stream), stream)

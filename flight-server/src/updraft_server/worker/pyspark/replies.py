@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the batches that a function yields become replies."""
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NoReturn, Protocol
+
+import pyarrow as pa
+
+from updraft.arrow_bytes import data_bytes
+from updraft_server.worker.failures import UserFailure
+from updraft_server.worker.pyspark.row_slices import slice_by_rows
+
+_JOINED_BYTES = 512 * 1024
+_JOINED_BATCHES = 4096
+
+
+class ReplyChannel(Protocol):
+    """Where replies go: `updraft_server.worker.exchange.Exchange`."""
+
+    @property
+    def max_reply_batch_bytes(self) -> int:
+        """Bytes of one batch in a reply."""
+
+    @property
+    def max_records_per_reply(self) -> int:
+        """Rows of one batch of a free-running function; 0 is no limit."""
+
+    @property
+    def max_bytes_per_reply(self) -> int:
+        """Bytes at which a batch of a free-running function is split."""
+
+    def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
+        """Send a batch."""
+
+
+class Replies(Protocol):
+    """Takes a function's results in order."""
+
+    def requested(self, sequence: int, rows: int) -> None:
+        """A request batch was handed to the function."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """The function has yielded a batch; raises WorkerFailure."""
+
+    def flush(self) -> None:
+        """The next request is about to be waited for: send what was held back to be sent with more."""
+
+    def close(self) -> None:
+        """The function has ended; raises UserFailure when something is owed."""
+
+
+class FreeRunningReplies:
+    """Each batch is a reply of its own, split where it is larger than a reply may be."""
+
+    def __init__(self, exchange: ReplyChannel) -> None:
+        self._exchange = exchange
+        self._sequence = 0
+
+    def requested(self, sequence: int, rows: int) -> None:
+        """Nothing is owed for a request."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Send the batch, in parts if need be."""
+        self._send(batch)
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        for part in self._parts(batch):
+            self._reply(part)
+
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for rows in slice_by_rows(batch, self._exchange.max_records_per_reply):
+            yield from split_by_bytes(rows, self._exchange.max_bytes_per_reply)
+
+    def _reply(self, part: pa.RecordBatch, row_ends: Sequence[int] = ()) -> None:
+        self._sequence += 1
+        self._exchange.reply(part, sequence=self._sequence, row_ends=row_ends)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is owed."""
+
+
+class JoinedReplies(FreeRunningReplies):
+    """Small batches are joined: a message for each of many small groups would cost more than the groups."""
+
+    def __init__(self, exchange: ReplyChannel) -> None:
+        super().__init__(exchange)
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Hold the batch until there are enough bytes to send."""
+        if self._held and not batch.schema.equals(self._held[0].schema):
+            self.flush()
+        # One without rows tells no more than the schema.
+        if self._held and not batch.num_rows:
+            return
+        self._held.append(batch)
+        self._held_bytes += data_bytes(batch)
+        if self._held_bytes >= _JOINED_BYTES or len(self._held) >= _JOINED_BATCHES:
+            self.flush()
+        else:
+            self._held[-1] = _owned(batch)
+
+    def flush(self) -> None:
+        """Send what is held."""
+        if self._held:
+            held, self._held, self._held_bytes = self._held, [], 0
+            self._send(held[0] if len(held) == 1 else pa.concat_batches(held))
+
+    def close(self) -> None:
+        """Send the rest."""
+        self.flush()
+
+
+class OutputReplies(JoinedReplies):
+    """Each batch is the output of one input row: replies say where outputs end."""
+
+    def __init__(self, exchange: ReplyChannel) -> None:
+        super().__init__(exchange)
+        self._ends: list[int] = []
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Hold the output until there are enough to send."""
+        self._rows += batch.num_rows
+        self._ends.append(self._rows)
+        super().add(batch)
+        if len(self._ends) >= _JOINED_BATCHES:
+            self.flush()
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        ends, self._ends, self._rows = deque(self._ends), [], 0
+        start = 0
+        for part in self._parts(batch):
+            stop = start + part.num_rows
+            own = []
+            while ends and ends[0] <= stop:
+                own.append(ends.popleft() - start)
+            self._reply(part, own)
+            start = stop
+
+
+class OneToOneReplies:
+    """One reply of as many rows for each request, whatever batches the function makes of them.
+
+    The worker slices requests to what a function may see at once, and an iterator function may yield batches of any
+    size and read ahead: requests wait in order until their rows are complete. Up to `ahead` rows may come early:
+    PySpark gives the value of a group whose rows the function has not read to their end.
+    """
+
+    def __init__(self, exchange: ReplyChannel, *, ahead: int = 0) -> None:
+        self._exchange = exchange
+        self._ahead = ahead
+        self._owed: deque[tuple[int, int]] = deque()
+        self._ready: deque[pa.RecordBatch] = deque()
+        self._ready_rows = 0
+        self._schema: pa.Schema | None = None
+
+    def requested(self, sequence: int, rows: int) -> None:
+        """A reply of `rows` is owed from now on."""
+        self._owed.append((sequence, rows))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Send every reply that is complete with these rows."""
+        self._schema = batch.schema
+        if batch.num_rows:
+            self._ready.append(batch)
+            self._ready_rows += batch.num_rows
+        self._send_complete()
+        if batch.num_rows and self._ready:
+            self._ready[-1] = _owned(self._ready[-1])
+        if not self._owed and self._ready_rows > self._ahead:
+            self._fail_of_more()
+
+    def flush(self) -> None:
+        """Send replies that early rows complete."""
+        self._send_complete()
+
+    def close(self) -> None:
+        """Raises UserFailure when rows are missing or left over."""
+        self._send_complete()
+        if self._owed:
+            sequence, rows = self._owed[0]
+            raise UserFailure(
+                f"the function ended with {self._ready_rows} of the {rows} rows of batch {sequence}:"
+                " it must yield one row for each that it was given"
+            )
+        if self._ready_rows:
+            self._fail_of_more()
+
+    def _fail_of_more(self) -> NoReturn:
+        raise UserFailure(f"the function yielded {self._ready_rows} more rows than it was given")
+
+    def _send_complete(self) -> None:
+        while self._owed and self._schema is not None and self._ready_rows >= self._owed[0][1]:
+            sequence, rows = self._owed.popleft()
+            batch = self._cut(rows) if rows else pa.RecordBatch.from_pylist([], schema=self._schema)
+            self._exchange.reply(batch, sequence=sequence)
+
+    def _cut(self, rows: int) -> pa.RecordBatch:
+        """Take `rows` off the front of what is ready."""
+        parts: list[pa.RecordBatch] = []
+        missing = rows
+        while missing:
+            batch = self._ready.popleft()
+            if batch.num_rows > missing:
+                self._ready.appendleft(batch.slice(missing))
+                batch = batch.slice(0, missing)
+            parts.append(batch)
+            missing -= batch.num_rows
+        self._ready_rows -= rows
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A copy of a batch that is held: its memory may be the function's, which may use it again for other values.
+
+    Of its own rows: results are often slices of the arguments, whose buffers `copy_to` would copy to their ends.
+    """
+    return pa.concat_batches([batch])
+
+
+def split_by_bytes(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of about `max_bytes` as they travel; a single row is never split."""
+    size_bytes = pa.ipc.get_record_batch_size(batch)
+    if size_bytes <= max_bytes or batch.num_rows <= 1:
+        yield batch
+        return
+    rows = max(1, batch.num_rows // math.ceil(size_bytes / max_bytes))
+    for start in range(0, batch.num_rows, rows):
+        yield from split_by_bytes(batch.slice(start, rows), max_bytes)

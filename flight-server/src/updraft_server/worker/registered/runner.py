@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a registered function over an exchange."""
+
+import time
+
+import pyarrow as pa
+
+from updraft.v1 import exchange_pb2
+from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.failures import NotFoundFailure, UserFailure, user_failure
+from updraft_server.worker.registered.functions import FunctionRegistry, RegisteredFunction
+
+
+def find_function(registry: FunctionRegistry, name: str, version: str) -> RegisteredFunction:
+    """Raises NotFoundFailure, which names what there is."""
+    try:
+        return registry.find(name, version)
+    except LookupError as error:
+        raise NotFoundFailure(error.args[0]) from None
+
+
+def run_registered(function: RegisteredFunction, exchange: Exchange) -> exchange_pb2.Report:
+    """One reply for each request; raises WorkerFailure."""
+    started = time.monotonic()
+    if exchange.plain and function.result_schema is not None:
+        # A plain client asks for the schema before it looks for a batch, of which there may be none.
+        exchange.announce(function.result_schema(exchange.schema))
+    processing_seconds = 0.0
+    while (request := exchange.take()) is not None:
+        called = time.monotonic()
+        result = _call(function, request.batch)
+        processing_seconds += time.monotonic() - called
+        exchange.reply(result, sequence=exchange.consumed)
+    return exchange_pb2.Report(
+        total_milliseconds=_milliseconds(time.monotonic() - started),
+        processing_milliseconds=_milliseconds(processing_seconds),
+    )
+
+
+def _call(function: RegisteredFunction, batch: pa.RecordBatch) -> pa.RecordBatch:
+    try:
+        result = function.call(batch)
+    except BaseException as error:
+        raise user_failure(error) from error
+    if not isinstance(result, pa.RecordBatch):
+        raise UserFailure(f"function {function.name!r} must return a RecordBatch, not {type(result).__name__}")
+    if result.num_rows != batch.num_rows:
+        raise UserFailure(f"function {function.name!r} returned {result.num_rows} rows for {batch.num_rows}")
+    return result
+
+
+def _milliseconds(seconds: float) -> int:
+    return int(seconds * 1000)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every worker of a pool starts with: loaded once, in the zygote, and inherited by fork."""
+
+import faulthandler
+import importlib
+import socket
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from typing import NoReturn
+
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.worker.channel import Channel
+from updraft_server.worker.process import Worker
+from updraft_server.worker.process_state import reseed
+from updraft_server.worker.pyspark.runner import SessionRunner
+from updraft_server.worker.registered import functions
+
+# Imported lazily by pyarrow and PySpark on first use: once here is cheaper than once in every worker.
+_PRELOADED = ("pyarrow.compute", "pandas", "numpy", "pyarrow.pandas_compat", "pyspark.sql.pandas.conversion")
+
+
+class Image:
+    """The functions, PySpark if the pool runs session functions, and the settings."""
+
+    def __init__(self, settings: WorkerSettings, function_modules: Iterable[str], files_directory: str) -> None:
+        """Raises what an import raises."""
+        self._settings = settings
+        self._sessions = SessionRunner(files_directory) if settings.allow_session_functions else None
+        self._preload()
+        functions.load_modules(function_modules)
+        self._registry = functions.registry
+
+    @property
+    def python_version(self) -> str:
+        """Python's "major.minor"."""
+        return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+    @property
+    def pyspark_version(self) -> str:
+        """The installed pyspark's, empty without one."""
+        try:
+            return metadata.version("pyspark")
+        except metadata.PackageNotFoundError:
+            return ""
+
+    @property
+    def functions(self) -> list[tuple[str, str, str]]:
+        """Name, version and documentation of each registered function."""
+        return [(function.name, function.version, function.doc) for function in self._registry]
+
+    def run_worker(self, sock: socket.socket) -> NoReturn:
+        """Be a worker in this process, which was forked for it; never returns."""
+        reseed()
+        # What crashes in C says in the log where; the death itself is the pool's to report.
+        faulthandler.enable()
+        Worker(Channel(sock), self._settings, self._registry, self._sessions).run()
+
+    def _preload(self) -> None:
+        if self._sessions is None:
+            return
+        for module in _PRELOADED:
+            try:
+                importlib.import_module(module)
+            except ImportError:
+                # pandas is optional: functions that need it say so themselves.
+                continue

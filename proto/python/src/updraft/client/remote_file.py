@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One file that a writer writes for us: the client's half of an exchange. `updraft.client.writer` opens it."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import grpc
+import pyarrow as pa
+
+from updraft.arrow_bytes import data_bytes
+from updraft.errors import (
+    DeadlineError,
+    InternalError,
+    PoolUnavailableError,
+    ProtocolError,
+    QuotaError,
+    UnauthenticatedError,
+    UpdraftError,
+    error_from_message,
+)
+from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.v1.exchange_pb2 import Finish, KeepAlive
+from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
+
+_NOTHING = memoryview(b"")
+# A batch that is on its way and the message behind it.
+_OUTBOX_MESSAGES = 2
+# Statuses that the connection or this side gives, and not the writer.
+_WITHOUT_ANSWER = (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
+# How often the writer hears from a client that has nothing to send.
+_KEEPALIVE_SECONDS = 30.0
+
+
+class RemoteFile:
+    """A file that a writer writes for us; used by one thread, with one more behind it for the replies."""
+
+    def __init__(
+        self,
+        start: Callable[[Iterator[bytes]], Any],
+        command: WriteCommand,
+        schema: pa.Schema,
+        *,
+        into: BinaryIO | None,
+        max_batch_bytes: int,
+    ) -> None:
+        self._schema = schema
+        self._into = into
+        self._max_batch_bytes = max_batch_bytes
+        self._changed = threading.Condition()
+        self._outbox: deque[bytes] = deque([_opening(command, schema)])
+        self._closed = False
+        self._finishing = False
+        self._finish_sent = False
+        self._ended = False
+        self._synchronous = command.pace == Pace.PACE_SYNCHRONOUS
+        self._credit = 0
+        self._stored = 0
+        self._error: UpdraftError | None = None
+        self._receipt: Receipt | None = None
+        self._batches = 0
+        self._rows = 0
+        self._received_bytes = 0
+        self._user = threading.current_thread()
+        self._call = start(self._requests())
+        self._reader = threading.Thread(target=self._read_replies, name="updraft-writer-replies", daemon=True)
+        self._reader.start()
+
+    @property
+    def receipt(self) -> Receipt:
+        """What the finished file is proven by; raises ValueError before the file is finished."""
+        if self._receipt is None:
+            raise ValueError("the file is not finished: it has no receipt")
+        return self._receipt
+
+    def write(self, data: pa.RecordBatch | pa.Table) -> None:
+        """Append rows; waits for the writer's leave, and with a synchronous pace until they are stored.
+
+        Raises UpdraftError with what has ended the file.
+        """
+        if not data.schema.equals(self._schema):
+            raise ValueError(f"the schema has changed: the file has\n{self._schema}\nand the rows have\n{data.schema}")
+        for batch in data.to_batches() if isinstance(data, pa.Table) else [data]:
+            for part in _cut(batch, self._max_batch_bytes):
+                self._send_batch(part)
+
+    def finish(self) -> Receipt:
+        """Say that all rows were sent and wait for the receipt.
+
+        Raises UpdraftError. When the writer sent it, its message says what became of the file. When the call was lost
+        or its deadline passed, nobody here knows whether the file was published, and the message says that.
+        """
+        finish = WriteRequestMetadata(finish=Finish(batches=self._batches, rows=self._rows))
+        self._post(_message(finish), last=True)
+        self._reader.join()
+        if self._receipt is None:
+            raise self._error or ProtocolError("the exchange ended with neither receipt nor error")
+        return self._receipt
+
+    def abort(self, reason: str = "") -> None:
+        """Give the file up; nothing is published."""
+        with self._changed:
+            if not self._ended and not self._closed:
+                self._outbox.append(_message(WriteRequestMetadata(abort=Abort(reason=reason))))
+            self._closed = True
+            self._changed.notify_all()
+        self._reader.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort(f"{kind.__name__}: {error}")
+        elif not self._closed:
+            self.finish()
+
+    def _send_batch(self, batch: pa.RecordBatch) -> None:
+        message = pa.ipc.read_message(batch.serialize())
+        body = memoryview(message.body).cast("B") if message.body is not None else _NOTHING
+        self._post(_message(WriteRequestMetadata(ask=Ask(body_bytes=len(body)))))
+        self._batches += 1
+        self._rows += batch.num_rows
+        self._wait(lambda: self._credit >= self._batches)
+        numbered = WriteRequestMetadata(sequence=self._batches).SerializeToString()
+        self._post(join_flight_data(memoryview(message.metadata).cast("B"), numbered, body))
+        if self._synchronous:
+            self._wait(lambda: self._stored >= self._batches)
+
+    def _post(self, message: bytes, *, last: bool = False) -> None:
+        if self._closed:
+            raise ValueError("the file was finished or given up before")
+        self._user = threading.current_thread()
+        self._wait(lambda: len(self._outbox) < _OUTBOX_MESSAGES)
+        with self._changed:
+            self._outbox.append(message)
+            self._closed = self._finishing = last
+            self._changed.notify_all()
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` or the end of the call; raises what has ended the call."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or condition())
+            if self._ended:
+                raise self._error or ProtocolError("the writer ended the exchange before the file was finished")
+
+    def _requests(self) -> Iterator[bytes]:
+        while True:
+            with self._changed:
+                there_is_something = self._changed.wait_for(
+                    lambda: self._ended or self._closed or bool(self._outbox), _KEEPALIVE_SECONDS
+                )
+                if there_is_something and (self._ended or not self._outbox):
+                    return
+                if there_is_something:
+                    message = self._outbox.popleft()
+                    self._finish_sent = self._finishing and not self._outbox
+                else:
+                    message = self._keep_alive()
+                self._changed.notify_all()
+            if message:
+                yield message
+            del message
+
+    def _keep_alive(self) -> bytes:
+        """What to send when there is nothing; a file whose user has died is not kept open."""
+        return _message(WriteRequestMetadata(keep_alive=KeepAlive())) if self._user.is_alive() else b""
+
+    def _read_replies(self) -> None:
+        error: UpdraftError | None = None
+        try:
+            for reply in self._call:
+                self._take_reply(reply)
+        except grpc.RpcError as failure:
+            error = _error_of(failure, unknown=self._finish_sent and self._into is None)
+        except UpdraftError as failure:
+            error = failure
+        # What the caller's own file raises: the caller gets it as the cause.
+        except Exception as failure:
+            error = InternalError(f"the returned bytes could not be kept: {failure}")
+            error.__cause__ = failure
+        finally:
+            self._call.cancel()
+            with self._changed:
+                self._error = self._error or error
+                self._ended = True
+                self._changed.notify_all()
+
+    def _take_reply(self, reply: bytes) -> None:
+        fields = split_flight_data(reply)
+        metadata = WriteReplyMetadata.FromString(bytes(fields.app_metadata))
+        match metadata.WhichOneof("event"):
+            case "offset":
+                self._keep(metadata.offset, fields.data_body)
+            case "receipt":
+                if self._into is not None and metadata.receipt.file_bytes != self._received_bytes:
+                    raise ProtocolError("parts of the returned file are missing")
+                self._receipt = metadata.receipt
+            case "error":
+                self._error = error_from_message(metadata.error)
+        with self._changed:
+            self._credit = metadata.credit
+            self._stored = metadata.stored
+            self._changed.notify_all()
+
+    def _keep(self, offset: int, piece: memoryview) -> None:
+        if self._into is None or offset != self._received_bytes:
+            raise ProtocolError(f"bytes at {offset} came where {self._received_bytes} was expected")
+        self._into.write(piece)
+        self._received_bytes += len(piece)
+
+
+def _opening(command: WriteCommand, schema: pa.Schema) -> bytes:
+    encoded = command.SerializeToString()
+    header = memoryview(pa.ipc.read_message(schema.serialize()).metadata).cast("B")
+    return join_flight_data(header, b"", _NOTHING, descriptor=_descriptor(encoded))
+
+
+def _descriptor(command: bytes) -> bytes:
+    from pyarrow import flight
+
+    return bytes(flight.FlightDescriptor.for_command(command).serialize())
+
+
+def _message(metadata: WriteRequestMetadata) -> bytes:
+    return join_flight_data(_NOTHING, metadata.SerializeToString(), _NOTHING)
+
+
+def _cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of about `max_bytes`; a single row may be larger."""
+    slices = max(1, -(-data_bytes(batch) // max_bytes))
+    rows = max(1, -(-batch.num_rows // slices))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _error_of(failure: Any, *, unknown: bool) -> UpdraftError:
+    """The error for a call that ended without one in-band; `unknown`: the writer may have published the file."""
+    message = failure.details() or ""
+    if unknown and failure.code() in _WITHOUT_ANSWER:
+        message += "; the writer was told to finish the file: whether it published the file is not known"
+    match failure.code():
+        case grpc.StatusCode.UNAVAILABLE:
+            return PoolUnavailableError(message)
+        case grpc.StatusCode.UNAUTHENTICATED:
+            return UnauthenticatedError(message)
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return DeadlineError(message)
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return QuotaError(message, retry_after_milliseconds=0)
+        case code:
+            return InternalError(f"{code.name}: {message}")

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a service listens: Flight and health over TCP and a Unix socket, health alone for probes, pages over HTTP."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+import structlog
+from prometheus_client import CollectorRegistry
+
+from updraft.service.addresses import TcpAddress, parse_tcp_address
+from updraft.service.health import LIVE, HealthBoard
+from updraft.service.security import BearerTokens, TokenInterceptor, server_credentials
+from updraft.service.telemetry import WebPages, serve_metrics
+
+if TYPE_CHECKING:
+    from updraft.service.service_settings import ServiceSettings
+
+# A client that probes an idle connection more often than this is cut off.
+_MIN_CLIENT_PING_MILLISECONDS = 10_000
+_KEEPALIVE_ANSWER_MILLISECONDS = 20_000
+
+_LAST_WORDS_SECONDS = 2.0
+_TOKENS_LOOK_SECONDS = 0.5
+
+_UNIX_UMASKS = {"owner": 0o177, "group": 0o117, "everyone": 0o111}
+
+_log = structlog.get_logger(__name__)
+
+
+class ListenError(Exception):
+    """Raised when an address cannot be listened on; the message names it."""
+
+
+class Listeners:
+    """The listeners of one service; `addresses` has what was really bound."""
+
+    def __init__(
+        self,
+        settings: "ServiceSettings",
+        handler: grpc.GenericRpcHandler,
+        health: HealthBoard,
+        pages: WebPages = MappingProxyType({}),
+    ) -> None:
+        self.addresses: dict[str, str] = {}
+        self._settings = settings
+        self._handler = handler
+        self._health = health
+        self._pages = pages
+        self._stack = AsyncExitStack()
+        self._flight: grpc.aio.Server | None = None
+
+    async def start(self, registry: CollectorRegistry) -> None:
+        """Start all listeners; raises ListenError and SecurityError. Those that started are ended by `close`."""
+        self._start_metrics(registry)
+        await self._health.publish([LIVE], serving=True)
+        await self._start_admin()
+        await self._start_flight()
+        self._warn_of_open_doors()
+
+    async def stop_flight(self) -> None:
+        """End the Flight listeners; calls that are still open get a moment to hear how they ended."""
+        if self._flight is not None:
+            await self._flight.stop(_LAST_WORDS_SECONDS)
+
+    async def close(self) -> None:
+        """End everything."""
+        await self._stack.aclose()
+
+    def _server(self, interceptors: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:
+        server = grpc.aio.server(interceptors=interceptors, options=_channel_options(self._settings))
+        self._stack.push_async_callback(server.stop, None)
+        self._health.add_to(server)
+        return server
+
+    async def _start_flight(self) -> None:
+        settings = self._settings
+        interceptors = []
+        if settings.token_file is not None:
+            tokens = BearerTokens(settings.token_file)
+            self._stack.callback(asyncio.create_task(_keep_watching(tokens)).cancel)
+            interceptors.append(TokenInterceptor(tokens))
+        self._flight = server = self._server(interceptors)
+        server.add_generic_rpc_handlers((self._handler,))
+        if settings.listen_address is not None:
+            self.addresses["listen"] = _bind(server, str(settings.listen_address), self._credentials())
+        if settings.listen_unix is not None:
+            self.addresses["listen_unix"] = _bind_unix(server, settings.listen_unix, settings.listen_unix_access)
+        await server.start()
+
+    def _credentials(self) -> grpc.ServerCredentials | None:
+        settings = self._settings
+        if settings.tls_certificate_file is None or settings.tls_key_file is None:
+            return None
+        return server_credentials(settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file)
+
+    async def _start_admin(self) -> None:
+        if self._settings.admin_address is None:
+            return
+        server = self._server(())
+        self.addresses["admin_listen"] = _bind(server, str(self._settings.admin_address), None)
+        await server.start()
+
+    def _start_metrics(self, registry: CollectorRegistry) -> None:
+        address = self._settings.metrics_address
+        if address is None:
+            return
+        try:
+            bound, stop = serve_metrics(address, registry, self._pages)
+        except OSError as error:
+            raise ListenError(f"cannot serve metrics at {address}: {error.strerror}") from error
+        self._stack.callback(stop)
+        self.addresses["metrics_listen"] = str(bound)
+
+    def _warn_of_open_doors(self) -> None:
+        settings = self._settings
+        address = settings.listen_address
+        if address is None or address.is_loopback:
+            return
+        if settings.insecure_no_token:
+            _log.warning("anybody who reaches this address can use this service", listen=str(address))
+        if settings.token_file is not None and settings.tls_certificate_file is None:
+            _log.warning("tokens cross the network in plain text: give --tls-certificate-file", listen=str(address))
+
+
+async def _keep_watching(tokens: BearerTokens) -> None:
+    """Look at the token file also while nobody calls: so the log says in time that it cannot be used."""
+    while True:
+        await asyncio.sleep(_TOKENS_LOOK_SECONDS)
+        tokens.refresh()
+
+
+def _channel_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
+    return (
+        # Twice the limit, so that a message beyond it gets our error with both numbers and not gRPC's.
+        ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
+        ("grpc.max_send_message_length", -1),
+        # Identity alone: a compressed message would swell beyond the limit before anybody could look at its size.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
+        ("grpc.max_concurrent_streams", settings.max_exchanges),
+        ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_seconds * 1000)),
+        ("grpc.keepalive_time_ms", int(settings.keepalive_seconds * 1000)),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_ANSWER_MILLISECONDS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_MILLISECONDS),
+        # A second service on the same port must fail to start, not take half of the calls.
+        ("grpc.so_reuseport", 0),
+    )
+
+
+def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
+    try:
+        port = (
+            server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
+        )
+    except RuntimeError as error:
+        raise ListenError(f"cannot listen on {address}: {_bind_failure(parse_tcp_address(address))}") from error
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _bind_failure(address: TcpAddress) -> str:
+    """Why gRPC could not bind: it says so only in a log line of its own."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        return f"{error.strerror}: choose another address or port"
+    return "gRPC refused it"
+
+
+def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
+    # The socket file gets its permissions as it is made: nobody can slip in before a chmod.
+    previous = os.umask(_UNIX_UMASKS[access])
+    try:
+        server.add_insecure_port(f"unix:{path.absolute()}")
+    except RuntimeError as error:
+        raise ListenError(
+            f"cannot listen on {path}: does its directory exist, may this user write there, is the path short enough?"
+        ) from error
+    finally:
+        os.umask(previous)
+    return f"unix://{path.absolute()}"

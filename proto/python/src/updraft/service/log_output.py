@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a service's log lines leave the process: nobody who logs waits, fails, or holds memory without bound.
+
+Lines wait in a bounded buffer for a daemon thread, which writes them. Those that find the buffer full, because nobody
+reads what was written, and those that cannot be written, because a disk is full, are dropped and counted; the next
+lines that can be written begin with one that says how many are missing.
+"""
+
+import io
+import os
+import queue
+import select
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+
+from updraft.service.lossy_streams import STDERR
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+MAX_LINE_BYTES = 16 * 1024
+
+_BUFFER_BYTES = 1024 * 1024
+_WRITE_BYTES = 64 * 1024
+_POLL_MILLISECONDS = 1000
+_CLOSE_SECONDS = 0.5
+
+
+class LogDrops:
+    """Log lines of this process that were dropped, by reason; changed and read from any thread."""
+
+    def __init__(self) -> None:
+        self.lines = {"unread": 0, "failed": 0, "flood": 0}
+        """`unread`: the reader is too slow, or reads no more. `failed`: writing failed. `flood`: a function prints more
+        than its exchange may log."""
+        # Re-entrant, here and below: a collector of garbage that logs may interrupt whoever logs.
+        self._lock = threading.RLock()
+
+    def add(self, reason: str, lines: int) -> None:
+        """Count lines."""
+        with self._lock:
+            self.lines[reason] += lines
+
+
+class LogOutput:
+    """Writes lines to a descriptor, from a thread of its own."""
+
+    def __init__(
+        self,
+        descriptor: int,
+        drops: LogDrops,
+        gap_line: Callable[[int], bytes],
+        *,
+        buffer_bytes: int = _BUFFER_BYTES,
+    ) -> None:
+        """`gap_line` makes the line that says how many are missing."""
+        self._descriptor = descriptor
+        self._drops = drops
+        self._gap_line = gap_line
+        self._buffer_bytes = buffer_bytes
+        self._lock = threading.RLock()
+        self._buffered_bytes = 0
+        self._skipped = 0
+        """Lines dropped since one was last buffered."""
+        self._is_closed = False
+        # Text, a number of lines that are missing at that place, or None at the end.
+        self._queue: queue.SimpleQueue[bytes | int | None] = queue.SimpleQueue()
+        # Of the thread alone:
+        self._missing = 0
+        self._is_torn = False
+        self._room = select.poll()
+        self._room.register(descriptor, select.POLLOUT)
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def write(self, text: bytes) -> None:
+        """Buffer lines, or drop them; never waits for the reader and never fails."""
+        text = cut_line(text)
+        with self._lock:
+            if self._is_closed or self._buffered_bytes + len(text) > self._buffer_bytes:
+                lines = text.count(b"\n")
+                self._skipped += lines
+                self._drops.add("unread", lines)
+                return
+            self._tell_skipped()
+            self._buffered_bytes += len(text)
+            self._queue.put(text)
+
+    def close(self) -> None:
+        """Write what is buffered, for as long as half a second; what comes later is dropped. Idempotent."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._tell_skipped()
+                self._queue.put(None)
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _tell_skipped(self) -> None:
+        if self._skipped:
+            self._queue.put(self._skipped)
+            self._skipped = 0
+
+    def _run(self) -> None:
+        while True:
+            item = self._queue.get()
+            if isinstance(item, bytes):
+                item = self._pass_on_from(item)
+            if item is None:
+                break
+            self._missing += item
+        if self._missing:
+            self._pass_on(b"")
+
+    def _pass_on_from(self, text: bytes) -> int | None:
+        """Write `text` and the text queued behind it; returns the item that ended it, 0 when the queue was empty."""
+        pieces, size = [text], len(text)
+        following: int | None = 0
+        while size < _WRITE_BYTES:
+            item = self._next_at_once()
+            if not isinstance(item, bytes):
+                following = item
+                break
+            pieces.append(item)
+            size += len(item)
+        self._pass_on(b"".join(pieces))
+        with self._lock:
+            self._buffered_bytes -= size
+        return following
+
+    def _next_at_once(self) -> bytes | int | None:
+        try:
+            return self._queue.get_nowait()
+        except queue.Empty:
+            return 0
+
+    def _pass_on(self, text: bytes) -> None:
+        head = b"\n" if self._is_torn else b""
+        if self._missing:
+            head += self._gap_line(self._missing)
+        whole = head + text
+        written = self._written(whole)
+        if written >= len(head):
+            self._missing = 0
+        if written:
+            self._is_torn = whole[written - 1 : written] != b"\n"
+        lost = whole[max(written, len(head)) :].count(b"\n")
+        if lost:
+            self._missing += lost
+            self._drops.add("failed", lost)
+
+    def _written(self, data: bytes) -> int:
+        """Write until everything is written or writing fails; the number of bytes that were."""
+        written = 0
+        try:
+            while written < len(data):
+                try:
+                    written += os.write(self._descriptor, memoryview(data)[written:])
+                except BlockingIOError:
+                    self._room.poll(_POLL_MILLISECONDS)
+        except OSError:
+            # A full disk may have room for the next line, and a reader that is gone wants none of them.
+            return written
+        return written
+
+
+class _LogStream(io.RawIOBase):
+    """A log output as a raw stream, for what writes to sys.stderr."""
+
+    def __init__(self, output: LogOutput) -> None:
+        super().__init__()
+        self._output = output
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def fileno(self) -> int:
+        """Of standard error, for those who want to write by themselves."""
+        return STDERR
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Buffer or drop text; returns its length."""
+        text = bytes(data)
+        self._output.write(text)
+        return len(text)
+
+
+def log_stream(output: LogOutput) -> TextIO:
+    """A text stream whose lines go to `output`."""
+    raw = cast(BinaryIO, _LogStream(output))
+    return io.TextIOWrapper(raw, "utf-8", "backslashreplace", line_buffering=True)
+
+
+def cut_line(text: bytes) -> bytes:
+    """The text, cut to MAX_LINE_BYTES with a mark that says so."""
+    if len(text) <= MAX_LINE_BYTES:
+        return text
+    mark = b"... [cut from %d bytes]\n" % len(text)
+    return text[: MAX_LINE_BYTES - len(mark)].decode("utf-8", "ignore").encode() + mark

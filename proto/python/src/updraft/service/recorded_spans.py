@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spans that are recorded with OpenTelemetry and exported by OTLP over gRPC.
+
+Loaded by `updraft.service.tracing` when tracing is on. A span that has ended waits in a bounded queue for the
+exporter's own thread; when the queue is full the oldest is dropped. No exchange waits for a collector, or fails with
+it.
+"""
+
+import logging
+import os
+import socket
+import time
+from asyncio import CancelledError
+from importlib.metadata import version
+from types import TracebackType
+from typing import Self
+
+import structlog
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from updraft.errors import UpdraftError, UserError
+from updraft.service.spans import NO_ATTRIBUTES, TRACE_HEADER, Attributes, Span, Tracer
+
+_MAX_WAITING_SPANS = 2048
+_MAX_SPANS_PER_EXPORT = 1024
+_EXPORT_INTERVAL_MILLISECONDS = 1000
+# With these a collector that does not answer holds up the end of the service for less than ten seconds.
+_EXPORT_TIMEOUT_SECONDS = 3.0
+_NANOSECONDS = 1_000_000_000
+# It carries the version; PyPI's `updraft` is a stranger's.
+_DISTRIBUTION = "updraft-core"
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+class RecordingTracer(Tracer):
+    """Exports to one collector; other settings of the exporter are OpenTelemetry's own variables (OTEL_*)."""
+
+    def __init__(self, endpoint: str, *, service: str) -> None:
+        _log_in_our_words()
+        process = {
+            "service.name": service,
+            "service.version": version(_DISTRIBUTION),
+            "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
+        }
+        self._provider = TracerProvider(resource=Resource.create(process), shutdown_on_exit=False)
+        self._provider.add_span_processor(
+            BatchSpanProcessor(
+                OTLPSpanExporter(endpoint, timeout=_EXPORT_TIMEOUT_SECONDS),
+                max_queue_size=_MAX_WAITING_SPANS,
+                schedule_delay_millis=_EXPORT_INTERVAL_MILLISECONDS,
+                max_export_batch_size=_MAX_SPANS_PER_EXPORT,
+            )
+        )
+        self._tracer = self._provider.get_tracer("updraft", version(_DISTRIBUTION))
+
+    def exchange(self, name: str, traceparent: str) -> Span:
+        """See `Tracer`; what is no trace context counts as none."""
+        parent = _PROPAGATOR.extract({TRACE_HEADER: traceparent})
+        return RecordedSpan(self._tracer, self._tracer.start_span(name, parent, trace.SpanKind.SERVER))
+
+    def close(self) -> None:
+        """See `Tracer`."""
+        self._provider.shutdown()
+
+
+class RecordedSpan(Span):
+    """One span of OpenTelemetry."""
+
+    def __init__(self, tracer: trace.Tracer, span: trace.Span) -> None:
+        self._tracer = tracer
+        self._span = span
+
+    @property
+    def traceparent(self) -> str:
+        """See `Span`."""
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, self._context())
+        return carrier[TRACE_HEADER]
+
+    def child(self, name: str, attributes: Attributes = NO_ATTRIBUTES) -> "RecordedSpan":
+        """See `Span`."""
+        return RecordedSpan(self._tracer, self._tracer.start_span(name, self._context(), attributes=attributes))
+
+    def took(self, name: str, seconds: float) -> None:
+        """See `Span`."""
+        ended = time.time_ns()
+        began = ended - int(seconds * _NANOSECONDS)
+        self._tracer.start_span(name, self._context(), start_time=began).end(ended)
+
+    def describe(self, attributes: Attributes) -> None:
+        """See `Span`."""
+        for name, value in attributes.items():
+            self._span.set_attribute(name if "." in name else f"updraft.{name}", value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, CancelledError):
+            self.describe({"outcome": "cancelled"})
+        elif error is not None:
+            self._fail(error)
+        self._span.end()
+
+    def _context(self) -> Context:
+        return trace.set_span_in_context(self._span, Context())
+
+    def _fail(self, error: BaseException) -> None:
+        self._span.set_attribute("error.type", type(error).__name__)
+        # Of others nothing is known to be fit for strangers.
+        message = error.status_message() if isinstance(error, UpdraftError) else None
+        self._span.set_status(trace.StatusCode.ERROR, message)
+        if isinstance(error, UserError):
+            self._span.set_attribute("exception.type", error.exception_class)
+
+
+class _StructuredHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger(record.name).log(record.levelno, record.getMessage())
+
+
+def _log_in_our_words() -> None:
+    """What OpenTelemetry logs through the standard library becomes a line like all others."""
+    logger = logging.getLogger("opentelemetry")
+    if not logger.handlers:
+        logger.addHandler(_StructuredHandler(logging.WARNING))
+        logger.propagate = False

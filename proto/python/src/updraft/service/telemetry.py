@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs and metrics: structured lines on stderr, Prometheus over HTTP, and pages of a service's own beside it."""
+
+import atexit
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import structlog
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from updraft.service.addresses import TcpAddress
+from updraft.service.log_lines import line_renderer
+from updraft.service.log_output import LogDrops, LogOutput, log_stream
+from updraft.service.lossy_streams import STDERR, protect_standard_streams
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+LOG_DROPS = LogDrops()
+"""What this process did not log; zero where `log_to_stderr` was not called."""
+
+
+def log_to_stderr(*, log_format: str, level: str, process: str) -> None:
+    """Log to stderr as JSON lines or for a console; every line names the `process`.
+
+    Neither a reader who stops reading nor a full disk stops or fails whoever logs (`updraft.service.log_output`). The
+    same goes for what else writes to sys.stderr or to descriptor 2. At its end the process writes what it still has,
+    for half a second at most.
+    """
+    is_terminal = sys.stderr.isatty()
+    protect_standard_streams()
+    render = line_renderer(log_format, colors=is_terminal)
+
+    def gap_line(lines: int) -> bytes:
+        event = {"event": "log lines were dropped", "lines": lines, "level": "warning", "process": process}
+        return render({**event, "timestamp": datetime.now(UTC).isoformat()}).encode() + b"\n"
+
+    output = LogOutput(STDERR, LOG_DROPS, gap_line)
+    sys.stderr = log_stream(output)
+    atexit.register(output.close)
+    configure_logging(output.write, log_format=log_format, level=level, process=process, colors=is_terminal)
+
+
+def configure_logging(
+    write: Callable[[bytes], None], *, log_format: str, level: str, process: str, colors: bool = False
+) -> None:
+    """Log to `write`, which gets one line at a time; every line names the `process`.
+
+    What is bound with `structlog.contextvars` (the task's identity) is part of every line of that exchange.
+    """
+    render = line_renderer(log_format, colors=colors)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            lambda _logger, _method, event: render(event),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=lambda *_: _LineLogger(write),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(process=process)
+
+
+class _LineLogger:
+    """What structlog hands a rendered line to, under the name of its level."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+
+    def info(self, line: str) -> None:
+        self._write(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    debug = warning = error = critical = info
+
+
+class LogDropsCollector(Collector):
+    """The lines that this process did not log, as a counter by reason."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def collect(self) -> Iterator[Metric]:
+        """The counter, as it is now."""
+        doc = (
+            "Log lines dropped, by reason: unread (the reader of stderr is too slow), failed (writing it failed), "
+            "flood (a function prints more than its exchange may log)."
+        )
+        family = CounterMetricFamily(self._name, doc, labels=["reason"])
+        for reason, lines in LOG_DROPS.lines.items():
+            family.add_metric([reason], lines)
+        yield family
+
+
+@dataclass(frozen=True, slots=True)
+class WebPage:
+    """What a browser gets."""
+
+    content_type: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+WebPages = Mapping[str, Callable[[], WebPage]]
+"""Pages by their paths; each is made anew, on a thread of its own, for whoever asks."""
+
+_PAGE_HEADERS = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+)
+
+
+def serve_metrics(
+    address: TcpAddress, registry: CollectorRegistry, pages: WebPages
+) -> tuple[TcpAddress, Callable[[], None]]:
+    """Serve /metrics and `pages` on threads; returns the address really bound and what ends it. Raises OSError."""
+    server, thread = start_http_server(address.port, address.host, registry)
+    server.set_app(_pages_before(server.get_app(), pages))
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return TcpAddress(address.host, server.server_port), stop
+
+
+def _pages_before(metrics: "WSGIApplication | None", pages: WebPages) -> "WSGIApplication":
+    assert metrics is not None
+
+    def answer(environment: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        page = pages.get(environment["PATH_INFO"])
+        if page is None or environment["REQUEST_METHOD"] != "GET":
+            return metrics(environment, start_response)
+        shown = page()
+        start_response("200 OK", [("Content-Type", shown.content_type), *_PAGE_HEADERS, *shown.headers])
+        return [shown.body]
+
+    return answer
