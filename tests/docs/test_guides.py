@@ -58,7 +58,8 @@ def test_what_a_guide_installs_brings_what_it_needs_of_ours(arguments: str) -> N
     """PyPI is asked for no distribution of ours: what has such a name there is somebody else's, or could become so."""
     folders = [REPOSITORY / argument.partition("[")[0] for argument in shlex.split(arguments)]
     projects = [tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in folders]
-    needed = {name for project in projects for name in project["dependencies"] if name.startswith("updraft")}
+    needs = (need.partition("[")[0] for project in projects for need in project["dependencies"])
+    needed = {need for need in needs if need.startswith("updraft")}
     assert needed <= {project["name"] for project in projects}
 
 

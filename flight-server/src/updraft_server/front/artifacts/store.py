@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contents on disk, within a limit: what exchanges hold stays, of the rest the least recently used goes first.
 
-Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.gathering` fills it. A content takes its room
-from the moment when an exchange asks for it, so that what has begun to arrive also fits. Nobody is trusted with a
-digest, but tenants are not told apart: whoever may run session functions may name any content.
+Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.gathering` fills it. A content takes
+its room from the moment when an exchange asks for it, so that what has begun to arrive also fits. Nobody is trusted
+with a digest, but tenants are not told apart: whoever may run session functions may name any content.
 """
 
 import asyncio
