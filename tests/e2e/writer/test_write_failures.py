@@ -42,7 +42,11 @@ def test_without_an_endpoint_the_setting_is_named(spark: SparkSession, place: Pa
 
 
 def test_a_writer_that_cannot_be_reached_is_named_with_its_setting(spark: SparkSession, place: Path) -> None:
-    confs = {ENDPOINT: "grpc://127.0.0.1:1", "spark.updraft.write.connectTimeout": "1s"}
+    confs = {
+        ENDPOINT: "grpc://127.0.0.1:1",
+        "spark.updraft.write.connectTimeout": "500ms",
+        "spark.updraft.write.acquireTimeout": "1s",
+    }
     named = r"cannot reach a writer at grpc://127\.0\.0\.1:1 .*spark\.updraft\.write\.endpoint"
     with runtime_confs(spark, confs), pytest.raises(FAILURES, match=named):
         write(spark.range(1), place / "refused", "updraft-parquet")
