@@ -22,7 +22,7 @@ _FILES = (
     "pyproject.toml",
     "flight-server/pyproject.toml",
     "deploy/cli/src/updraft_cli/connector.py",
-    "README.md",
+    "docs/compatibility.md",
 )
 # A folder of sources for what changed in each of these: spark-before-X and spark-since-X.
 _SOURCES_CHANGED_IN = ("4.1", "4.2")
@@ -93,7 +93,7 @@ def jars(table: Table) -> str:
 
 
 def compatibility(table: Table) -> str:
-    """The README's table."""
+    """The table of docs/compatibility.md."""
     head = ["Spark", "connector's jar", "built against", "its Arrow and Netty", "pyspark of the pool"]
     rows = [head, ["---"] * len(head)]
     for spark in table.sparks:
