@@ -13,7 +13,7 @@ from updraft.service.settings import reference_page, setting
 
 
 def _module_names(value: object) -> object:
-    """One text from the environment; from the command line a list, in which commas may stand too."""
+    """Split at commas what the environment gives as one string, and the command line as a list of strings."""
     texts = value.split(",") if isinstance(value, str) else value
     if not isinstance(texts, list | tuple):
         return value
@@ -30,83 +30,84 @@ ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_module_names
 class ServeSettings(ServiceSettings):
     """Serve a pool of Python workers over Arrow Flight.
 
-    Every option can also be given as an environment variable: --drain-timeout-seconds is
-    UPDRAFT_DRAIN_TIMEOUT_SECONDS. SIGTERM drains the pool: what runs is finished, nothing new is taken.
+    Every option can also be set by an environment variable: --drain-timeout-seconds is
+    UPDRAFT_DRAIN_TIMEOUT_SECONDS. SIGTERM drains the pool: it finishes what runs and accepts nothing new.
     """
 
     workers: int = setting(
-        "Worker processes, and so exchanges that run at once; by default one for each CPU.",
+        "Number of worker processes. Each serves one exchange at a time. Defaults to the number of CPUs.",
         default_factory=lambda: os.cpu_count() or 1,
         unit="workers",
         ge=1,
         le=4096,
     )
     functions: ModuleNames = setting(
-        "Python module whose functions the pool runs by name: importing it registers them. Give it again for another "
-        "module, or several with commas between them. Modules are found where they are installed or on PYTHONPATH.",
+        "Python module that registers functions when it is imported; the pool runs them by name. Repeat the option, "
+        "or separate modules with commas. Modules must be installed or on PYTHONPATH.",
         default=(),
         unit="modules",
     )
     max_exchanges_per_worker: int = setting(
-        "Exchanges after which a worker is replaced by a fresh one, against functions that leak; 0 never does.",
+        "Replace a worker after this many exchanges, to contain functions that leak memory. 0 never replaces it.",
         default=0,
         unit="exchanges",
         ge=0,
     )
     allow_session_functions: bool = setting(
-        "Run functions that a Spark session ships as pickles. Whoever may connect may then run any code here.",
+        "Run functions that Spark sessions send as pickles. Anybody who may connect can then run any code in the pool.",
         default=False,
     )
     runtime_directory: Path | None = setting(
-        "Private directory for the sockets between the pool's processes; by default a new one under the system's "
-        "directory for temporary files.",
+        "Private directory for the sockets between the pool's processes and for artifacts. Defaults to a new "
+        "directory under the system's temporary directory.",
         default=None,
     )
 
     content_store_bytes: int = setting(
-        "Disk space, under the runtime directory, for what session functions need beside their pickle: broadcast "
-        "variables and files. The least recently used goes first, never what a running exchange needs.",
+        "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. When it "
+        "is full, the least recently used artifacts are deleted; those of running exchanges are kept.",
         default=8 * 1024 * MIB,
         unit="bytes",
         ge=MIB,
     )
     content_timeout_seconds: float = setting(
-        "Time within which a client must send the next part of a content that it was asked for.",
+        "Give up on an upload when the client does not send the next part of an artifact within this time.",
         default=60.0,
         unit="seconds",
         gt=0,
     )
 
     queue_limit: int = setting(
-        "Exchanges that may wait for a worker; the next is refused with RESOURCE_EXHAUSTED and a retry hint.",
+        "Maximum number of exchanges that wait for a worker. Further ones are refused with RESOURCE_EXHAUSTED and a "
+        "retry hint.",
         default=256,
         unit="exchanges",
         ge=0,
     )
     queue_bytes: int = setting(
-        "Memory that the commands of waiting exchanges may take together.", default=512 * MIB, unit="bytes", ge=MIB
+        "Maximum memory for the commands of all waiting exchanges together.", default=512 * MIB, unit="bytes", ge=MIB
     )
     retry_after_milliseconds: int = setting(
-        "The hint given to a refused client.", default=500, unit="milliseconds", ge=1
+        "Retry hint for clients that are refused because the pool is full.", default=500, unit="milliseconds", ge=1
     )
     output_lines_per_second: int = setting(
-        "Lines per second that a function may print to the pool's log, for each exchange; each further KiB of a line "
-        "counts as another line. A burst may be twice as large. What exceeds this is dropped and counted.",
+        "Maximum number of lines per second that each exchange's function may print to the pool's log; every further "
+        "KiB of a line counts as another line. Bursts may be twice as large. Excess lines are dropped and counted.",
         default=100,
         unit="lines",
         ge=1,
         le=10_000,
     )
     batch_timeout_seconds: float = setting(
-        "Time that a function may work on one batch before its worker is ended; waiting for the client does not count. "
-        "A client may ask for less. 0 sets no limit.",
+        "End a worker whose function works on one batch for longer than this. Waiting for the client does not count. "
+        "Clients can ask for a shorter time. 0 sets no limit.",
         default=0.0,
         unit="seconds",
         ge=0,
     )
     worker_silence_seconds: float = setting(
-        "End a worker that takes no batch, returns none and uses no CPU time in any of its processes for this long: "
-        "its function hangs. A function that computes is never ended by this. 0 sets no limit.",
+        "End a worker that hangs: for this long it has taken no batch, returned none, and used no CPU time in any of "
+        "its processes. A function that computes is never ended by this limit. 0 sets no limit.",
         default=3600.0,
         unit="seconds",
         ge=0,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings that every service has: where it listens, whom it lets in, what it bounds, how it logs.
+"""The settings that every service has: addresses, authentication, limits, logging.
 
-A service subclasses `ServiceSettings` and adds its own; `updraft.service.listeners` serves what is declared here.
+A service subclasses `ServiceSettings` and adds its own; `updraft.service.listeners` opens the addresses declared here.
 """
 
 import os
@@ -45,92 +45,97 @@ class ServiceSettings(Settings):
     """
 
     listen: Address = setting(
-        "TCP address for Arrow Flight; port 0 lets the system choose, an empty text switches TCP off.",
+        "TCP address for Arrow Flight. Port 0 lets the system choose a port; an empty value switches TCP off.",
         default="127.0.0.1:8815",
     )
     listen_unix: Path | None = setting(
-        "Path of a Unix socket for Arrow Flight, beside or instead of TCP.", default=None
+        "Path of a Unix socket for Arrow Flight, in addition to TCP or instead of it.", default=None
     )
     listen_unix_access: Literal["owner", "group", "everyone"] = setting(
-        "Which users of this machine may connect to the Unix socket.", default="owner"
+        "Users of this machine who may connect to the Unix socket.", default="owner"
     )
     admin_listen: Address = setting(
-        "Address for grpc.health.v1 alone, so that a flood of exchanges cannot fail a probe; empty switches it off.",
+        "Address that serves only grpc.health.v1, so that probes succeed however busy the main address is. An empty "
+        "value switches it off.",
         default="127.0.0.1:8825",
     )
     metrics_listen: Address = setting(
-        "Address for Prometheus metrics at /metrics and the state at /status.json; a pool shows it to people at "
-        "/status. Empty switches them off.",
+        "Address for Prometheus metrics at /metrics and the service's state at /status.json; a pool also serves a "
+        "page for people at /status. An empty value switches all of them off.",
         default="127.0.0.1:9825",
     )
     ready_file: Path | None = setting(
-        "JSON file written once the service is ready: the addresses really bound and the process ids.", default=None
+        "JSON file to write once the service is ready, with the addresses it is bound to and its process ids.",
+        default=None,
     )
 
     token_file: Path | None = setting(
-        "File of bearer tokens that clients may present, one a line; # starts a comment. Read again when it changes. "
-        "When it has been missing or unusable for two seconds, no token is valid until it can be read again.",
+        "File of the bearer tokens that clients may present, one per line; # starts a comment. The service reads it "
+        "again when it changes. Once the file has been missing or unusable for two seconds, no token is valid until "
+        "it can be read again.",
         default=None,
     )
     insecure_no_token: bool = setting(
-        "Let anybody who reaches an address beyond loopback use the service, without a token or client certificate.",
+        "Accept clients without a token or certificate on addresses that other machines can reach.",
         default=False,
     )
     tls_certificate_file: Path | None = setting(
-        "Certificate chain of the server in PEM; switches TLS on. Read again when it changes.", default=None
+        "The server's certificate chain, in PEM; switches TLS on. Read again when it changes.", default=None
     )
-    tls_key_file: Path | None = setting("Private key of the certificate in PEM.", default=None)
+    tls_key_file: Path | None = setting("Private key of the server's certificate, in PEM.", default=None)
     tls_client_ca_file: Path | None = setting(
-        "Certificates in PEM whose holders may connect; switches mutual TLS on.", default=None
+        "Authorities whose client certificates are accepted, in PEM; switches mutual TLS on.", default=None
     )
 
     allow_remote_drain: bool = setting(
-        'Let whoever may connect drain the service with DoAction("updraft.drain"). SIGTERM drains it in any case.',
+        'Let every client that may connect drain the service, with DoAction("updraft.drain"). SIGTERM always drains '
+        "it.",
         default=False,
     )
 
-    max_exchanges: int = setting("Calls that may be open on one connection at once.", default=1024, unit="calls", ge=1)
+    max_exchanges: int = setting("Maximum number of open calls on one connection.", default=1024, unit="calls", ge=1)
     max_message_bytes: int = setting(
-        "The largest Flight message, and so the largest batch, that is taken.",
+        "Maximum size of a Flight message, and so of a batch.",
         default=64 * MIB,
         unit="bytes",
         ge=MIB,
         le=1024 * MIB,
     )
     first_message_timeout_seconds: float = setting(
-        "Time within which an exchange must say what it wants.", default=10.0, unit="seconds", gt=0
+        "Give up on an exchange whose first message does not arrive within this time.",
+        default=10.0,
+        unit="seconds",
+        gt=0,
     )
     client_silence_seconds: float = setting(
-        "End an exchange whose client says nothing for this long while the service waits for it: it sends neither data "
-        "nor a keepalive, and reads nothing. Updraft's own clients send a keepalive every 30 seconds. 0 sets no limit.",
+        "End an exchange whose client has been silent for this long while the service waits for it: no data, no "
+        "keepalive, nothing read. Updraft's own clients send a keepalive every 30 seconds. 0 sets no limit.",
         default=600.0,
         unit="seconds",
         ge=0,
     )
     keepalive_seconds: float = setting(
-        "A connection silent for this long is probed and closed when it does not answer.",
+        "Probe a connection that has been silent for this long, and close it if it does not answer.",
         default=60.0,
         unit="seconds",
         ge=10,
     )
     handshake_timeout_seconds: float = setting(
-        "Time within which a connection must finish its handshake.", default=10.0, unit="seconds", gt=0
+        "Close a connection that has not finished its handshake within this time.", default=10.0, unit="seconds", gt=0
     )
     drain_timeout_seconds: float = setting(
-        "Time that running exchanges get to finish after SIGTERM. Then the service ends them and tells their "
-        "clients to try another pool or writer.",
+        "Time for running exchanges to finish after SIGTERM. The service then ends them and tells their clients to "
+        "try another pool or writer.",
         default=60.0,
         unit="seconds",
         ge=0,
     )
 
-    log_format: Literal["json", "console"] = setting("How log lines look.", default="json")
-    log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "The least severity that is logged.", default="info"
-    )
+    log_format: Literal["json", "console"] = setting("Format of log lines.", default="json")
+    log_level: Literal["debug", "info", "warning", "error"] = setting("Lowest severity that is logged.", default="info")
     trace_endpoint: Collector = setting(
-        "OpenTelemetry collector that gets a trace of every exchange, by OTLP over gRPC: http://host:port, or https; "
-        "empty switches tracing off.",
+        "OpenTelemetry collector that receives a trace of every exchange, as http://host:port or https://host:port "
+        "(OTLP over gRPC). An empty value switches tracing off.",
         default="",
     )
 

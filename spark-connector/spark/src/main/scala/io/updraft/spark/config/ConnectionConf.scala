@@ -15,7 +15,7 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val endpoint: ConfigEntry[String] = ConfigEntry(
     peer.endpointSetting,
-    s"Where the $noun listens: `grpc://host:port`, `grpc+tls://host:port` or `grpc+unix:///path`. $idle",
+    s"Address of the $noun: `grpc://host:port`, `grpc+tls://host:port` or `grpc+unix:///path`. $idle",
     "URI",
     None,
     text => Endpoint.parse(text).toString
@@ -23,7 +23,7 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val token: ConfigEntry[String] = ConfigEntry(
     prefix + "token",
-    s"Bearer token for the $noun. Spark redacts it in its UI and logs; prefer `tokenFile`.",
+    s"Bearer token for the $noun. Spark redacts it in its UI and logs. Prefer `tokenFile`.",
     "text",
     None,
     identity
@@ -31,8 +31,8 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val tokenFile: ConfigEntry[String] = ConfigEntry(
     peer.tokenFileSetting,
-    s"File on the driver and on each executor that holds the bearer token; read for each $unit, so that a token " +
-      "can be replaced without a restart.",
+    s"File with the bearer token, on the driver and on each executor. It is read for each $unit, so you can replace " +
+      "the token without a restart.",
     "path",
     None,
     identity
@@ -40,7 +40,7 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val tlsCaFile: ConfigEntry[String] = ConfigEntry(
     peer.tlsCaFileSetting,
-    s"PEM file with the authorities that sign the $noun's certificate. Not set: those of the JVM.",
+    s"PEM file with the authorities that sign the $noun's certificate. Not set: the JVM's own.",
     "path",
     None,
     identity
@@ -48,7 +48,7 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val tlsCertificateFile: ConfigEntry[String] = ConfigEntry(
     peer.tlsCertificateFileSetting,
-    "PEM file with the client's certificate chain, for mutual TLS; needs `tls.keyFile` too.",
+    "PEM file with the client's certificate chain, for mutual TLS. Requires `tls.keyFile`.",
     "path",
     None,
     identity
@@ -56,7 +56,7 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val tlsKeyFile: ConfigEntry[String] = ConfigEntry(
     peer.tlsKeyFileSetting,
-    "PEM file with the private key of `tls.certificateFile`, PKCS 8.",
+    "PEM file with the private key of `tls.certificateFile`, in PKCS 8.",
     "path",
     None,
     identity
@@ -64,7 +64,7 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val tenant: ConfigEntry[String] = ConfigEntry(
     prefix + "tenant",
-    s"Whose share of the $noun a task takes. Not set: that of the application.",
+    s"Tenant used for fair scheduling at the $noun. Not set: each application is its own tenant.",
     "text",
     None,
     identity
@@ -72,7 +72,7 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val connectTimeout: ConfigEntry[Long] = ConfigEntry(
     prefix + "connectTimeout",
-    s"How long a connection to the $noun may take to be made.",
+    s"Give up on a connection to the $noun that is not established within this time.",
     "duration",
     Some("10s"),
     Values.milliseconds(least = 1)
@@ -80,8 +80,9 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
 
   val acquireTimeout: ConfigEntry[Long] = ConfigEntry(
     prefix + "acquireTimeout",
-    s"How long a task keeps asking while the $noun is full, restarting or not ready, with growing waits. No work has " +
-      "begun by then, so none is lost. A name that does not resolve is given up after `connectTimeout`.",
+    s"Fail a task when the $noun has been full, restarting or not ready for this long. Until then the task retries, " +
+      "with growing waits; no work has begun, so none is lost. A name that does not resolve fails after " +
+      "`connectTimeout`.",
     "duration",
     Some("10min"),
     Values.milliseconds(least = 0)

@@ -8,9 +8,9 @@ object TraceConf {
 
   val endpoint: ConfigEntry[String] = ConfigEntry(
     "spark.updraft.trace.endpoint",
-    "OpenTelemetry collector that gets a trace of each query that uses Updraft, from the driver and from the executors, by " +
-      "OTLP over gRPC: `http://host:port` or `https://host:port`. Pools and writers have a setting of their own for what " +
-      "they add to it (`--trace-endpoint`). Not set: no tracing.",
+    "OpenTelemetry collector for the traces of queries that use Updraft, from the driver and the executors: " +
+      "`http://host:port` or `https://host:port` (OTLP over gRPC). Pools and writers add their own spans if they are " +
+      "started with `--trace-endpoint`. Not set: no tracing.",
     "URI",
     None,
     collector

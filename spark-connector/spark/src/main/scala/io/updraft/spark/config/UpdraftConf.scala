@@ -13,7 +13,7 @@ object UpdraftConf {
     Peer.POOL,
     noun = "pool",
     unit = "task",
-    idle = "While it is not set, the extension does nothing."
+    idle = "Without it the extension does nothing."
   )
 
   val endpoint: ConfigEntry[String] = connection.endpoint
@@ -24,7 +24,7 @@ object UpdraftConf {
 
   val enabled: ConfigEntry[Boolean] = ConfigEntry(
     Prefix + "enabled",
-    "Whether Python UDFs run on the pool. `false` gives stock Spark, query by query.",
+    "Run Python UDFs on the pool. `false` leaves the queries that follow to stock Spark.",
     "boolean",
     Some("true"),
     Values.boolean
@@ -32,9 +32,9 @@ object UpdraftConf {
 
   val fallback: ConfigEntry[String] = ConfigEntry(
     Prefix + "fallback",
-    "What a pool that cannot be reached means. `fail`: the query fails with an error that names the endpoint. " +
-      "`local`: the driver tries the endpoint while it plans, and a query whose pool does not answer runs its " +
-      "UDFs in Spark's own Python workers, with the reason in the plan and in the log.",
+    "What to do when the pool is unreachable. `fail`: the query fails with an error that names the endpoint. " +
+      "`local`: the driver checks the endpoint while it plans; if the pool does not answer, the query runs its " +
+      "UDFs in Spark's own Python workers, and the plan and the log give the reason.",
     "fail or local",
     Some("fail"),
     Values.choice("fail", "local")
@@ -42,9 +42,9 @@ object UpdraftConf {
 
   val unsupported: ConfigEntry[String] = ConfigEntry(
     Prefix + "unsupported",
-    "What a Python function means that a pool cannot take. `local`: it runs in Spark's own Python workers, with " +
-      "the reason in the plan and in the log. `fail`: planning fails with the reason. Not set: what `fallback` " +
-      "says where that is set, else `local`. [What runs where](functions.md) lists the reasons.",
+    "What to do with a function that the pool cannot run. `local`: it runs in Spark's own Python workers, and the " +
+      "plan and the log give the reason. `fail`: planning fails with the reason. Not set: the value of `fallback` " +
+      "if that is set, otherwise `local`. [What runs where](functions.md) lists the reasons.",
     "fail or local",
     None,
     Values.choice("fail", "local")
@@ -52,8 +52,8 @@ object UpdraftConf {
 
   val replyTimeout: ConfigEntry[Long] = ConfigEntry(
     Prefix + "replyTimeout",
-    "How long a task waits while the pool neither answers nor takes a batch. The time that a function works on a " +
-      "batch counts. 0: as long as `deadline` says.",
+    "Fail a task when the pool has neither answered nor taken a batch for this long. The time that the function " +
+      "works on a batch counts. 0: no limit but `deadline`.",
     "duration",
     Some("0s"),
     Values.milliseconds(least = 0)
@@ -61,7 +61,7 @@ object UpdraftConf {
 
   val deadline: ConfigEntry[Long] = ConfigEntry(
     Prefix + "deadline",
-    "How long the exchange of one task may last in all. 0: no limit.",
+    "Maximum duration of one task's exchange. 0: no limit.",
     "duration",
     Some("0s"),
     Values.milliseconds(least = 0)
@@ -69,7 +69,7 @@ object UpdraftConf {
 
   val windowBatches: ConfigEntry[Int] = ConfigEntry(
     Prefix + "windowBatches",
-    "Batches that a task may have in flight: 1 sends and waits in turn.",
+    "Maximum number of batches in flight per task. 1 waits for each reply before sending the next batch.",
     "count",
     Some("4"),
     Values.count(least = 1)
@@ -77,7 +77,7 @@ object UpdraftConf {
 
   val windowBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "windowBytes",
-    "Bytes of arguments that a task may have in flight; a single larger batch goes alone.",
+    "Maximum bytes of arguments in flight per task. A single batch that is larger travels alone.",
     "bytes",
     Some("16m"),
     Values.bytes(least = 1L << 10, most = 1L << 40)
@@ -85,7 +85,7 @@ object UpdraftConf {
 
   val batchBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "batchBytes",
-    "Bytes of arguments that one batch aims at. Batches are whole multiples of " +
+    "Target size of a batch of arguments. Batches are whole multiples of " +
       "`spark.sql.execution.arrow.maxRecordsPerBatch` rows, and the function sees that many rows at once, as on " +
       "stock Spark.",
     "bytes",
@@ -95,7 +95,7 @@ object UpdraftConf {
 
   val maxMessageBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "maxMessageBytes",
-    "Bytes that one message may have, in either direction; the pool has a limit of its own.",
+    "Maximum size of one message, in either direction. The pool has its own limit.",
     "bytes",
     Some("256m"),
     Values.bytes(least = 1L << 20, most = Int.MaxValue.toLong)
@@ -103,9 +103,9 @@ object UpdraftConf {
 
   val maxReplays: ConfigEntry[Int] = ConfigEntry(
     Prefix + "maxReplays",
-    "How often in a row, with no batch answered in between, one task may continue on another worker when its " +
-      "worker or connection is lost; only for deterministic functions that answer row for row. A batch that " +
-      "ends two workers fails the task.",
+    "Maximum number of times in a row that a task continues on another worker after its worker or connection was " +
+      "lost. An answered batch resets the count. Only deterministic functions that answer row for row can continue. " +
+      "A batch that ends two workers fails the task.",
     "count",
     Some("3"),
     Values.count(least = 0)

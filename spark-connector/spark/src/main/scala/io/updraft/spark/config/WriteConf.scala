@@ -15,22 +15,22 @@ object WriteConf {
     Peer.WRITER,
     noun = "writer",
     unit = "file",
-    idle = "Without it `updraft-parquet` and `updraft-orc` can be read, but not written."
+    idle = "Without it `updraft-parquet` and `updraft-orc` can only be read."
   )
 
   val endpoint: ConfigEntry[String] = connection.endpoint
   val connectTimeout: ConfigEntry[Long] = connection.connectTimeout.copy(
     doc = connection.connectTimeout.doc +
-      " Before an overwrite the driver asks a writer that does not answer again for as long; then the write fails, " +
-      "and nothing is deleted."
+      " Before an overwrite, the driver retries a writer that does not answer for as long; then the write fails and " +
+      "nothing is deleted."
   )
   val acquireTimeout: ConfigEntry[Long] = connection.acquireTimeout
 
   val delivery: ConfigEntry[String] = ConfigEntry(
     Prefix + "delivery",
-    "Who stores the file. `direct`: the writer, at the path that Spark's commit protocol chose; the path must lie " +
-      "below a `--root` of the writer, on storage that both reach. `return`: the encoded bytes come back and the " +
-      "executor stores them through Hadoop, with any committer and no credentials in the writer.",
+    "Who stores the file. `direct`: the writer, at the path that Spark's commit protocol chose. The path must lie " +
+      "below a `--root` of the writer, on storage that writer and executors share. `return`: the executor stores the " +
+      "encoded bytes that the writer returns, through Hadoop; any committer works, and the writer needs no credentials.",
     "direct or return",
     Some("direct"),
     Values.choice("direct", "return")
@@ -38,8 +38,8 @@ object WriteConf {
 
   val asynchronous: ConfigEntry[Boolean] = ConfigEntry(
     Prefix + "asynchronous",
-    "Whether a task goes on while its batches are encoded and stored. `false`: each batch is encoded and stored " +
-      "before the next is taken, as a row group of its own.",
+    "Encode and store batches while the task goes on. `false`: the writer encodes and stores each batch, as a row " +
+      "group of its own, before it accepts the next.",
     "boolean",
     Some("true"),
     Values.boolean
@@ -47,7 +47,7 @@ object WriteConf {
 
   val maxInFlightBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "maxInFlightBytes",
-    "Bytes of one file that the writer may hold before it takes another batch. 0: its quota alone decides.",
+    "Maximum bytes of one file that the writer holds before it accepts another batch. 0: only its quota decides.",
     "bytes",
     Some("0"),
     Values.bytes(least = 0, most = 1L << 40)
@@ -55,8 +55,8 @@ object WriteConf {
 
   val holdGpu: ConfigEntry[Boolean] = ConfigEntry(
     Prefix + "holdGpu",
-    "Whether a file keeps its place on the writer's GPU between its batches while the quota has room. Not set: when " +
-      "`asynchronous`. Without a GPU encoder it has no effect.",
+    "Keep a file's place on the writer's GPU between its batches, while the quota has room. Not set: the value of " +
+      "`asynchronous`. It has no effect without a GPU encoder.",
     "boolean",
     None,
     Values.boolean
@@ -64,9 +64,9 @@ object WriteConf {
 
   val unsupported: ConfigEntry[String] = ConfigEntry(
     Prefix + "unsupported",
-    "What a write means that the writer cannot do as Spark does it (a type, a codec, an option; " +
-      "[the guide](../guides/writer.md) lists them). `local`: Spark's own Parquet or ORC writer makes its files, with the " +
-      "reason in the log. `fail`: the write fails with the reason.",
+    "What to do with a write that the writer cannot do as Spark does, because of a type, a codec or an option " +
+      "([the guide](../guides/writer.md) lists them). `local`: Spark's own Parquet or ORC writer writes the files, " +
+      "and the log gives the reason. `fail`: the write fails with the reason.",
     "fail or local",
     Some("local"),
     Values.choice("fail", "local")
@@ -74,8 +74,8 @@ object WriteConf {
 
   val replyTimeout: ConfigEntry[Long] = ConfigEntry(
     Prefix + "replyTimeout",
-    "How long a task waits for a silent writer. A writer that is alive sends a keepalive every 30 seconds, however " +
-      "slow its storage is. 0: as long as `deadline` says.",
+    "Fail a task when the writer has been silent for this long. A live writer sends a keepalive every 30 seconds, " +
+      "however slow its storage is. 0: no limit but `deadline`.",
     "duration",
     Some("10min"),
     Values.milliseconds(least = 0)
@@ -83,7 +83,7 @@ object WriteConf {
 
   val deadline: ConfigEntry[Long] = ConfigEntry(
     Prefix + "deadline",
-    "How long one file may be open in all. 0: no limit.",
+    "Maximum time for which a file may be open. 0: no limit.",
     "duration",
     Some("0s"),
     Values.milliseconds(least = 0)
@@ -91,7 +91,7 @@ object WriteConf {
 
   val batchBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "batchBytes",
-    "Bytes of rows that one batch aims at.",
+    "Target size of a batch of rows.",
     "bytes",
     Some("4m"),
     Values.bytes(least = 1L << 10, most = 1L << 30)
@@ -99,8 +99,8 @@ object WriteConf {
 
   val windowBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "windowBytes",
-    "Bytes of batches that an open file may hold in the executor while the writer gives no leave to send them; then " +
-      "the task waits. A single larger batch is held alone.",
+    "Maximum bytes of batches that an open file holds in the executor while it has no credit to send them. Beyond " +
+      "that the task waits. A single batch that is larger is held alone.",
     "bytes",
     Some("16m"),
     Values.bytes(least = 1L << 10, most = 1L << 40)
@@ -108,7 +108,7 @@ object WriteConf {
 
   val maxMessageBytes: ConfigEntry[Long] = ConfigEntry(
     Prefix + "maxMessageBytes",
-    "Bytes that one message may have, in either direction; the writer has a limit of its own.",
+    "Maximum size of one message, in either direction. The writer has its own limit.",
     "bytes",
     Some("256m"),
     Values.bytes(least = 1L << 20, most = Int.MaxValue.toLong)
