@@ -58,10 +58,10 @@ def page(tables: list[dict[str, Any]]) -> str:
         "<!-- Written by `make docs` from deploy/helm/dashboards.toml. -->",
         "# Dashboards",
         "",
-        "Grafana's dashboards in the [chart](../../deploy/helm/updraft/README.md): `monitoring.dashboards` makes them.",
-        "Each is for the namespaces and pods that its variables choose; `$pods` stands for them here.",
-        "`make test-dashboards` asks a real Prometheus, beside a real job, every query. The pictures are what it",
-        "answered, drawn without Grafana by `make dashboard-screens`.",
+        "The chart's Grafana dashboards; [`monitoring.dashboards`](../../deploy/helm/updraft/README.md) installs them.",
+        "Each shows the namespaces and pods that its variables select; `$pods` stands for them here.",
+        "`make test-dashboards` runs every query on a real Prometheus that watches a real job.",
+        "`make dashboard-screens` draws the pictures from its answers, without Grafana.",
     ]
     for table in tables:
         name = table["title"].partition(": ")[2].capitalize()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which aircraft and airlines beat the delay that was to be expected of their flights?
+"""Which makers' aircraft arrive earlier than a model of their flights predicts?
 
 An ordinary PySpark job on the 336,776 flights that left New York in 2013. A scikit-learn model, fitted in the driver,
-predicts the arrival delay of each flight from what is known when it leaves the gate; a pandas UDF scores all flights
-with it. A second, plain UDF cleans the makers' names. Nothing here knows of Updraft:
+predicts the arrival delay of each flight from what is known when it leaves the gate. A pandas UDF scores all flights
+with it. A second, plain UDF cleans up the makers' names. The job does not mention Updraft:
 
     spark-submit docs/examples/flights.py --input build/demo
 """
@@ -27,7 +27,7 @@ _TRAINING_ROWS = 20_000
 
 
 def fitted_model(flights: DataFrame) -> Pipeline:
-    """A small model of the arrival delay in minutes; its pickle has a few kilobytes."""
+    """Fit a small model of the arrival delay in minutes; its pickle is a few kilobytes."""
     sample = flights.where("arr_delay is not null").orderBy(F.xxhash64("flight", "time_hour")).limit(_TRAINING_ROWS)
     known = sample.select(*FEATURES, "arr_delay").toPandas().astype("float64")
     return make_pipeline(SplineTransformer(n_knots=6), Ridge(alpha=1.0)).fit(
@@ -36,7 +36,7 @@ def fitted_model(flights: DataFrame) -> Pipeline:
 
 
 def expected_delay(model: Pipeline) -> Callable[..., Column]:
-    """A pandas UDF that scores whole columns with the model; no answer where the departure is unknown."""
+    """A pandas UDF that scores whole columns with the model; null if the departure is unknown."""
 
     @F.pandas_udf("double")
     def score(dep_delay: pd.Series, distance: pd.Series, hour: pd.Series, month: pd.Series) -> pd.Series:
@@ -49,7 +49,7 @@ def expected_delay(model: Pipeline) -> Callable[..., Column]:
 
 @F.udf(StringType(), useArrow=False)
 def maker(text: str | None) -> str:
-    """The maker's name as people know it: 'AIRBUS INDUSTRIE' and 'AIRBUS' are one."""
+    """The maker's usual name: 'AIRBUS INDUSTRIE' and 'AIRBUS' are the same."""
     if text is None:
         return "unknown"
     words = [word for word in text.title().split() if word not in {"Industrie", "Corporation", "Inc", "Co", "Aircraft"}]
@@ -57,13 +57,13 @@ def maker(text: str | None) -> str:
 
 
 def scored(spark: SparkSession, directory: str, model: Pipeline) -> DataFrame:
-    """All flights with the delay that was to be expected of them."""
+    """All flights, each with its expected delay."""
     flights = spark.read.parquet(f"{directory}/flights.parquet")
     return flights.withColumn("expected", expected_delay(model)(*FEATURES))
 
 
 def delays_by_maker(spark: SparkSession, directory: str, model: Pipeline) -> DataFrame:
-    """Flights, mean delay and mean delay against expectation for each maker of aircraft."""
+    """Flights, mean delay, and mean delay minus expected delay, for each maker of aircraft."""
     planes = spark.read.parquet(f"{directory}/planes.parquet").select("tailnum", "manufacturer")
     flights = scored(spark, directory, model).join(F.broadcast(planes), "tailnum", "left")
     by_flight = flights.withColumn("maker", maker("manufacturer"))

@@ -196,7 +196,7 @@ def test_a_job_of_two_tenants_has_a_place_for_the_token_of_each() -> None:
 def test_the_notes_name_the_files_that_tls_needs(tls: dict[str, Any], files: set[str]) -> None:
     said = notes({"pools": {"default": {"tls": {"mode": "secret", "secretName": "ours", **tls}}}})
     assert set(re.findall(r"spark\.updraft\.udf\.tls\.(\w+) +/etc/updraft/", said)) == files
-    assert "Of Secret ours a job gets" in said
+    assert "Do not mount Secret ours into jobs" in said
 
 
 def test_a_writer_without_roots_gives_files_back() -> None:

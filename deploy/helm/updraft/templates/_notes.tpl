@@ -1,9 +1,9 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
-{{/* What a user reads after the installation. */}}
+{{/* What Helm prints after an installation or upgrade. */}}
 {{- define "updraft.notes" -}}
 {{- $namespace := .Release.Namespace -}}
-Updraft runs. In your Spark jobs:
+Updraft is installed. Set this in your Spark jobs:
 
   spark.jars                                       updraft-spark-<version>_2.13-{{ .Chart.AppVersion }}.jar
   spark.sql.extensions                             io.updraft.spark.UpdraftExtensions
@@ -32,17 +32,17 @@ Updraft runs. In your Spark jobs:
   {{ printf "%-48s" (printf "%s.tls.certificateFile" $conf) }} /etc/updraft/identity/tls.crt
   {{ printf "%-48s" (printf "%s.tls.keyFile" $conf) }} /etc/updraft/identity/tls.key
 {{- end }}
-  (Of Secret {{ include "updraft.certificateSecret" (dict "name" $name "values" $values) }} a job gets
-  {{- if $values.tls.authorityKey }} {{ $values.tls.authorityKey }}, from a Secret of its own{{ else }} nothing{{ end }}: its key is the service's alone.)
+  (Do not mount Secret {{ include "updraft.certificateSecret" (dict "name" $name "values" $values) }} into jobs: it has the service's private key.
+  {{- if $values.tls.authorityKey }} Copy its {{ $values.tls.authorityKey }} to a Secret for jobs.{{ end }})
 {{- end }}
 {{- if and (eq $values.kind "writer") (not $values.roots) }}
   {{ printf "%-48s" "spark.updraft.write.delivery" }} return
 {{- end }}
 {{- end }}
 
-(A JVM remembers a name's addresses for 30 seconds unless told otherwise; executors should follow pods that come and go.)
+(By default a JVM caches a name's addresses for 30 seconds. The Java option above lets executors notice new and lost pods sooner.)
 
-Try it, and watch it:
+To test and watch it:
 
   helm test {{ .Release.Name }} --namespace {{ $namespace }}
   updraft status --namespace {{ $namespace }}
