@@ -21,15 +21,18 @@ _INTRODUCTION = """\
 <!-- Written by `make bench-page` from what `make bench-udf` measured. Do not edit. -->
 # Every kind of function, measured
 
-`make bench-udf` runs each case on stock PySpark with pipelining on and off and columnar input on and off, and on
-Updraft. Each is a Spark of its own with `local[2]`; they take turns on one machine with 2 cores, the pool on the same
-machine, over TCP, into a noop sink. A case is compared with whichever stock was fastest for it. Seconds are medians of
-at least three counted runs; CPU is that of every process on a side, as a share of that stock's. Cases may have been
-measured on different days (`BENCH="--add --cases ..."`): compare within a line. "applyInPandas, 8 large groups" is
-mostly Spark's own shuffle and varies with the JVM: its Sparks were started several times (`--starts`). Without a UDF
-is the same query with a column in place of its result; for functions of groups it is the shuffle and the sort that
-bring a group together.
-`make bench-check` holds each case against its target.
+`make bench-udf` runs each case on Updraft and on four configurations of stock PySpark: pipelining on and off, columnar
+input on and off. Each case is compared with the fastest of the four. Every configuration has its own Spark with
+`local[2]`. They take turns on one machine with 2 cores, with the pool on the same machine, over TCP, and write to a noop
+sink.
+
+Seconds are medians of at least three counted runs. CPU counts every process of a side, as a share of the CPU time of
+the stock configuration. "no UDF" is the same query with a column in place of the UDF's result; for functions of groups
+it is the shuffle and the sort that bring a group together. Cases may have been measured on different days
+(`BENCH="--add --cases ..."`), so compare within a line. "applyInPandas, 8 large groups" is mostly Spark's own shuffle
+and varies with the JVM, so its Sparks were started several times (`--starts`).
+
+`make bench-check` checks each case against its target.
 """
 _HEADER = """\
 | case | rows | no UDF, s | best stock, s | Updraft, s | speed | CPU | target |

@@ -18,27 +18,27 @@ _PAGE = """\
 <!-- Written by `make bench-writer-page` from what `make bench-writer` measured. Do not edit. -->
 # The writer, measured
 
-`make bench-writer` on a machine with 2 cores; variants take turns, seconds are medians of {runs} runs.
+Measured by `make bench-writer` on a machine with 2 cores. Variants take turns; seconds are medians of {runs} runs.
 
 ![Seconds and memory over quotas, and what encoders do with a second of CPU](images/writer.svg)
 
-| wanted | times as fast | at least |
+| comparison | speed-up | target |
 | --- | --- | --- |
 {promises}
 ## Asynchronous and synchronous
 
-Four producers of 60 MB/s write a file each through one writer, {paced_mb:.0f} MB in all; the slow sink takes 25 MB/s
-of each file, the fast one is the disk. Synchronous means that a batch of 4 MiB is encoded and stored before the next
-is asked for. Memory is the most beyond that of the idle writer.
+Four producers of 60 MB/s each write a file through one writer, {paced_mb:.0f} MB in all. The slow sink accepts 25 MB/s
+per file; the fast one is the disk. Synchronous means that a batch of 4 MiB is encoded and stored before the next
+is accepted. Memory is the peak above that of the idle writer.
 
-| sink | quota, MiB | synchronous, s | asynchronous, s | times as fast | memory, MiB |
+| sink | quota, MiB | synchronous, s | asynchronous, s | speed-up | memory, MiB |
 | --- | --- | --- | --- | --- | --- |
 {paces}
 ## Spark's own Parquet writer
 
-The same query of twelve columns by one Spark with two threads, the writer on the same machine, row groups of the same
-size. CPU is that of all processes. Making the rows is a good part of the first query on both sides; the second reads
-them from a Parquet table, as a job that partitions or compacts does.
+The same query of twelve columns, on one Spark with two threads and the writer on the same machine, with row groups of the
+same size. CPU counts all processes. The first query spends much of its time on computing the rows, on both sides; the
+second reads them from a Parquet table, like a job that partitions or compacts.
 
 | written | format | seconds | CPU, s | files, MB |
 | --- | --- | --- | --- | --- |
@@ -53,7 +53,7 @@ and through one with `--no-sync-files`.
 {syncs}
 ## The encoder alone
 
-Raw megabytes that a second of CPU encodes, and the file's size as a part of that of pyarrow's default.
+Raw megabytes encoded per second of CPU and, in brackets, the file's size relative to pyarrow's default.
 
 | table, codec | Updraft | pyarrow's default | polars |
 | --- | --- | --- | --- |
