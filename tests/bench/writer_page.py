@@ -36,9 +36,9 @@ is accepted. Memory is the peak above that of the idle writer.
 {paces}
 ## Spark's own Parquet writer
 
-The same query of twelve columns, on one Spark with two threads and the writer on the same machine, with row groups of the
-same size. CPU counts all processes. The first query spends much of its time on computing the rows, on both sides; the
-second reads them from a Parquet table, like a job that partitions or compacts.
+The same query of twelve columns, on one Spark with two threads and the writer on the same machine, with row groups of
+the same size. CPU counts all processes. The first query spends much of its time on computing the rows, on both sides.
+The second reads them from a Parquet table, like a job that partitions or compacts.
 
 | written | format | seconds | CPU, s | files, MB |
 | --- | --- | --- | --- | --- |

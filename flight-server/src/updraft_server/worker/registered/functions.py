@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered functions: what is deployed with a pool, against a small API that knows no engine.
+"""Registered functions: functions that are deployed with a pool, and the small, engine-independent API for them.
 
-The zygote imports the modules that the settings name; whatever they register is there in every worker.
+The zygote imports the modules named by `--functions`; every worker has what they register.
 """
 
 import dataclasses
@@ -18,9 +18,10 @@ SchemaFunction: TypeAlias = Callable[[pa.Schema], pa.Schema]
 
 
 class FunctionShape(enum.Enum):
-    """How replies relate to requests."""
+    """How reply batches relate to request batches."""
 
-    ONE_TO_ONE = "one-to-one"  # one reply of as many rows for each request batch
+    ONE_TO_ONE = "one-to-one"
+    """One reply batch for each request batch, with the same number of rows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,12 +29,23 @@ class RegisteredFunction:
     """A named, versioned function over Arrow batches."""
 
     name: str
+    """The name by which clients call it, such as `prices.discount`."""
     version: str
+    """Its version, any text. A client that asks for no version gets the one that was registered last."""
     doc: str
+    """One sentence that says what it does; shown to clients that list the pool's functions."""
     call: BatchFunction
+    """The function itself: it gets a batch of arguments and returns a batch of results, in the given `shape`.
+
+    It runs in a worker, for one batch at a time. An exception that it raises ends the exchange with `UserError`.
+    """
     shape: FunctionShape = FunctionShape.ONE_TO_ONE
+    """How its replies relate to its requests."""
     result_schema: SchemaFunction | None = None
-    """The schema of the results for that of the arguments; None where only a result tells."""
+    """Computes the schema of the results from the schema of the arguments, so that it is known before any batch.
+
+    None if only a result shows the schema.
+    """
 
 
 class FunctionRegistry:
@@ -45,14 +57,17 @@ class FunctionRegistry:
             self.add(function)
 
     def add(self, function: RegisteredFunction) -> None:
-        """Register a function; raises ValueError when the name and version are taken."""
+        """Register a function; raises ValueError if its name and version are taken."""
         versions = self._functions.setdefault(function.name, {})
         if function.version in versions:
             raise ValueError(f"function {function.name!r} version {function.version!r} is registered twice")
         versions[function.version] = function
 
     def find(self, name: str, version: str = "") -> RegisteredFunction:
-        """The function of that name, the one registered last without a version; raises LookupError in words."""
+        """The function with that name and version; without a version, the one registered last.
+
+        Raises LookupError, whose message lists the functions or versions of this pool.
+        """
         versions = self._functions.get(name)
         if versions is None:
             known = ", ".join(sorted(self._functions)) or "none"
@@ -83,7 +98,7 @@ class FunctionModuleError(Exception):
 
 
 def load_modules(modules: Iterable[str]) -> None:
-    """Import what registers further functions; raises FunctionModuleError."""
+    """Import the modules, which register their functions; raises FunctionModuleError."""
     for module in modules:
         try:
             importlib.import_module(module)
@@ -93,6 +108,6 @@ def load_modules(modules: Iterable[str]) -> None:
 
 
 def _place(error: Exception) -> str:
-    """Where in a module an import failed; empty when Python's import system itself did."""
+    """Where in a module the import failed; empty if Python's import system itself failed."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""

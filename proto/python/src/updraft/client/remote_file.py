@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file that a writer writes for us: the client's half of an exchange. `updraft.client.writer` opens it."""
+"""A file that a writer encodes for us: the client's side of an exchange. `updraft.client.writer` opens it."""
 
 import threading
 from collections import deque
@@ -26,16 +26,21 @@ from updraft.v1.exchange_pb2 import Finish, KeepAlive
 from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
 
 _NOTHING = memoryview(b"")
-# A batch that is on its way and the message behind it.
+# One batch being sent, and the message behind it.
 _OUTBOX_MESSAGES = 2
-# Statuses that the connection or this side gives, and not the writer.
+# Statuses that come from the connection or from this side, not from the writer.
 _WITHOUT_ANSWER = (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
-# How often the writer hears from a client that has nothing to send.
+# Interval of the messages that tell the writer that a client with nothing to send is still alive.
 _KEEPALIVE_SECONDS = 30.0
 
 
 class RemoteFile:
-    """A file that a writer writes for us; used by one thread, with one more behind it for the replies."""
+    """A file that a writer encodes for us, opened by `WriterClient.create`.
+
+    One thread uses it; a background thread reads the writer's replies. In a `with` block, the file is finished when the
+    block ends without an exception, and aborted otherwise. Every method except `abort` can raise the errors listed in
+    `updraft.client.writer`.
+    """
 
     def __init__(
         self,
@@ -70,15 +75,23 @@ class RemoteFile:
 
     @property
     def receipt(self) -> Receipt:
-        """What the finished file is proven by; raises ValueError before the file is finished."""
+        """The writer's proof that the file is complete.
+
+        Raises:
+            ValueError: The file is not finished.
+        """
         if self._receipt is None:
             raise ValueError("the file is not finished: it has no receipt")
         return self._receipt
 
     def write(self, data: pa.RecordBatch | pa.Table) -> None:
-        """Append rows; waits for the writer's leave, and with a synchronous pace until they are stored.
+        """Append rows.
 
-        Raises UpdraftError with what has ended the file.
+        Waits for the writer's credit for each batch and, with a synchronous pace, until each batch is stored.
+
+        Raises:
+            ValueError: The schema of `data` is not that of the file, or the file was finished or aborted before.
+            UpdraftError: The writer or the connection has ended the file. Nothing more can be written.
         """
         if not data.schema.equals(self._schema):
             raise ValueError(f"the schema has changed: the file has\n{self._schema}\nand the rows have\n{data.schema}")
@@ -87,10 +100,13 @@ class RemoteFile:
                 self._send_batch(part)
 
     def finish(self) -> Receipt:
-        """Say that all rows were sent and wait for the receipt.
+        """Tell the writer that all rows were sent, and wait for the receipt.
 
-        Raises UpdraftError. When the writer sent it, its message says what became of the file. When the call was lost
-        or its deadline passed, nobody here knows whether the file was published, and the message says that.
+        Raises:
+            ValueError: The file was finished or aborted before.
+            UpdraftError: The file is not finished. If the writer sent the error, its message says what became of the
+                file. If the call was lost or its deadline passed, the message says that the file may have been
+                published.
         """
         finish = WriteRequestMetadata(finish=Finish(batches=self._batches, rows=self._rows))
         self._post(_message(finish), last=True)
@@ -100,7 +116,11 @@ class RemoteFile:
         return self._receipt
 
     def abort(self, reason: str = "") -> None:
-        """Give the file up; nothing is published."""
+        """Give the file up; the writer publishes nothing. Does nothing if the file has ended. Raises no UpdraftError.
+
+        Args:
+            reason: Why, for the writer's log.
+        """
         with self._changed:
             if not self._ended and not self._closed:
                 self._outbox.append(_message(WriteRequestMetadata(abort=Abort(reason=reason))))
@@ -142,7 +162,7 @@ class RemoteFile:
             self._changed.notify_all()
 
     def _wait(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` or the end of the call; raises what has ended the call."""
+        """Wait until `condition` holds or the call ends; raises the error that has ended the call."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or condition())
             if self._ended:
@@ -167,7 +187,7 @@ class RemoteFile:
             del message
 
     def _keep_alive(self) -> bytes:
-        """What to send when there is nothing; a file whose user has died is not kept open."""
+        """The message to send when there is nothing else; empty if the user's thread has died: the file then ends."""
         return _message(WriteRequestMetadata(keep_alive=KeepAlive())) if self._user.is_alive() else b""
 
     def _read_replies(self) -> None:
@@ -179,7 +199,7 @@ class RemoteFile:
             error = _error_of(failure, unknown=self._finish_sent and self._into is None)
         except UpdraftError as failure:
             error = failure
-        # What the caller's own file raises: the caller gets it as the cause.
+        # Raised by the caller's own file, `into`: the caller gets it as the cause.
         except Exception as failure:
             error = InternalError(f"the returned bytes could not be kept: {failure}")
             error.__cause__ = failure
@@ -231,7 +251,7 @@ def _message(metadata: WriteRequestMetadata) -> bytes:
 
 
 def _cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of about `max_bytes`; a single row may be larger."""
+    """Slices of the batch of about `max_bytes` each; a single row may be larger."""
     slices = max(1, -(-data_bytes(batch) // max_bytes))
     rows = max(1, -(-batch.num_rows // slices))
     for start in range(0, batch.num_rows, rows):
@@ -239,7 +259,7 @@ def _cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def _error_of(failure: Any, *, unknown: bool) -> UpdraftError:
-    """The error for a call that ended without one in-band; `unknown`: the writer may have published the file."""
+    """The error for a call that ended without an in-band error; `unknown`: the writer may have published the file."""
     message = failure.details() or ""
     if unknown and failure.code() in _WITHOUT_ANSWER:
         message += "; the writer was told to finish the file: whether it published the file is not known"

@@ -6,8 +6,25 @@
             file.write(table)
         print(file.receipt.file_bytes)
 
-The file is published when the block ends well; an exception in it gives the file up. See proto/README.md, "Writing a
-file", for what travels.
+The file is published when the block ends without an exception; an exception in it gives the file up. proto/README.md,
+"Writing a file", specifies the messages.
+
+Every call that sends something can raise an `UpdraftError` (`updraft.errors`):
+
+| error | cause | retry |
+| --- | --- | --- |
+| `UnauthenticatedError` | the token is missing or wrong | no |
+| `VersionMismatchError` | the writer does not speak this version of the protocol | no |
+| `WriteRefusedError` | the path is outside the writer's roots, or they do not allow the delivery | no |
+| `WriteOptionError` | the writer does not have the format, codec, option or type | no |
+| `EncodeError` | the data cannot be encoded as asked | no |
+| `LimitError` | a message is larger than the writer accepts | with a smaller `max_batch_bytes` |
+| `QuotaError` | the writer is full, or a batch waited too long for its quota | later |
+| `PoolUnavailableError` | the writer is unreachable or draining | later, or at another writer |
+| `DeadlineError` | `timeout_seconds` passed, or the writer gave up on a silent client | perhaps |
+| `SinkError` | the storage failed; the message says what is at the path | perhaps |
+| `ProtocolError` | one side broke the protocol, or the call ended early | no |
+| `InternalError` | a defect in the writer, or in this process, such as an error of `into` (its cause) | no |
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +49,11 @@ _CHANNEL_OPTIONS = [
 
 
 class WriterClient:
-    """A connection to a writer; one client may have many files open, each used by one thread at a time."""
+    """A connection to a writer.
+
+    One client may have many files open. Each file is used by one thread at a time. The first file opens the connection.
+    As a context manager, the client closes itself.
+    """
 
     def __init__(
         self,
@@ -43,7 +64,15 @@ class WriterClient:
         credentials: grpc.ChannelCredentials | None = None,
         timeout_seconds: float | None = None,
     ) -> None:
-        """`timeout_seconds` bounds the life of one file, from its opening to its receipt; None sets no bound."""
+        """Describe the connection; nothing is sent yet, so this raises no UpdraftError.
+
+        Args:
+            address: Where the writer listens, as gRPC names it: `host:port`, or `unix:///path` for a Unix socket.
+            token: Bearer token; empty for a writer without tokens.
+            tenant: Tenant used for fair scheduling of the writer's quota; empty: the application of the file's `task`.
+            credentials: TLS credentials, such as `grpc.ssl_channel_credentials(authorities)`; None for plain text.
+            timeout_seconds: Deadline of each file, in seconds from its opening to its receipt; None sets no deadline.
+        """
         self._channel = (
             grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
             if credentials is None
@@ -67,10 +96,28 @@ class WriterClient:
         task: TaskIdentity | None = None,
         max_batch_bytes: int = 8 * 1024 * 1024,
     ) -> RemoteFile:
-        """Open a file of Parquet (the default) or ORC.
+        """Open a Parquet or ORC file, without waiting for the writer's answer.
 
-        With `into` the encoded bytes come back and are written there, and `path` is a name for logs alone. Batches
-        larger than `max_batch_bytes` are cut. Errors show in the first `write` or in `finish`.
+        An error of the opening, such as a refused path, is therefore raised by the first `write` or by `finish`.
+
+        Args:
+            path: Absolute path or URI of the final file, below a root of the writer. With `into`, a name for logs.
+            schema: Arrow schema of all rows of the file.
+            options: `OrcOptions` for ORC, otherwise `ParquetOptions`; None is Parquet with the writer's defaults.
+            into: Binary file that receives the encoded bytes (`return` delivery). None: the writer stores the file at
+                `path` (`direct` delivery).
+            pace: Whether the next batch may be sent while earlier ones are encoded and stored (asynchronous), or only
+                after they are stored (synchronous: each batch is then a row group of its own).
+            max_in_flight_bytes: Most bytes of this file that the writer holds at once; 0: only its quota decides.
+            hold_gpu: Whether the file keeps its place on the writer's GPU between its batches; None does so if `pace`
+                is asynchronous. It has no effect without a GPU encoder.
+            footer: Key-value pairs to store in the file's footer.
+            task: Spark task, or anything like it, that the writer's logs and metrics name for this file.
+            max_batch_bytes: Batches with more bytes of data than this are cut before they are sent. A single row may be
+                larger. The writer refuses messages above its own limit (64 MiB by default).
+
+        Returns:
+            The open file, to be used in a `with` block or ended with `finish` or `abort`.
         """
         command = WriteCommand(
             protocol_version=_PROTOCOL_VERSION,
@@ -92,7 +139,7 @@ class WriterClient:
         return RemoteFile(start, command, schema, into=into, max_batch_bytes=max_batch_bytes)
 
     def close(self) -> None:
-        """End the connection; files that are open are given up."""
+        """Close the connection. Open files are given up; nothing is published for them."""
         self._channel.close()
 
     def __enter__(self) -> Self:
