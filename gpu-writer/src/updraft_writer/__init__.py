@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer service: takes Arrow batches, encodes them as Parquet or ORC and stores them, within a quota of bytes."""
+"""The writer service: encodes Arrow batches as Parquet or ORC and stores them, within a quota of bytes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point of `updraft-writer`: decides how memory is allocated before anything is imported that allocates it."""
+"""Entry point of `updraft-writer`: configures memory allocation before importing anything that allocates."""
 
 import os
 
@@ -7,8 +7,8 @@ from updraft.service.allocator import return_freed_memory
 
 
 def use_little_memory() -> None:
-    """Give freed memory back at once; for a process that has not imported pyarrow and has no threads yet."""
-    # Arrow's other pools keep freed pages for each thread; the choice is made when its library is loaded.
+    """Return freed memory to the system at once. Call it before pyarrow is imported and before any thread starts."""
+    # Arrow's other allocators keep freed pages per thread; Arrow chooses one when its library is loaded.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     return_freed_memory()
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory this process may use: the least of what the kernel's control groups and the machine allow."""
+"""How much memory this process may use: the smallest limit of its control groups and the machine."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-# Version 1 has no word for "no limit": it shows a number near the largest.
+# cgroup v1 has no word for "no limit": it shows a number close to the largest one.
 _V1_UNLIMITED_BYTES = 1 << 60
 
 
 def memory_limits(root: Path = Path("/")) -> dict[str, int]:
-    """Every limit that holds for this process, in bytes, by where it comes from; never empty."""
+    """Every memory limit of this process, in bytes, by its source; never empty."""
     limits = {"machine": _machine_bytes()}
     for source, path in _limit_files(root):
         value = _limit(path)
@@ -20,7 +20,7 @@ def memory_limits(root: Path = Path("/")) -> dict[str, int]:
 
 
 def resident_bytes() -> int:
-    """The memory that this process has now."""
+    """Resident memory of this process, in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -34,13 +34,13 @@ def _limit_files(root: Path) -> Iterator[tuple[str, Path]]:
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, group = line.split(":", 2)
         if controllers == "":
-            # In version 2 the limits of all ancestors hold; the file system's root has none.
+            # In cgroup v2 the limits of all ancestors apply; the root of the file system has none.
             for ancestor in (PurePosixPath(group), *PurePosixPath(group).parents):
                 yield f"cgroup {ancestor}", mounts / ancestor.relative_to("/") / "memory.max"
         elif "memory" in controllers.split(","):
             relative = PurePosixPath(group).relative_to("/")
             yield f"cgroup v1 {group}", mounts / "memory" / relative / "memory.limit_in_bytes"
-            # A container that sees only its own group finds it at the root.
+            # In a container that sees only its own group, that group is the root.
             yield "cgroup v1 /", mounts / "memory/memory.limit_in_bytes"
 
 

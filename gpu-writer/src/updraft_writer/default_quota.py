@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quota that a writer takes when none is set, and the terms that it came from."""
+"""The default quota, used when none is set, and the terms from which it is computed."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 _MIB = 1024 * 1024
 
-# Allocators do not fill their pages, and the kernel counts what it keeps for this process.
+# Allocators leave parts of their pages unused, and the kernel's memory for this process counts too.
 _USABLE_FRACTION = 0.6
 _LARGEST_FRACTION = 0.5
 _SMALLEST_QUOTA_BYTES = 64 * _MIB
 _RUNTIME_RESERVE_BYTES = 256 * _MIB
-# What an open stream takes beside its batches, at least: buffers of gRPC, an encoder, a stream to the storage.
+# Least memory of an open stream in addition to its batches: gRPC's buffers, an encoder, a stream to the storage.
 _SMALLEST_STREAM_BYTES = 20 * _MIB
-# A batch lies in gRPC's buffers, in Python's and in Arrow's as it is received.
+# While it is received, a batch is in gRPC's, Python's and Arrow's buffers at once.
 _COPIES_OF_A_BATCH = 3
 
 
@@ -38,10 +38,10 @@ class DefaultQuota:
 
 
 def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, batch_bytes: int) -> DefaultQuota:
-    """A share of what remains of the least of `limits` when the process and its streams have theirs.
+    """A share of the smallest of `limits`, after subtracting what the process and its streams need.
 
-    `base_bytes` is what the process takes before it holds anything, `streams` how many files are expected to be open
-    at once, `batch_bytes` the size that their batches usually have.
+    `base_bytes` is the memory of the idle process, `streams` the number of files expected to be open at once, and
+    `batch_bytes` the typical size of their batches.
     """
     limited_by = min(limits, key=lambda source: limits[source])
     limit_bytes = limits[limited_by]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exchange that writes one file: asks become reservations, batches with leave become row groups.
+"""One exchange that writes one file: asks become reservations, and batches with credit become row groups.
 
-`exchanges` opens it and tells the client how it ended. Whatever ends it, the leave that was given and not used is taken
-back here; what was handed to the file is the file's.
+`exchanges` opens it and tells the client how it ended. However the exchange ends, this module releases the reservations
+of credit that was not used. What was handed to the file belongs to the file.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ from updraft_writer.replies import Call, Replies
 from updraft_writer.row_groups import reserved_bytes
 
 _MAX_UNANSWERED_ASKS = 16
-# A file has as many waits as batches: those that were none get no span.
+# Every batch asks for the quota, but most do not wait. Only real waits get a span.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
-# How long the cancellation of a call may arrive after the end of its stream.
+# Grace period for a cancellation that arrives after the end of the stream.
 _CANCELLATION_NOTICE_SECONDS = 0.2
 
 
 class GivenUpError(Exception):
-    """Raised when the client says that it does not want the file: no failure of anybody."""
+    """Raised when the client gives the file up: an ending, not a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeLimits:
-    """What no exchange may exceed."""
+    """Limits of every exchange."""
 
     max_message_bytes: int
     first_message_timeout_seconds: float
@@ -49,7 +49,7 @@ class ExchangeLimits:
 
 
 class WriteExchange:
-    """The messages of one client, from after its first to its last."""
+    """The messages of one client after its first one."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class WriteExchange:
         self._span = span
         self._asks: deque[int] = deque()
         self._asked = asyncio.Event()
-        # Reservations of batches that may be sent and were not.
+        # Reservations of batches that have credit and have not been sent.
         self._leaves: deque[Reservation] = deque()
         self._leaves_changed = asyncio.Event()
         self._batch_came = asyncio.Event()
         self._stored_batches = 0
 
     async def run(self) -> Footer:
-        """Take batches until the client's finish, then finish the file; raises UpdraftError and GivenUpError."""
+        """Receive batches until the client finishes, then finish the file; raises UpdraftError and GivenUpError."""
         receiving = asyncio.create_task(self._receive())
         steps = [self._answer_asks(), self._watch_leaves(), self._watch_client(), self._file.failed.wait()]
         if self._opening.is_synchronous:
@@ -102,7 +102,7 @@ class WriteExchange:
             await asyncio.gather(receiving, *helpers, return_exceptions=True)
             while self._leaves:
                 self._leaves.popleft().release()
-        # Await nothing after this: the exchange has to end as the file does.
+        # Await nothing after this: the outcome of the exchange has to be the outcome of the file.
         return await self._file.finish()
 
     async def _receive(self) -> None:
@@ -211,7 +211,7 @@ class WriteExchange:
     async def _room_for(self, wanted_bytes: int) -> Reservation:
         limit_bytes = self._opening.in_flight_limit_bytes
         if limit_bytes is not None:
-            # What may be sent and was not is in flight as well, and nobody can say when it will be stored.
+            # Batches with credit that were not sent count as in flight too, and nobody knows when they will be stored.
             while self._leaves:
                 self._leaves_changed.clear()
                 await self._leaves_changed.wait()
@@ -228,7 +228,7 @@ class WriteExchange:
             await self._replies.stored(batches)
 
     async def _watch_leaves(self) -> None:
-        """End an exchange that holds bytes for a batch and does not send it."""
+        """End an exchange whose client has credit for a batch and does not send it."""
         timeout_seconds = self._limits.stall_timeout_seconds
         while True:
             while not self._leaves:
@@ -254,6 +254,6 @@ class WriteExchange:
 
     @property
     def _waits_for_client(self) -> bool:
-        """Not while an ask waits for room, nor while a synchronous client waits for its batch to be stored."""
+        """Whether the writer waits for the client: no ask waits for the quota, no synchronous batch is unstored."""
         stores = self._opening.is_synchronous and self._stored_batches < self._file.progress.batches
         return not self._asks and not stores

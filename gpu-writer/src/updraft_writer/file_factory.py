@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the file that a command asks for: its encoder, its sink, and how its row groups are cut."""
+"""Makes the file for a command: its encoder, its sink, and the rule for cutting its row groups."""
 
 import asyncio
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Equipment:
 
 
 class FileFactory:
-    """Makes files; `storage` finds the storage for a path, and is replaced in tests."""
+    """Makes files. `storage` finds the storage for a path; tests replace it."""
 
     def __init__(self, quota: Quota, files: OpenFiles, equipment: Equipment, roots: Roots) -> None:
         self.storage: Callable[[str], Storage] = roots.storage
@@ -51,13 +51,13 @@ class FileFactory:
     async def make(
         self, opening: Opening, replies: Replies, place: Place, *, tenant: str, span: Span
     ) -> tuple[OpenFile, Encoder]:
-        """The file for an opening and its encoder; raises UpdraftError for what this writer does not write."""
+        """The file for an opening, and its encoder; raises UpdraftError for a file that this writer cannot write."""
         command, schema = opening.command, opening.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
-        # Granted before anything is awaited: files that open at once have to see each other's grants.
+        # Granted before the first await, so that files that open at the same time see each other's grants.
         stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if _is_orc(command) else 0
         sink = await self._sink(command, replies)
-        # It writes an empty file to see what the format takes.
+        # On a thread: it writes an empty file, to find out what the format accepts.
         gpu = self._equipment.gpu
         encoder = await asyncio.to_thread(choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes)
         shape = Shape(
@@ -99,7 +99,7 @@ class FileFactory:
     async def _found(self, path: str) -> Storage:
         """The storage for a path; raises UpdraftError, also when a storage does not answer.
 
-        Links are followed and remote storages looked up, on the threads that may hang: the loop's own serve every file.
+        Resolving links and storages may hang, so it runs on the storage threads; the loop's own serve every file.
         """
         equipment = self._equipment
         looking = asyncio.get_running_loop().run_in_executor(equipment.store_threads, self.storage, path)

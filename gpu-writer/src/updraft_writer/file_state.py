@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of one file: what may happen when, and the first error, which is the error for everybody after it."""
+"""The life cycle of one file: which event is allowed in which state, and the first error, which everybody then gets."""
 
 import enum
 
@@ -25,7 +25,7 @@ class FileEvent(enum.Enum):
     PUBLISHED = "published"
     # A step of the file itself failed.
     FAIL = "fail"
-    # Somebody else ends the file: a drain.
+    # Somebody else ends the file, such as a drain.
     INTERRUPT = "interrupt"
     ABORT = "abort"
 
@@ -41,10 +41,10 @@ _TRANSITIONS = {
     (FileState.FINISHING, FileEvent.ABORT): FileState.ABORTED,
     (FileState.PUBLISHING, FileEvent.PUBLISHED): FileState.PUBLISHED,
     (FileState.PUBLISHING, FileEvent.FAIL): FileState.POISONED,
-    # Too late: only the storage decides what becomes of the file.
+    # Too late: only the storage now decides the outcome.
     (FileState.PUBLISHING, FileEvent.INTERRUPT): FileState.PUBLISHING,
     (FileState.PUBLISHING, FileEvent.ABORT): FileState.PUBLISHING,
-    # What is on its way when a file has ended may still fail, and whoever cleans up need not know that it has.
+    # Steps that were running when the file ended may still fail; cleaning up must work all the same.
     (FileState.POISONED, FileEvent.FAIL): FileState.POISONED,
     (FileState.POISONED, FileEvent.INTERRUPT): FileState.POISONED,
     (FileState.POISONED, FileEvent.ABORT): FileState.POISONED,
@@ -57,14 +57,14 @@ _TRANSITIONS = {
 
 
 class FileLife:
-    """The state of one file; the one way to change it is an event."""
+    """The state of one file. Only an event changes it."""
 
     def __init__(self) -> None:
         self.state = FileState.OPEN
         self.error: UpdraftError | None = None
 
     def handle(self, event: FileEvent) -> None:
-        """Move to the next state; raises the file's error, or InternalError for what cannot happen in its state."""
+        """Move to the next state; raises the file's error, or InternalError for an event not allowed in this state."""
         state = _TRANSITIONS.get((self.state, event))
         if state is None:
             self.check()
@@ -72,26 +72,26 @@ class FileLife:
         self.state = state
 
     def fail(self, error: UpdraftError) -> None:
-        """Poison the file, unless it has ended already: the first error stays."""
+        """Fail the file with an error, unless it has ended already. The first error stays."""
         if (self.state, FileEvent.FAIL) in _TRANSITIONS:
             self.handle(FileEvent.FAIL)
             self.error = self.error or error
 
     def interrupt(self, error: UpdraftError) -> None:
-        """Poison the file with an error that is not its own, unless it has ended or is being published."""
+        """Fail the file with an error from outside, unless it has ended or is being published."""
         self.handle(FileEvent.INTERRUPT)
         if self.state is FileState.POISONED:
             self.error = self.error or error
 
     def check(self) -> None:
-        """Raise unless the file still lives: its first error, or an InternalError once it was given up."""
+        """Raise the file's first error, or InternalError if it was given up; return if it is still alive."""
         if self.error is not None:
             raise self.error
         if self.state is FileState.ABORTED:
             raise InternalError("the file was given up")
 
     def check_open(self) -> None:
-        """Raise unless the file still takes batches."""
+        """Raise unless the file still accepts batches."""
         self.check()
         if self.state is not FileState.OPEN:
             raise InternalError(f"a batch came for a file that is {self.state.value}")

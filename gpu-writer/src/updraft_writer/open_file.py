@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file on its way: batches to row groups, row groups through the encoder, pieces to the sink, in order.
+"""One open file: it joins batches to row groups, encodes them, and passes the pieces to the sink, in order.
 
-Each row group travels in a task of its own, which holds the row group's reservation from its first step to its last and
-gives it back wherever that task ends. Two locks, which serve in order, keep the row groups of a file in line, so that
-one is encoded while the one before is stored. Nothing here waits for the quota: what is held always drains.
+Each row group has its own asyncio task, which holds the row group's reservation and releases it however the task ends.
+Two first-come-first-served locks keep the row groups of a file in order, so that one is encoded while the one before is
+stored. Nothing here waits for the quota, so held bytes are always released in the end.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Progress:
-    """What has happened to a file so far."""
+    """Counters and times of a file so far."""
 
     rows: int = 0
     batches: int = 0
@@ -46,7 +46,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How row groups are cut; the target is asked for each time, because it depends on how many files are open."""
+    """How row groups are cut. The target is computed each time, because it depends on the number of open files."""
 
     schema: pa.Schema
     target_bytes: Callable[[], int]
@@ -54,7 +54,7 @@ class Shape:
 
 
 class OpenFile:
-    """A file between its command and its receipt; whoever opened it closes it."""
+    """A file between its command and its receipt. Whoever opened it must close it."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class OpenFile:
         self.progress = Progress()
         self.failed = asyncio.Event()
         self.stuck = asyncio.Event()
-        """Set when a step of the storage does not return: nobody knows when the file will be closed."""
+        """Set when a storage operation does not return: nobody knows when the file will be closed."""
         self._encoder = encoder
         self._sink = sink
         self._shape = shape
@@ -91,12 +91,12 @@ class OpenFile:
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes of the row group that is being filled: nothing releases them until it is full or flushed."""
+        """Bytes of the row group being filled: they are released only when it is full or flushed."""
         return self._builder.partial_bytes
 
     @property
     def moving_bytes(self) -> int:
-        """Bytes that are being encoded and stored: they are released without anybody's help."""
+        """Bytes being encoded and stored: they are released without further input."""
         return sum(reservation.held_bytes for reservation in self._moving.values())
 
     @property
@@ -105,7 +105,7 @@ class OpenFile:
         return self._life.error
 
     async def open(self) -> None:
-        """Make the hidden file; raises SinkError."""
+        """Create the hidden file; raises SinkError."""
         opening = asyncio.ensure_future(self._sink.open())
         try:
             await self._unless_failed(opening)
@@ -116,9 +116,10 @@ class OpenFile:
             opening.cancel()
 
     def add(self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int) -> None:
-        """Take over a batch and the bytes reserved for it, which are released here from now on whatever happens.
+        """Take over a batch and its reservation, which this file releases from now on, whatever happens.
 
-        They have to be `reserved_bytes(raw_bytes)`: room for the encoding is never asked for again.
+        The reservation must be `reserved_bytes(raw_bytes)`: it includes room for the encoding, which is not reserved
+        later.
         """
         try:
             self._life.check_open()
@@ -134,12 +135,12 @@ class OpenFile:
             self._quota.tell_shortage()
 
     def flush(self) -> None:
-        """Encode the partial row group now: its bytes are needed."""
+        """Encode the partial row group now, because its bytes are needed elsewhere."""
         if self._life.state is FileState.OPEN:
             self._send(self._builder.seal())
 
     async def room_for(self, wanted_bytes: int, limit_bytes: int) -> None:
-        """Wait until the file holds so little that `wanted_bytes` more stay within `limit_bytes`, or nothing at all."""
+        """Wait until `wanted_bytes` more would stay within `limit_bytes`, or until the file holds nothing."""
         while (held_bytes := self.partial_bytes + self.moving_bytes) and held_bytes + wanted_bytes > limit_bytes:
             self._life.check()
             self.flush()
@@ -147,14 +148,14 @@ class OpenFile:
             await self._changed.wait()
 
     async def finish(self) -> Footer:
-        """Encode and store what is left and publish the file; raises the file's error.
+        """Encode and store what is left, and publish the file; raises the file's error.
 
-        A caller that is cancelled gives the file up. Once the storage publishes it is too late for that: the caller
-        then gets what becomes of the file, and not CancelledError.
+        If the caller is cancelled, the file is given up. Once publication has begun it is too late for that: the caller
+        then gets the file's outcome instead of CancelledError.
         """
         self._life.handle(FileEvent.FINISH)
         self._send(self._builder.seal())
-        # A task of its own: its steps on threads go on when the caller is cancelled.
+        # In its own task, because its steps on threads go on when the caller is cancelled.
         completion = self._completion = asyncio.create_task(self._complete())
         try:
             return await self._unless_failed(completion)
@@ -173,29 +174,29 @@ class OpenFile:
             self._stop()
 
     def storage_is_silent(self, error: UpdraftError) -> None:
-        """End the file now; what its storage is at is still waited for by `close`."""
+        """End the file now. `close` still waits for the running storage operation."""
         self.stuck.set()
         self._poison(error)
 
     async def close(self) -> None:
-        """Give up whatever is not published: what is queued is dropped, not written. Returns when nothing is held."""
+        """Give up what is not published: queued row groups are dropped. Returns when the file holds no bytes."""
         self._life.handle(FileEvent.ABORT)
         self._drop_partial()
         self._leave_device()
-        # A step that runs on a thread is not interrupted: it uses the memory that is reserved for it.
+        # A step on a thread cannot be interrupted, and uses the memory reserved for it until it returns.
         await asyncio.gather(*self._moving, *([self._completion] if self._completion else []), return_exceptions=True)
         self._retained.release()
         if self._life.state is not FileState.PUBLISHED:
             await self._sink.discard()
 
     async def _end_of(self, step: asyncio.Future[Any]) -> None:
-        """Return when a step has ended or the file has failed, however often the caller is cancelled."""
+        """Return when a step has ended or the file has failed, even if the caller is cancelled meanwhile."""
         while not step.done() and not self.failed.is_set():
             with suppress(asyncio.CancelledError):
                 await self._unless_failed(step)
 
     async def _unless_failed(self, step: "asyncio.Future[Result]") -> Result:
-        """Wait for a step, but not once the file has failed: the step may be what hangs."""
+        """Wait for a step, but no longer once the file has failed: that step may be the one that hangs."""
         failing = asyncio.create_task(self.failed.wait())
         awaited: set[asyncio.Future[Any]] = {step, failing}
         try:
@@ -218,7 +219,7 @@ class OpenFile:
         self._changed.set()
 
     async def _carry(self, group: RowGroup) -> None:
-        """One row group's way; its reservation ends with it."""
+        """Encode and store one row group, then release its reservation."""
         with group.reservation as held:
             try:
                 async with self._encode_turn:
@@ -234,9 +235,9 @@ class OpenFile:
     async def _encode(self, group: RowGroup) -> list[bytes]:
         self._life.check()
         async with self._turn_on_device(group.raw_bytes):
-            # The turn may have ended with the file.
+            # If the file has ended, its turn has ended too.
             self._life.check()
-            # Nobody but the encoder may keep the table: its memory has to be free when the reservation says so.
+            # Only the encoder may keep the table: its memory must be free when the reservation is released.
             pieces = await self._on_encode_thread(partial(self._encoder.write, group.take_table(self._shape.schema)))
         self._charge_retained(group.reservation)
         group.reservation.resize(sum(map(len, pieces)))
@@ -244,7 +245,7 @@ class OpenFile:
 
     @asynccontextmanager
     async def _turn_on_device(self, raw_bytes: int) -> AsyncIterator[None]:
-        """The turn on the GPU, for a row group that is encoded there: waited for before a thread is taken."""
+        """The turn on the GPU, if the row group is encoded there. Wait for it before taking a thread."""
         if self._device is None or not self._encoder.on_gpu:
             yield
             return
@@ -258,9 +259,9 @@ class OpenFile:
             self._device.close()
 
     def _charge_retained(self, held: Reservation) -> None:
-        """Charge what the encoder keeps, out of what was reserved for the row group that it has just encoded.
+        """Account for what the encoder retains, out of the reservation of the row group that it has just encoded.
 
-        What it has let go of has become a part of the pieces, which the row group's reservation pays for.
+        What the encoder no longer retains is now in the pieces, which the row group's reservation covers.
         """
         retained_bytes = self._encoder.retained_bytes
         more_bytes = retained_bytes - self._retained.held_bytes
@@ -321,7 +322,7 @@ class OpenFile:
 
 
 def _retrieved(step: asyncio.Future[Any]) -> None:
-    """A step that nobody waits for any more may fail."""
+    """Ignore the failure of a step that nobody waits for any more."""
     if not step.cancelled():
         step.exception()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All files that are open, and which of them lets go of its partial row group when the quota runs short."""
+"""All open files, and which of them must flush its partial row group when the quota runs short."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,15 +17,16 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Where a file may be open; `stripe_bytes` is what its encoder may keep that no flush releases."""
+    """Permission to have one file open. `stripe_bytes` is what its encoder may retain that no flush releases."""
 
     stripe_bytes: int = 0
 
 
 class OpenFiles:
-    """The files of one writer; `changed` is called whenever one is opened or is gone.
+    """The open files of one writer.
 
-    `leave_device` makes files that hold a GPU and do nothing with it give it up: others have to get on.
+    `changed` is called whenever a file is opened or gone. `leave_device` takes the GPU from files that hold a place on
+    it without using it, when others need it.
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class OpenFiles:
         quota.on_shortage = self._relieve
 
     def __len__(self) -> int:
-        """Files that are open or still being cleaned up after."""
+        """Number of files that are open or still being cleaned up."""
         return len(self._places)
 
     @contextmanager
     def place(self) -> Iterator[Place]:
-        """A place for one more file, kept until nothing is held for it; raises QuotaError and PoolUnavailableError."""
+        """A place for one more file, kept until the file holds nothing; raises QuotaError and PoolUnavailableError."""
         self.check_open()
         if len(self) >= self._max_open_files:
             raise QuotaError(
@@ -69,12 +70,12 @@ class OpenFiles:
             self._changed()
 
     def check_open(self) -> None:
-        """Raise PoolUnavailableError when no more files are opened; a full writer opens them later."""
+        """Raise PoolUnavailableError if the writer drains. A writer that is merely full raises nothing here."""
         if self._refusal is not None:
             raise self._refusal
 
     def add(self, file: OpenFile) -> None:
-        """Ask this file for its partial row group too when the quota runs short."""
+        """Let a shortage of quota flush this file's partial row group too."""
         self._files.add(file)
 
     def remove(self, file: OpenFile) -> None:
@@ -82,7 +83,7 @@ class OpenFiles:
         self._files.discard(file)
 
     def refuse(self) -> None:
-        """Open no more files: another writer can take them."""
+        """Open no more files; clients can go to another writer."""
         self._refusal = PoolUnavailableError("the writer is draining and opens no new files: use another one")
 
     def fail_all(self, error: UpdraftError) -> None:
@@ -91,7 +92,7 @@ class OpenFiles:
             file.interrupt(error)
 
     def grant_stripe(self, place: Place, wanted_bytes: int) -> int:
-        """How many bytes the stripes of this place's file may have; it keeps the grant as long as the place."""
+        """Bytes that the stripes of this place's file may take. The grant lasts as long as the place."""
         place.stripe_bytes = stripe_target_bytes(
             wanted_bytes,
             quota_bytes=self._quota.limits.quota_bytes,
@@ -101,11 +102,11 @@ class OpenFiles:
         return place.stripe_bytes
 
     def target_bytes(self, wanted_bytes: int) -> int:
-        """Raw bytes of the next row group of a file that wants `wanted_bytes`."""
+        """Raw bytes of the next row group, for a file that wants `wanted_bytes`."""
         quota_bytes = self._quota.limits.quota_bytes
         target = row_group_target_bytes(wanted_bytes, quota_bytes=quota_bytes, open_files=len(self._files))
         if target < wanted_bytes and len(self._files) > self._warned_of_files:
-            # Not with every file: twice as many as now have to be open before it is said again.
+            # Do not log it for every file: only when twice as many are open as the last time.
             self._warned_of_files = 2 * len(self._files)
             _log.warning(
                 "row groups are smaller than asked for: the quota is less than four times open files times a row group",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many bytes a writer may hold, and who gets the next ones.
 
-Policy alone: no transport, no threads. Only `Quota.acquire` ever waits; what is held already may grow or shrink without
-waiting, so that it always drains. The order: tenants that hold less than their share come first, then first come first
-served; a waiter that does not fit may be overtaken for a bounded time, after which everybody waits for it.
+Policy alone: no transport, no threads. Only `Quota.acquire` waits. A reservation can grow and shrink without waiting,
+so held bytes are always released in the end. Order: tenants that hold less than their share come first, then first
+come, first served. A waiter that does not fit may be overtaken for a bounded time; after that, everybody waits for it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from updraft.errors import QuotaError
 
 @dataclass(frozen=True, slots=True)
 class QuotaLimits:
-    """The ceiling, how long one waiter may be overtaken, and how long anybody waits at all."""
+    """The ceiling in bytes, the time for which one waiter may be overtaken, and the longest wait."""
 
     quota_bytes: int
     bypass_seconds: float = 5.0
@@ -27,7 +27,7 @@ class QuotaLimits:
 
 
 class Reservation:
-    """Bytes held from a quota. A context manager: leaving it gives them back, and only the first release counts."""
+    """Bytes held from a quota. As a context manager it releases them at the end. Releasing twice has no effect."""
 
     def __init__(self, quota: "Quota", tenant: str, held_bytes: int, *, admitted: bool) -> None:
         self.tenant = tenant
@@ -39,17 +39,17 @@ class Reservation:
 
     @property
     def held_bytes(self) -> int:
-        """What is held now; 0 once released."""
+        """Bytes held now; 0 once released."""
         return self._held_bytes
 
     def resize(self, held_bytes: int) -> None:
-        """Hold more or less, without waiting; nothing once released."""
+        """Hold more or fewer bytes, without waiting. Does nothing once released."""
         if self._quota is not None:
             change, self._held_bytes = held_bytes - self._held_bytes, held_bytes
             self._quota._change(self, change)
 
     def absorb(self, other: "Reservation") -> None:
-        """Hold what `other` of the same tenant holds too; `other` is released, and nobody gets in between."""
+        """Take over all bytes of `other`, of the same tenant, in one step: no waiter is admitted in between."""
         if self._quota is None or other._quota is None:
             other.release()
             return
@@ -61,20 +61,20 @@ class Reservation:
         self._quota._remember(self)
 
     def hand_over(self, other: "Reservation", handed_bytes: int) -> None:
-        """Let `other` of the same tenant hold a part of this, as far as there is one; nobody gets in between."""
+        """Move up to so many bytes to `other`, of the same tenant, in one step: no waiter is admitted in between."""
         handed_bytes = min(handed_bytes, self._held_bytes)
         if self._quota is not None and other._quota is not None:
             self._held_bytes -= handed_bytes
             other._held_bytes += handed_bytes
 
     def sibling(self) -> "Reservation":
-        """A reservation of nothing yet for the same tenant, from the same quota; raises ValueError once released."""
+        """An empty reservation of the same tenant, from the same quota; raises ValueError once released."""
         if self._quota is None:
             raise ValueError("a released reservation has no quota to hold from")
         return self._quota.charge(self.tenant)
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release all bytes."""
         if self._quota is not None:
             quota, self._quota = self._quota, None
             change, self._held_bytes = -self._held_bytes, 0
@@ -99,8 +99,8 @@ class _Waiter:
 class Quota:
     """A ceiling in bytes over everything that a writer holds for its files.
 
-    `on_shortage(missing_bytes)` is called when somebody waits and what is held has changed: whoever holds bytes that
-    nothing is about to release then has to let them go.
+    `on_shortage(missing_bytes)` is called when somebody waits and the held bytes have changed. It should make holders
+    release bytes that would otherwise stay, such as partial row groups.
     """
 
     def __init__(self, limits: QuotaLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -116,18 +116,18 @@ class Quota:
 
     @property
     def reservations(self) -> int:
-        """Reservations that are not released."""
+        """Number of reservations that are not released."""
         return self._reservations
 
     @property
     def waiting(self) -> int:
-        """Callers of `acquire` that wait."""
+        """Number of callers that wait in `acquire`."""
         return len(self._waiters)
 
     async def acquire(self, tenant: str, wanted_bytes: int) -> Reservation:
-        """Bytes for one batch, in turn; raises QuotaError when they are not there in time.
+        """Reserve bytes for one batch, in turn; raises QuotaError if they are not free in time.
 
-        A batch larger than the whole quota is let in alone. A cancelled caller leaves the queue and holds nothing.
+        A batch larger than the whole quota is admitted alone. A cancelled caller leaves the queue and holds nothing.
         """
         waiter = _Waiter(tenant, wanted_bytes, self._clock())
         self._waiters.append(waiter)
@@ -144,15 +144,15 @@ class Quota:
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
-                # Who waited behind this one may fit now.
+                # Waiters behind this one may fit now.
                 self._dispatch()
 
     def charge(self, tenant: str) -> Reservation:
-        """A reservation of nothing yet, for what nobody asked leave for: what an open file retains."""
+        """An empty reservation for memory that is held without being asked for: what an open file retains."""
         return Reservation(self, tenant, 0, admitted=False)
 
     def tell_shortage(self) -> None:
-        """Tell what is missing if somebody waits: whoever comes to hold bytes that nothing releases calls this."""
+        """Report a shortage if somebody waits. Call it after coming to hold bytes that nothing else releases."""
         if self._waiters:
             self.on_shortage(self._missing_bytes())
 
@@ -166,7 +166,7 @@ class Quota:
         )
 
     def _fits(self, wanted_bytes: int) -> bool:
-        # What open files retain does not drain until they end: beside it alone, one batch always goes in.
+        # What open files retain is released only when they end. If nothing else is held, one batch is always admitted.
         return self._admitted == 0 or self.held_bytes + wanted_bytes <= self.limits.quota_bytes
 
     def _dispatch(self) -> None:
@@ -177,7 +177,7 @@ class Quota:
         self.tell_shortage()
 
     def _candidates(self) -> Iterator[_Waiter]:
-        """Who may be let in now, the first in turn first."""
+        """The waiters that may be admitted now, in turn."""
         queue = self._queue()
         if queue and self._clock() - queue[0].arrived > self.limits.bypass_seconds:
             queue = queue[:1]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a file is encoded where it is: receipts tell it in words, metrics count it by its kind."""
+"""Why a file is encoded on the GPU or the CPU: receipts give it in words, metrics count it by kind."""
 
 import enum
 from dataclasses import dataclass
 
 
 class ReasonKind(enum.Enum):
-    """GPU, or what keeps a file on the CPU."""
+    """The GPU, or the kind of reason that keeps a file on the CPU."""
 
     GPU = "gpu"
     ASKED = "asked"
@@ -22,7 +22,7 @@ class ReasonKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason; its text is one line that names what has to change for another one."""
+    """A reason. Its text is one line that says what to change."""
 
     kind: ReasonKind
     text: str

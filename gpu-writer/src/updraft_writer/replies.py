@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a writer sends to its client: leave, parts of a returned file, the last word. One message at a time."""
+"""What a writer sends to its client: credit, parts of a returned file, the receipt or error. One message at a time."""
 
 import asyncio
 from contextlib import suppress
@@ -13,9 +13,9 @@ from updraft.service.silence import Silence, seconds_between_looks
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
 
-# How long a client that reads nothing can hold back its own error message.
+# A client that does not read gets this long before the call ends without its in-band error.
 _LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
-# How often a client hears from a writer that has nothing to say.
+# Interval of the keepalives that a writer sends when it has nothing else to send.
 _KEEPALIVE_SECONDS = 30.0
 _NOTHING = memoryview(b"")
 
@@ -40,11 +40,11 @@ class Call(Protocol):
 
 
 class Replies:
-    """The writer's direction of one exchange."""
+    """The writer's half of one exchange."""
 
     def __init__(self, call: Call) -> None:
         self.client_signs = 0
-        """Messages that came and parts that were read, counted by whoever sees them: the client is there."""
+        """Messages received and parts read so far: each one proves that the client is alive."""
         self._call = call
         self._messages = 0
         self._turn = asyncio.Lock()
@@ -53,8 +53,8 @@ class Replies:
         self._sending: asyncio.Future[None] | None = None
 
     async def keep_alive(self) -> None:
-        """Say now and then that the writer is still there, where it has nothing else to say, until cancelled."""
-        # A client that is gone, or does not read, is no concern of this: others notice.
+        """Send keepalives while there is nothing else to send, until cancelled."""
+        # Not this task's concern if the client is gone or does not read: others notice.
         with suppress(Exception):
             while True:
                 before = self._messages
@@ -63,12 +63,12 @@ class Replies:
                     await self._send(self._metadata(keep_alive=KeepAlive()))
 
     async def give_leave(self) -> None:
-        """Let the client send one more batch."""
+        """Give the client credit for one more batch."""
         self._credit += 1
         await self._send(self._metadata())
 
     async def stored(self, batches: int) -> None:
-        """Say that the batches up to this one are encoded and stored."""
+        """Tell the client that the batches up to this one are encoded and stored."""
         self._stored = batches
         await self._send(self._metadata())
 
@@ -77,11 +77,11 @@ class Replies:
         await self._send(self._metadata(offset=offset), memoryview(piece))
 
     async def receipt(self, receipt: Receipt) -> None:
-        """Say that the file is finished."""
+        """Send the receipt."""
         await self._send(self._metadata(receipt=receipt))
 
     async def error(self, error: UpdraftError) -> None:
-        """Say why there is no file; a client that does not read gets the status alone."""
+        """Send the error in-band. A client that does not read gets only the status."""
         try:
             async with asyncio.timeout(_LAST_MESSAGE_TIMEOUT_SECONDS):
                 await self._send(self._metadata(error=error.to_message()))
@@ -93,7 +93,7 @@ class Replies:
 
     async def _send(self, metadata: WriteReplyMetadata, body: memoryview = _NOTHING) -> None:
         async with self._turn:
-            # gRPC does not take back a message whose sending has begun, whoever has stopped waiting for it.
+            # gRPC cannot take back a message that it has begun to send, even if nobody waits for it any more.
             if self._sending is not None and not self._sending.done():
                 await asyncio.wait({self._sending})
             self._messages += 1
@@ -104,13 +104,13 @@ class Replies:
 
 
 def _retrieved(sending: asyncio.Future[None]) -> None:
-    """A message that nobody waits for any more may fail: nobody has to be warned of that."""
+    """Ignore the failure of a message that nobody waits for any more."""
     if not sending.cancelled():
         sending.exception()
 
 
 class ReturnedSink:
-    """The `return` delivery: encoded bytes go back to the client, who stores them; they stay reserved until sent."""
+    """The sink of `return` delivery: sends encoded bytes to the client. They stay reserved until sent."""
 
     def __init__(self, replies: Replies, *, silence_seconds: float) -> None:
         self._replies = replies
@@ -118,10 +118,10 @@ class ReturnedSink:
         self._offset = 0
 
     async def open(self) -> None:
-        """The client has its file open."""
+        """Nothing to do: the client opens its own file."""
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece; raises SinkError when the client is gone, DeadlineError when it neither reads nor speaks."""
+        """Send a piece; raises SinkError if the client is gone, DeadlineError if it neither reads nor sends."""
         sending = asyncio.ensure_future(self._replies.part(self._offset, piece))
         look_seconds = seconds_between_looks(self._silence_seconds)
         silence = Silence(self._silence_seconds, look_seconds)
@@ -143,7 +143,7 @@ class ReturnedSink:
         self._offset += len(piece)
 
     async def publish(self) -> None:
-        """The receipt tells the client that its file is whole."""
+        """Nothing to do: the receipt tells the client that its file is complete."""
 
     async def discard(self) -> None:
-        """The error tells the client that its file is not."""
+        """Nothing to do: the error tells the client that its file is not complete."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches gathered to row groups, and which partial ones to let go when memory is short. Policy alone."""
+"""Joins batches to row groups, and chooses which partial ones to flush when memory is short. Policy alone."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,18 +11,18 @@ from updraft_writer.quota import Reservation
 
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
 
-# Raw and encoded bytes of a row group lie side by side until the raw ones are freed: room is reserved for both.
+# Raw and encoded bytes of a row group exist side by side until the raw ones are freed, so both are reserved.
 _BYTES_PER_RAW_BYTE = 2
 
 
 def reserved_bytes(raw_bytes: int) -> int:
-    """What is reserved for a batch: its own bytes and as many for its encoding."""
+    """Bytes to reserve for a batch: its own, and as many for its encoding."""
     return _BYTES_PER_RAW_BYTE * raw_bytes
 
 
 @dataclass(slots=True)
 class RowGroup:
-    """Batches that are encoded together, and the bytes reserved for them; whoever has a row group releases those."""
+    """Batches that are encoded together, and their reservation, which the owner of the row group releases."""
 
     reservation: Reservation
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -36,13 +36,13 @@ class RowGroup:
         self.raw_bytes += raw_bytes
 
     def take_table(self, schema: pa.Schema) -> pa.Table:
-        """The batches as a table without a copy; the row group forgets them, so that they can be freed."""
+        """The batches as a table, without a copy. The row group drops its references, so that they can be freed."""
         batches, self.batches = self.batches, []
         return pa.Table.from_batches(batches, schema)
 
 
 class RowGroupBuilder:
-    """Gathers the batches of one file until a row group has enough bytes or rows."""
+    """Joins the batches of one file until a row group has enough bytes or rows."""
 
     def __init__(self, *, max_rows: int) -> None:
         self._max_rows = max_rows
@@ -50,13 +50,13 @@ class RowGroupBuilder:
 
     @property
     def partial_bytes(self) -> int:
-        """What the row group that is being filled holds."""
+        """Bytes held by the row group being filled."""
         return self._partial.reservation.held_bytes if self._partial else 0
 
     def add(
         self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, target_bytes: int
     ) -> list[RowGroup]:
-        """Take over a batch and the bytes reserved for it; returns the row groups that are full now."""
+        """Take over a batch and its reservation; returns the row groups that are now full."""
         full: list[RowGroup] = []
         bytes_per_row = raw_bytes / max(1, batch.num_rows)
         partial = self._filling(reservation)
@@ -66,14 +66,14 @@ class RowGroupBuilder:
             full += self.seal()
             partial = self._filling(reservation)
         partial.append(batch, int(bytes_per_row * batch.num_rows))
-        # The slices of a batch share its memory until the last of them is done: that one's row group holds the bytes.
+        # All slices of a batch keep its memory alive until the last one is done: that one's row group holds the bytes.
         partial.reservation.absorb(reservation)
         if partial.raw_bytes >= target_bytes or partial.rows == self._max_rows:
             full += self.seal()
         return full
 
     def seal(self) -> list[RowGroup]:
-        """The row group that is being filled, if there is one, as it is."""
+        """The partial row group, if there is one."""
         partial, self._partial = self._partial, None
         return [partial] if partial else []
 
@@ -84,9 +84,9 @@ class RowGroupBuilder:
 
 
 def row_group_target_bytes(wanted_bytes: int, *, quota_bytes: int, open_files: int) -> int:
-    """Raw bytes of a row group: what is wanted, or less where many open files share a small quota.
+    """Raw bytes of a row group: `wanted`, or less if many open files share a small quota.
 
-    When all files fill a row group at once, what is reserved for these is half of the quota; the other half is encoded
+    If all files fill a row group at once, these take half of the quota. The other half is for row groups being encoded
     and stored.
     """
     fair_bytes = quota_bytes // (2 * _BYTES_PER_RAW_BYTE * max(1, open_files))
@@ -94,11 +94,11 @@ def row_group_target_bytes(wanted_bytes: int, *, quota_bytes: int, open_files: i
 
 
 def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, max_files: int, granted: Sequence[int]) -> int:
-    """Raw bytes of the stripes of a file: what is wanted, as far as there is room for it.
+    """Raw bytes of the stripes of a file: what is wanted, if there is room for it.
 
-    An encoder keeps a stripe until it is full, whatever anybody needs, and its size is fixed when a file opens. With
-    those that are `granted` to the other open files, all stripes together stay within half of the quota: of the one
-    half of that each of `max_files` files has an equal part, of the other whoever opens a file gets half of the rest.
+    An encoder keeps a stripe until it is full, even if others need the memory, and the stripe size is fixed when a file
+    opens. Together with what is `granted` to the other open files, all stripes stay within half of the quota. One half
+    of that is divided equally among `max_files` files. Of the other half, each new file gets half of what is left.
     """
     equal_bytes = quota_bytes // 4 // max_files
     kept_bytes = equal_bytes * (max_files - len(granted) - 1)
@@ -107,7 +107,7 @@ def stripe_target_bytes(wanted_bytes: int, *, quota_bytes: int, max_files: int, 
 
 
 class Partial(Protocol):
-    """Who has a partial row group."""
+    """Something with a partial row group."""
 
     @property
     def partial_bytes(self) -> int:
@@ -118,7 +118,7 @@ Owner = TypeVar("Owner", bound=Partial)
 
 
 def to_flush(owners: Iterable[Owner], *, missing_bytes: int) -> list[Owner]:
-    """Whose partial row groups to let go, the largest first, so that `missing_bytes` come free."""
+    """Whose partial row groups to flush, the largest first, to free `missing_bytes`."""
     chosen: list[Owner] = []
     for owner in sorted(owners, key=lambda owner: owner.partial_bytes, reverse=True):
         if missing_bytes <= 0 or not owner.partial_bytes:

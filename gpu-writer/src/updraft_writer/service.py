@@ -54,11 +54,11 @@ class WriterService(FlightService):
         await self._exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
-        """A writer has nothing to read."""
+        """Empty: a writer serves no flights."""
         return []
 
     def flight_info(self, descriptor: Any) -> Any:
-        """A writer has nothing to read: raises FunctionNotFoundError."""
+        """Raises FunctionNotFoundError: a writer serves no flights."""
         raise FunctionNotFoundError("a writer has no functions: exchange with a WriteCommand")
 
     def list_actions(self) -> Iterable[tuple[str, str]]:
@@ -84,7 +84,7 @@ class WriterService(FlightService):
         raise ProtocolError(f"no action {name!r}: this writer has {known}")
 
     def status(self) -> dict[str, object]:
-        """The writer as it is now."""
+        """The writer's state now."""
         quota = self._quota
         return {
             "protocol_version": PROTOCOL_VERSION,

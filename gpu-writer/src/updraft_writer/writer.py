@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer process: wires quota, files and listeners together and lives through start, drain and stop."""
+"""The writer process: wires quota, files and listeners together and runs it through start, drain and stop."""
 
 import asyncio
 import atexit
@@ -38,7 +38,7 @@ from updraft_writer.settings import ServeSettings
 from updraft_writer.sinks.location import Root, Roots
 from updraft_writer.sinks.stored import RetryPolicy
 
-# Files that a drain has ended get this long to remove what is unfinished.
+# Time for files that a drain has ended to remove their hidden files.
 _CLOSING_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ class Writer:
     def __init__(self, settings: ServeSettings) -> None:
         self.lifecycle = Lifecycle()
         self.metrics = WriterMetrics()
-        # Before the quota: what a GPU's libraries take of this process's memory is not there for batches.
+        # Before the quota is computed: memory that the GPU's libraries take is not available to batches.
         engine = _engine(settings)
         self.quota = Quota(_quota_limits(settings))
         self._gpu = self._shared(engine, settings)
@@ -89,7 +89,7 @@ class Writer:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """What was really bound, by the name of the setting."""
+        """The addresses that are bound, by the name of the setting."""
         return self._listeners.addresses
 
     async def run(self) -> None:
@@ -113,7 +113,7 @@ class Writer:
         _log.info("draining", open_files=len(self.files))
         self.files.refuse()
         await self._publish_health(serving=False)
-        # The listener stays open until the files are finished: who comes is told to go elsewhere, probes are answered.
+        # The listener stays open until the files are finished, to send new clients elsewhere and to answer probes.
         limit_seconds = self._settings.drain_timeout_seconds
         if not await self._idle(limit_seconds):
             _log.warning("files were not finished within the drain timeout", open_files=len(self.files))
@@ -247,7 +247,7 @@ async def _serve(settings: ServeSettings) -> None:
 
 
 def serve(settings: ServeSettings) -> None:
-    """Serve in this process until told to stop; exits with 2 and one line when that cannot start."""
+    """Serve in this process until told to stop. Exits with status 2 and one line if the writer cannot start."""
     import uvloop
 
     log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="writer")
@@ -256,6 +256,6 @@ def serve(settings: ServeSettings) -> None:
     except WriterError as error:
         sys.stderr.write(f"updraft-writer: cannot start: {error}\n")
         sys.exit(2)
-    # Python's own exit waits for every thread, and a storage that hangs gives none back.
+    # Python's own exit waits for every thread, and a hanging storage never returns its threads.
     atexit._run_exitfuncs()
     os._exit(0)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row groups become the bytes of a file: `encoder` is what all encoders have in common, `choice` picks one."""
+"""Encoders turn row groups into the bytes of a file: `encoder` is their interface, `choice` picks one."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Codecs and levels, checked once so that no batch is taken for a file that cannot be written."""
+"""Codecs and levels, checked before any batch of a file is accepted."""
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ _WITH_LEVELS = ("zstd", "gzip")
 
 
 def codec_name(compression: Compression) -> str:
-    """The codec as Arrow calls it; raises WriteOptionError for one that does not exist."""
+    """Arrow's name of the codec; raises WriteOptionError for an unknown one."""
     try:
         return _NAMES[compression.codec]
     except KeyError:
@@ -26,7 +26,7 @@ def codec_name(compression: Compression) -> str:
 
 
 def compression_level(compression: Compression) -> int | None:
-    """The level, if one is asked for; raises WriteOptionError when the codec has none or not this one."""
+    """The level, if one is given; raises WriteOptionError if the codec has no levels, or not this one."""
     if not compression.HasField("level"):
         return None
     codec = codec_name(compression)

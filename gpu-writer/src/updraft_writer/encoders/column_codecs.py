@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which columns their codec makes smaller, and which texts need none, judged by a few rows that are encoded on trial.
+"""Chooses the columns to compress and the strings to write as DELTA_BYTE_ARRAY, by encoding a few rows on trial.
 
-What is encoded already, as differences or by a dictionary, often has nothing left to be squeezed out, nor have hashes
-and measures; a codec would take its time over them and every reader's as well. Of texts that begin as their neighbours
-do Snappy finds hardly more than that, and takes longer to find it; codecs that are chosen for small files find
-more in what is left of such texts than in the whole of them, and are no slower.
+A codec saves little on columns with dictionaries or DELTA_BINARY_PACKED, and on hashes and measurements, but costs time
+in the writer and in every reader. On strings that share prefixes with their neighbours, Snappy saves hardly more than
+DELTA_BYTE_ARRAY and takes longer. Codecs chosen for small files compress the output of DELTA_BYTE_ARRAY better than the
+strings themselves, and no slower.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,22 +16,22 @@ import pyarrow.parquet as pq
 from updraft_writer.encoders.encoder import EncodedBytes
 
 _TRIAL_ROWS = 2048
-# Of fewer rows a trial costs more than it can spare.
+# With fewer rows, a trial costs more than it can save.
 _LEAST_ROWS = 16 * _TRIAL_ROWS
-# What a codec has to leave of a column's pages at most.
+# A codec must shrink a column's pages at least to this share.
 _WORTHWHILE_FRACTION = 0.9
-# DELTA_BYTE_ARRAY takes time as well, to write and to read.
+# DELTA_BYTE_ARRAY costs time as well, in writing and reading, so it must save this much.
 _WORTHWHILE_FRONT_FRACTION = 0.75
-# Snappy takes longer than DELTA_BYTE_ARRAY, which may leave so much more than it for that.
+# Snappy takes longer than DELTA_BYTE_ARRAY, whose result may therefore be this much larger.
 _FRONTS_PER_SNAPPY = 5 / 4
-# These are chosen for small files, and squeeze what DELTA_BYTE_ARRAY leaves once more.
+# Codecs chosen for small files also compress the output of DELTA_BYTE_ARRAY.
 _CODECS_OF_FRONTS = ("zstd", "gzip")
 
 
 def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
-    """What to change of `arguments`, with which `pq.ParquetWriter` is to write `table`: some columns have no codec.
+    """Changes to `arguments`, those of the `pq.ParquetWriter` for `table`: some columns get no codec.
 
-    Of `texts`, paths of strings without a dictionary, some say instead what they share with their neighbour.
+    Some of `texts`, the paths of string columns without a dictionary, get DELTA_BYTE_ARRAY.
     """
     if table.num_rows < _LEAST_ROWS:
         return {}
@@ -47,7 +47,7 @@ def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequ
         if worthwhile and left_bytes <= (_FRONTS_PER_SNAPPY if codec == "snappy" else 1) * packed_bytes[path]:
             encodings[path] = "DELTA_BYTE_ARRAY"
             packed = packed | {path} if left_bytes <= _WORTHWHILE_FRACTION * front_bytes else packed - {path}
-    # A column that is not named has no codec.
+    # A column that is not named is not compressed.
     return {
         "column_encoding": encodings,
         "compression": dict.fromkeys(packed, codec),
@@ -56,7 +56,7 @@ def worthwhile_codecs(table: pa.Table, arguments: Mapping[str, Any], texts: Sequ
 
 
 def _fronts(trial: "_Trial", texts: Sequence[str], by_codec: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
-    """Each text with its bytes as DELTA_BYTE_ARRAY: what the codec leaves of it, if it is tried, and without."""
+    """Each string column with its size as DELTA_BYTE_ARRAY: with the codec, if that is tried, and without."""
     if texts:
         trial = trial.of(texts)
         encoding = {"column_encoding": dict.fromkeys(texts, "DELTA_BYTE_ARRAY")}
@@ -67,7 +67,7 @@ def _fronts(trial: "_Trial", texts: Sequence[str], by_codec: Mapping[str, Any]) 
 
 
 class _Trial:
-    """Some rows that are encoded in different ways."""
+    """Sample rows, encoded in different ways."""
 
     def __init__(self, rows: pa.Table, arguments: Mapping[str, Any]) -> None:
         self._rows = rows
@@ -81,13 +81,13 @@ class _Trial:
         }
 
     def of(self, paths: Sequence[str]) -> "_Trial":
-        """The same rows of the columns that these leaves are in."""
+        """The same rows, with only the columns of these leaves."""
         names = enumerate(self._rows.column_names)
         held = [index for index, name in names if any(f"{path}.".startswith(f"{name}.") for path in paths)]
         return _Trial(self._rows.select(held), self._arguments)
 
     def page_bytes(self, **changes: Any) -> dict[str, int]:
-        """Bytes of the data pages of each leaf; of all rows the dictionaries would be a much smaller part."""
+        """Bytes of the data pages of each leaf, without dictionaries: over all rows their share is far smaller."""
         collected: list[Any] = []
         arguments = self._arguments | changes
         with pq.ParquetWriter(EncodedBytes(), self._rows.schema, metadata_collector=collected, **arguments) as writer:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which encoding repays itself on which column, judged by a sample of the first row group.
+"""Chooses the encoding of each column by a sample of the first row group.
 
-Dictionaries on every column, the default of most writers, cost about half of the encoder's time and most of what an
-open file retains; on columns of few values they are what makes a file small. Integers are encoded fastest as the
-differences between neighbours, which is small where these are near each other or where there are few values.
+A dictionary on every column, the default of most writers, costs about half of the encoder's time and most of the memory
+of an open file, but on columns with few distinct values it is what makes a file small. Integers are encoded fastest as
+differences between neighbours (DELTA_BINARY_PACKED), which are small if neighbours are close or distinct values few.
 """
 
 import math
@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from updraft_writer.encoders.leaves import leaf_arrays
 
 _SAMPLED_ROWS = 2048
-# Neighbours are sampled in so many runs of as many values as the format encodes together.
+# The sample is this many runs of neighbours, each as long as the block that the format encodes together.
 _RUNS = 4
 _RUN_ROWS = 129
-# What the writer allows a dictionary page; beyond it a column falls back to plain values halfway.
+# Largest dictionary page; a column that exceeds it falls back to plain values halfway.
 _DICTIONARY_PAGE_BYTES = 1024 * 1024
-# What an encoding has to save of the plain size: it costs time as well.
+# An encoding costs time, so it must save this share of the plain size.
 _WORTHWHILE_FRACTION = 0.75
-# Differences take half to two thirds of the time that a dictionary takes, and may be so much larger for it.
+# Differences take half to two thirds of a dictionary's time, so they may be this much larger.
 _DIFFERENCES_PER_DICTIONARY = 5 / 4
 _LENGTH_PREFIX_BYTES = 4
 _LARGEST_INTEGER_DIGITS = 18
@@ -31,7 +31,7 @@ _LARGEST_INTEGER_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class ColumnEncodings:
-    """The paths of the leaf columns with a dictionary and of those as differences; all others are plain."""
+    """Paths of the leaf columns with a dictionary and of those with differences; all others are plain."""
 
     dictionaries: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class ColumnEncodings:
 def sampled_encodings(
     table: pa.Table, paths: Sequence[str], *, without_differences: Container[str] = ()
 ) -> ColumnEncodings:
-    """The encodings for `table`, of which `paths` names all leaves in order."""
+    """The encodings for `table`, whose leaves are `paths`, in order."""
     step = max(1, table.num_rows // _SAMPLED_ROWS)
     spread = _leaves(table.take(pa.arange(0, table.num_rows, step)))
     starts = sorted({round(part * max(0, table.num_rows - _RUN_ROWS) / (_RUNS - 1)) for part in range(_RUNS)})
@@ -69,7 +69,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _dictionary_bits(sample: pa.Array, step: int, width_bits: float) -> float:
-    """Bits of a value with a dictionary, which itself counts too; infinite where there is none."""
+    """Bits per value with a dictionary, including the dictionary itself; infinite if none is possible."""
     if not len(sample) or pa.types.is_boolean(sample.type) or pa.types.is_null(sample.type):
         return math.inf
     total = len(sample) * step
@@ -81,7 +81,7 @@ def _dictionary_bits(sample: pa.Array, step: int, width_bits: float) -> float:
 
 
 def _difference_bits(runs: Sequence[pa.Array]) -> float:
-    """Bits of a value as the difference to the one before it; infinite for what is no integer in the file."""
+    """Bits per value as a difference; infinite if the values are not integers in the file."""
     widths = [math.log2(1 + high - low) for low, high in filter(None, map(_range_of_differences, runs))]
     return sum(map(math.ceil, widths)) / len(widths) if widths else math.inf
 
@@ -95,7 +95,7 @@ def _range_of_differences(run: pa.Array) -> tuple[int, int] | None:
 
 
 def _as_integers(values: pa.Array) -> pa.Array | None:
-    """The integers that a file has for these values, if it has any."""
+    """The integers that represent these values in the file, if they are integers there."""
     data_type = values.type
     if pa.types.is_signed_integer(data_type):
         return values
@@ -110,7 +110,7 @@ def _as_integers(values: pa.Array) -> pa.Array | None:
 
 
 def _estimated_distinct(values: pa.Array) -> float:
-    """Distinct values of the whole by Chao's estimator: the more were seen only once, the more were not seen."""
+    """Distinct values of the column by Chao's estimator: the more were seen only once, the more were never seen."""
     counts = pc.value_counts(values).field("counts")
     once, twice = (pc.sum(pc.equal(counts, times)).as_py() for times in (1, 2))
     unseen = once * (once - 1) / (2 * (twice + 1))
@@ -118,7 +118,7 @@ def _estimated_distinct(values: pa.Array) -> float:
 
 
 def _width_bytes(values: pa.Array) -> float:
-    """Bytes of a plain value in the file."""
+    """Bytes of a plain-encoded value."""
     if not len(values) or pa.types.is_null(values.type):
         return 0.0
     if pa.types.is_decimal128(values.type) and values.type.precision <= _LARGEST_INTEGER_DIGITS:

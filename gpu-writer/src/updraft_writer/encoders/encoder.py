@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every encoder is: row groups in, pieces of a file out. It does no I/O and runs on one thread at a time."""
+"""The interface of encoders: row groups in, pieces of a file out. No I/O; one thread at a time."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from updraft_writer.reason import Reason
 
-# Pieces are large enough that a storage sees few writes and small enough to be let go one by one.
+# Large enough for few writes to the storage, small enough to be freed one by one.
 _PIECE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What the footer of a finished file says; `row_groups` is 0 where the encoder does not tell them."""
+    """What the footer of a finished file says; `row_groups` is 0 if the encoder does not report them."""
 
     row_groups: int
     rows: int
@@ -22,7 +22,7 @@ class Footer:
 
 
 class EncodedBytes:
-    """The file object that an encoder library writes to: keeps the bytes until they are taken."""
+    """The file object that an encoder library writes to. It keeps the bytes until they are taken."""
 
     closed = False
     mode = "wb"
@@ -38,13 +38,13 @@ class EncodedBytes:
         self._joining.append(bytes(data))
         self.written_bytes += len(data)
         self._joining_bytes += len(data)
-        # Joined while the processor's caches still have them, and their memory is the next ones'.
+        # Joined while they are in the processor's caches; their memory is then reused for the next ones.
         if self._joining_bytes >= _PIECE_BYTES:
             self._join()
         return len(data)
 
     def take(self) -> list[bytes]:
-        """What was written since the last time, in pieces of about a mebibyte or more."""
+        """What was written since the last call, in pieces of about 1 MiB or more."""
         if self._joining:
             self._join()
         taken, self._pieces = self._pieces, []
@@ -60,14 +60,14 @@ class EncodedBytes:
         return self.written_bytes
 
     def flush(self) -> None:
-        """Nothing is behind this file."""
+        """Do nothing: there is no file behind this object."""
 
     def close(self) -> None:
-        """What was written can still be taken."""
+        """Do nothing: what was written can still be taken."""
 
 
 def with_end(pieces: list[bytes], least_bytes: int) -> list[bytes]:
-    """The pieces with their last ones joined, so that the last has at least so many bytes."""
+    """The pieces, with the last ones joined until the last has at least so many bytes."""
     kept = list(pieces)
     end: list[bytes] = []
     while kept and sum(map(len, end)) < least_bytes:
@@ -76,7 +76,7 @@ def with_end(pieces: list[bytes], least_bytes: int) -> list[bytes]:
 
 
 class Encoder(Protocol):
-    """One file's encoder; after an error it is thrown away. `reason` says why it is this one."""
+    """The encoder of one file. After an error it must not be used. `reason` says why it was chosen."""
 
     reason: Reason
 
@@ -86,17 +86,17 @@ class Encoder(Protocol):
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the next row group takes a GPU's memory."""
+        """Whether the next row group needs a turn on the GPU."""
 
     @property
     def retained_bytes(self) -> int:
-        """What the encoder holds between row groups, at most about."""
+        """Approximate upper bound of the bytes that the encoder retains between row groups."""
 
     def write(self, table: pa.Table) -> list[bytes]:
-        """Encode a row group; returns the bytes that are ready. Raises EncodeError."""
+        """Encode a row group; returns the pieces that are ready. Raises EncodeError."""
 
     def close(self) -> list[bytes]:
-        """Write the footer; returns the last bytes. Raises EncodeError."""
+        """Write the footer; returns the last pieces. Raises EncodeError."""
 
     @property
     def footer(self) -> Footer:

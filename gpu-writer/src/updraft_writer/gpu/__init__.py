@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU and whose turn it is: `engine` is the seam, `pylibcudf_engine` alone is behind it, `admission` the policy."""
+"""A GPU and its queue: `engine` is the interface, `pylibcudf_engine` implements it, `admission` is the policy."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose turn it is on the GPU: bytes of its memory, first come first served. Policy alone: no device, no threads.
+"""Admission to the GPU by bytes of its memory, first come, first served. Policy alone: no device, no threads.
 
-A row group takes its working set while it is encoded. A file that holds keeps that between its row groups, so that it
-need not queue again, as long as nobody needs it: not when the quota is short, and not for longer than others will wait.
+A row group takes its working set while it is encoded. A file that *holds* keeps that between its row groups, so that it
+need not queue again, until the quota runs short or others have waited for `hold_seconds`.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """The device's bytes, how many of them a raw byte takes while it is encoded, and the patience with who holds."""
+    """The device's bytes, the bytes that a raw byte takes there, and how long others wait for a file that holds."""
 
     memory_bytes: int
     working_set_factor: float = 4.5
     hold_seconds: float = 1.0
 
     def working_set_bytes(self, raw_bytes: int) -> int:
-        """What encoding takes; more than there is counts as all of it."""
+        """Device bytes for encoding so many raw bytes, at most all that there are."""
         return min(self.memory_bytes, int(raw_bytes * self.working_set_factor))
 
 
@@ -32,7 +32,7 @@ class _Waiter:
 
 
 class DeviceAdmission:
-    """The memory of one device; `may_hold` says whether a file may keep its place while it does nothing there."""
+    """The memory of one device. `may_hold` says whether a file may keep its place between row groups."""
 
     def __init__(self, limits: DeviceLimits, *, may_hold: Callable[[], bool] = lambda: True) -> None:
         self.limits = limits
@@ -43,20 +43,20 @@ class DeviceAdmission:
 
     @property
     def waiting(self) -> int:
-        """Row groups that wait for their turn."""
+        """Number of row groups that wait."""
         return len(self._waiters)
 
     def place(self, *, hold: bool) -> "DevicePlace":
-        """The place of one file, which has nothing yet; `hold` keeps what it gets between its row groups."""
+        """A place for one file, which has no memory yet. With `hold` it keeps its memory between row groups."""
         return DevicePlace(self, hold=hold)
 
     def release_idle(self) -> None:
-        """Take back what is held by files that do nothing with it."""
+        """Take memory back from files that hold it without encoding."""
         for place in tuple(self._idle):
             place.release()
 
     async def _acquire(self, waiter: _Waiter) -> bool:
-        """Wait for the turn; False when the file was closed meanwhile. A cancelled caller holds nothing."""
+        """Wait for the turn; False if the file was closed meanwhile. A cancelled caller holds nothing."""
         self._waiters.append(waiter)
         self._dispatch()
         try:
@@ -86,7 +86,7 @@ class DeviceAdmission:
 
 
 class DevicePlace:
-    """What one file has of the device; its steps follow each other."""
+    """The device memory of one file, whose row groups follow each other."""
 
     def __init__(self, admission: DeviceAdmission, *, hold: bool) -> None:
         self._admission = admission
@@ -96,11 +96,11 @@ class DevicePlace:
 
     @asynccontextmanager
     async def step(self, raw_bytes: int) -> AsyncIterator[None]:
-        """The turn of a row group of so many bytes; begins at once, with nothing held, when the file is closed."""
+        """The turn of a row group of so many bytes. If the file is closed, it begins at once, without memory."""
         admission, wanted_bytes = self._admission, self._admission.limits.working_set_bytes(raw_bytes)
         admission._idle.discard(self)
         if self._held_bytes < wanted_bytes:
-            # Who waits for more while it holds something could wait for somebody who does the same.
+            # Release first: two files that each hold memory and wait for more could wait for each other.
             self.release()
             self._waiter = _Waiter(wanted_bytes)
             try:
@@ -116,13 +116,13 @@ class DevicePlace:
                 self.release()
 
     def release(self) -> None:
-        """Give back what is held."""
+        """Release the held memory."""
         self._admission._idle.discard(self)
         held_bytes, self._held_bytes = self._held_bytes, 0
         self._admission._give_back(held_bytes)
 
     def close(self) -> None:
-        """Hold nothing between steps from now on, and wait no longer: the file has ended or has left the device."""
+        """Stop holding and waiting, because the file has ended or has left the device."""
         self._hold = False
         if self in self._admission._idle:
             self.release()

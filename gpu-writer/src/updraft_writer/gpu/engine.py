@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the writer asks of a library that encodes on a GPU, in plain data: nothing here knows that library.
+"""The interface of a library that encodes on a GPU, in plain data: nothing here knows a library.
 
-`pylibcudf_engine` is what stands behind it; tests put a library of the CPU there, which proves everything but the GPU.
+`pylibcudf_engine` implements it. Tests implement it on the CPU, which proves everything but the GPU.
 """
 
 import enum
@@ -14,16 +14,16 @@ import pyarrow as pa
 
 
 class DeviceError(Exception):
-    """Raised when the device or its library failed; the file that was being encoded is lost unless it had not begun."""
+    """Raised when the device or its library failed. Only a file that has not begun can still move to the CPU."""
 
 
 class DeviceMemoryError(DeviceError):
-    """Raised when the device has not enough memory for a table; the file is as it was before."""
+    """Raised when the device has too little memory for a table. The file is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceColumn:
-    """A column as the device gets it, and what it is called and stored as; nested ones have their children below."""
+    """A column as the device receives it, with its name and stored type; nested columns have `children`."""
 
     name: str
     data_type: pa.DataType
@@ -36,12 +36,12 @@ class DeviceColumn:
 
     @property
     def field(self) -> pa.Field:
-        """The column in a schema of Arrow."""
+        """The column as a field of an Arrow schema."""
         return pa.field(self.name, self.data_type, self.nullable)
 
 
 class Statistics(enum.Enum):
-    """Of what a file has minimum, maximum and null count."""
+    """At which level a file has minimum, maximum and null count."""
 
     NONE = "none"
     ROW_GROUPS = "row groups"
@@ -58,7 +58,7 @@ class DictionaryPolicy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ParquetPlan:
-    """A Parquet file as the device is to write it; `codec` by Arrow's name."""
+    """How the device should write a Parquet file; `codec` is Arrow's name."""
 
     columns: tuple[DeviceColumn, ...]
     codec: str
@@ -70,7 +70,7 @@ class ParquetPlan:
 
 @dataclass(frozen=True, slots=True)
 class OrcPlan:
-    """An ORC file as the device is to write it; `codec` by Arrow's name."""
+    """How the device should write an ORC file; `codec` is Arrow's name."""
 
     columns: tuple[DeviceColumn, ...]
     codec: str
@@ -82,10 +82,10 @@ Plan = ParquetPlan | OrcPlan
 
 
 class DeviceFile(Protocol):
-    """One file on the device; it gives bytes to its output while it works, and has none after an error."""
+    """One file on the device. It passes bytes to its output as it goes. After an error it cannot be used."""
 
     def write(self, table: pa.Table) -> None:
-        """Encode a table as a row group of its own or more; raises DeviceMemoryError and DeviceError."""
+        """Encode a table as one or more row groups of its own; raises DeviceMemoryError and DeviceError."""
 
     def close(self) -> None:
         """Write the footer; raises DeviceError."""
@@ -100,7 +100,7 @@ class GpuEngine(Protocol):
 
     @property
     def memory_bytes(self) -> int:
-        """What the library may take of the device's memory."""
+        """Device memory that the library may use."""
 
     def has_codec(self, plan: Plan) -> bool:
         """Whether the codec of a plan can be written."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU of a writer: a library on a device, and the turn of those who want it, until it fails."""
+"""The GPU of a writer: a library on a device and its queue, until the device fails."""
 
 import importlib
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Gpu:
-    """A device that can encode; `lost` says why it cannot any more."""
+    """A device that can encode. Once it cannot, `lost` says why."""
 
     engine: GpuEngine
     admission: DeviceAdmission
     lost: Reason | None = None
 
     def examine(self) -> None:
-        """See after an error whether the device can still be used: an error of the driver's stays for ever."""
+        """Check after an error whether the device can still be used. A driver's error never goes away."""
         try:
             self.engine.check()
         except DeviceError as error:
@@ -36,16 +36,16 @@ class Gpu:
 
 
 def described(gpu: Gpu | Reason) -> str:
-    """Where files are encoded, in one line."""
+    """Where files are encoded, as one line for the log."""
     if isinstance(gpu, Reason):
         return str(gpu)
     return str(gpu.lost or f"gpu: {gpu.engine.name} with {gpu.engine.memory_bytes} bytes of the GPU's memory")
 
 
 def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:
-    """The engine of the first device, or why there is none: the driver is asked, not what happens to be installed.
+    """The engine of the first device, or why there is none. Asks the driver, not which packages are installed.
 
-    `memory_bytes` is what it may take of the device's memory; 0 for a part of what is free.
+    `memory_bytes` is the device memory that it may use; 0 uses a share of what is free.
     """
     if wanted == "cpu":
         return Reason(ReasonKind.ASKED, "this writer was started with --encoder cpu")
@@ -53,7 +53,7 @@ def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:
         devices = int(importlib.import_module("rmm._cuda.gpu").getDeviceCount())
     except ImportError as error:
         return Reason(ReasonKind.NOT_INSTALLED, f"updraft-writer[gpu] is not installed: {error}")
-    # Each of the driver's ways to say that there is none is an exception of its own.
+    # The driver has several exceptions for a missing device.
     except Exception as error:
         return Reason(ReasonKind.NO_DEVICE, f"no driver of CUDA 13 gives a GPU: {error}")
     if devices == 0:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libcudf behind the seam of `engine`; it is imported here alone, and only where there is a device.
+"""libcudf as an `engine`. Only this module imports it, and only if there is a device.
 
-Three habits of the library shape this module. A writer whose `write` ran out of memory has changed nothing and may be
-asked again. A writer that is freed still writes its footer, to a sink that has to be there then. And what fails while
+Three properties of the library shape this module. If `write` runs out of memory, the writer is unchanged and can be
+called again. A writer that is freed still writes its footer, so its sink must exist until then. A failure while
 something is freed ends the process.
 """
 
@@ -43,7 +43,7 @@ _CODEC_OF_FORMAT = {
 _STATISTICS = {
     Statistics.NONE: plc.io.types.StatisticsFreq.STATISTICS_NONE,
     Statistics.ROW_GROUPS: plc.io.types.StatisticsFreq.STATISTICS_ROWGROUP,
-    # What the library calls COLUMN are the column and offset indexes of Parquet.
+    # The library's COLUMN means Parquet's column and offset indexes.
     Statistics.PAGES: plc.io.types.StatisticsFreq.STATISTICS_COLUMN,
 }
 _DICTIONARIES = {
@@ -51,28 +51,28 @@ _DICTIONARIES = {
     DictionaryPolicy.ALWAYS: plc.io.types.DictionaryPolicy.ALWAYS,
     DictionaryPolicy.NEVER: plc.io.types.DictionaryPolicy.NEVER,
 }
-# A table is a row group: the library would cut one at a million rows.
+# Each table is one row group: by default the library cuts at a million rows.
 _ROW_GROUP_ROWS = 1 << 30
 # The children of a list are its offsets and its values.
 _VALUES = 1
-# The rest is for the driver, the kernels and other processes.
+# The rest is left to the driver, the kernels and other processes.
 _USED_FRACTION = 0.8
 
 
 def open_engine(memory_bytes: int) -> "PylibcudfEngine":
-    """The engine of the current device; 0 takes a part of the memory that is free."""
+    """The engine of the current device; 0 uses a share of the free memory."""
     free_bytes, _ = rmm.mr.available_device_memory()
     return PylibcudfEngine(memory_bytes or int(_USED_FRACTION * free_bytes))
 
 
 class PylibcudfEngine:
-    """The first GPU that this process sees; no more than `memory_bytes` of its memory are ever taken."""
+    """The first GPU that this process sees. It never uses more than `memory_bytes` of its memory."""
 
     name = "pylibcudf"
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
-        # Kept as long as anything that was allocated by it.
+        # Must live as long as anything that it has allocated.
         self._resource = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), memory_bytes)
         rmm.mr.set_current_device_resource(self._resource)
 
@@ -84,7 +84,7 @@ class PylibcudfEngine:
         return bool(plc.io.orc.is_supported_write_orc(compression))
 
     def open(self, plan: Plan, output: io.RawIOBase) -> DeviceFile:
-        """A new file; the device is asked for nothing before the first row."""
+        """A new file; it uses nothing of the device before the first row."""
         return _PylibcudfFile(plan, output)
 
     def check(self) -> None:
@@ -95,13 +95,13 @@ class PylibcudfEngine:
 
 
 class _PylibcudfFile:
-    """A chunked writer, opened with the first table, whose columns its metadata is laid out by."""
+    """A chunked writer, opened with the first table, whose columns determine its metadata."""
 
     def __init__(self, plan: Plan, output: io.RawIOBase) -> None:
         self._plan = plan
         self._output = output
         self._sink = plc.io.types.SinkInfo([output])
-        # The steps of a file follow each other; those of another file need not wait for them.
+        # The steps of one file follow each other. Other files need not wait for them.
         self._stream: Any = None
         self._writer: Any = None
 
@@ -116,7 +116,7 @@ class _PylibcudfFile:
                     self._writer = _opened(self._plan, self._sink, on_device, self._stream)
                 self._writer.write(on_device)
             finally:
-                # An error keeps this frame as long as anybody looks at it, and nobody may keep what is on the device.
+                # An error keeps this frame alive, and nothing may keep device memory alive.
                 del on_device
 
     def close(self) -> None:
@@ -130,20 +130,20 @@ class _PylibcudfFile:
                 self._writer.close()
 
     def __del__(self) -> None:
-        # ORC's footer takes the device, which may be lost or full. What cannot be closed is never freed, not at exit.
+        # ORC's footer needs the device, which may be lost or full. A writer that cannot be closed is never freed.
         if isinstance(self._plan, OrcPlan):
             try:
                 self.close()
             except DeviceError:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
                 return
-        # Before the sink is freed, to which it writes.
+        # Freed before the sink, to which it writes.
         self._writer = None
 
 
 @contextmanager
 def _device_errors() -> Iterator[None]:
-    """The library's exceptions as those of the seam: it throws whatever C++ has."""
+    """Maps the library's exceptions, which can be any of C++'s, to those of `engine`."""
     try:
         yield
     except MemoryError as error:

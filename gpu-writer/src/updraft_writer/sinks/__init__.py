@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where encoded bytes go: `sink` is what all of them are, `location` says what may be written at all."""
+"""Where encoded bytes go: `sink` defines what every sink is, `location` which paths may be written."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of this machine, also on a mounted volume."""
+"""Files on this machine, including mounted volumes."""
 
 import errno
 import os
@@ -13,17 +13,17 @@ from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_
 
 
 class _Identity(NamedTuple):
-    """What stays with a file when its name changes."""
+    """Identity of a file that a rename does not change."""
 
     device: int
     inode: int
 
 
 class LocalStorage:
-    """A hidden file that is renamed; with `sync` it is on the disk, name and all, before it counts as published."""
+    """A hidden file that is renamed. With `sync`, file and name are on the disk before it counts as published."""
 
     def __init__(self, path: Path, *, sync: bool = True, unsynced: set[Path] | None = None) -> None:
-        """`unsynced` are directories that files of this process made and have not synced; the files share it."""
+        """`unsynced`, shared by all files, has directories that this process created and has not synced yet."""
         self._unsynced = set() if unsynced is None else unsynced
         self._path = path
         self._hidden = path.with_name(hidden_name(path.name, uuid4().hex))
@@ -31,11 +31,11 @@ class LocalStorage:
         self._descriptor: int | None = None
         self._identity: _Identity | None = None
         self._new_directories: list[Path] | None = None
-        # The error of a rename that may have taken effect all the same.
+        # The error of a rename that may have taken effect nevertheless.
         self._doubt: OSError | None = None
 
     def open(self) -> None:
-        """Make the hidden file, and the directories above it as Hadoop does; raises OSError and LostError."""
+        """Create the hidden file and, like Hadoop, the directories above it; raises OSError and LostError."""
         self._make_directories()
         self._descriptor = os.open(self._hidden, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
@@ -52,16 +52,16 @@ class LocalStorage:
         self._identity = _identity(os.fstat(self._descriptor))
         if self._sync:
             os.fsync(self._descriptor)
-        # Linux takes the descriptor back even when close fails, and network file systems report lost writes here.
+        # Linux frees the descriptor even if close fails, and network file systems report lost writes here.
         descriptor, self._descriptor = self._descriptor, None
         os.close(descriptor)
 
     def publish(self) -> None:
-        """Rename to the final name, in one step for every reader; raises OSError, InDoubtError and LostError."""
+        """Rename to the final name, atomically for readers; raises OSError, InDoubtError and LostError."""
         if not self._sync:
             self._rename_once()
             return
-        # Opened before the rename: a directory that cannot be synced fails in time.
+        # Opened before the rename, so that a directory that cannot be synced fails before it.
         with _closing(self._opened_directory()) as directory:
             self._rename_once()
             try:
@@ -73,27 +73,27 @@ class LocalStorage:
         """Remove the hidden file; raises OSError."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            # Nobody wants its bytes any more.
+            # Nobody needs its bytes any more, so an error of close does not matter.
             with suppress(OSError):
                 os.close(descriptor)
         self._hidden.unlink(missing_ok=True)
 
     def _make_directories(self) -> None:
         parent = self._path.parent
-        # Remembered, because an attempt that fails may make them all the same.
+        # Remembered, because a failed attempt may have created them nevertheless.
         if self._new_directories is None:
             places = (parent, *parent.parents)
             self._new_directories = [place for place in places if place in self._unsynced or not place.exists()]
-        # Before they are made: another file that finds one there must not take it for synced.
+        # Before they are created: another file that finds one must not assume that it is synced.
         self._unsynced.update(self._new_directories if self._sync else ())
         parent.mkdir(parents=True, exist_ok=True)
-        # At once and not with the file: other files may get their receipts in these directories before this one.
+        # Now rather than with the file: other files in these directories may get their receipts before this one.
         for place in reversed(self._new_directories if self._sync else []):
             try:
                 with _closing(_open_directory(place.parent)) as directory:
                     _sync_directory(directory)
             except OSError as error:
-                # Synced once more, it would say that all is well: only one that is made again can be synced.
+                # A second sync would succeed and hide the loss: only a directory that is created again can be synced.
                 for unsynced in self._new_directories:
                     with suppress(OSError):
                         unsynced.rmdir()
@@ -115,15 +115,15 @@ class LocalStorage:
         try:
             self._hidden.replace(self._path)
         except OSError as error:
-            # A network file system may have done it and lost the answer, or answer its own second request.
+            # A network file system may have renamed it and lost the answer, or have answered its own repeated request.
             self._doubt = error
             if not self._is_published():
                 raise
 
     def _is_published(self) -> bool:
-        """Whether the final name is this file's; raises InDoubtError when that cannot be said."""
+        """Whether the final name is this file's; raises InDoubtError if that cannot be determined."""
         try:
-            # Opened for each look: NFS then asks its server and not its cache.
+            # Opened each time, so that NFS asks its server instead of its cache.
             with _closing(_open_directory(self._path.parent)) as directory:
                 final, hidden = (_identity_of(path.name, directory) for path in (self._path, self._hidden))
         except OSError as error:
@@ -140,7 +140,7 @@ def _open_directory(directory: Path) -> int:
 
 
 def _sync_directory(directory: int) -> None:
-    """Sync a directory, where its file system can do that: EINVAL says that it cannot, and reports no loss."""
+    """Sync a directory if its file system supports that. EINVAL means that it does not, and reports no loss."""
     try:
         os.fsync(directory)
     except OSError as error:
@@ -153,7 +153,7 @@ def _closing(directory: int) -> Iterator[int]:
     try:
         yield directory
     finally:
-        # Nothing was written to it that closing could lose.
+        # Nothing was written through it, so closing cannot lose anything.
         with suppress(OSError):
             os.close(directory)
 
@@ -163,7 +163,7 @@ def _identity(status: os.stat_result) -> _Identity:
 
 
 def _identity_of(name: str, directory: int) -> _Identity | None:
-    """The identity of what has a name in a directory; None when nothing has it."""
+    """The identity of the file with this name in a directory; None if there is none."""
     try:
         return _identity(os.lstat(name, dir_fd=directory))
     except FileNotFoundError:

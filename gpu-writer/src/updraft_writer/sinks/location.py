@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which paths a client may have written: those under the roots that the writer was started with, and nothing else.
+"""Which paths a client may write: only those below the roots that the writer was started with.
 
-A root may say how its storage is reached, behind a `?` as pyarrow.fs reads it from URIs; a client's path never may.
+A root may have options for reaching its storage (after `?`, as in pyarrow.fs URIs); a client's path may not.
 """
 
 from pathlib import Path, PurePosixPath
@@ -15,12 +15,12 @@ from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.remote import RemoteStorage
 from updraft_writer.sinks.sink import Storage
 
-# What a storage takes beside pyarrow.
+# What a storage needs in addition to pyarrow.
 _NEEDS = {"hdfs": "; HDFS needs Java (JAVA_HOME), libhdfs.so (ARROW_LIBHDFS_DIR) and Hadoop's jars (CLASSPATH)"}
 
 
 class Location(NamedTuple):
-    """A place: the scheme (`file` for this machine), the authority (a bucket, a name node) and the absolute path."""
+    """A location: scheme (`file` for this machine), authority (a bucket, a name node) and absolute path."""
 
     scheme: str
     authority: str
@@ -30,7 +30,7 @@ class Location(NamedTuple):
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def contains(self, other: "Location") -> bool:
-        """Whether `other` lies below this place."""
+        """Whether `other` lies below this location."""
         same_storage = (self.scheme, self.authority) == (other.scheme, other.authority)
         return same_storage and self.path in other.path.parents
 
@@ -55,7 +55,7 @@ def parse_location(text: str) -> Location:
 
 
 class Root(NamedTuple):
-    """A place below which files may be written, and how its storage is reached: as whom, with which options."""
+    """A location below which files may be written, with the identity and options for reaching its storage."""
 
     place: Location
     authority: str
@@ -69,7 +69,7 @@ class Root(NamedTuple):
         if place.scheme == "file" and options:
             raise ValueError(f"{text!r} has options, and files of this machine have none")
         if place.scheme == "abfs":
-            # What stands before the @ is a container or an account: a part of the place.
+            # What stands before the @ is a container or an account, and part of the location.
             return cls(place, place.authority, options)
         return cls(place._replace(authority=place.authority.rpartition("@")[2]), place.authority, options)
 
@@ -81,14 +81,14 @@ class Root(NamedTuple):
         uri = f"{self.place.scheme}://{self.authority}{quote(str(path))}"
         file_system, inner_path = fs.FileSystem.from_uri(f"{uri}?{self.options}" if self.options else uri)
         if isinstance(file_system, fs.S3FileSystem):
-            # What is uploaded behind our back is in memory without a reservation; a URI cannot say so.
+            # Background uploads would hold memory without a reservation. A URI cannot switch them off.
             make, (arguments,) = file_system.__reduce__()
             file_system = make({**arguments, "region": file_system.region, "background_writes": False})
         return file_system, inner_path
 
 
 class Roots:
-    """The places below which files may be written."""
+    """All roots below which files may be written."""
 
     def __init__(self, roots: tuple[str, ...], *, sync_files: bool = True) -> None:
         """Parse the roots; raises ValueError."""
@@ -97,7 +97,7 @@ class Roots:
         self._unsynced: set[Path] = set()
 
     def storage(self, path: str) -> Storage:
-        """The storage for a file; raises WriteRefusedError outside the roots and SinkError for what is not reached."""
+        """The storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable."""
         try:
             location = _resolved(parse_location(path))
         except ValueError as error:
@@ -111,14 +111,14 @@ class Roots:
         try:
             file_system, inner_path = root.file_system(location.path)
         except (OSError, ValueError) as error:
-            # The library lists every directory in which it has looked for others.
+            # The library's message lists every directory in which it has searched.
             reason = str(error).partition("\n")[0]
             raise SinkError(f"cannot reach {path}: {reason}{_NEEDS.get(location.scheme, '')}") from error
         return RemoteStorage(file_system, inner_path)
 
 
 def _resolved(location: Location) -> Location:
-    """A local place without symbolic links: where a file really goes is what counts."""
+    """A local location with symbolic links resolved, because what counts is where a file really goes."""
     if location.scheme != "file":
         return location
     return location._replace(authority="", path=PurePosixPath(Path(location.path).resolve()))

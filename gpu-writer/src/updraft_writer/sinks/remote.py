@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Anything that pyarrow.fs reaches: s3, gs, abfs, hdfs.
 
-These file systems repeat their own requests. A receipt of theirs says that closing the stream has succeeded: an object
-store then has every byte. On HDFS pyarrow reaches neither hflush nor hsync, so that the data nodes may hold the last
-blocks in memory (`dfs.datanode.synconclose` makes them sync).
+These file systems retry their own requests. A receipt means that closing the stream has succeeded: an object store then
+has every byte. On HDFS pyarrow can call neither hflush nor hsync, so the data nodes may hold the last blocks in memory
+(`dfs.datanode.synconclose` makes them sync).
 """
 
 import enum
@@ -17,25 +17,25 @@ from pyarrow import fs
 
 from updraft_writer.sinks.sink import AsideError, InDoubtError, Step, hidden_name, may_be_repeated, reason_of
 
-# Object stores have none: making one would leave an empty object.
+# Object stores have no directories: creating one would leave an empty object.
 _WITH_DIRECTORIES = ("hdfs", "local")
-# Azure's stream uploads each block of so many bytes behind our back, in memory without a reservation.
+# Azure's stream uploads blocks of this size in the background, in memory without a reservation.
 _AZURE_BLOCK_BYTES = 10 * 1024 * 1024
 
 _log = structlog.get_logger(__name__)
 
 
 class _Phase(enum.Enum):
-    """How far a file is."""
+    """How far writing a file has come."""
 
     NEW = "new"
     WRITING = "writing"
-    # Also when closing has failed: closed again, the stream would say that all is well.
+    # Also if closing has failed: a second close would succeed and hide the loss.
     CLOSED = "closed"
 
 
 class _Found(NamedTuple):
-    """What has a name: enough to tell a new file from the one before."""
+    """What a name refers to: enough to tell a new file from the previous one."""
 
     size_bytes: int
     mtime_ns: int
@@ -53,7 +53,7 @@ class RemoteStorage:
         self._replaced = self._beside(hidden_name(name, f"{unique}.replaced"))
         self._stream: Any = None
         self._phase = _Phase.NEW
-        # What had the final name before the rename, and the error of a rename that may have taken effect all the same.
+        # What had the final name before the rename, and the error of a rename that may have taken effect nevertheless.
         self._before: _Found | None = None
         self._doubt: OSError | None = None
         self._set_aside = False
@@ -61,7 +61,7 @@ class RemoteStorage:
         self._unawaited_bytes = 0
 
     def open(self) -> None:
-        """Begin the hidden object; raises OSError."""
+        """Create the hidden object; raises OSError."""
         if self._directory and self.file_system.type_name in _WITH_DIRECTORIES:
             self.file_system.create_dir(self._directory, recursive=True)
         self._stream = self.file_system.open_output_stream(self._hidden)
@@ -93,7 +93,7 @@ class RemoteStorage:
             return
         if self._phase is _Phase.WRITING:
             self._phase = _Phase.CLOSED
-            # What failed to be written may fail to be completed, and may have been completed all the same.
+            # A stream that failed to write may fail to close, and may have completed the object nevertheless.
             with suppress(OSError):
                 self._stream.close()
         try:
@@ -102,7 +102,7 @@ class RemoteStorage:
             self._bring_back()
 
     def _bring_back(self) -> None:
-        """Give the file before its name back; raises OSError, after saying where that file is."""
+        """Give the previous file its name back; if that fails, log where that file is and raise OSError."""
         if not self._set_aside:
             return
         try:
@@ -128,22 +128,22 @@ class RemoteStorage:
         self._before = self._look(self._path)
         try:
             if self.file_system.type_name == "hdfs" and self._before is not None:
-                # A name node renames to no name that is taken; pyarrow then deletes what has it and tries again, and
-                # both are lost when that fails. So it goes aside until the new file has the name, and comes back
-                # otherwise.
+                # A name node does not rename over an existing file. pyarrow would delete that file and try again, and
+                # both are lost if that fails. So the old file is moved aside until the new one has the name, and moved
+                # back if it does not get it.
                 self._set_aside = True
                 self.file_system.move(self._path, self._replaced)
                 self._before = None
             self._move()
         except OSError as error:
-            # A storage may do what it is asked for and fail to say so.
+            # A storage may do what it is asked and lose the answer.
             self._doubt = error
             if not self._is_published():
                 self._check_aside(error)
                 raise
 
     def _check_aside(self, error: OSError) -> None:
-        """Raise AsideError while the file before lacks its name; after the last attempt it gets that back."""
+        """Raise AsideError while the previous file lacks its name; after the last attempt it gets its name back."""
         if self._set_aside and not may_be_repeated(Step.PUBLISH, error):
             with suppress(OSError):
                 self._bring_back()
@@ -154,12 +154,12 @@ class RemoteStorage:
         try:
             self.file_system.move(self._hidden, self._path)
         except NotImplementedError:
-            # Azure's accounts without a hierarchical namespace.
+            # Azure accounts without a hierarchical namespace cannot rename.
             self.file_system.copy_file(self._hidden, self._path)
             self.file_system.delete_file(self._hidden)
 
     def _is_published(self) -> bool:
-        """Whether the final name is this file's; raises InDoubtError when that cannot be said."""
+        """Whether the final name is this file's; raises InDoubtError if that cannot be determined."""
         try:
             final, hidden = self._look(self._path), self._look(self._hidden)
         except OSError as error:
@@ -176,7 +176,7 @@ class RemoteStorage:
         return f"{self._directory}/{name}" if self._directory else name
 
     def _remove_leftover(self, path: str) -> None:
-        """Remove a hidden name of a file that is published: a failure is nothing for its client."""
+        """Remove the hidden name of a published file. A failure does not concern its client."""
         try:
             self._remove(path)
         except OSError as error:
@@ -187,7 +187,7 @@ class RemoteStorage:
             self.file_system.delete_file(path)
 
     def _look(self, path: str) -> _Found | None:
-        """What has a name, None when nothing has it; raises OSError when the storage does not say."""
+        """What a name refers to, or None; raises OSError if the storage does not answer."""
         info = self.file_system.get_file_info(path)
         if info.type != fs.FileType.NotFound:
             return _Found(info.size, info.mtime_ns)
@@ -196,7 +196,7 @@ class RemoteStorage:
         return None
 
     def _check_missing(self, path: str) -> None:
-        """To pyarrow a name that HDFS cannot look up is a missing one; opening it tells the two apart."""
+        """Tell a failed lookup from a missing file by opening it, because pyarrow reports both of HDFS as missing."""
         try:
             self.file_system.open_input_file(path).close()
         except FileNotFoundError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every sink is: bytes under a name that nobody reads, published as a whole or not at all.
+"""What every sink is: it stores bytes under a hidden name and publishes them as a whole or not at all.
 
-A storage does one step at a time and blocks; `stored` runs it. Which steps may be repeated is decided here alone.
+A storage blocks and runs one step at a time; `stored` runs it. Only this module decides which steps may be repeated.
 """
 
 import enum
@@ -10,11 +10,11 @@ from typing import Protocol
 
 from updraft.errors import SinkError
 
-# How libhdfs reports every Java exception without an errno of its own, a refused connection and a spent quota alike.
-# pyarrow passes on nothing that would tell them apart, so it is not transient.
+# libhdfs reports every Java exception without its own errno like this, whether the connection was refused or a quota
+# used up. pyarrow passes on nothing that would tell them apart, so it does not count as temporary.
 _LIBHDFS_UNKNOWN = 255
 
-# What may pass by itself; everything else (no space, no permission, no such bucket) fails again.
+# Errors that may be temporary. All others (no space, no permission, no such bucket) would fail again.
 _TRANSIENT = frozenset(
     {
         errno.EAGAIN,
@@ -32,7 +32,7 @@ _TRANSIENT = frozenset(
 
 
 class Step(enum.Enum):
-    """A step of a storage, as errors name it."""
+    """A storage operation, as errors name it."""
 
     CREATE = "create"
     WRITE = "write"
@@ -48,7 +48,7 @@ _REPEATABLE = frozenset({Step.CREATE, Step.PUBLISH, Step.DISCARD})
 
 
 class Standing(enum.Enum):
-    """What became of a file when one of its steps failed, as errors say it."""
+    """What became of a file after a failed step, in the words of errors."""
 
     UNPUBLISHED = "nothing was published"
     UNKNOWN = "whether the file was published is not known"
@@ -57,7 +57,7 @@ class Standing(enum.Enum):
 
 
 class LostError(OSError):
-    """Raised when a storage has lost something, or may have, and will not say so again: final in every step."""
+    """Raised when a storage has lost bytes, or may have, and will not report it again: always final."""
 
     def __init__(self, message: str, cause: OSError, standing: Standing = Standing.UNPUBLISHED) -> None:
         super().__init__(cause.errno, f"{message}: {cause.strerror or cause}")
@@ -65,7 +65,7 @@ class LostError(OSError):
 
 
 class InDoubtError(OSError):
-    """Raised when nobody can say whether the file has its final name: publishing again looks again."""
+    """Raised when it is unknown whether the file has its final name. Publishing again checks again."""
 
     standing = Standing.UNKNOWN
 
@@ -74,7 +74,7 @@ class InDoubtError(OSError):
 
 
 class AsideError(OSError):
-    """Raised when a file was not published and the one that it was to replace has a hidden name."""
+    """Raised when a file was not published, while the file that it replaces still has a hidden name."""
 
     standing = Standing.ASIDE
 
@@ -83,7 +83,7 @@ class AsideError(OSError):
 
 
 class Sink(Protocol):
-    """One file's way out. After an error nothing but `discard` is called."""
+    """Where the bytes of one file go. After an error, only `discard` may be called."""
 
     async def open(self) -> None:
         """Make the hidden file; raises SinkError."""
@@ -92,33 +92,33 @@ class Sink(Protocol):
         """Append a piece; returns when the storage has taken it. Raises SinkError."""
 
     async def publish(self) -> None:
-        """Complete the file and give it its final name; raises SinkError, whose message says what is there now."""
+        """Complete the file and give it its final name; raises SinkError, whose message says what is at the path."""
 
     async def discard(self) -> None:
-        """Remove what is there of the hidden file; says so in the log when it cannot."""
+        """Remove the hidden file, or log that this failed."""
 
 
 class Storage(Protocol):
-    """A sink that blocks, one step at a time.
+    """A sink whose steps block, one at a time.
 
-    A step raises OSError when it failed and changed nothing that is published; `may_be_repeated` then decides whether
-    it is called again.
+    A step raises OSError if it failed without changing anything published. `may_be_repeated` then decides whether it is
+    called again.
     """
 
     def open(self) -> None:
-        """Make the hidden file; raises LostError when a directory above it may not survive a crash."""
+        """Create the hidden file; raises LostError if a directory above it may not survive a crash."""
 
     def write(self, piece: bytes) -> None:
         """Append a piece."""
 
     def complete(self) -> None:
-        """End the hidden file: afterwards every byte is stored, and the storage said so for the last time."""
+        """Complete the hidden file: afterwards the storage has confirmed every byte."""
 
     def publish(self) -> None:
-        """Give the file its final name; raises LostError and InDoubtError too."""
+        """Give the file its final name; also raises LostError and InDoubtError."""
 
     def discard(self) -> None:
-        """Remove the hidden file; whatever is published stays."""
+        """Remove the hidden file. What is published stays."""
 
 
 def may_be_repeated(step: Step, error: OSError) -> bool:
@@ -147,5 +147,5 @@ def reason_of(error: OSError) -> str:
 
 
 def hidden_name(name: str, unique: str) -> str:
-    """The name that a file has until it is published: Spark and Hadoop skip what begins with a dot or an underscore."""
+    """The hidden name until publication: Spark and Hadoop skip names that begin with a dot or an underscore."""
     return f"._{name}.{unique}.updraft"

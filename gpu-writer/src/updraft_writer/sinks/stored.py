@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A storage that blocks, as a sink: its steps run on threads and are repeated where `sink` allows that.
+"""A blocking storage as an asynchronous sink: its steps run on threads, and are repeated if `sink` allows that.
 
-Whoever awaits a write holds its bytes reserved until the write has ended.
+The caller of a write keeps its bytes reserved until the write has ended.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a step is tried, and how long the first pause is; each pause is twice the one before."""
+    """How often a step is attempted, and the first pause; each further pause is twice as long."""
 
     attempts: int = 5
     first_pause_seconds: float = 0.2
@@ -39,7 +39,7 @@ class StoredSink:
         silence_seconds: float = 0.0,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`silence_seconds` is how long a step may take before `on_silence` is told; 0 is no limit."""
+        """A step that takes longer than `silence_seconds` is reported to `on_silence`; 0 sets no limit."""
         self.on_silence: Callable[[SinkError], None] = lambda _error: None
         self._silence_seconds = silence_seconds
         self._silence: SinkError | None = None
@@ -51,7 +51,7 @@ class StoredSink:
         self._running: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
-        """Make the hidden file; raises SinkError."""
+        """Create the hidden file; raises SinkError."""
         await self._run(Step.CREATE, self._storage.open)
 
     async def write(self, piece: bytes) -> None:
@@ -59,7 +59,7 @@ class StoredSink:
         await self._run(Step.WRITE, lambda: self._storage.write(piece))
 
     async def publish(self) -> None:
-        """Complete the file and give it its final name; raises SinkError, whose message says what is there now."""
+        """Complete the file and give it its final name; raises SinkError, whose message says what is at the path."""
         await self._run(Step.COMPLETE, self._storage.complete)
         await self._run(Step.PUBLISH, self._storage.publish)
 
@@ -72,7 +72,7 @@ class StoredSink:
 
     async def _run(self, step: Step, action: Callable[[], None]) -> None:
         if self._silence is not None and step is not Step.DISCARD:
-            # The file was given up: a step that comes back late must not be followed by its publication.
+            # The file was given up: a step that returns late must not be followed by publication.
             raise self._silence
         pause_seconds = self._retry.first_pause_seconds
         for attempt in range(1, self._retry.attempts + 1):
@@ -88,7 +88,7 @@ class StoredSink:
                 return
 
     async def _on_thread(self, step: Step, action: Callable[[], None]) -> None:
-        # Who awaited the step before may have been cancelled; its thread was not.
+        # The caller of the previous step may have been cancelled; the step's thread was not.
         if self._running is not None and not self._running.done():
             await asyncio.wait({self._running})
         loop = asyncio.get_running_loop()
@@ -121,6 +121,6 @@ class StoredSink:
 
 
 def _retrieved(step: asyncio.Future[None]) -> None:
-    """An abandoned step may fail: nobody has to be warned of that."""
+    """Ignore the failure of an abandoned step."""
     if not step.cancelled():
         step.exception()

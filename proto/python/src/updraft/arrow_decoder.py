@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns what a client sent into Arrow, or into an error that is the client's.
+"""Decodes a client's Arrow data, or raises an error that blames the client.
 
-Every check that could be skipped by a hostile client stands before the decoding or in `validate(full=True)`: after
-it, a batch can be used without reading outside of it. Used where bodies are parsed: in a pool's workers, in a writer.
+All checks run before the decoding or in `validate(full=True)`, where a hostile client cannot skip them: a batch that
+passed can be used without reading out of bounds. Used where bodies are parsed: in a pool's workers and in a writer.
 """
 
 import struct
@@ -48,7 +48,7 @@ class ArrowDecoder:
 
     @classmethod
     def announced_by(cls, encapsulated: pa.Buffer, what: str, *, max_batch_rows: int) -> "ArrowDecoder":
-        """The decoder for the schema in a message, which errors call `what`; raises ProtocolError."""
+        """The decoder for the schema in a message; errors refer to it as `what`. Raises ProtocolError."""
         try:
             message = pa.ipc.read_message(encapsulated)
             if message.type != "schema":
@@ -63,7 +63,7 @@ class ArrowDecoder:
             raise ProtocolError(f"{what} is not an Arrow schema: {error}") from None
 
     def decode_batch(self, encapsulated: pa.Buffer, *, sequence: int) -> pa.RecordBatch:
-        """A batch that fits the schema and is valid to its last offset; raises ProtocolError or LimitError."""
+        """A batch that matches the schema and is fully validated; raises ProtocolError or LimitError."""
         try:
             message = pa.ipc.read_message(encapsulated)
             self._check_message(message, sequence)
@@ -95,7 +95,7 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
     body_start = -(-(_MESSAGE_PREFIX_BYTES + padded) // _BODY_ALIGNMENT_BYTES) * _BODY_ALIGNMENT_BYTES
     header_start = body_start - padded
     buffer = pa.allocate_buffer(body_start + len(data_body))
-    # An Arrow buffer calls its bytes signed, and memoryviews of two formats cannot be assigned.
+    # Arrow buffers have signed bytes, and memoryviews of different formats cannot be assigned to each other.
     view = memoryview(buffer).cast("B")
     struct.pack_into("<Ii", view, header_start - _MESSAGE_PREFIX_BYTES, _IPC_CONTINUATION, padded)
     header_end = header_start + len(data_header)
@@ -106,7 +106,7 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
 
 
 class _Table:
-    """Just enough of flatbuffers to look at a few fields, in a buffer that Arrow's verifier has passed."""
+    """Just enough of flatbuffers to read a few fields of a buffer that Arrow's verifier has accepted."""
 
     def __init__(self, data: memoryview, position: int) -> None:
         self._data = data

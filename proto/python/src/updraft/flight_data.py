@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlightData on the wire, taken apart and put together without parsing what it carries.
+"""Splits and builds FlightData messages without parsing their contents.
 
 A FlightData is a protobuf message with four fields. `split_flight_data` finds them in the received bytes and returns
 views into these, so that a body is never copied; `join_flight_data` builds the bytes of a reply with one copy. The
-bytes come from strangers: whatever they are, the answer is the fields or a ProtocolError.
+bytes are untrusted: whatever they are, the result is the fields or a ProtocolError.
 """
 
 import enum
@@ -54,7 +54,7 @@ class FlightDescriptor(NamedTuple):
 
 
 def split_flight_data(message: bytes) -> FlightFields:
-    """Find the fields of a FlightData; raises ProtocolError when the bytes are none."""
+    """Find the fields of a FlightData; raises ProtocolError if the bytes are not one."""
     descriptor = data_header = app_metadata = data_body = _EMPTY
     for number, value in _length_delimited(memoryview(message)):
         if number == _BODY_FIELD:

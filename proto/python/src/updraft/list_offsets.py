@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists that come without offsets, as Arrow for Java before 19 sends those that have no rows.
+"""Repairs lists without offsets, which Arrow for Java before 19 sends for lists without rows.
 
-Arrow's validation takes them; `nbytes`, `to_pandas` and others then read the first offset, which is not there, and end
-the process.
+Arrow's validation accepts them, but `nbytes`, `to_pandas` and others then read the missing first offset and crash the
+process.
 """
 
 import pyarrow as pa
 
 
 def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch; a copy of it where a list lacks its offsets."""
+    """The batch itself, or a repaired copy if a list lacks its offsets."""
     return pa.concat_batches([batch]) if lacks_offsets(batch) else batch
 
 
 def lacks_offsets(batch: pa.RecordBatch) -> bool:
-    """Whether a list in a column, at any depth, has none."""
+    """Whether a list in a column, at any depth, lacks its offsets."""
     return any(map(_array_lacks_offsets, batch.columns))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses to listen on: parsed once, so that every message about them reads alike."""
+"""Addresses to listen on, parsed once, so that every message about them looks the same."""
 
 import atexit
 import ipaddress
@@ -39,10 +39,10 @@ def parse_tcp_address(text: str) -> TcpAddress:
 
 
 def with_free_port(address: TcpAddress) -> TcpAddress:
-    """The address with a free port in place of 0, which is this process's until it ends.
+    """The address with a free port in place of 0, reserved for this process until it ends.
 
-    Whoever listens with SO_REUSEADDR, as servers do, can have it and have it again; the system gives it to nobody who
-    asks for any port, as every client does.
+    A server that listens with SO_REUSEADDR, as all do, can bind the port repeatedly. The system does not assign it to
+    sockets that ask for any port, as clients do.
     """
     if address.port != 0:
         return address

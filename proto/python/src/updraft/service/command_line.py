@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines: help that says what a value is, refusals in one line each.
+"""What the command lines share: help that explains values, and errors of one line each.
 
 `updraft-server`, `updraft-writer` and `updraft` are pydantic-settings applications with subcommands; what argparse
 would say about Python types, ADDRESS, SECONDS and BYTES say about values. A subcommand's `examples` end its help.
@@ -17,12 +17,12 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
-# argparse shows what a setting without a plain default has: nothing that a person could use.
+# Shown by argparse for a setting without a plain default, and of no use to a person.
 _MEANINGLESS_DEFAULT = re.compile(r" ?\(default: (None|\(\)|\[\]|)\)| ?\(default factory: .*\)")
 
 
 class Application(BaseSettings):
-    """What every command without a subcommand knows; each adds its subcommands and its own `cli_prog_name`."""
+    """Base of every command; each adds its subcommands and its own `cli_prog_name`."""
 
     model_config = SettingsConfigDict(
         cli_kebab_case=True, cli_implicit_flags=True, cli_hide_none_type=True, cli_avoid_json=True
@@ -72,7 +72,7 @@ def _explain_subcommands(parser: argparse.ArgumentParser, command: str, applicat
 
 
 def _model_of(subcommand: FieldInfo) -> type[BaseModel]:
-    """The model behind a CliSubCommand, which is it or nothing."""
+    """The model of a CliSubCommand, which is the model or None."""
     model: type[BaseModel] = next(kind for kind in get_args(subcommand.annotation) if kind is not type(None))
     return model
 

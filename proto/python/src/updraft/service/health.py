@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grpc.health.v1: one board that every listener of a service shows."""
+"""grpc.health.v1: one board of states, served by every listener of a service."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,12 +11,12 @@ HEALTH_METHOD_PREFIX = "/grpc.health.v1.Health/"
 # The empty name stands for the whole service.
 WHOLE_SERVICE = ""
 
-# Whether the process answers at all: what is not ready, because it drains or heals, must not be started again.
+# Serving as long as the process answers: a process that is not ready (draining, healing) must not be restarted.
 LIVE = "updraft.live"
 
 
 class HealthBoard:
-    """What probes are told, for each name."""
+    """The state of each name, as probes see it."""
 
     def __init__(self) -> None:
         self._servicer = health.aio.HealthServicer()
@@ -24,7 +24,7 @@ class HealthBoard:
 
     @property
     def published(self) -> Mapping[str, bool]:
-        """Whether each name serves, as probes are told."""
+        """Whether each name serves, as probes see it."""
         return self._published
 
     def add_to(self, server: "grpc.aio.Server") -> None:
@@ -32,7 +32,7 @@ class HealthBoard:
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def publish(self, names: Iterable[str], *, serving: bool) -> None:
-        """Say SERVING or NOT_SERVING for each of `names`; watchers hear of changes."""
+        """Set SERVING or NOT_SERVING for each of `names`, and notify watchers."""
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in names:
             if self._published.get(name) is not serving:

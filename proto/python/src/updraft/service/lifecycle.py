@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a service: STARTING, READY, DRAINING, STOPPED, and what moves it from one to the next."""
+"""The life cycle of a service (STARTING, READY, DRAINING, STOPPED) and the events that change its phase."""
 
 import asyncio
 import enum
@@ -28,7 +28,7 @@ _TRANSITIONS = {
     (Phase.STARTING, Event.DRAIN_REQUESTED): Phase.DRAINING,
     (Phase.READY, Event.DRAIN_REQUESTED): Phase.DRAINING,
     (Phase.DRAINING, Event.DRAINED): Phase.STOPPED,
-    # A second SIGTERM and a start that ends during a drain change nothing.
+    # A second SIGTERM changes nothing, nor does a start that completes during a drain.
     (Phase.DRAINING, Event.DRAIN_REQUESTED): Phase.DRAINING,
     (Phase.DRAINING, Event.STARTED): Phase.DRAINING,
     (Phase.STOPPED, Event.DRAIN_REQUESTED): Phase.STOPPED,
@@ -44,7 +44,7 @@ def next_phase(phase: Phase, event: Event) -> Phase:
 
 
 class Lifecycle:
-    """The phase of one service; whoever has to act on a change subscribes to it."""
+    """The phase of one service. Subscribers are called when it changes."""
 
     def __init__(self) -> None:
         self._phase = Phase.STARTING

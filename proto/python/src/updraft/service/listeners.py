@@ -40,7 +40,7 @@ class ListenError(Exception):
 
 
 class Listeners:
-    """The listeners of one service; `addresses` has what was really bound."""
+    """The listeners of one service; `addresses` has the addresses that they are bound to."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Listeners:
         self._warn_of_open_doors()
 
     async def stop_flight(self) -> None:
-        """End the Flight listeners; calls that are still open get a moment to hear how they ended."""
+        """Stop the Flight listeners. Open calls get a moment to receive their ending."""
         if self._flight is not None:
             await self._flight.stop(_LAST_WORDS_SECONDS)
 
@@ -131,7 +131,7 @@ class Listeners:
 
 
 async def _keep_watching(tokens: BearerTokens) -> None:
-    """Look at the token file also while nobody calls: so the log says in time that it cannot be used."""
+    """Check the token file even while nobody calls, so that the log reports an unusable file in time."""
     while True:
         await asyncio.sleep(_TOKENS_LOOK_SECONDS)
         tokens.refresh()
@@ -139,10 +139,10 @@ async def _keep_watching(tokens: BearerTokens) -> None:
 
 def _channel_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
     return (
-        # Twice the limit, so that a message beyond it gets our error with both numbers and not gRPC's.
+        # Twice the limit, so that a message beyond the limit gets our error, with both numbers, instead of gRPC's.
         ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
         ("grpc.max_send_message_length", -1),
-        # Identity alone: a compressed message would swell beyond the limit before anybody could look at its size.
+        # Only identity: a compressed message would grow beyond the limit before its size could be checked.
         ("grpc.compression_enabled_algorithms_bitset", 1),
         ("grpc.max_concurrent_streams", settings.max_exchanges),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_seconds * 1000)),
@@ -150,7 +150,7 @@ def _channel_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_ANSWER_MILLISECONDS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_MILLISECONDS),
-        # A second service on the same port must fail to start, not take half of the calls.
+        # A second service on the same port must fail to start instead of taking half of the calls.
         ("grpc.so_reuseport", 0),
     )
 
@@ -166,7 +166,7 @@ def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredent
 
 
 def _bind_failure(address: TcpAddress) -> str:
-    """Why gRPC could not bind: it says so only in a log line of its own."""
+    """Why gRPC could not bind, which it says only in its own log line."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -178,7 +178,7 @@ def _bind_failure(address: TcpAddress) -> str:
 
 
 def _bind_unix(server: grpc.aio.Server, path: Path, access: str) -> str:
-    # The socket file gets its permissions as it is made: nobody can slip in before a chmod.
+    # The socket is created with its permissions, so that nobody can connect before a chmod.
     previous = os.umask(_UNIX_UMASKS[access])
     try:
         server.add_insecure_port(f"unix:{path.absolute()}")

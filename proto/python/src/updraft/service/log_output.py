@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a service's log lines leave the process: nobody who logs waits, fails, or holds memory without bound.
+"""Writes a service's log lines so that logging never waits, never fails, and never holds unbounded memory.
 
-Lines wait in a bounded buffer for a daemon thread, which writes them. Those that find the buffer full, because nobody
-reads what was written, and those that cannot be written, because a disk is full, are dropped and counted; the next
-lines that can be written begin with one that says how many are missing.
+A daemon thread writes the lines from a bounded buffer. Lines that find the buffer full (nobody reads the output) or
+that cannot be written (a full disk) are dropped and counted. The next lines that can be written begin with one that
+says how many are missing.
 """
 
 import io
@@ -34,7 +34,7 @@ class LogDrops:
         self.lines = {"unread": 0, "failed": 0, "flood": 0}
         """`unread`: the reader is too slow, or reads no more. `failed`: writing failed. `flood`: a function prints more
         than its exchange may log."""
-        # Re-entrant, here and below: a collector of garbage that logs may interrupt whoever logs.
+        # Re-entrant, here and below: the garbage collector can run code that logs in the middle of logging.
         self._lock = threading.RLock()
 
     def add(self, reason: str, lines: int) -> None:
@@ -44,7 +44,7 @@ class LogDrops:
 
 
 class LogOutput:
-    """Writes lines to a descriptor, from a thread of its own."""
+    """Writes lines to a descriptor, on a separate thread."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class LogOutput:
         self._lock = threading.RLock()
         self._buffered_bytes = 0
         self._skipped = 0
-        """Lines dropped since one was last buffered."""
+        """Number of lines dropped since a line was last buffered."""
         self._is_closed = False
-        # Text, a number of lines that are missing at that place, or None at the end.
+        # Text, the number of lines missing at that place, or None at the end.
         self._queue: queue.SimpleQueue[bytes | int | None] = queue.SimpleQueue()
-        # Of the thread alone:
+        # Used only by the thread:
         self._missing = 0
         self._is_torn = False
         self._room = select.poll()
@@ -88,7 +88,7 @@ class LogOutput:
             self._queue.put(text)
 
     def close(self) -> None:
-        """Write what is buffered, for as long as half a second; what comes later is dropped. Idempotent."""
+        """Write what is buffered, for at most half a second; later lines are dropped. Idempotent."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -150,7 +150,7 @@ class LogOutput:
             self._drops.add("failed", lost)
 
     def _written(self, data: bytes) -> int:
-        """Write until everything is written or writing fails; the number of bytes that were."""
+        """Write until everything is written or writing fails; returns the number of bytes written."""
         written = 0
         try:
             while written < len(data):
@@ -159,13 +159,13 @@ class LogOutput:
                 except BlockingIOError:
                     self._room.poll(_POLL_MILLISECONDS)
         except OSError:
-            # A full disk may have room for the next line, and a reader that is gone wants none of them.
+            # A full disk may have room for the next line; a reader that is gone needs none.
             return written
         return written
 
 
 class _LogStream(io.RawIOBase):
-    """A log output as a raw stream, for what writes to sys.stderr."""
+    """A log output as a raw stream, for code that writes to sys.stderr."""
 
     def __init__(self, output: LogOutput) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class _LogStream(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """Of standard error, for those who want to write by themselves."""
+        """The descriptor of standard error, for code that writes to it directly."""
         return STDERR
 
     def write(self, data: "ReadableBuffer", /) -> int:

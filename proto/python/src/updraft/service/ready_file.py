@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that tells scripts where a service really listens and which processes it has."""
+"""The file that tells scripts a service's addresses and process ids."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class ReadyFile:
-    """Written once the service is ready and again when what it says changes; a reader never sees half of it."""
+    """Written when the service is ready, and again when its contents change. A reader never sees half of it."""
 
     def __init__(self, path: Path, content: Callable[[], Mapping[str, object]]) -> None:
         self._path = path
@@ -16,7 +16,7 @@ class ReadyFile:
         self._written = ""
 
     def update(self) -> None:
-        """Write the file if what it says has changed; raises OSError."""
+        """Write the file if its contents have changed; raises OSError."""
         content = json.dumps(dict(self._content()), indent=2)
         if content == self._written:
             return

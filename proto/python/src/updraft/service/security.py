@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may connect: TLS and mutual TLS with certificates that can be renewed, and static bearer tokens.
 
-Files are read again when they change, so neither a renewed certificate nor a rotated token needs a restart. A
-certificate file that cannot be used leaves the last certificate in force; a token file that cannot be used leaves no
-token in force. Health
-checks need no token: kubelets and load balancers cannot send one, and the answer says only whether the service serves.
+Files are read again when they change, so neither a renewed certificate nor a rotated token needs a restart. If a
+certificate file becomes unusable, the last certificate stays valid. If a token file does, no token is valid.
+Health checks need no token: kubelets and load balancers cannot send one, and the answer says only whether the service
+serves.
 """
 
 import hashlib
@@ -38,10 +38,10 @@ class SecurityError(Exception):
 
 
 class WatchedFiles(Generic[Content]):
-    """Content parsed from files, parsed again when one of them changes.
+    """The parsed content of files, which are read again when one of them changes.
 
-    A change that cannot be read or parsed is logged once, and the last good content stays; `unconfirmed_seconds` tells
-    whoever must not rely on that.
+    A change that cannot be read or parsed is logged once, and the last good content stays. `unconfirmed_seconds` says
+    for how long it has been out of date.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class WatchedFiles(Generic[Content]):
 
     @property
     def content(self) -> Content:
-        """The content as of now, or the last that was good."""
+        """The current content, or the last good one."""
         self.refresh()
         return self._content
 
     @property
     def unconfirmed_seconds(self) -> float:
-        """Time since a look last found the files usable; 0 when the last look did."""
+        """Time since the files were last found usable; 0 if the last check found them usable."""
         return self._clock() - self._confirmed_seconds if self._problem else 0.0
 
     def refresh(self) -> bool:
-        """Look at the files and read them if they changed; true when there is new content."""
+        """Check the files and read them if they changed; true if there is new content."""
         try:
             fingerprint = self._current_fingerprint()
             is_new = fingerprint != self._fingerprint or bool(self._problem)
@@ -96,7 +96,7 @@ class WatchedFiles(Generic[Content]):
 
     def _current_fingerprint(self) -> Fingerprint:
         stats = [path.stat() for path in self._paths]
-        # With the time at which the kernel saw a change: a copy that keeps times sets the other as it likes.
+        # The change time is the kernel's own; a copy that preserves times can set the modification time.
         return tuple((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_size) for stat in stats)
 
     def _read(self) -> Content:
@@ -104,7 +104,7 @@ class WatchedFiles(Generic[Content]):
 
 
 def _read_file(path: Path) -> bytes:
-    """The file's bytes; raises OSError, and ValueError for one that is too large. Never waits, whatever lies there."""
+    """The file's bytes; raises OSError, and ValueError if it is too large. Never blocks, even on a pipe."""
     content = b""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -144,7 +144,7 @@ def _certificate_configuration(chain: bytes, key: bytes, client_ca: bytes | None
 
 
 class BearerTokens:
-    """The tokens of a file, one a line; blank lines and lines that start with # do not count.
+    """The tokens of a file, one per line; blank lines and lines that start with # are ignored.
 
     When the file has been missing or unusable for two seconds, no token is valid until it is usable again: removing the
     file revokes the tokens. Every check looks at the file. Call `refresh` more often than every two seconds, so that
@@ -157,7 +157,7 @@ class BearerTokens:
         self._valid = self._files.content
 
     def refresh(self) -> None:
-        """Look at the file, and log when that revokes all tokens or gives them back."""
+        """Check the file, and log if that revokes all tokens or restores them."""
         known = self._files.content
         if self._files.unconfirmed_seconds > _GRACE_SECONDS:
             if self._valid:
@@ -178,7 +178,7 @@ class BearerTokens:
             raise UnauthenticatedError(
                 "no token is valid: this service cannot use its token file, and its log says why"
             )
-        # All tokens are compared, in constant time each: how long it takes says nothing about them.
+        # Compares all tokens, each in constant time, so that the duration reveals nothing.
         matches = [hmac.compare_digest(presented, known) for known in self._valid]
         if not any(matches):
             raise UnauthenticatedError("the token is not one that this service knows")
@@ -194,14 +194,14 @@ def _token_digests(content: bytes) -> tuple[bytes, ...]:
     if not tokens:
         raise ValueError("the token file holds no token")
     for number, token in tokens:
-        # No header can carry this line, so the file is not a token file: none of its lines counts.
+        # No header can carry this line, so this is not a token file: none of its lines is valid.
         if not (token.isascii() and token.decode("ascii").isprintable()):
             raise ValueError(f"line {number} of the token file is not a token: expected printable ASCII")
     return tuple(_digest(token) for _, token in tokens)
 
 
 class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio has no types
-    """Lets a call through when its token is known; health checks need none."""
+    """Admits calls with a valid token; health checks need none."""
 
     def __init__(self, tokens: BearerTokens) -> None:
         self._tokens = tokens
@@ -223,5 +223,5 @@ def _refusal(error: UnauthenticatedError) -> grpc.RpcMethodHandler:
     async def refuse(_requests: Any, context: Any) -> None:
         await context.abort(grpc.StatusCode[error.code], error.status_message())
 
-    # Ends any kind of call: a refusal has no message, and it waits for none.
+    # Works for every kind of call: a refusal sends no message and waits for none.
     return grpc.stream_stream_rpc_method_handler(refuse)

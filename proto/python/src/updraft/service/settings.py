@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a service declares its settings: each once, with its doc, unit, default and check.
+"""How a service declares its settings: each once, with its description, unit, default and check.
 
 A setting is a field of a `Settings` class made by `setting()`. From that one declaration come the command-line option
 (`--drain-timeout-seconds`), the environment variable (`UPDRAFT_DRAIN_TIMEOUT_SECONDS`), the check, `--help` and the
@@ -29,8 +29,11 @@ class Settings(BaseSettings):
 def setting(doc: str, *, default: Any = _NO_DEFAULT, unit: str = "", **checks: Any) -> Any:
     """Declare a setting.
 
-    `doc` is a sentence for `--help` and the reference page; `unit` is shown with it; `checks` are pydantic's own
-    (`gt=0`, `le=65535`).
+    Args:
+        doc: Description for `--help` and the reference page. It starts with what the setting controls or does.
+        default: Its default; without one, the setting is required.
+        unit: Unit of its values, shown with the description; empty for texts and flags.
+        checks: Pydantic's own checks (`gt=0`, `le=65535`) and other arguments of its `Field`.
     """
     described = f"{doc} [{unit}]" if unit else doc
     extra: dict[str, Any] = {"doc": doc, "unit": unit}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides when a side that has to show that it is alive has been silent for too long.
+"""Decides when a side that owes a sign of life has been silent for too long.
 
-Work has no limit; silence has one. The watcher samples counters that change anyway, so that a message costs nothing
-extra. This is policy alone: it knows neither a clock nor a transport.
+Work has no limit; silence has one. The watcher samples counters that are kept anyway, so that messages cost nothing
+extra. Policy alone: it knows neither a clock nor a transport.
 """
 
 from collections.abc import Hashable
@@ -12,9 +12,9 @@ _MAX_SECONDS_BETWEEN_LOOKS = 30.0
 
 
 class Silence:
-    """The silence of one side, looked at every `look_seconds` or less often; a limit of 0 seconds is none.
+    """The silence of one side, checked at most every `look_seconds`. A limit of 0 seconds is no limit.
 
-    Silence is counted in looks, not by the clock: a watcher that was itself stopped for a while blames nobody for it.
+    Silence is counted in checks, not by the clock: if the watcher itself was stopped for a while, nobody is blamed.
     """
 
     def __init__(self, limit_seconds: float, look_seconds: float) -> None:
@@ -25,7 +25,7 @@ class Silence:
         self._quiet_seconds = 0.0
 
     def is_too_long(self, signs: Hashable, *, owed: bool) -> bool:
-        """Whether the side has owed a sign for the whole limit and given none; `signs` changes with every sign.
+        """Whether the side has owed a sign for the whole limit without giving one; `signs` changes with every sign.
 
         Time in which the side owes nothing does not count.
         """
@@ -37,6 +37,6 @@ class Silence:
 
 
 def seconds_between_looks(*limits_seconds: float) -> float:
-    """How often to look, so that a silence is found soon after the shortest of these limits, of which 0 is none."""
+    """How often to check, so that a silence is found soon after the shortest of these limits. 0 is no limit."""
     enough = [limit / _LOOKS_PER_LIMIT for limit in limits_seconds if limit]
     return min([*enough, _MAX_SECONDS_BETWEEN_LOOKS])

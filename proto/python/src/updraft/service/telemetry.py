@@ -26,15 +26,15 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 LOG_DROPS = LogDrops()
-"""What this process did not log; zero where `log_to_stderr` was not called."""
+"""Lines that this process dropped; zero if `log_to_stderr` was not called."""
 
 
 def log_to_stderr(*, log_format: str, level: str, process: str) -> None:
     """Log to stderr as JSON lines or for a console; every line names the `process`.
 
-    Neither a reader who stops reading nor a full disk stops or fails whoever logs (`updraft.service.log_output`). The
-    same goes for what else writes to sys.stderr or to descriptor 2. At its end the process writes what it still has,
-    for half a second at most.
+    Neither an unread pipe nor a full disk blocks or fails the code that logs (`updraft.service.log_output`), or other
+    code that writes to sys.stderr or descriptor 2. At its end, the process spends at most half a second on writing what
+    is left.
     """
     is_terminal = sys.stderr.isatty()
     protect_standard_streams()
@@ -53,7 +53,7 @@ def log_to_stderr(*, log_format: str, level: str, process: str) -> None:
 def configure_logging(
     write: Callable[[bytes], None], *, log_format: str, level: str, process: str, colors: bool = False
 ) -> None:
-    """Log to `write`, which gets one line at a time; every line names the `process`.
+    """Log to `write`, one line at a time; every line names the `process`.
 
     What is bound with `structlog.contextvars` (the task's identity) is part of every line of that exchange.
     """
@@ -73,7 +73,7 @@ def configure_logging(
 
 
 class _LineLogger:
-    """What structlog hands a rendered line to, under the name of its level."""
+    """The logger to which structlog passes rendered lines, by the name of their level."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
@@ -85,7 +85,7 @@ class _LineLogger:
 
 
 class LogDropsCollector(Collector):
-    """The lines that this process did not log, as a counter by reason."""
+    """The lines that this process dropped, as a counter by reason."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -104,7 +104,7 @@ class LogDropsCollector(Collector):
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """What a browser gets."""
+    """The response to a browser."""
 
     content_type: str
     body: bytes
@@ -112,7 +112,7 @@ class WebPage:
 
 
 WebPages = Mapping[str, Callable[[], WebPage]]
-"""Pages by their paths; each is made anew, on a thread of its own, for whoever asks."""
+"""Pages by path; each request renders its page again, on a thread of its own."""
 
 _PAGE_HEADERS = (
     ("Cache-Control", "no-store"),
@@ -124,7 +124,7 @@ _PAGE_HEADERS = (
 def serve_metrics(
     address: TcpAddress, registry: CollectorRegistry, pages: WebPages
 ) -> tuple[TcpAddress, Callable[[], None]]:
-    """Serve /metrics and `pages` on threads; returns the address really bound and what ends it. Raises OSError."""
+    """Serve /metrics and `pages` on threads; returns the bound address and a function that stops it. Raises OSError."""
     server, thread = start_http_server(address.port, address.host, registry)
     server.set_app(_pages_before(server.get_app(), pages))
 
