@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet and ORC on a GPU; a file that the GPU cannot begin goes to the CPU, one that it cannot go on with is lost.
+"""Parquet and ORC on a GPU. A file that the GPU cannot begin goes to the CPU; one that fails later is lost.
 
-Where the device has not enough memory for a row group, the halves of it are tried; the file then has more row groups.
+If the device has too little memory for a row group, its halves are tried; the file then has more row groups.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from updraft_writer.gpu.engine import DeviceError, DeviceFile, DeviceMemoryError
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.reason import Reason, ReasonKind
 
-# Of a row group that does not fit with so few rows, one with fewer would hardly fit.
+# If a row group with so few rows does not fit, a smaller one would hardly fit either.
 _FEWEST_ROWS = 1024
 
 
 class GpuEncoder:
-    """Encodes one file; `make_cpu` makes the encoder that takes over before there is a first row group."""
+    """Encodes one file. `make_cpu` creates the CPU encoder that takes over if the first row group fails."""
 
     def __init__(self, gpu: Gpu, layout: Layout, make_cpu: Callable[[], Encoder]) -> None:
         self.reason = Reason(ReasonKind.GPU, "the GPU's encoder has all that the file needs")
@@ -46,7 +46,7 @@ class GpuEncoder:
 
     @property
     def retained_bytes(self) -> int:
-        """What is held between row groups: on the GPU nothing but the footer to be."""
+        """Bytes retained between row groups: on the GPU only what the footer will need."""
         return self._cpu.retained_bytes if self._cpu else 0
 
     @property
@@ -87,14 +87,14 @@ class GpuEncoder:
         return pieces
 
     def _encode(self, table: pa.Table) -> None:
-        """Encode a table, in halves where it does not fit once the file has begun; raises DeviceError."""
+        """Encode a table; once the file has begun, in halves if it does not fit. Raises DeviceError."""
         if not self._fits(table):
             half = table.num_rows // 2
             self._encode(table.slice(0, half))
             self._encode(table.slice(half))
 
     def _fits(self, table: pa.Table) -> bool:
-        """Whether a table was encoded: False when there was no room for it, but may be for a part."""
+        """Encode a table; False if there was no room for it, but there may be for a part."""
         try:
             self._try(table)
         except DeviceMemoryError:
@@ -110,7 +110,7 @@ class GpuEncoder:
         try:
             self._file.write(table)
         except DeviceMemoryError as error:
-            # A file that has got a part of a row group cannot get it again; its header is not one.
+            # A file that has received a part of a row group cannot receive it again. Its header is no such part.
             if self._rows and self._output.written_bytes != before_bytes:
                 raise DeviceError(f"out of memory after a part of a row group was given out: {error}") from error
             raise
@@ -124,7 +124,7 @@ class GpuEncoder:
             raise EncodeError(f"what the GPU encoded could not be kept: {type(error).__name__}: {error}") from error
 
     def _after(self, error: DeviceError) -> Encoder:
-        """The encoder that takes over; raises EncodeError when there is something that it cannot take over."""
+        """The CPU encoder that takes over; raises EncodeError if it is too late for that."""
         is_memory = isinstance(error, DeviceMemoryError)
         if not is_memory:
             self._gpu.examine()

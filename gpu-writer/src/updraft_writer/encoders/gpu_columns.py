@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow columns as a GPU's library takes them: it has no maps, no binary values and no narrow decimals of its own.
+"""Converts Arrow columns to what a GPU's library accepts: it has no maps, binary values or narrow decimals.
 
-A map becomes a list of entries and a binary value a string, both without a copy; a decimal becomes as narrow as its
-precision, because by its width it is stored. What has no such form is refused by name, and the file goes to the CPU.
+A map becomes a list of entries and a binary value a string, both without a copy. A decimal becomes as narrow as its
+precision allows, because its width determines how it is stored. A column that cannot be converted is refused by name,
+and the file goes to the CPU.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,18 +32,18 @@ _UNITS = ("ms", "us")
 
 
 class NotOnDeviceError(Exception):
-    """Raised when a column has no form that the device takes; the message names it."""
+    """Raised when a column cannot be converted for the device; the message names it."""
 
 
 def device_columns(schema: pa.Schema, *, int96: bool = False) -> tuple[DeviceColumn, ...]:
-    """The columns of a file, points in time as INT96 if that is asked for; raises NotOnDeviceError."""
+    """The columns of a file, with points in time as INT96 if that is requested; raises NotOnDeviceError."""
     if not len(schema):
         raise NotOnDeviceError("a file without columns is not encoded there")
     return tuple(_column(field, field.name, int96=int96) for field in schema)
 
 
 def device_table(table: pa.Table, columns: Sequence[DeviceColumn]) -> pa.Table:
-    """The table as the device takes it."""
+    """The table, converted for the device."""
     arrays = [
         pa.chunked_array([_array(chunk, column) for chunk in stored.chunks], column.data_type)
         for stored, column in zip(table.columns, columns, strict=True)
@@ -51,7 +52,7 @@ def device_table(table: pa.Table, columns: Sequence[DeviceColumn]) -> pa.Table:
 
 
 def has_binary(columns: Iterable[DeviceColumn]) -> bool:
-    """Whether there are binary values somewhere."""
+    """Whether the column has binary values at any depth."""
     return any(column.is_binary or has_binary(column.children) for column in columns)
 
 
@@ -91,7 +92,7 @@ def _struct(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
     children = tuple(_column(child, f"{path}.{child.name}", int96=int96) for child in field.type)
     if not children:
         raise NotOnDeviceError(f"column {path!r} is a struct without fields")
-    # There a null struct has null fields, and of a field that is never null this is an error.
+    # On the device a null struct has null fields, which is an error for a non-nullable field.
     if field.nullable and (required := [child.name for child in children if not child.nullable]):
         raise NotOnDeviceError(f"column {path!r} may be null and its field {required[0]!r} may not")
     return DeviceColumn(field.name, pa.struct([child.field for child in children]), field.nullable, children)
@@ -125,14 +126,14 @@ def _list(array: pa.Array, column: DeviceColumn) -> pa.Array:
         values = pa.StructArray.from_arrays([keys, items], fields=list(child.data_type))
     else:
         values = _array(array.values, child)
-    # A slice shares its values with the whole.
+    # A slice shares its values with the whole array.
     return pa.Array.from_buffers(
         column.data_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
     )
 
 
 def _without_hidden_values(array: pa.Array) -> pa.Array:
-    """Lists of which the null ones are empty: Arrow lets them hide values, which the device would count."""
+    """The lists with null ones made empty: in Arrow they may contain hidden values, which the device would count."""
     if not array.null_count:
         return array
     offsets = array.offsets

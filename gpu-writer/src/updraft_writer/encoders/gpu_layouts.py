@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a file a GPU can write, in both formats: its columns, its options, and its end as Spark wants it.
+"""What a GPU can write of a file, in both formats: its columns, its options, and its footer as Spark expects it.
 
-Dates and times become what is stored before the device sees them, by the same code as on the CPU. What the device's
-library lacks is refused here before any data, by a reason that the receipt tells; the CPU has all of it.
+Dates and times are converted to their stored form before the device sees them, by the same code as on the CPU. What the
+device's library lacks is refused here before any data, with a reason for the receipt; the CPU supports all of it.
 """
 
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ _DICTIONARIES = {
     Dictionaries.DICTIONARIES_ALWAYS: DictionaryPolicy.ALWAYS,
     Dictionaries.DICTIONARIES_NEVER: DictionaryPolicy.NEVER,
 }
-# What Spark's commands say when nobody has chosen a level: that is no demand.
+# The level that Spark sends if nobody has chosen one: not a requirement.
 _SPARK_LEVELS = {Codec.CODEC_ZSTD: 3, Codec.CODEC_GZIP: 6}
-# The library takes no shorter stride, and rounds one down to a multiple of this.
+# The library accepts no shorter stride, and rounds down to a multiple of this.
 _SHORTEST_STRIDE, _STRIDE_STEP = 512, 8
 
 
@@ -45,7 +45,7 @@ class NotOnGpuError(Exception):
 
 
 class Layout(Protocol):
-    """One file as the device writes it."""
+    """How the device writes one file."""
 
     @property
     def format(self) -> str:
@@ -53,7 +53,7 @@ class Layout(Protocol):
 
     @property
     def plan(self) -> Plan:
-        """What the device is told."""
+        """The plan for the device."""
 
     def device_table(self, table: pa.Table) -> pa.Table:
         """A row group as the device takes it; raises EncodeError."""
@@ -80,7 +80,7 @@ class ParquetLayout:
                 and options.page_bytes not in _PAGE_BYTES,
             }
         )
-        # The library calls every timestamp one of UTC: those without a zone are named in the footer.
+        # The library marks every timestamp as UTC; the footer is corrected for those without a zone.
         self._times = replace(ParquetTimes.asked_for(options), names_wall_clocks=False)
         self._wall_clocks = self._times.unnamed_wall_clocks(schema)
         self._schema = self._times.stored_schema(schema)

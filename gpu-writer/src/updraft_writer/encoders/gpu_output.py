@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file object that a GPU's library writes to from inside of its own code, where nothing may be raised."""
+"""The file object to which a GPU's library writes. The library calls it from its own code, where nothing may raise."""
 
 import io
 from typing import Any
@@ -8,7 +8,7 @@ from updraft_writer.encoders.encoder import EncodedBytes
 
 
 class DeviceOutput(io.RawIOBase):
-    """Copies what it is given, which the library overwrites with the next; what fails here is raised by `check`."""
+    """Copies what it is given, because the library reuses its buffer. `check` raises what has failed here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,18 +21,18 @@ class DeviceOutput(io.RawIOBase):
         return self._bytes.written_bytes
 
     def write(self, data: Any) -> int:
-        """Keep a copy of `data`, which is bytes to whoever reads them."""
+        """Keep a copy of `data`."""
         size = memoryview(data).nbytes
         try:
             if self._error is None:
                 self._bytes.write(data)
-        # An exception that leaves here would be printed and forgotten, and the file would lack these bytes.
+        # An exception raised here would only be printed, and the file would lack these bytes.
         except BaseException as error:
             self._error = error
         return size
 
     def writable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def tell(self) -> int:
@@ -40,10 +40,10 @@ class DeviceOutput(io.RawIOBase):
         return self.written_bytes
 
     def check(self) -> None:
-        """Raise what has failed while bytes were taken."""
+        """Raise what has failed in `write`."""
         if self._error is not None:
             raise self._error
 
     def take(self) -> list[bytes]:
-        """What was written since the last time, in pieces."""
+        """What was written since the last call, in pieces."""
         return self._bytes.take()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leaf columns under nested Arrow columns, in the order in which Parquet has them, and how to change them."""
+"""The leaf columns of nested Arrow columns, in Parquet's order, and how to change them."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -24,17 +24,17 @@ def leaf_types(data_type: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def is_text(leaf: pa.DataType) -> bool:
-    """Whether values of a leaf are strings or binaries, each as long as it is."""
+    """Whether the values of a leaf are strings or binaries of variable length."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return any(is_kind(leaf) for is_kind in kinds)
 
 
 def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
-    """The values of the leaves under a column; those below a null are left out or null."""
+    """The values of the leaves of a column. Values below a null are left out or null."""
     if isinstance(array, pa.ExtensionArray):
         yield from leaf_arrays(array.storage)
     elif pa.types.is_map(array.type):
-        # A sliced map shares its entries with the whole.
+        # A sliced map shares its entries with the whole array.
         start, end = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if len(array) else (0, 0)
         yield from leaf_arrays(array.keys.slice(start, end - start))
         yield from leaf_arrays(array.items.slice(start, end - start))
@@ -48,7 +48,7 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def with_leaf_fields(field: pa.Field, change: Callable[[pa.Field], pa.Field]) -> pa.Field:
-    """The field with `change` applied to each leaf below it; raises WriteOptionError for nesting that Spark has not."""
+    """The field with `change` applied to each of its leaves; raises WriteOptionError for nesting that Spark lacks."""
     data_type = field.type
     if pa.types.is_map(data_type):
         key, item = (with_leaf_fields(child, change) for child in (data_type.key_field, data_type.item_field))
@@ -65,7 +65,7 @@ def with_leaf_fields(field: pa.Field, change: Callable[[pa.Field], pa.Field]) ->
 
 
 def has_required_fields(data_type: pa.DataType) -> bool:
-    """Whether a struct somewhere in a column has a field that is never null."""
+    """Whether a struct at any depth of a column has a non-nullable field."""
     required = pa.types.is_struct(data_type) and not all(field.nullable for field in data_type)
     children = range(data_type.num_fields)
     return required or any(has_required_fields(data_type.field(index).type) for index in children)
@@ -74,9 +74,9 @@ def has_required_fields(data_type: pa.DataType) -> bool:
 def with_leaves(
     array: pa.Array, stored: pa.DataType, change: Callable[[pa.Array, pa.DataType], pa.Array], *, required: bool = False
 ) -> pa.Array:
-    """The column as the type `stored`, whose nesting is its own, with `change` applied to each leaf.
+    """The column as the type `stored`, which has the same nesting, with `change` applied to each leaf.
 
-    `required` leaves out what says that a value is null. Raises EncodeError for a null in a field that is never null.
+    With `required`, the validity information is left out. Raises EncodeError for a null in a non-nullable field.
     """
     if pa.types.is_map(stored):
         keys = with_leaves(array.keys, stored.key_type, change)
@@ -97,7 +97,7 @@ def with_leaves(
 def _child(
     struct: pa.StructArray, index: int, field: pa.Field, change: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
-    """A field of a struct; below a null struct even a field that is never null is null to Arrow, but not to Parquet."""
+    """A field of a struct. Below a null struct, Arrow reports even a non-nullable field as null; Parquet does not."""
     child = struct.field(index)
     required = bool(child.null_count) and not field.nullable
     if required and pc.any(pc.and_(child.is_null(), struct.is_valid())).as_py():
@@ -106,7 +106,7 @@ def _child(
 
 
 def _rebuilt(array: pa.Array, stored: pa.DataType, *, required: bool, children: Sequence[pa.Array] = ()) -> pa.Array:
-    """An array with other children: it may be a slice, which shares all of them with the whole."""
+    """The array with other children. It may be a slice, which shares its children with the whole array."""
     own = array.buffers()[: 2 if children else None]
     buffers, nulls = ([None, *own[1:]], 0) if required else (own, array.null_count)
     return pa.Array.from_buffers(stored, len(array), buffers, nulls, array.offset, children=children or None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ORC on the CPU by pyarrow, as Spark has it; what becomes of dates and times is in `orc_times`."""
+"""ORC on the CPU with pyarrow, in Spark's layout. `orc_times` converts dates and times."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ DEFAULT_ROW_INDEX_STRIDE = 10_000
 _CONVERTED_ROWS = 64 * 1024
 # Spark's orc.dictionary.key.threshold.
 _DICTIONARY_THRESHOLD = 0.8
-# The library's own buffers: they are there before the first row.
+# The library's own buffers, which exist before the first row.
 _BYTES_PER_FILE = 2 * 1024 * 1024
 _BYTES_PER_COLUMN = 512 * 1024
 _ORC_NAMES = {"none": "uncompressed", "gzip": "zlib"}
@@ -31,7 +31,7 @@ _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
 
 
 class OrcEncoder:
-    """Encodes one ORC file. A stripe is not a row group of ours: the library ends one when it is large enough."""
+    """Encodes one ORC file. Stripes are independent of our row groups: the library ends one when it is large enough."""
 
     name = "pyarrow-orc"
     on_gpu = False
@@ -56,7 +56,7 @@ class OrcEncoder:
 
     @property
     def retained_bytes(self) -> int:
-        """What the writer holds: its buffers and a stripe that is not full."""
+        """Bytes retained: the buffers and the partial stripe."""
         columns = sum(1 for field in self._schema for _ in leaf_types(field.type))
         return _BYTES_PER_FILE + columns * _BYTES_PER_COLUMN + min(self._unstored_bytes, self._stripe_bytes)
 
@@ -70,7 +70,7 @@ class OrcEncoder:
         self._unstored_bytes += data_bytes(table)
         self._rows += table.num_rows
         try:
-            # What is converted lies beside what it was made from: never more than so many rows of it.
+            # Converted rows exist beside the originals, so convert at most this many at a time.
             for start in range(0, table.num_rows, _CONVERTED_ROWS):
                 rows = table.slice(start, _CONVERTED_ROWS)
                 self._writer.write(_without_offsets(stored_table(rows, self._schema)))
@@ -78,7 +78,7 @@ class OrcEncoder:
             raise EncodeError(f"rows cannot be encoded as ORC: {error}") from error
         pieces = self._output.take()
         if pieces:
-            # A stripe has ended somewhere in this table: at most all of it is in the next one.
+            # A stripe has ended somewhere in this table, so the next one has at most all of it.
             self._unstored_bytes = data_bytes(table)
         return pieces
 
@@ -92,8 +92,8 @@ class OrcEncoder:
         return [*before, with_footer_entries(end, self._footer_entries)]
 
     def _opened(self) -> orc.ORCWriter:
-        """A writer that has its buffers; raises WriteOptionError."""
-        # The library reserves a mebibyte for each stream of each column and fills little of it. Pages that other
+        """A writer with its buffers allocated; raises WriteOptionError."""
+        # The library allocates 1 MiB for each stream of each column and fills little of it. Pages that other
         # batches have used would be resident all the same, as long as the file is open.
         clean_freed_memory()
         try:
@@ -105,7 +105,7 @@ class OrcEncoder:
                 dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
                 **self._bloom_filters,
             )
-            # A table without rows shows what ORC cannot hold, and makes the library reserve what it reserves.
+            # An empty table reveals what ORC cannot hold, and makes the library allocate its buffers.
             writer.write(pa.Table.from_batches([], self._schema))
             return writer
         except (pa.ArrowException, OSError) as error:
@@ -124,12 +124,12 @@ class OrcEncoder:
         }
 
     def _column_id(self, name: str) -> int:
-        """The number of a column in ORC, which counts every level of nesting, from the row itself."""
+        """The number of a column in ORC, which counts every level of nesting, starting with the row itself."""
         return 1 + sum(_levels(field.type) for field in list(self._schema)[: self._schema.names.index(name)])
 
 
 def _without_offsets(table: pa.Table) -> pa.Table:
-    """The table with structs that are no slices: of a slice the library reads the first rows of the whole."""
+    """The table without sliced structs: of a slice, the library reads the first rows of the whole array."""
     for index, column in enumerate(table.columns):
         if pa.types.is_struct(column.type):
             whole = pa.chunked_array([pa.concat_arrays([chunk]) for chunk in column.chunks], column.type)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Key-value pairs and the calendar in the footer of an ORC file, which the library cannot write.
+"""Adds key-value pairs and the calendar to the footer of an ORC file, which the library cannot do.
 
 A file ends with its footer (a protobuf message, in compressed chunks), the postscript (another one, uncompressed) and
-the postscript's length in one byte. What is added to the end of a protobuf message is added to the message, and a chunk
-may be uncompressed: so the pairs become one more chunk, and only the footer's length in the postscript changes.
+the postscript's length in one byte. Bytes appended to a protobuf message become a part of it, and a chunk may be
+uncompressed: so the pairs become one more chunk, and only the footer's length in the postscript changes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 # The postscript has at most 255 bytes, and its length follows.
 TAIL_BYTES = 256
 
-# Fields of Footer and of UserMetadataItem, as a protobuf message has them: the number and the kind of value.
+# Field tags (number and wire type) of Footer and of UserMetadataItem.
 _METADATA = 5 << 3 | 2
 _CALENDAR = 11 << 3
 _NAME, _VALUE = 1 << 3 | 2, 2 << 3 | 2
-# Fields of PostScript.
+# Field tags of PostScript.
 _FOOTER_LENGTH, _COMPRESSION = 1 << 3, 2 << 3
 _JULIAN_GREGORIAN = 1
 _LARGEST_CHUNK_BYTES = 32 * 1024
@@ -23,7 +23,7 @@ _UNCOMPRESSED_CHUNK = 1
 
 
 def with_footer_entries(end: bytes, entries: Mapping[str, str]) -> bytes:
-    """The end of a file with `entries` in its footer and Spark's calendar; it has at least `TAIL_BYTES` of the file."""
+    """The file's end, at least `TAIL_BYTES` of it, with `entries` and Spark's calendar added to its footer."""
     postscript_bytes = end[-1]
     footer, postscript = end[: -1 - postscript_bytes], end[-1 - postscript_bytes : -1]
     assert postscript[0] == _FOOTER_LENGTH, "a postscript begins with the footer's length"

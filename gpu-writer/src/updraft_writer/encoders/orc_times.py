@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dates and times as Spark stores them in ORC: dates in the calendar of Spark 2, times without a zone as integers.
+"""Converts dates and times as Spark stores them in ORC: dates in Spark 2's calendar, times without a zone as integers.
 
 ORC's own timestamps are not written. The library splits one before 1970 into seconds and nanoseconds rounded towards
-zero, so both are negative; ORC's Java reader, and with it Spark, takes no negative nanoseconds and fails on the file.
-No other value handed to the library gives the pair that Java writes, so a schema with timestamps is refused instead.
+zero, so both are negative. ORC's Java reader, and so Spark, accepts no negative nanoseconds and fails on the file. No
+other value passed to the library gives the pair that Java writes, so a schema with timestamps is refused instead.
 """
 
 import pyarrow as pa
@@ -13,12 +13,12 @@ from updraft_writer.encoders.calendars import hybrid_dates
 from updraft_writer.encoders.leaves import leaf_types, with_leaf_fields, with_leaves
 from updraft_writer.encoders.timestamps import is_instant, is_wall_clock
 
-# What Spark reads the type of an integer column from.
+# The attribute from which Spark reads the type of an integer column.
 _CATALYST_TYPE = "spark.sql.catalyst.type"
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema as the library gets it; raises WriteOptionError for times of which it cannot store every value."""
+    """The schema for the library; raises WriteOptionError for times of which it cannot store every value."""
     for field in schema:
         for leaf in leaf_types(field.type):
             if obstacle := _obstacle(leaf):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet on the CPU by pyarrow, with the layout that Spark gives its own files."""
+"""Parquet on the CPU with pyarrow, in the layout of Spark's own files."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -22,17 +22,17 @@ from updraft_writer.reason import UNASKED
 
 _DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
-# Of a row group, an open writer keeps about this part with sampled dictionaries, and all of it with every dictionary.
+# Share of a row group that an open writer retains with sampled dictionaries. With all dictionaries it retains all.
 _RETAINED_FRACTION = 1 / 8
 _DEFAULT_PAGE_BYTES = 1024 * 1024
-# How many values are encoded between two looks at the size of a page: all of its rows where they are small, which saves
-# time, and never so many that it becomes more than half as large again as it may be.
+# Values encoded between two checks of a page's size: all of its rows if they are small, which saves time, and never so
+# many that the page exceeds its limit by more than half.
 _MOST_VALUES, _FEWEST_VALUES = 20_000, 16
 _LOOKS_PER_PAGE = 2
 
 
 class ParquetEncoder:
-    """Encodes one Parquet file; the writer is opened with the first row group, which is what dictionaries go by."""
+    """Encodes one Parquet file. The first row group opens the writer, because it decides the dictionaries."""
 
     name = "pyarrow-parquet"
     on_gpu = False
@@ -56,7 +56,7 @@ class ParquetEncoder:
 
     @property
     def retained_bytes(self) -> int:
-        """What the writer holds between row groups."""
+        """Bytes retained between row groups."""
         always = self._options.dictionaries == Dictionaries.DICTIONARIES_ALWAYS
         return int(self._last_row_group_bytes * (1 if always else _RETAINED_FRACTION))
 
@@ -89,7 +89,7 @@ class ParquetEncoder:
         return with_named_wall_clocks(self._output.take(), self._unnamed_wall_clocks)
 
     def _give_up(self) -> None:
-        """A writer that failed would be closed by its finalizer, which fails again where nobody can catch it."""
+        """Close a failed writer here; otherwise its finalizer does, and fails where nobody can catch it."""
         if self._writer is not None:
             with suppress(pa.ArrowException, RuntimeError):
                 self._writer.close()
@@ -118,7 +118,7 @@ class ParquetEncoder:
                 return sampled_encodings(table, self._paths, without_differences=self._stored_as_bytes())
 
     def _plain_texts(self) -> list[str]:
-        """The leaves of strings and binaries that no dictionary is made of."""
+        """The string and binary leaves without a dictionary."""
         texts = [path for path, leaf in zip(self._paths, self._leaf_types(), strict=True) if is_text(leaf)]
         return [path for path in texts if path not in self._encodings.dictionaries]
 
@@ -126,7 +126,7 @@ class ParquetEncoder:
         return (leaf for field in self._schema for leaf in leaf_types(field.type))
 
     def _stored_as_bytes(self) -> set[str]:
-        """The leaves that are integers to Arrow and not in the file: INT96 and legacy decimals."""
+        """The leaves that are integers in Arrow but not in the file: INT96 and legacy decimals."""
         int96, legacy = self._times.has_int96(self._schema), self._options.legacy_decimals
         return {
             path
@@ -153,12 +153,12 @@ class ParquetEncoder:
             "data_page_size": options.page_bytes or None,
             "use_deprecated_int96_timestamps": self._times.has_int96(self._schema),
             "store_decimal_as_integer": not options.legacy_decimals,
-            # Spark reads its own schema from a footer key; Arrow's would be one more that nobody asked for.
+            # Spark reads its own schema from a footer key; Arrow's would only be in addition.
             "store_schema": False,
         }
 
     def _leaf_paths(self) -> list[str]:
-        """The paths of all leaf columns, from an empty file: it also shows at once what Parquet cannot hold."""
+        """The paths of all leaf columns, from an empty file, which also reveals what Parquet cannot hold."""
         try:
             arguments = {**self._arguments, "bloom_filter_options": None}
             metadata: list[Any] = []

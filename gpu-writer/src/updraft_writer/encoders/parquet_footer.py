@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names columns of a Parquet file as timestamps without a zone, which the library cannot write beside INT96.
+"""Marks columns of a Parquet file as timestamps without a zone, which the library cannot do beside INT96.
 
-The footer ends a file: FileMetaData in Thrift's compact protocol, its length, `PAR1`. A column is named by one more
-field at the end of its SchemaElement; everything else stays as it is.
+The footer ends a file: FileMetaData in Thrift's compact protocol, its length, `PAR1`. A column is marked by one more
+field at the end of its SchemaElement; everything else stays the same.
 """
 
 import struct
@@ -22,13 +22,13 @@ _MICROSECONDS_WITHOUT_ZONE = bytes.fromhex("8c 12 1c 2c 00 00 00 00")
 
 
 def with_whole_footer(pieces: list[bytes]) -> list[bytes]:
-    """The last pieces of a file, the last of which has the whole footer now."""
+    """The last pieces of a file, joined so that the last one has the whole footer."""
     [*_, tail] = with_end(pieces, _TAIL_BYTES)
     return with_end(pieces, _footer_bytes(tail))
 
 
 def with_named_wall_clocks(pieces: list[bytes], leaves: Sequence[int]) -> list[bytes]:
-    """The last pieces of a file with the leaf columns of these numbers named as what they are."""
+    """The last pieces of a file, with the leaf columns of these numbers marked as timestamps without a zone."""
     if not leaves:
         return pieces
     [*before, end] = with_whole_footer(pieces)
@@ -69,7 +69,7 @@ class _Footer:
         return b"".join([*parts, self._data[copied:]])
 
     def _element(self) -> tuple[int, bool]:
-        """Go to the stop of a SchemaElement; returns its last field and whether it is a leaf."""
+        """Skip to the end of a SchemaElement; returns its last field and whether it is a leaf."""
         field, is_leaf = 0, True
         while self._data[self._at] != _STOP:
             field, kind = self._field(field)
@@ -101,7 +101,7 @@ class _Footer:
                 self._skip(inner)
             self._at += 1
         else:
-            # A SchemaElement has nothing else; booleans are in their field's header.
+            # A SchemaElement has no other types; booleans are in their field's header.
             assert kind in (_TRUE, _FALSE), f"a field of kind {kind}"
 
     def _varint(self) -> int:

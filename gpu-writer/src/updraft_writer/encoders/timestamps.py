@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dates and times as Spark stores them in Parquet: in which calendar, how fine, by which type."""
+"""Converts dates and times as Spark stores them in Parquet: calendar, precision and type."""
 
 from dataclasses import dataclass
 
@@ -22,11 +22,11 @@ from updraft_writer.encoders.leaves import (
     with_leaves,
 )
 
-# 1900-01-01T00:00:00Z, before which the zones of the old and the new calendar differ somewhere.
+# 1900-01-01T00:00:00Z: before this, the two calendars' zone rules differ in some zones.
 _FIRST_SAFE_SECOND = -2_208_988_800
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00")
 
-# What Spark's readers go by.
+# The footer keys that Spark's readers use.
 _LEGACY_DATES_KEY = "org.apache.spark.legacyDateTime"
 _LEGACY_INT96_KEY = "org.apache.spark.legacyINT96"
 _TIME_ZONE_KEY = "org.apache.spark.timeZone"
@@ -50,12 +50,12 @@ class ParquetTimes:
     rebase: Rebase
     int96_rebase: Rebase
     time_zone: str
-    # Whether the library can say of a column that its timestamps have no zone.
+    # Whether the library can mark a column's timestamps as having no zone.
     names_wall_clocks: bool = True
 
     @classmethod
     def asked_for(cls, options: ParquetOptions) -> "ParquetTimes":
-        """What the options say; raises WriteOptionError."""
+        """The rules in the options; raises WriteOptionError."""
         modes = (options.rebase, options.int96_rebase)
         if options.timestamps not in TimestampType.values() or not set(modes) <= set(Rebase.values()):
             raise WriteOptionError("the type of timestamps or a rebase mode is none that this writer knows")
@@ -70,7 +70,7 @@ class ParquetTimes:
 
     @property
     def footer(self) -> dict[str, str]:
-        """The keys that tell readers which calendar the file has."""
+        """The footer keys that tell readers the file's calendar."""
         keys: dict[str, str] = {}
         if self.rebase == Rebase.REBASE_LEGACY:
             keys |= {_LEGACY_DATES_KEY: "", _TIME_ZONE_KEY: self.time_zone}
@@ -83,16 +83,16 @@ class ParquetTimes:
         return self.uses_int96 and any(is_instant(leaf) for field in schema for leaf in leaf_types(field.type))
 
     def unnamed_wall_clocks(self, schema: pa.Schema) -> list[int]:
-        """Which leaves of a schema are stored as integers, because the library would make something else of them.
+        """Which leaves of a schema are stored as integers, because the library would store them differently.
 
-        pyarrow makes INT96 of all timestamps of a file or of none; Spark has INT96 for points in time only.
+        pyarrow stores either all timestamps of a file as INT96 or none; Spark does so only for points in time.
         """
         types = (leaf for field in schema for leaf in leaf_types(field.type))
         wall_clocks = [index for index, leaf in enumerate(types) if is_wall_clock(leaf)]
         return wall_clocks if self.has_int96(schema) or not self.names_wall_clocks else []
 
     def stored_schema(self, schema: pa.Schema) -> pa.Schema:
-        """The schema as the library gets it; raises WriteOptionError."""
+        """The schema for the library; raises WriteOptionError."""
         as_integers = bool(self.unnamed_wall_clocks(schema))
 
         def stored(field: pa.Field) -> pa.Field:
@@ -102,13 +102,13 @@ class ParquetTimes:
                 return field.with_type(pa.timestamp("ms", field.type.tz))
             if is_wall_clock(field.type) and as_integers:
                 return field.with_type(pa.int64())
-            # Spark gives times of the day in nanoseconds and stores microseconds.
+            # Spark sends times of the day in nanoseconds and stores microseconds.
             return field.with_type(pa.time64("us")) if pa.types.is_time64(field.type) else field
 
         return pa.schema([with_leaf_fields(field, stored) for field in schema], schema.metadata)
 
     def stored_table(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
-        """The table in the schema that is stored; raises EncodeError for values whose calendar is not said."""
+        """The table in the stored schema; raises EncodeError for values whose calendar is ambiguous."""
         columns = []
         for column, field in zip(table.columns, schema, strict=True):
             self._check_calendar(column, field.name)
@@ -120,13 +120,13 @@ class ParquetTimes:
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _rebase_of(self, leaf: pa.DataType) -> Rebase:
-        """The mode for a leaf; what has no calendar to choose is stored as it is."""
+        """The rebase mode of a leaf; types that do not depend on a calendar are stored unchanged."""
         if is_instant(leaf):
             return self.int96_rebase if self.uses_int96 else self.rebase
         return self.rebase if pa.types.is_date32(leaf) else Rebase.REBASE_CORRECTED
 
     def _check_rebased_zone(self) -> None:
-        """Java's zones have offsets of their own before 1900, and no others make a file that Java reads rightly."""
+        """Refuse zones other than UTC: before 1900 Java's zones have their own offsets, which the file would need."""
         if self.time_zone not in _UTC:
             raise WriteOptionError(
                 f"timestamps are rebased (LEGACY) here in UTC alone, not in {self.time_zone}: set "
@@ -142,7 +142,7 @@ class ParquetTimes:
         if leaf.type == stored:
             return leaf
         if is_instant(stored):
-            # Cut to the millisecond before, never rounded towards zero, and not by the clocks of a zone.
+            # Floored to the millisecond, not rounded towards zero, and independent of any zone.
             utc = leaf.cast(pa.timestamp(leaf.type.unit, "UTC"))
             return pc.floor_temporal(utc, unit="millisecond").cast(stored)
         if pa.types.is_int64(stored):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and error that can neither stop nor fail the process that writes to them.
+"""Standard output and error that neither block nor fail the process that writes to them.
 
-A pipe that nobody reads blocks its writers once it is full, and a full disk fails them: Python's code as well as C
-libraries. `protect_standard_streams` opens pipes and terminals anew without blocking, also for the processes that
-this one starts, and gives Python streams that drop what cannot be written at once. It starts no thread.
+A pipe that nobody reads blocks its writers once it is full, and a full disk fails them, in Python code and in C
+libraries alike. `protect_standard_streams` reopens pipes and terminals as non-blocking, also for child processes, and
+gives Python streams that drop what cannot be written at once. It starts no thread.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ STDERR = 2
 
 
 def protect_standard_streams() -> None:
-    """Replace sys.stdout and sys.stderr, and make descriptors 1 and 2 non-blocking where that harms nobody else."""
+    """Replace sys.stdout and sys.stderr, and make descriptors 1 and 2 non-blocking if that affects no other process."""
     for descriptor in (STDOUT, STDERR):
         _open_if_closed(descriptor)
         unblock(descriptor)
@@ -32,10 +32,10 @@ def protect_standard_streams() -> None:
 
 
 def unblock(descriptor: int) -> None:
-    """Make writes to a pipe or a terminal fail where they would wait.
+    """Make writes to a pipe or a terminal fail instead of blocking.
 
-    O_NONBLOCK belongs to the open file, which this process shares with whoever started it: the file is opened anew.
-    What cannot be opened anew stays as it is: sockets, and pipes of another user. Files on a disk have no need.
+    O_NONBLOCK belongs to the open file, which this process shares with its parent, so the file is reopened. What cannot
+    be reopened (sockets, another user's pipes) stays as it is. Files on a disk do not block.
     """
     with contextlib.suppress(OSError):
         mode = os.fstat(descriptor).st_mode
@@ -48,7 +48,7 @@ def unblock(descriptor: int) -> None:
 
 
 def _open_if_closed(descriptor: int) -> None:
-    """Open /dev/null on a closed descriptor, or the next file that is opened would get its number."""
+    """Open /dev/null on a closed descriptor; otherwise the next opened file would get its number."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -62,7 +62,7 @@ class LossyFile(io.FileIO):
     """A descriptor as a raw stream that drops what cannot be written at once."""
 
     waits: ClassVar[bool] = False
-    """Set in a process whose output somebody is known to read: then it writes, and fails, as any file does."""
+    """Set in a process whose output is known to be read: then it blocks and fails like any file."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -70,13 +70,13 @@ class LossyFile(io.FileIO):
         self._room.register(descriptor, select.POLLOUT)
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write what fits; returns the length of `data`, of which the rest is lost."""
+        """Write what fits and drop the rest; returns the length of `data`."""
         if self.waits:
             return super().write(data)
         left = memoryview(data).cast("B")
         length = len(left)
         with contextlib.suppress(OSError):
-            # A pipe that is ready takes PIPE_BUF bytes at once: no write blocks, even where it could not be reopened.
+            # A ready pipe accepts PIPE_BUF bytes at once, so no write blocks, even if the pipe could not be reopened.
             while left and self._room.poll(0):
                 written = super().write(left[: select.PIPE_BUF])
                 if not written:
