@@ -115,7 +115,7 @@ test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services shar
 
 test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
-	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/gpu
+	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/on_gpu
 
 test-packages: .venv/.synced | $(REPORTS) ## Build every wheel and install it without the workspace or an index
 	@$(call BEGIN,packages)
@@ -221,7 +221,7 @@ GPU_PYTHON_VERSION ?= 3.12
 PART_MIB ?= 60
 
 test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORTS) ## The writer's GPU encoder beside that of the CPU, then bench-gpu; fails without a GPU (GPU_PYTHON names a Python)
-	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu.xml gpu-writer/tests/gpu --timeout 600
+	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu.xml gpu-writer/tests/on_gpu --timeout 600
 	@$(MAKE) --no-print-directory bench-gpu
 
 bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) ## Raw bytes encoded in a second there, beside the CPU and what copies allow (BENCH="--help")

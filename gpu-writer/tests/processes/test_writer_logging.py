@@ -16,7 +16,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from running_writer import BATCH, SCHEMA, WITHIN_SECONDS, RawExchange, command, read, wait_for
-from test_writer_cli import COMMAND
+from writer_process import COMMAND
 
 from updraft.client.writer import WriterClient
 from updraft.service.log_output import MAX_LINE_BYTES

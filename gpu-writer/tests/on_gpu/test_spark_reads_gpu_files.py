@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from gpu.gpu_files import written
+from on_gpu.gpu_files import written
 
 from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
 from updraft_writer.gpu.gpu import Gpu

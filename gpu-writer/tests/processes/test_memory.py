@@ -40,7 +40,7 @@ class SlowWriter:
 
     def __init__(self, directory: Path, kind: str, slow: str) -> None:
         ready = directory / "ready.json"
-        script = Path(__file__).with_name("slow_writer.py")
+        script = Path(__file__).parents[1] / "slow_writer.py"
         self.root = directory
         self.process = subprocess.Popen([sys.executable, str(script), str(directory), str(ready), str(QUOTA_BYTES)])
         while not ready.exists():

@@ -3,7 +3,7 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
-from gpu.gpu_files import CPU, KEYS, written
+from on_gpu.gpu_files import CPU, KEYS, written
 from pyarrow import orc
 from spark_like import orc_table
 

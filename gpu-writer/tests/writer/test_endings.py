@@ -22,7 +22,7 @@ from running_writer import (
     write,
 )
 
-from updraft.errors import PoolUnavailableError, QuotaError, SinkError
+from updraft.errors import EncodeError, PoolUnavailableError, QuotaError, SinkError
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft_writer.sinks.local import LocalStorage
 
@@ -44,7 +44,7 @@ def cannot_be_encoded(writer: RunningWriter) -> None:
     with writer.client() as client:
         file = client.create(str(writer.root / "f"), never_null)
         file.write(pa.record_batch([pa.array([1, None])], schema=never_null))
-        with pytest.raises(Exception, match="cannot be encoded"):
+        with pytest.raises(EncodeError, match="cannot be encoded"):
             file.finish()
 
 

@@ -3,7 +3,6 @@
 
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -11,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
+from writer_process import COMMAND
 
 from updraft.client.writer import WriterClient
 from updraft_writer.settings import ServeSettings, reference
 
-REFERENCE = Path(__file__).parents[2] / "docs/reference/writer.md"
-COMMAND = [sys.executable, "-c", "from updraft_writer.cli import main; main()"]
+REFERENCE = Path(__file__).parents[3] / "docs/reference/writer.md"
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

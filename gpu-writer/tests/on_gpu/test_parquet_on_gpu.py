@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from gpu.gpu_files import CPU, KEYS, encoder_for, leaves, read, written
+from on_gpu.gpu_files import CPU, KEYS, encoder_for, leaves, read, written
 from spark_like import UTC, spark_table
 
 from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, ParquetOptions, Rebase, TimestampType

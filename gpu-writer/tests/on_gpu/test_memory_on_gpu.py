@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from gpu.gpu_files import encoder_for, read
+from on_gpu.gpu_files import encoder_for, read
 
 from updraft.errors import EncodeError
 from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
