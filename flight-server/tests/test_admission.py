@@ -203,6 +203,15 @@ async def test_a_task_that_the_pool_has_no_worker_for_holds_up_nobody_behind_it(
     assert arrivals.granted == ["running", "stranger", "waiting"]
 
 
+async def test_a_newcomer_gets_the_idle_worker_that_who_waits_may_not_have(pool_of: PoolOf) -> None:
+    source = Source(pool_of(1))
+    arrivals = Arrivals(admission(source))
+    source.refusals[TASK] = NoIdleWorker("none for this task")
+    await arrivals.come("waiting", task=TASK)
+    await arrivals.come("stranger")
+    assert arrivals.granted == ["stranger"]
+
+
 async def test_a_pool_that_fails_is_told_to_who_waits_and_the_next_is_served(pool_of: PoolOf) -> None:
     source = Source(pool_of(1))
     queue = admission(source)
@@ -275,6 +284,17 @@ async def test_a_task_that_holds_no_worker_has_no_place_in_a_full_queue(pool_of:
         await arrivals.tasks["refused"]
 
 
+async def test_a_queue_that_siblings_have_overfilled_takes_nobody_else(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=1)
+    with ExitStack() as places:
+        first = await acquire(queue, "a", TASK)
+        for _ in range(3):
+            places.enter_context(queue.place("a", TASK))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("a", None))
+        first.release(LeaseOutcome.CLEAN)
+
+
 async def test_a_waiter_that_is_cancelled_as_it_is_refused_stays_cancelled(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
     arrivals = Arrivals(queue)
@@ -331,6 +351,7 @@ async def test_a_place_that_another_tenant_needed_is_refused_when_it_wants_its_w
     running = await acquire(queue, "a", None)
     with ExitStack() as places:
         *_, newest, _ = [places.enter_context(queue.place(tenant, None)) for tenant in "aaab"]
+        assert queue.waiting == 3
         with pytest.raises(PoolFullError):
             await queue.worker(newest)
     running.release(LeaseOutcome.CLEAN)
@@ -449,6 +470,7 @@ async def test_a_drain_refuses_who_waits_and_who_comes(pool_of: PoolOf) -> None:
     await arrivals.come("running")
     await arrivals.come("waiting")
     queue.drain()
+    assert queue.waiting == 0
     with pytest.raises(PoolUnavailableError):
         await arrivals.tasks["waiting"]
     with pytest.raises(PoolUnavailableError):

@@ -261,6 +261,7 @@ async def test_a_sibling_holds_from_the_same_quota_for_the_same_tenant() -> None
         assert (sibling.tenant, sibling.held_bytes, sibling.admitted) == ("t", 0, False)
         sibling.resize(5)
         assert quota.held_bytes == 65
+    assert (sibling.held_bytes, quota.held_bytes) == (0, 60)
     held.release()
     with pytest.raises(ValueError, match="released reservation"):
         held.sibling()
