@@ -61,10 +61,10 @@ help: ## List the targets
 ## Use
 .PHONY: demo demo-kill pool writer connector
 demo: setup $(JAR) ## Run the main job: a pool of two workers, a writer, a local Spark, 336,776 flights (DEMO="--help" lists options)
-	$(PYTHON) -m tests.demo.run --jar $(JAR) $(DEMO)
+	$(PYTHON) -m tests.programs.demo.run --jar $(JAR) $(DEMO)
 
 demo-kill: setup $(JAR) ## The same while a worker is killed every second
-	$(PYTHON) -m tests.demo.run --jar $(JAR) --kill-workers $(DEMO)
+	$(PYTHON) -m tests.programs.demo.run --jar $(JAR) --kill-workers $(DEMO)
 
 pool: setup $(JAR) ## Run a pool in the foreground and print the Spark confs that use it
 	@printf '\nSpark confs for this pool (Spark %s, Python of %s):\n\n' '$(SPARK)' '$(PYTHON)'
@@ -111,11 +111,11 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services share, of the pool and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/bench tests/docs tests/ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/bench tests/docs .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
-	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/gpu
+	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/on_gpu
 
 test-packages: .venv/.synced | $(REPORTS) ## Build every wheel and install it without the workspace or an index
 	@$(call BEGIN,packages)
@@ -159,8 +159,8 @@ test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
 	@$(call BEGIN,faults-$(SPARK))
 	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults
 
-test-cluster: setup $(JAR) | $(REPORTS) ## Spark on two hosts, one of them slow: speculative tasks that write
-	$(call PYTEST,$(VENV),cluster-$(SPARK)) tests/cluster
+test-speculation: setup $(JAR) | $(REPORTS) ## Spark on two hosts, one of them slow: speculative tasks that write
+	$(call PYTEST,$(VENV),speculation-$(SPARK)) tests/speculation
 
 test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a user does
 	$(call PYTEST,$(VENV),smoke-$(SPARK)) tests/smoke
@@ -199,11 +199,11 @@ test-dashboards: setup $(JAR) | $(REPORTS) ## Every query of the dashboards and 
 
 dashboard-screens: setup $(JAR) ## Draw the dashboards' pictures in docs from what that Prometheus answers
 	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
-	$(PYTHON) -m tests.dashboards.screens
+	$(PYTHON) -m tests.programs.dashboard_screens
 
 kube-tools: setup ## Build what e2e-kube scales by and simulates nodes with, from Go modules: metrics server, Prometheus adapter, KEDA, kwok
 	@command -v go >/dev/null || { echo 'error: go is not on PATH: these programs are built from their modules'; exit 1; }
-	$(PYTHON) -m tests.kube.programs
+	$(PYTHON) -m tests.kube.tools
 
 e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES, executors' too
 	@test -n "$(KUBECONFIG)" || { echo 'error: KUBECONFIG names no cluster'; exit 1; }
@@ -221,11 +221,11 @@ GPU_PYTHON_VERSION ?= 3.12
 PART_MIB ?= 60
 
 test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORTS) ## The writer's GPU encoder beside that of the CPU, then bench-gpu; fails without a GPU (GPU_PYTHON names a Python)
-	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu.xml gpu-writer/tests/gpu --timeout 600
+	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu.xml gpu-writer/tests/on_gpu --timeout 600
 	@$(MAKE) --no-print-directory bench-gpu
 
 bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) ## Raw bytes encoded in a second there, beside the CPU and what copies allow (BENCH="--help")
-	$(GPU_PYTHON) -m tests.bench.writer_gpu $(BENCH)
+	$(GPU_PYTHON) -m tests.programs.bench.writer_gpu $(BENCH)
 
 gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine without a network, in parts of PART_MIB for GPU_PYTHON_VERSION
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
@@ -233,26 +233,26 @@ gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine withou
 ## Measure
 .PHONY: bench-udf bench-writer bench-healing bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
-	$(PYTHON) -m tests.bench.udf --jar $(JAR) $(BENCH)
+	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
 bench-writer: .venv/.synced $(call jar,$(NEWEST)) ## The writer against Spark's own, over quotas, its encoder against others (BENCH="--quick" is shorter)
 	@$(UV) sync --quiet --locked --inexact --group bench
-	.venv/bin/python -m tests.bench.writer --jar $(call jar,$(NEWEST)) $(BENCH)
+	.venv/bin/python -m tests.programs.bench.writer --jar $(call jar,$(NEWEST)) $(BENCH)
 
 bench-healing: setup ## How soon a pool is whole after a process of it was killed, beside what is promised (BENCH="--rounds 5" is shorter)
-	$(PYTHON) -m tests.bench.healing $(BENCH)
+	$(PYTHON) -m tests.programs.bench.healing $(BENCH)
 
 bench-check: setup ## Whether what bench-udf measured meets the target of every case
-	@$(PYTHON) -m tests.bench.check
+	@$(PYTHON) -m tests.programs.bench.check
 
 bench-writer-check: setup ## Whether what bench-writer measured keeps every promise
-	@$(PYTHON) -m tests.bench.writer_check
+	@$(PYTHON) -m tests.programs.bench.writer_check
 
 bench-page: setup ## Write docs/benchmarks.md from what bench-udf measured
-	@$(PYTHON) -m tests.bench.page
+	@$(PYTHON) -m tests.programs.bench.page
 
 bench-writer-page: setup ## Write docs/benchmarks-writer.md from what bench-writer measured
-	@$(PYTHON) -m tests.bench.writer_page
+	@$(PYTHON) -m tests.programs.bench.writer_page
 
 ## Develop
 .PHONY: setup setup-all versions chart-schemas format docs clean

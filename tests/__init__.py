@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that need two components at once; what one component can prove alone lives in its own tests."""
+"""Checks that need two components at once (README.md here is the map); what one can prove alone is in its own tests."""

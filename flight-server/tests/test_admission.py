@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 
 import pytest
 
 from updraft.errors import PoolFullError, PoolUnavailableError
-from updraft_server.front.admission import Admission, AdmissionLimits, Grant
-from updraft_server.pool.pool import Lease, LeaseOutcome, PoolError, TaskKey
+from updraft_server.front.admission import Admission, AdmissionLimits, Grant, WorkerSource
+from updraft_server.pool.pool import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 from updraft_server.pool.testing import FakePool
 
 PoolOf = Callable[[int], FakePool]
@@ -29,7 +30,33 @@ async def pool_of() -> AsyncIterator[PoolOf]:
         await pool.close(0)
 
 
-def admission(pool: FakePool, queue_limit: int = 100) -> Admission:
+class Source:
+    """The workers of a FakePool, which a test can refuse to a task; notes how many are asked for at once."""
+
+    def __init__(self, pool: FakePool) -> None:
+        self.refusals: dict[TaskKey | None, Exception] = {}
+        self.most_at_once = 0
+        self._at_once = 0
+        self._pool = pool
+        self.subscribe = pool.subscribe
+
+    @property
+    def idle(self) -> int:
+        return self._pool.idle
+
+    async def lease(self, task: TaskKey | None, binding: str) -> Lease:
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            await asyncio.sleep(0)
+            if task in self.refusals:
+                raise self.refusals[task]
+            return await self._pool.lease(task, binding)
+        finally:
+            self._at_once -= 1
+
+
+def admission(pool: WorkerSource, queue_limit: int = 100) -> Admission:
     return Admission(pool, AdmissionLimits(queue_limit=queue_limit, queue_bytes=100, retry_after_milliseconds=500))
 
 
@@ -132,6 +159,153 @@ async def test_a_task_whose_worker_is_back_waits_like_everybody(pool_of: PoolOf)
     assert arrivals.granted == ["first", "stranger"]
 
 
+async def test_a_task_whose_worker_is_back_waits_behind_who_came_before_it(pool_of: PoolOf) -> None:
+    arrivals = Arrivals(admission(pool_of(1)))
+    await arrivals.come("first", task=TASK)
+    await arrivals.leave("first")
+    await arrivals.come("running")
+    await arrivals.come("stranger")
+    await arrivals.come("again", task=TASK)
+    await arrivals.leave("running")
+    assert arrivals.granted == ["first", "running", "stranger"]
+    await arrivals.leave("stranger")
+    await arrivals.come("late stranger")
+    await arrivals.come("sibling", task=TASK)
+    assert arrivals.granted[3:] == ["again", "sibling"]
+
+
+async def test_a_task_that_was_refused_a_worker_holds_none(pool_of: PoolOf) -> None:
+    source = Source(pool_of(1))
+    arrivals = Arrivals(admission(source))
+    source.refusals[TASK] = PoolError("the zygote is gone")
+    await arrivals.come("refused", task=TASK)
+    with pytest.raises(PoolUnavailableError):
+        await arrivals.tasks["refused"]
+    source.refusals.clear()
+    await arrivals.come("running")
+    await arrivals.come("stranger")
+    await arrivals.come("again", task=TASK)
+    await arrivals.leave("running")
+    assert arrivals.granted == ["running", "stranger"]
+
+
+async def test_a_task_that_the_pool_has_no_worker_for_holds_up_nobody_behind_it(pool_of: PoolOf) -> None:
+    source = Source(pool_of(1))
+    arrivals = Arrivals(admission(source))
+    await arrivals.come("running")
+    source.refusals[TASK] = NoIdleWorker("none for this task")
+    await arrivals.come("waiting", task=TASK)
+    await arrivals.come("stranger")
+    await arrivals.leave("running")
+    assert arrivals.granted == ["running", "stranger"]
+    source.refusals.clear()
+    await arrivals.leave("stranger")
+    assert arrivals.granted == ["running", "stranger", "waiting"]
+
+
+async def test_a_newcomer_gets_the_idle_worker_that_who_waits_may_not_have(pool_of: PoolOf) -> None:
+    source = Source(pool_of(1))
+    arrivals = Arrivals(admission(source))
+    source.refusals[TASK] = NoIdleWorker("none for this task")
+    await arrivals.come("waiting", task=TASK)
+    await arrivals.come("stranger")
+    assert arrivals.granted == ["stranger"]
+
+
+async def test_a_pool_that_fails_is_told_to_who_waits_and_the_next_is_served(pool_of: PoolOf) -> None:
+    source = Source(pool_of(1))
+    queue = admission(source)
+    arrivals = Arrivals(queue)
+    await arrivals.come("running")
+    await arrivals.come("waiting", task=TASK)
+    await arrivals.come("next")
+    source.refusals[TASK] = PoolError("the zygote is gone")
+    await arrivals.leave("running")
+    with pytest.raises(PoolUnavailableError, match="the zygote is gone"):
+        await arrivals.tasks["waiting"]
+    assert arrivals.granted == ["running", "next"]
+    assert queue.waiting == 0
+
+
+async def test_workers_that_become_idle_at_once_are_granted_one_after_the_other(pool_of: PoolOf) -> None:
+    source = Source(pool_of(2))
+    arrivals = Arrivals(admission(source))
+    for name in ("one", "other", "a", "b"):
+        await arrivals.come(name)
+    for name in ("one", "other"):
+        arrivals.grants.pop(name).release(LeaseOutcome.CLEAN)
+        await asyncio.sleep(0)
+    await settled()
+    assert arrivals.granted == ["one", "other", "a", "b"]
+    assert source.most_at_once == 1
+
+
+async def test_a_newcomer_does_not_take_the_worker_that_who_waits_is_about_to_get(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    arrivals = Arrivals(queue)
+    await arrivals.come("running")
+    await arrivals.come("waiting")
+    with queue.place("newcomer", None) as place:
+        arrivals.grants.pop("running").release(LeaseOutcome.CLEAN)
+        with pytest.raises(TimeoutError):
+            # As far as it comes before anybody else runs.
+            async with asyncio.timeout(0):
+                await queue.worker(place)
+    await settled()
+    assert arrivals.granted == ["running", "waiting"]
+
+
+@pytest.mark.parametrize(
+    ("largest", "own", "loser"), [(1, 0, "b"), (2, 0, "a"), (2, 1, "b"), (3, 1, "a"), (3, 2, "b"), (4, 2, "a")]
+)
+async def test_a_full_queue_makes_room_only_if_tenants_come_closer(
+    pool_of: PoolOf, largest: int, own: int, loser: str
+) -> None:
+    queue = admission(pool_of(1), queue_limit=largest + own)
+    arrivals = Arrivals(queue)
+    await arrivals.come("running", tenant="c")
+    for number in range(largest):
+        await arrivals.come(f"a{number}", tenant="a")
+    for number in range(own + 1):
+        await arrivals.come(f"b{number}", tenant="b")
+    refused = [name for name, task in arrivals.tasks.items() if task.done() and name != "running"]
+    assert refused == [{"a": f"a{largest - 1}", "b": f"b{own}"}[loser]]
+    with pytest.raises(PoolFullError):
+        await arrivals.tasks[refused[0]]
+    assert queue.waiting == queue.queue_limit
+
+
+async def test_a_task_that_holds_no_worker_has_no_place_in_a_full_queue(pool_of: PoolOf) -> None:
+    arrivals = Arrivals(admission(pool_of(1), queue_limit=1))
+    await arrivals.come("running")
+    await arrivals.come("waiting")
+    await arrivals.come("refused", task=TASK)
+    with pytest.raises(PoolFullError):
+        await arrivals.tasks["refused"]
+
+
+async def test_a_queue_that_siblings_have_overfilled_takes_nobody_else(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=1)
+    with ExitStack() as places:
+        first = await acquire(queue, "a", TASK)
+        for _ in range(3):
+            places.enter_context(queue.place("a", TASK))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("a", None))
+        first.release(LeaseOutcome.CLEAN)
+
+
+async def test_a_waiter_that_is_cancelled_as_it_is_refused_stays_cancelled(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    arrivals = Arrivals(queue)
+    await arrivals.come("running")
+    await arrivals.come("waiting")
+    queue.drain()
+    arrivals.tasks["waiting"].cancel()
+    await settled()
+    assert arrivals.tasks["waiting"].cancelled()
+
+
 async def test_a_full_queue_refuses_with_a_hint(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1), queue_limit=1)
     arrivals = Arrivals(queue)
@@ -177,9 +351,22 @@ async def test_a_place_that_another_tenant_needed_is_refused_when_it_wants_its_w
     running = await acquire(queue, "a", None)
     with ExitStack() as places:
         *_, newest, _ = [places.enter_context(queue.place(tenant, None)) for tenant in "aaab"]
+        assert queue.waiting == 3
         with pytest.raises(PoolFullError):
             await queue.worker(newest)
     running.release(LeaseOutcome.CLEAN)
+
+
+async def test_a_task_with_many_exchanges_counts_against_the_limits_like_everybody(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=9)
+    with ExitStack() as places:
+        first = await acquire(queue, "a", TASK)
+        for _ in range(9):
+            # Equal, not the same: each exchange has a command of its own.
+            places.enter_context(queue.place("a", dataclasses.replace(TASK)))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("a", dataclasses.replace(TASK)))
+        first.release(LeaseOutcome.CLEAN)
 
 
 async def test_exchanges_of_a_task_that_holds_a_worker_do_not_fill_the_queue_without_bound(pool_of: PoolOf) -> None:
@@ -187,9 +374,9 @@ async def test_exchanges_of_a_task_that_holds_a_worker_do_not_fill_the_queue_wit
     with ExitStack() as places:
         first = await acquire(queue, "a", TASK)
         for _ in range(8):
-            places.enter_context(queue.place("a", TASK, held_bytes=60))
+            places.enter_context(queue.place("a", dataclasses.replace(TASK), held_bytes=60))
         with pytest.raises(PoolFullError):
-            places.enter_context(queue.place("a", TASK, held_bytes=60))
+            places.enter_context(queue.place("a", dataclasses.replace(TASK), held_bytes=60))
         first.release(LeaseOutcome.CLEAN)
 
 
@@ -223,10 +410,11 @@ async def test_a_drain_refuses_who_prepares(pool_of: PoolOf) -> None:
 async def test_commands_that_wait_take_no_more_memory_than_they_may(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
     running = await acquire(queue, "a", None, held_bytes=1000)
-    waiting = [asyncio.create_task(acquire(queue, "a", None, held_bytes=size)) for size in (90, 10)]
+    waiting = [asyncio.create_task(acquire(queue, "a", None, held_bytes=size)) for size in (80, 10, 10)]
     await settled()
-    with pytest.raises(PoolFullError):
-        await acquire(queue, "a", None, held_bytes=1)
+    for size in (1, 4):
+        with pytest.raises(PoolFullError):
+            await acquire(queue, "a", None, held_bytes=size)
     running.release(LeaseOutcome.CLEAN)
     for grant in waiting:
         (await grant).release(LeaseOutcome.CLEAN)
@@ -282,6 +470,7 @@ async def test_a_drain_refuses_who_waits_and_who_comes(pool_of: PoolOf) -> None:
     await arrivals.come("running")
     await arrivals.come("waiting")
     queue.drain()
+    assert queue.waiting == 0
     with pytest.raises(PoolUnavailableError):
         await arrivals.tasks["waiting"]
     with pytest.raises(PoolUnavailableError):

@@ -272,6 +272,8 @@ async def test_a_token_file_that_is_taken_away_revokes_its_tokens(running_front:
                 if any("no token is valid any more" in line["event"] for line in log):
                     break
                 await asyncio.sleep(0.05)
+            else:
+                pytest.fail("nobody looked at the file")
             assert await admitted(front.channel, "Bearer first") is grpc.StatusCode.UNAUTHENTICATED
             assert await health(front.channel) == SERVING
             tokens.write_text("second\n")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device that is none: pyarrow behind the seam, which runs out of memory and fails when the test says so.
 
-It proves what the writer does around a device. What a GPU's library writes is proven on a GPU alone (tests/gpu).
+It proves what the writer does around a device. What a GPU's library writes is proven on a GPU alone (tests/on_gpu).
 """
 
 import io

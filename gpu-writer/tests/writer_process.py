@@ -21,6 +21,7 @@ from running_writer import WITHIN_SECONDS, wait_for
 from updraft.client.writer import WriterClient
 from updraft.v1.write_pb2 import Codec, Compression, ParquetOptions, Receipt
 
+COMMAND = [sys.executable, "-c", "from updraft_writer.cli import main; main()"]
 # Several row groups, so that there are writes before the last.
 _TABLE = pa.table({"n": pa.arange(0, 100_000, 1)})
 _BATCHES = 4

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UDFs on a pool against every configuration of stock PySpark."""
+"""What the benchmarks of tests/programs/bench make of their measurements: verdicts, pages, charts."""

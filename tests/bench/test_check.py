@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cases import CASES
-from tests.bench.check import check
-from tests.bench.record import Record, write
+from tests.programs.bench.cases import CASES
+from tests.programs.bench.check import check
+from tests.programs.bench.record import Record, write
 
 _STOCK = ("stock-sync-rows", "stock-pipelined-rows")
 

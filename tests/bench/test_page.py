@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from tests.bench.cases import CASES, CHARTS
-from tests.bench.page import page
-from tests.bench.record import Record
+from tests.programs.bench.cases import CASES, CHARTS
+from tests.programs.bench.page import page
+from tests.programs.bench.record import Record
 
 
 def test_a_case_is_compared_with_the_fastest_stock() -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.bench.record import Record, pooled
+from tests.programs.bench.record import Record, pooled
 
 
 def test_runs_of_a_case_and_variant_are_taken_together() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.writer_check import check
-from tests.bench.writer_record import Measured, write
+from tests.programs.bench.writer_check import check
+from tests.programs.bench.writer_record import Measured, write
 
 
 def _measured(*, encoder_cpu_s: float, file_bytes: int = 70) -> list[Measured]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-from tests.bench.writer_page import page
-from tests.bench.writer_record import Measured
-from tests.bench.writer_targets import promises
+from tests.programs.bench.writer_page import page
+from tests.programs.bench.writer_record import Measured
+from tests.programs.bench.writer_targets import promises
 
 MEASURED = [
     Measured("mixed snappy", "updraft", 200_000_000, 0, 30_000_000, [0.2], [0.1]),

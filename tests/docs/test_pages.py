@@ -42,6 +42,13 @@ def test_every_guide_is_reached_from_the_readme() -> None:
     assert guides | {"docs/runbooks.md"} <= links
 
 
+def test_the_map_of_the_tests_has_every_folder() -> None:
+    tests = REPOSITORY / "tests"
+    folders = {module.parent.name for module in tests.glob("*/__init__.py")}
+    links = {link.rstrip("/") for link in Page(tests / "README.md").relative_links}
+    assert folders == {link for link in links if "/" not in link}
+
+
 def test_every_target_of_make_that_is_named_exists(page: Page) -> None:
     targets = set(_TARGET.findall((REPOSITORY / "Makefile").read_text()))
     assert [name for name in page.make_targets if name not in targets] == []

@@ -109,8 +109,8 @@ def test_any_process_killed_every_few_seconds_changes_no_row(spark: SparkSession
         return _once_whole(pool, [process for process in (pool.front(), pool.zygote(), *pool.workers()) if process])
 
     # Slower than the five deaths in ten seconds after which a supervisor gives up.
-    with Killer(anyone, every_seconds=2.6, seed=7):
-        for _ in range(3):
+    with Killer(anyone, every_seconds=2.6, seed=7) as killer:
+        while len(killer.killed) < 3:
             _assert_right(_scalar, spark, pool)
 
 

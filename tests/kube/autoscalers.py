@@ -17,7 +17,7 @@ from kubernetes import client
 from tests.kube.aggregated import served
 from tests.kube.definitions import defined
 from tests.kube.namespace import NAMESPACE, Namespace
-from tests.kube.programs import (
+from tests.kube.tools import (
     KEDA_ADAPTER,
     KEDA_OPERATOR,
     METRICS_SERVER,

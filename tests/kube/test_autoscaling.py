@@ -22,7 +22,7 @@ from tests.kube.aggregated import let_anybody_read_metrics
 from tests.kube.cluster import NAME, Release
 from tests.kube.executors import address_towards
 from tests.kube.namespace import NAMESPACE, Namespace
-from tests.kube.programs import KEDA_ADAPTER, KEDA_OPERATOR, METRICS_SERVER, PROMETHEUS_ADAPTER, skip_unless_built
+from tests.kube.tools import KEDA_ADAPTER, KEDA_OPERATOR, METRICS_SERVER, PROMETHEUS_ADAPTER, skip_unless_built
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 

@@ -15,7 +15,7 @@ from kubernetes import client
 from tests.chart.chart import CHART
 from tests.kube.cluster import helm
 from tests.kube.namespace import NAMESPACE, Namespace
-from tests.kube.programs import KWOK, free_port, running, skip_unless_built
+from tests.kube.tools import KWOK, free_port, running, skip_unless_built
 from tests.support.waiting import until
 
 _SIMULATED = "updraft-simulated"

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.demo.data import prepare
-from tests.demo.example import example
 from tests.kube import flights
 from tests.kube.cluster import Release
 from tests.kube.jobs import SUM, total, totals_while, tripled
+from tests.programs.demo.data import prepare
+from tests.programs.demo.example import example
 from tests.support.spark import executed_plan, flight_operators
 
 _POOL = "pool-default"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the suites, the demo and the benchmark share: a local pool, a local Spark, a client that speaks raw gRPC."""
+"""What the suites and the programs share: a local pool, writer and Spark, a client that speaks raw gRPC."""

@@ -27,7 +27,9 @@ from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.pool import LeaseOutcome, NoIdleWorker, Pool
 
-logs_for_spark = pytest.mark.skipif(pyspark.__version__ < "4.1", reason="pyspark 4.0 does not log for Spark")
+PYSPARK_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
+
+logs_for_spark = pytest.mark.skipif(PYSPARK_VERSION < (4, 1), reason="pyspark 4.0 does not log for Spark")
 
 
 def answer(reply: Reply) -> Any:

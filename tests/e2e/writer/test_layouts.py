@@ -75,7 +75,7 @@ def test_save_modes_are_sparks(spark: SparkSession, place: Path) -> None:
         spark.range(start, start + 3).write.format("updraft-parquet").mode(mode).save(path)
 
     save("errorifexists", 0)
-    with pytest.raises(AnalysisException):
+    with pytest.raises(AnalysisException, match="PATH_ALREADY_EXISTS"):
         save("errorifexists", 10)
     save("ignore", 20)
     save("append", 30)

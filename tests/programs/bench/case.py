@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A case of the benchmark: one query over a number of rows, and what it is built from.
+
+`cases/` declares them, `driver.py` runs them in a Spark of its own, `udf.py` compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.programs.bench.tables import PARTITIONS, Table
+from tests.programs.bench.targets import LIGHT, Target
+from tests.programs.bench.variants import Variant
+
+MILLION = 1_000_000
+
+Use = Callable[[Any], Callable[..., Column]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where a query is built: `use` wraps each scalar UDF, and replaces it where none is to run."""
+
+    spark: SparkSession
+    directory: Path
+    rows: int
+    use: Use
+
+    def numbers(self) -> DataFrame:
+        """A column `id`, made as it is read."""
+        return self.spark.range(0, self.rows, 1, PARTITIONS)
+
+    def grouped(self, groups: int) -> DataFrame:
+        """`id`, a key `k` with this many values (the k-th of every row of a round), and a number `v`."""
+        value = (F.col("id") * 7919 % 1000).cast("double")
+        return self.numbers().select("id", (F.col("id") % groups).alias("k"), value.alias("v"))
+
+    def stored(self, table: Table) -> DataFrame:
+        """A Parquet table."""
+        return self.spark.read.parquet(str(table.path(self.directory, self.rows)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """`vectors`: Spark can hand this kind's input over as vectors.
+
+    `has_floor`: the query can be built without its UDF, which shows what Spark itself takes for it.
+    """
+
+    name: str
+    title: str
+    rows: int
+    build: Callable[[Scene], DataFrame]
+    table: Table | None = None
+    vectors: bool = False
+    has_floor: bool = False
+    since: tuple[int, int] = (4, 0)
+    target: Target = LIGHT
+
+    def runs_as(self, variant: Variant) -> bool:
+        """Whether a variant shows something of this case that no other does."""
+        return (self.vectors or not variant.needs_vectors) and (self.has_floor or variant.runs_udf)
+
+    def scaled(self, scale: float) -> int:
+        """Rows at a scale."""
+        return max(1, int(self.rows * scale))
+
+
+def with_udf(function: Any) -> Callable[..., Column]:
+    """The query as it is."""
+    return function  # type: ignore[no-any-return]
+
+
+def without_udf(function: Any) -> Callable[..., Column]:
+    """The same query with the UDF's first argument in place of its result."""
+    return lambda column, *_: F.col(column)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One value for each row: udf, pandas_udf, arrow_udf, and their iterators."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.programs.bench.case import MILLION, Case, Scene
+from tests.programs.bench.tables import NUMBERS, STRINGS, WIDE
+from tests.programs.bench.targets import HEAVY, LIGHTEST
+
+_SLEEP_SECONDS = 0.010
+_BROADCAST_VALUES = 200_000
+
+
+def add_one(values: pa.Array) -> pa.Array:
+    return pc.add(values, 1)
+
+
+def _sleep(values: pa.Array) -> pa.Array:
+    time.sleep(_SLEEP_SECONDS)
+    return values
+
+
+def _mixed(x: int) -> int:
+    for _ in range(60):
+        x = (x * 6364136223846793005 + 1442695040888963407) & 0x7FFFFFFFFFFFFFFF
+    return x
+
+
+def _add_one_to_each(batches: Iterator[Any]) -> Iterator[Any]:
+    for values in batches:
+        yield pc.add(values, 1) if isinstance(values, pa.Array) else values + 1
+
+
+def _arrow(function: Callable[[pa.Array], pa.Array], result: str = "bigint") -> Any:
+    return F.arrow_udf(function, result, F.ArrowUDFType.SCALAR)
+
+
+def _parquet_add(scene: Scene) -> DataFrame:
+    return scene.stored(NUMBERS).select(scene.use(_arrow(add_one))("a").alias("x"))
+
+
+def _range_add(scene: Scene) -> DataFrame:
+    return scene.numbers().select(scene.use(_arrow(add_one))("id").alias("x"))
+
+
+def _three_columns(scene: Scene) -> DataFrame:
+    add = scene.use(_arrow(add_one))
+    return scene.stored(NUMBERS).select(*(add(name).alias(f"x_{name}") for name in "abc"))
+
+
+def _strings(scene: Scene) -> DataFrame:
+    return scene.stored(STRINGS).select(scene.use(_arrow(pc.utf8_upper, "string"))("text").alias("x"))
+
+
+def _ten_columns(scene: Scene) -> DataFrame:
+    return scene.stored(WIDE).select("*", scene.use(_arrow(add_one))("a").alias("x"))
+
+
+def _pandas_add(scene: Scene) -> DataFrame:
+    add = F.pandas_udf(lambda values: values + 1, "bigint", F.PandasUDFType.SCALAR)
+    return scene.numbers().select(scene.use(add)("id").alias("x"))
+
+
+def _pandas_iterator(scene: Scene) -> DataFrame:
+    add = F.pandas_udf(_add_one_to_each, "bigint", F.PandasUDFType.SCALAR_ITER)
+    return scene.numbers().select(scene.use(add)("id").alias("x"))
+
+
+def _arrow_iterator(scene: Scene) -> DataFrame:
+    add = F.arrow_udf(_add_one_to_each, "bigint", F.ArrowUDFType.SCALAR_ITER)
+    return scene.numbers().select(scene.use(add)("id").alias("x"))
+
+
+def _pickled(scene: Scene) -> DataFrame:
+    add = F.udf(lambda x: x + 1, "bigint", useArrow=False)
+    return scene.numbers().select(scene.use(add)("id").alias("x"))
+
+
+def _cpu_bound(scene: Scene) -> DataFrame:
+    mixed = F.udf(_mixed, "bigint", useArrow=True)
+    return scene.numbers().select(scene.use(mixed)("id").alias("x"))
+
+
+def _sleeping(scene: Scene) -> DataFrame:
+    return scene.numbers().select(scene.use(_arrow(_sleep))("id").alias("x"))
+
+
+def _broadcast(scene: Scene) -> DataFrame:
+    weights = scene.spark.sparkContext.broadcast(np.arange(_BROADCAST_VALUES, dtype="float64"))
+
+    def looked_up(values: pd.Series) -> pd.Series:
+        return pd.Series(weights.value[values.to_numpy() % _BROADCAST_VALUES])
+
+    weigh = F.pandas_udf(looked_up, "double", F.PandasUDFType.SCALAR)
+    return scene.numbers().select(scene.use(weigh)("id").alias("x"))
+
+
+_vectors = partial(Case, vectors=True, has_floor=True)
+_arrow_vectors = partial(_vectors, since=(4, 1))
+
+CASES = [
+    _arrow_vectors("parquet_add", "arrow_udf x+1, Parquet", 5 * MILLION, _parquet_add, NUMBERS, target=LIGHTEST),
+    _arrow_vectors("range_add", "arrow_udf x+1, range", 5 * MILLION, _range_add, target=LIGHTEST),
+    _arrow_vectors(
+        "three_columns", "three UDF columns, Parquet", 5 * MILLION, _three_columns, NUMBERS, target=LIGHTEST
+    ),
+    _arrow_vectors("strings", "100-byte strings to upper case, Parquet", MILLION, _strings, STRINGS),
+    _arrow_vectors("ten_columns", "ten columns passed through, Parquet", MILLION, _ten_columns, WIDE),
+    _vectors("pandas_add", "pandas_udf x+1, range", 5 * MILLION, _pandas_add),
+    _vectors("pandas_iterator", "pandas_udf iterator x+1, range", 5 * MILLION, _pandas_iterator),
+    _arrow_vectors("arrow_iterator", "arrow_udf iterator x+1, range", 5 * MILLION, _arrow_iterator),
+    Case("pickled", "plain pickled udf, range", MILLION, _pickled, target=HEAVY),
+    _vectors("cpu_bound", "CPU-bound Python UDF, range", MILLION // 5, _cpu_bound, target=HEAVY),
+    _arrow_vectors("sleeping", "10 ms of sleep per batch, range", MILLION, _sleeping, target=HEAVY),
+    _vectors("broadcast", "pandas_udf with a broadcast array", 2 * MILLION, _broadcast),
+]

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of a benchmark, and the ratios that its chart shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tests.programs.bench.case import Case
+from tests.programs.bench.chart import Ratios
+from tests.programs.bench.record import Record
+from tests.programs.bench.variants import VARIANTS
+
+_HEADER = (
+    f"{'case':27}{'no UDF':>8}{'best stock':>12}  {'which':25}{'updraft':>9}{'unix':>8}{'speed':>8}{'':>8}{'CPU':>7}"
+)
+
+
+def print_table(cases: Sequence[Case], records: Sequence[Record]) -> dict[Case, Ratios]:
+    """Print a line for each case that was measured on stock; return the ratios of those that ran on a pool too."""
+    print(f"\nmedian seconds; speed and CPU against the best stock, over TCP and over the Unix socket\n{_HEADER}")
+    ratios = {}
+    for case in cases:
+        mine = {record.variant: record for record in records if record.case == case.name and record.wall_s}
+        best = best_stock(mine)
+        if best is None:
+            continue
+        ratio = _ratios(case, best, mine.get("updraft"), mine.get("updraft-unix"))
+        print(_line(case, best, mine, ratio))
+        if ratio is not None:
+            ratios[case] = ratio
+    return ratios
+
+
+def best_stock(measured: Mapping[str, Record]) -> Record | None:
+    """The fastest of stock's configurations among a case's records by variant; None where there is none."""
+    stock = [measured[variant.name] for variant in VARIANTS if variant.is_stock and variant.name in measured]
+    return min(stock, key=lambda record: record.median_wall_s, default=None)
+
+
+def print_targets(ratios: Mapping[Case, Ratios]) -> None:
+    """Print what each case that ran on a pool has to show, and what it showed."""
+    print(f"\ntargets, over TCP\n{'case':27}{'speed':>8}{'target':>10}{'CPU':>8}{'target':>10}")
+    for case, ratio in ratios.items():
+        target = case.target
+        cpu_target = "-" if target.cpu is None else f"<= {target.cpu:.2f}"
+        print(
+            f"{case.name:27}{ratio.speed:>7.2f}x{f'>= {target.speed:.2f}':>10}{ratio.cpu:>8.2f}{cpu_target:>10}"
+            f"  {'met' if target.is_met_by(ratio) else 'MISSED'}"
+        )
+
+
+def _line(case: Case, best: Record, mine: Mapping[str, Record], ratio: Ratios | None) -> str:
+    seconds = [seconds_of(mine.get(name)) for name in ("no-udf", "updraft", "updraft-unix")]
+    line = f"{case.name:27}{seconds[0]:>8}{seconds_of(best):>12}  {best.variant:25}{seconds[1]:>9}{seconds[2]:>8}"
+    if ratio is None:
+        return line
+    unix = f"{ratio.unix_speed:.2f}x" if ratio.unix_speed is not None else "-"
+    return f"{line}{ratio.speed:>7.2f}x{unix:>8}{ratio.cpu:>7.2f}"
+
+
+def _ratios(case: Case, best: Record, tcp: Record | None, unix: Record | None) -> Ratios | None:
+    if tcp is None:
+        return None
+
+    def speed(record: Record) -> float:
+        return best.median_wall_s / record.median_wall_s
+
+    def cpu(record: Record) -> float:
+        return record.median_cpu_s / best.median_cpu_s
+
+    with_unix = (speed(unix), cpu(unix)) if unix is not None else (None, None)
+    return Ratios(case.title, speed(tcp), cpu(tcp), *with_unix)
+
+
+def seconds_of(record: Record | None) -> str:
+    """A median, or a dash for what did not run."""
+    return f"{record.median_wall_s:.3f}" if record is not None else "-"

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoders without a service: ours, pyarrow's defaults and polars, each given the same table in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import io
+import itertools
+import multiprocessing
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.programs.bench.writer_record import Measured
+from tests.programs.bench.writer_tables import TABLES
+from updraft.v1.write_pb2 import Codec, Compression, ParquetOptions, TimestampType
+from updraft_writer.encoders.parquet import ParquetEncoder
+
+CODECS = {"snappy": Codec.CODEC_SNAPPY, "zstd": Codec.CODEC_ZSTD, "lz4": Codec.CODEC_LZ4}
+ZSTD_LEVEL = 1
+# A run takes a fraction of a second, of which whatever else the machine does may be a good part.
+_FEWEST_RUNS = 9
+# Of each case and encoder, until its process has the memory that it needs.
+_RUNS_BEFORE = 2
+
+Encode = Callable[[pa.Table, str], int]
+
+
+def ours(table: pa.Table, codec: str) -> int:
+    """Bytes of the file by the writer's encoder."""
+    options = ParquetOptions(
+        compression=Compression(codec=CODECS[codec], level=ZSTD_LEVEL if codec == "zstd" else None),
+        timestamps=TimestampType.TIMESTAMP_TYPE_MICROS,
+    )
+    encoder = ParquetEncoder(table.schema, options, {})
+    return sum(map(len, encoder.write(table) + encoder.close()))
+
+
+def pyarrow_default(table: pa.Table, codec: str) -> int:
+    """Bytes of the file by pyarrow with nothing but the codec said."""
+    file = io.BytesIO()
+    level = ZSTD_LEVEL if codec == "zstd" else None
+    pq.write_table(table, file, compression=codec, compression_level=level, row_group_size=table.num_rows)
+    return file.tell()
+
+
+def polars(table: pa.Table, codec: str) -> int:
+    """Bytes of the file by polars, which uses all cores."""
+    import polars
+
+    file = io.BytesIO()
+    polars.from_arrow(table, rechunk=False).write_parquet(
+        file,
+        compression=codec,
+        compression_level=ZSTD_LEVEL if codec == "zstd" else None,
+        row_group_size=table.num_rows,
+    )
+    return file.tell()
+
+
+def encoders() -> dict[str, Encode]:
+    """By name; polars where it is installed (`make bench-writer` sees to that)."""
+    found: dict[str, Encode] = {"updraft": ours, "pyarrow": pyarrow_default}
+    return found | ({"polars": polars} if importlib.util.find_spec("polars") else {})
+
+
+def measure(repeat: int) -> list[Measured]:
+    """All tables and codecs, a case after the other, in which the encoders take turns.
+
+    Each is in a process of its own: what one leaves to the allocator, or as a thread, is not the next one's.
+    """
+    with contextlib.ExitStack() as stack:
+        context = multiprocessing.get_context("spawn")
+        processes = {
+            name: stack.enter_context(ProcessPoolExecutor(max_workers=1, mp_context=context)) for name in encoders()
+        }
+        measured: list[Measured] = []
+        for table, codec in itertools.product(TABLES, CODECS):
+            raw_bytes = _table(table).nbytes
+            variants = {name: Measured(f"{table} {codec}", name, raw_bytes) for name in processes}
+            for number in range(_RUNS_BEFORE + max(repeat, _FEWEST_RUNS)):
+                for name, process in processes.items():
+                    run = process.submit(_run, name, table, codec).result()
+                    if number >= _RUNS_BEFORE:
+                        _add(variants[name], run)
+            measured += variants.values()
+    return measured
+
+
+@functools.cache
+def _table(name: str) -> pa.Table:
+    return TABLES[name]().combine_chunks()
+
+
+def _run(name: str, table: str, codec: str) -> tuple[float, float, int]:
+    """Wall and CPU seconds and the bytes of a file."""
+    rows, encode = _table(table), encoders()[name]
+    wall, cpu = time.perf_counter(), time.process_time()
+    file_bytes = encode(rows, codec)
+    return time.perf_counter() - wall, time.process_time() - cpu, file_bytes
+
+
+def _add(measured: Measured, run: tuple[float, float, int]) -> None:
+    wall, cpu, measured.file_bytes = run
+    measured.wall_s.append(round(wall, 4))
+    measured.cpu_s.append(round(cpu, 4))

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-gpu`: raw bytes encoded in a second on the GPU, beside the CPU and what copies allow.
+
+Raw bytes are copied to the GPU, encoded ones back: no encoder there is faster than the first of these. What memory a
+row group took on the GPU is measured too: `--gpu-working-set` should be above it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tests.programs.bench.writer_tables import mixed
+from updraft.v1.write_pb2 import Compression, OrcOptions, ParquetOptions, TimestampType, WriteCommand
+from updraft_writer.encoders.choice import choose_encoder
+from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
+from updraft_writer.gpu.gpu import Gpu, find_engine
+from updraft_writer.reason import Reason, ReasonKind
+
+_CODECS = ("NONE", "SNAPPY", "ZSTD", "LZ4")
+_COPIED_BYTES = 256 << 20
+_CPU = Reason(ReasonKind.ASKED, "the CPU, to compare with")
+
+
+def main() -> None:
+    """Measure everything and write it as JSON."""
+    parser = argparse.ArgumentParser(prog="make bench-gpu", description=__doc__)
+    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the table (default: %(default)s)")
+    parser.add_argument("--repeat", type=int, default=5, help="counted runs of each case (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("build/bench/writer-gpu.json"))
+    options = parser.parse_args()
+    engine = find_engine("gpu", memory_bytes=0)
+    if isinstance(engine, Reason):
+        sys.exit(f"error: no GPU here: {engine.text}")
+    gpu = Gpu(engine, DeviceAdmission(DeviceLimits(engine.memory_bytes)))
+    table = mixed(options.rows).combine_chunks()
+    measured = {"device": _device(), "raw_bytes": table.nbytes, "copies_gb_per_s": dict(_copies(options.repeat))}
+    measured["encoders"] = cases = list(_encoders(gpu, table, options.repeat))
+    measured["working_set"] = max(case["working_set"] for case in cases if "working_set" in case)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(measured, indent=1) + "\n")
+    for name, speed in measured["copies_gb_per_s"].items():
+        print(f"{name:30} {speed:8.2f} GB/s")
+    for case in cases:
+        file_mb = case["file_bytes"] / 1e6
+        print(f"{case['case']:16} {case['encoder']:18} {case['gb_per_s']:8.3f} GB/s {file_mb:9.1f} MB")
+    print(f"working set: {measured['working_set']:.2f} times the raw bytes; written to {options.output}")
+
+
+def _encoders(gpu: Gpu, table: pa.Table, repeat: int) -> Iterator[dict[str, Any]]:
+    for codec in _CODECS:
+        compression = Compression(codec=f"CODEC_{codec}")
+        micros = TimestampType.TIMESTAMP_TYPE_MICROS
+        commands = {
+            "parquet": WriteCommand(parquet=ParquetOptions(compression=compression, timestamps=micros)),
+            "orc": WriteCommand(orc=OrcOptions(compression=compression)),
+        }
+        for name, command in commands.items():
+            # ORC takes no timestamps with a time zone.
+            rows = table.drop_columns(["at"]) if name == "orc" else table
+            for where in (gpu, _CPU):
+                yield {"case": f"{name} {codec.lower()}", **_encoded(where, command, rows, repeat)}
+
+
+def _encoded(where: Gpu | Reason, command: WriteCommand, table: pa.Table, repeat: int) -> dict[str, Any]:
+    measured: dict[str, Any] = {}
+    walls = []
+    # The first run loads kernels and fills pools.
+    for run in range(repeat + 1):
+        encoder = choose_encoder(command, table.schema, where, max_stripe_bytes=64 << 20)
+        with _Peak(where) as peak:
+            started = time.perf_counter()
+            size = sum(map(len, encoder.write(table) + encoder.close()))
+            wall = time.perf_counter() - started
+        if isinstance(where, Gpu):
+            assert encoder.on_gpu, f"the file left the GPU: {encoder.reason}"
+            measured["working_set"] = round(peak.bytes / table.nbytes, 3)
+        if run:
+            walls.append(round(wall, 4))
+        measured |= {"encoder": encoder.name, "file_bytes": size}
+    return {**measured, "wall_s": walls, "gb_per_s": round(table.nbytes / 1e9 / statistics.median(walls), 3)}
+
+
+class _Peak:
+    """The most bytes of the GPU's memory that were taken in the block."""
+
+    bytes = 0
+
+    def __init__(self, where: Gpu | Reason) -> None:
+        self._is_gpu = isinstance(where, Gpu)
+
+    def __enter__(self) -> _Peak:
+        if self._is_gpu:
+            import rmm
+
+            self._before = rmm.mr.get_current_device_resource()
+            self._counting = rmm.mr.StatisticsResourceAdaptor(self._before)
+            rmm.mr.set_current_device_resource(self._counting)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._is_gpu:
+            import rmm
+
+            self.bytes = int(self._counting.allocation_counts.peak_bytes)
+            rmm.mr.set_current_device_resource(self._before)
+
+
+def _device() -> dict[str, Any]:
+    from cuda.bindings import runtime
+
+    properties = _checked(runtime.cudaGetDeviceProperties(0))
+    return {"name": properties.name.decode().rstrip("\0"), "driver": _checked(runtime.cudaDriverGetVersion())}
+
+
+def _copies(repeat: int) -> Iterator[tuple[str, float]]:
+    """Gigabytes in a second, each way, from memory that is pinned and from memory that is not."""
+    from cuda.bindings import runtime
+
+    kinds = runtime.cudaMemcpyKind
+    device = _checked(runtime.cudaMalloc(_COPIED_BYTES))
+    pinned = _checked(runtime.cudaMallocHost(_COPIED_BYTES))
+    pageable = np.ones(_COPIED_BYTES, np.uint8)
+    try:
+        for memory, host in (("pinned", int(pinned)), ("pageable", pageable.ctypes.data)):
+            to_device = (device, host, kinds.cudaMemcpyHostToDevice)
+            to_host = (host, device, kinds.cudaMemcpyDeviceToHost)
+            for way, (target, source, kind) in (("host to device", to_device), ("device to host", to_host)):
+                copy = lambda target=target, source=source, kind=kind: _checked(  # noqa: E731
+                    runtime.cudaMemcpy(target, source, _COPIED_BYTES, kind)
+                )
+                yield f"{way}, {memory}", round(_COPIED_BYTES / 1e9 / _median_seconds(copy, repeat), 3)
+    finally:
+        _checked(runtime.cudaFreeHost(pinned))
+        _checked(runtime.cudaFree(device))
+
+
+def _median_seconds(step: Callable[[], Any], repeat: int) -> float:
+    seconds = []
+    for _ in range(repeat + 1):
+        started = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds[1:])
+
+
+def _checked(answer: tuple[Any, ...]) -> Any:
+    status, *values = answer
+    if status.value:
+        raise RuntimeError(f"CUDA says {status.name}")
+    return values[0] if values else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the writer's benchmark has measured, as it is kept in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.programs.bench.record import Runs
+
+
+@dataclass
+class Measured(Runs):
+    """One variant of one case, run by run; `quota_mib` and `peak_bytes` are those of a service, where there is one."""
+
+    case: str
+    variant: str
+    raw_bytes: int
+    quota_mib: int = 0
+    file_bytes: int = 0
+    wall_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    peak_bytes: list[int] = field(default_factory=list)
+
+    @property
+    def raw_mb_per_cpu_s(self) -> float:
+        """Raw megabytes for each second of CPU time."""
+        return self.raw_bytes / 1e6 / self.median_cpu_s
+
+    @property
+    def peak_mib(self) -> float:
+        """The most memory beyond what the service had before, over all runs."""
+        return max(self.peak_bytes) / (1 << 20)
+
+
+def read(path: Path) -> list[Measured]:
+    """What a file has; nothing if there is none."""
+    return [Measured(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
+
+
+def write(measured: Iterable[Measured], path: Path) -> None:
+    """Replace the file."""
+    path.write_text(json.dumps([asdict(entry) for entry in measured], indent=1) + "\n")

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the writer has to be, by what its benchmark measured: ratios, and how large they have to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.programs.bench.writer_record import Measured
+
+_ASYNCHRONOUS = 1.3
+_SPARK = 1.5
+_ENCODER = 1.7
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A ratio that was measured and the least that it has to be."""
+
+    title: str
+    ratio: float
+    target: float
+
+    @property
+    def is_kept(self) -> bool:
+        return self.ratio >= self.target
+
+
+def promises(measured: Sequence[Measured]) -> Iterator[Promise]:
+    """Whether asynchronous beats synchronous, the writer beats Spark's own, and the encoder beats pyarrow's default."""
+    for (case, quota_mib), found in variants(measured).items():
+        match case.split():
+            case ["slow", "sink"]:
+                ratio = found["synchronous"].median_wall_s / found["asynchronous"].median_wall_s
+                yield Promise(f"asynchronous against synchronous, slow sink, {quota_mib} MiB", ratio, _ASYNCHRONOUS)
+            case ["query", "of", *_]:
+                for variant, way in (("updraft", "TCP"), ("updraft unix", "a Unix socket")):
+                    ratio = found["spark"].median_wall_s / found[variant].median_wall_s
+                    yield Promise(f"against Spark's own Parquet writer, {case}, over {way}", ratio, _SPARK)
+            # Snappy is what pyarrow's own default compresses with.
+            case ["mixed", "snappy"]:
+                base, ours = found["pyarrow"], found["updraft"]
+                # A file that is larger would be no answer to how fast.
+                smaller = ours.file_bytes <= base.file_bytes
+                ratio = base.median_cpu_s / ours.median_cpu_s if smaller else 0.0
+                yield Promise("the encoder against pyarrow's default, file no larger", ratio, _ENCODER)
+
+
+def variants(measured: Sequence[Measured]) -> dict[tuple[str, int], dict[str, Measured]]:
+    """The variants of each case and quota by name, in the order in which they were measured."""
+    found: dict[tuple[str, int], dict[str, Measured]] = {}
+    for entry in measured:
+        found.setdefault((entry.case, entry.quota_mib), {})[entry.variant] = entry
+    return found
