@@ -129,10 +129,10 @@ record Failure(
   }
 
   /** This side has lost what it announced. */
-  static Failure unreadable(Content content, IOException cause) {
+  static Failure unreadable(Artifact artifact, IOException cause) {
     String message =
         "a content of %d bytes that the function needs cannot be read: %s"
-            .formatted(content.sizeBytes(), cause.getMessage());
+            .formatted(artifact.sizeBytes(), cause.getMessage());
     return new Failure(
         ErrorKind.ERROR_KIND_INTERNAL, "INTERNAL", message, null, cause, Origin.CLIENT);
   }

@@ -6,7 +6,7 @@ import java.io.IOException;
 import java.io.InputStream;
 
 /** Bytes that a function needs beside its command; a pool that lacks them asks for them. */
-public interface Content {
+public interface Artifact {
   /** The digest by which the command names it. */
   ByteString sha256();
 
