@@ -5,14 +5,21 @@ import com.google.protobuf.ByteString;
 import java.io.IOException;
 import java.io.InputStream;
 
-/** Bytes that a function needs beside its command; a pool that lacks them asks for them. */
+/**
+ * Bytes that a function needs beside its command, such as a broadcast or a file; a pool that lacks
+ * them asks for them, and each pool that the exchange moves to asks anew.
+ */
 public interface Artifact {
-  /** The digest by which the command names it. */
+  /** SHA-256 of the bytes, 32 bytes: by this the command names it. */
   ByteString sha256();
 
   /** Bytes in all. */
   long sizeBytes();
 
-  /** The bytes from the first on; the caller closes the stream. */
+  /**
+   * The bytes from the first on, at least {@link #sizeBytes} of them; the caller closes the stream.
+   *
+   * @throws IOException if they cannot be read; the exchange then fails
+   */
   InputStream open() throws IOException;
 }

@@ -126,6 +126,7 @@ public final class Exchange implements AutoCloseable {
    * Once {@link Reply.Kind#END} has come, batches are dropped: the function wanted no more.
    *
    * @param rows the batch's rows
+   * @throws IllegalArgumentException if the batch has another number of rows
    * @throws ExchangeException if the exchange already failed, or the batch is larger than a message
    *     may be
    * @throws IllegalStateException if the window has no room or the sending was finished
@@ -134,7 +135,11 @@ public final class Exchange implements AutoCloseable {
     send(batch, rows, BatchGroups.NONE);
   }
 
-  /** The same for a function over groups. */
+  /**
+   * The same for a function over groups.
+   *
+   * @param groups where the batch's groups end
+   */
   public void send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
     if (rows != batch.getLength()) {
       batch.close();
@@ -188,7 +193,9 @@ public final class Exchange implements AutoCloseable {
     while (!lock.await(replyFound)) {
       startCall();
     }
-    return credited(found);
+    ReplyQueue.Entry entry = found;
+    found = null;
+    return credited(entry);
   }
 
   private boolean findReply() {

@@ -18,7 +18,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /**
- * Why an attempt or the whole exchange ended: the table of errors in proto/README.md, read from the
+ * Why a call or the whole exchange ended: the table of errors in proto/README.md, read from the
  * client's side.
  *
  * @param kind whose fault it is
@@ -30,7 +30,7 @@ import java.util.stream.Stream;
  */
 record Failure(
     ErrorKind kind, String code, String message, Error details, Throwable cause, Origin origin) {
-  /** Who said that an attempt failed. */
+  /** Who said that a call failed. */
   enum Origin {
     /** The pool or the writer, in-band or by a status. */
     POOL,
