@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import io.updraft.client.Artifact;
 import io.updraft.client.BatchGroups;
 import io.updraft.client.ClientOptions;
-import io.updraft.client.Content;
 import io.updraft.client.Endpoint;
 import io.updraft.client.Exchange;
 import io.updraft.client.Replay;
@@ -45,7 +45,7 @@ import org.apache.arrow.vector.ipc.ArrowStreamWriter;
 public final class SessionClient {
   private static final int FIELDS = 4;
 
-  private final List<Content> contents = new ArrayList<>();
+  private final List<Artifact> artifacts = new ArrayList<>();
   private final BufferAllocator allocator = new RootAllocator();
   private final Endpoint endpoint;
   private ExchangeCommand command;
@@ -67,7 +67,7 @@ public final class SessionClient {
   private void obey(String[] order) throws IOException {
     switch (order[0]) {
       case "command" -> command = ExchangeCommand.parseFrom(Base64.getDecoder().decode(order[1]));
-      case "content" -> contents.add(new FileContent(order[1], Path.of(order[2])));
+      case "content" -> artifacts.add(new FileArtifact(order[1], Path.of(order[2])));
       case "batch" -> send(order[3], new BatchGroups(ends(order[2]), Integer.parseInt(order[1])));
       default -> throw new IllegalArgumentException(order[0]);
     }
@@ -84,7 +84,7 @@ public final class SessionClient {
       VectorSchemaRoot root = reader.getVectorSchemaRoot();
       if (exchange == null) {
         ClientOptions options = ClientOptions.builder(endpoint).build();
-        exchange = Exchange.open(options, command, root.getSchema(), allocator, Replay.NEVER, contents);
+        exchange = Exchange.open(options, command, root.getSchema(), allocator, Replay.NEVER, artifacts);
       }
       exchange.send(new VectorUnloader(root).getRecordBatch(), root.getRowCount(), groups);
     }
@@ -113,7 +113,7 @@ public final class SessionClient {
     System.out.println(ends + " " + Base64.getEncoder().encodeToString(bytes.toByteArray()));
   }
 
-  private record FileContent(String digest, Path path) implements Content {
+  private record FileArtifact(String digest, Path path) implements Artifact {
     @Override
     public ByteString sha256() {
       return ByteString.copyFrom(HexFormat.of().parseHex(digest));

@@ -4,7 +4,8 @@ package io.updraft.client;
 /**
  * Which groups a request batch has: see "Groups" in proto/README.md.
  *
- * @param ends rows of the batch before which a group ends, in order
+ * @param ends rows of the batch before which a group ends, in order; a group without an end here
+ *     goes on in the next batch. Not to be changed
  * @param input of cogroups 0 for the left and 1 for the right, otherwise 0
  */
 public record BatchGroups(int[] ends, int input) {

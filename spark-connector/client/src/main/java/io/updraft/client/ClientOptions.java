@@ -17,7 +17,11 @@ public final class ClientOptions {
     this.values = builder.copy();
   }
 
-  /** Starts from the defaults for an endpoint. */
+  /**
+   * Starts from the defaults for an endpoint.
+   *
+   * @throws NullPointerException if the endpoint is null
+   */
   public static Builder builder(Endpoint endpoint) {
     return new Builder(endpoint);
   }
@@ -27,90 +31,122 @@ public final class ClientOptions {
     return values.copy();
   }
 
-  /** Whom the calls are for. */
+  /** Whom the calls are for; named in errors. Default: {@link Peer#POOL}. */
   public Peer peer() {
     return values.peer;
   }
 
-  /** Where the pool listens. */
+  /** Where the pool or the writer listens. Has no default and is never null. */
   public Endpoint endpoint() {
     return values.endpoint;
   }
 
-  /** The bearer token, if the pool wants one. */
+  /**
+   * The bearer token, sent with each call as {@code authorization}. Default: empty, which sends
+   * none; a service that wants one then fails calls with {@code UNAUTHENTICATED}.
+   */
   public Optional<String> token() {
     return Optional.ofNullable(values.token);
   }
 
   /**
-   * PEM file with the certificate authorities that sign the pool's certificate; empty: the JVM's.
+   * PEM file with the certificate authorities that sign the service's certificate. Only used with
+   * {@code grpc+tls}. Default: empty, which trusts those of the JVM. A file that cannot be used
+   * raises {@link IllegalArgumentException} when a call is opened.
    */
   public Optional<Path> tlsCaFile() {
     return Optional.ofNullable(values.tlsCaFile);
   }
 
-  /** PEM file with this client's certificate chain, for mutual TLS. */
+  /**
+   * PEM file with this client's certificate chain, for mutual TLS. Default: empty. Goes together
+   * with {@link #tlsKeyFile}; a file that cannot be used raises {@link IllegalArgumentException}
+   * when a call is opened.
+   */
   public Optional<Path> tlsCertificateFile() {
     return Optional.ofNullable(values.tlsCertificateFile);
   }
 
-  /** PEM file with the private key of {@link #tlsCertificateFile}, PKCS 8. */
+  /** PEM file with the private key of {@link #tlsCertificateFile}, in PKCS 8. Default: empty. */
   public Optional<Path> tlsKeyFile() {
     return Optional.ofNullable(values.tlsKeyFile);
   }
 
-  /** Whose share of the pool's queue an exchange takes; empty: the application's. */
+  /** Tenant used for fair scheduling in the pool's queue. Default: empty, the application's. */
   public Optional<String> tenant() {
     return Optional.ofNullable(values.tenant);
   }
 
-  /** The W3C trace context to send, if there is one. */
+  /** W3C trace context, sent with each call as {@code traceparent}. Default: empty. */
   public Optional<String> traceParent() {
     return Optional.ofNullable(values.traceParent);
   }
 
-  /** How long a connection may take to be made. */
+  /**
+   * How long a connection may take to be made; positive. Default: 10 s. A call that takes longer
+   * counts as an unreachable endpoint: see {@link #acquireTimeout}.
+   */
   public Duration connectTimeout() {
     return values.connectTimeout;
   }
 
-  /** How long a full or unavailable pool is asked again before any work was done. */
+  /**
+   * How long a full, draining or restarting pool is asked again before any work was done; zero: it
+   * is asked once. Default: 120 s. An endpoint that has never answered and refuses no connection is
+   * given up after {@link #connectTimeout} already.
+   */
   public Duration acquireTimeout() {
     return values.acquireTimeout;
   }
 
-  /** How long a wait for the pool may see no progress; zero: no limit but the deadline. */
+  /**
+   * How long a wait for the pool may see no progress; then the exchange fails with {@code
+   * DEADLINE_EXCEEDED}. Default: zero, no limit but the deadline.
+   */
   public Duration replyTimeout() {
     return values.replyTimeout;
   }
 
-  /** How long a call with nothing to send is silent before it says that it is still there. */
+  /**
+   * How long a call with nothing to send is silent before it says that it is still there; positive.
+   * Default: 30 s.
+   */
   public Duration keepAlive() {
     return values.keepAlive;
   }
 
-  /** How long an exchange or a file may last in all; zero: no limit. */
+  /**
+   * How long an exchange or a file may last in all, its recoveries included; then it fails with
+   * {@code DEADLINE_EXCEEDED}. Default: zero, no limit.
+   */
   public Duration deadline() {
     return values.deadline;
   }
 
-  /** Batches that may be in flight. */
+  /** Batches that may be in flight in one exchange; at least 1. Default: 4. */
   public int windowBatches() {
     return values.windowBatches;
   }
 
-  /** Bytes of batches that may be in flight; a single larger batch goes alone. */
+  /**
+   * Bytes of batches that may be in flight in one exchange, or wait here for a file; at least 1. A
+   * single larger batch goes alone. Default: 16 MiB.
+   */
   public long windowBytes() {
     return values.windowBytes;
   }
 
-  /** Bytes that one message may have, in either direction. */
+  /**
+   * Bytes that one message may have, in either direction; at least 1. A larger batch fails with
+   * {@code ERROR_KIND_LIMIT}. Default: 64 MiB.
+   */
   public int maxMessageBytes() {
     return values.maxMessageBytes;
   }
 
   /**
-   * How often in a row an exchange may move to another worker with no batch answered in between.
+   * How often in a row an exchange may move to another worker with no batch answered in between;
+   * zero: never. Only with {@link Replay#REPLAY}. Default: 3.
    */
   public int maxReplays() {
     return values.maxReplays;
@@ -161,7 +197,11 @@ public final class ClientOptions {
       return copy;
     }
 
-    /** See {@link ClientOptions#endpoint}. */
+    /**
+     * See {@link ClientOptions#endpoint}.
+     *
+     * @throws NullPointerException if the value is null
+     */
     public Builder endpoint(Endpoint value) {
       endpoint = Objects.requireNonNull(value);
       return this;
@@ -209,55 +249,91 @@ public final class ClientOptions {
       return this;
     }
 
-    /** See {@link ClientOptions#connectTimeout}. */
+    /**
+     * See {@link ClientOptions#connectTimeout}.
+     *
+     * @throws IllegalArgumentException if the value is zero or negative
+     */
     public Builder connectTimeout(Duration value) {
       connectTimeout = positive("connectTimeout", value);
       return this;
     }
 
-    /** See {@link ClientOptions#acquireTimeout}. */
+    /**
+     * See {@link ClientOptions#acquireTimeout}.
+     *
+     * @throws IllegalArgumentException if the value is negative
+     */
     public Builder acquireTimeout(Duration value) {
       acquireTimeout = notNegative("acquireTimeout", value);
       return this;
     }
 
-    /** See {@link ClientOptions#replyTimeout}. */
+    /**
+     * See {@link ClientOptions#replyTimeout}.
+     *
+     * @throws IllegalArgumentException if the value is negative
+     */
     public Builder replyTimeout(Duration value) {
       replyTimeout = notNegative("replyTimeout", value);
       return this;
     }
 
-    /** See {@link ClientOptions#deadline}. */
+    /**
+     * See {@link ClientOptions#deadline}.
+     *
+     * @throws IllegalArgumentException if the value is negative
+     */
     public Builder deadline(Duration value) {
       deadline = notNegative("deadline", value);
       return this;
     }
 
-    /** See {@link ClientOptions#keepAlive}. */
+    /**
+     * See {@link ClientOptions#keepAlive}.
+     *
+     * @throws IllegalArgumentException if the value is zero or negative
+     */
     public Builder keepAlive(Duration value) {
       keepAlive = positive("keepAlive", value);
       return this;
     }
 
-    /** See {@link ClientOptions#windowBatches}. */
+    /**
+     * See {@link ClientOptions#windowBatches}.
+     *
+     * @throws IllegalArgumentException if the value is less than 1
+     */
     public Builder windowBatches(int value) {
       windowBatches = (int) atLeastOne("windowBatches", value);
       return this;
     }
 
-    /** See {@link ClientOptions#windowBytes}. */
+    /**
+     * See {@link ClientOptions#windowBytes}.
+     *
+     * @throws IllegalArgumentException if the value is less than 1
+     */
     public Builder windowBytes(long value) {
       windowBytes = atLeastOne("windowBytes", value);
       return this;
     }
 
-    /** See {@link ClientOptions#maxMessageBytes}. */
+    /**
+     * See {@link ClientOptions#maxMessageBytes}.
+     *
+     * @throws IllegalArgumentException if the value is less than 1
+     */
     public Builder maxMessageBytes(int value) {
       maxMessageBytes = (int) atLeastOne("maxMessageBytes", value);
       return this;
     }
 
-    /** See {@link ClientOptions#maxReplays}. */
+    /**
+     * See {@link ClientOptions#maxReplays}.
+     *
+     * @throws IllegalArgumentException if the value is negative
+     */
     public Builder maxReplays(int value) {
       if (value < 0) {
         throw new IllegalArgumentException("maxReplays = " + value + " is negative");
@@ -266,7 +342,12 @@ public final class ClientOptions {
       return this;
     }
 
-    /** The options as they stand. */
+    /**
+     * The options as they stand; the builder may be used further.
+     *
+     * @throws IllegalArgumentException if only one of {@link #tlsCertificateFile} and {@link
+     *     #tlsKeyFile} is set
+     */
     public ClientOptions build() {
       if ((tlsCertificateFile == null) != (tlsKeyFile == null)) {
         throw new IllegalArgumentException(

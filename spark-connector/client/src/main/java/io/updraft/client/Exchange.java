@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import com.google.protobuf.ByteString;
-import io.updraft.proto.v1.DeferredFunction;
+import io.grpc.Metadata;
+import io.grpc.Status;
 import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.Report;
 import io.updraft.proto.v1.TaskIdentity;
 import java.util.Collection;
 import java.util.List;
+import java.util.function.BooleanSupplier;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
-import org.apache.arrow.vector.ipc.message.IpcOption;
-import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
@@ -20,36 +19,36 @@ import org.apache.arrow.vector.types.pojo.Schema;
  *
  * <p>The exchange recovers by itself where that is safe: a full or unreachable pool is asked again
  * before any work was done, and with {@link Replay#REPLAY} batches that were not answered move to
- * another worker. It starts no thread: the task's thread sends and recovers, gRPC's event loop
- * receives.
+ * another worker. It starts no thread: the task's thread opens and recovers, gRPC's event loop
+ * receives, and either sends what may be sent: a batch that waits for admission is not held up by a
+ * task that is busy elsewhere.
  */
 public final class Exchange implements AutoCloseable {
   /** The version of proto/README.md that this client speaks. */
   public static final int PROTOCOL_VERSION = 1;
-
-  /**
-   * The most that is sent before the pool has admitted the exchange, so that a refusal wastes
-   * little.
-   */
-  static final int BYTES_BEFORE_ADMISSION = 64 << 10;
 
   /** How long a close waits for the transport to give sent buffers back. */
   private static final long CLOSE_MILLISECONDS = 500;
 
   private final ClientOptions options;
   private final TaskIdentity task;
-  private final ByteString command;
-  private final ByteString deferredFunction;
-  private final byte[] schemaHeader;
-  private final Collection<? extends Content> contents;
+  private final ExchangeRequest request;
+  private final Collection<? extends Artifact> artifacts;
   private final BufferAllocator allocator;
   private final WireAllocator wire;
-  private final ExchangeState state;
-  private final long openedNanos = System.nanoTime();
-  private Attempt attempt;
+  private final ExchangeCore core;
+  private final CoreLock lock;
+  private final BooleanSupplier replyFound = this::findReply;
+  private ExchangeCall call;
+
+  /** What {@link #findReply} has found. */
+  private ReplyQueue.Entry found;
 
   /** Of commands and what was uploaded with them. */
-  private long bytesSent;
+  private long openingBytes;
+
+  /** Of batches and last messages. */
+  private long batchBytes;
 
   private boolean closed;
 
@@ -59,27 +58,15 @@ public final class Exchange implements AutoCloseable {
       Schema schema,
       BufferAllocator allocator,
       Replay replay,
-      Collection<? extends Content> contents) {
+      Collection<? extends Artifact> artifacts) {
     this.options = options;
     this.task = command.getTask();
-    boolean large = command.getSerializedSize() > BYTES_BEFORE_ADMISSION;
-    boolean deferred = large && command.getFunction().hasSession();
-    this.deferredFunction = deferred ? command.getFunction().toByteString() : ByteString.EMPTY;
-    this.command = (deferred ? withoutFunction(command) : command).toByteString();
-    this.schemaHeader =
-        RequestBatch.bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
-    this.contents = contents;
+    this.request = ExchangeRequest.of(command, schema);
+    this.artifacts = artifacts;
     this.allocator = allocator;
     this.wire = new WireAllocator(allocator);
-    this.state = new ExchangeState(options, replay);
-  }
-
-  private static ExchangeCommand withoutFunction(ExchangeCommand command) {
-    long bytes = command.getFunction().getSerializedSize();
-    return command.toBuilder()
-        .clearFunction()
-        .setDeferredFunction(DeferredFunction.newBuilder().setSizeBytes(bytes))
-        .build();
+    this.core = new ExchangeCore(options, replay, System.nanoTime());
+    this.lock = new CoreLock(core);
   }
 
   /**
@@ -99,12 +86,12 @@ public final class Exchange implements AutoCloseable {
   }
 
   /**
-   * Opens an exchange whose function needs contents; returns when the pool has them, and so does
+   * Opens an exchange whose function needs artifacts; returns when the pool has them, and so does
    * every call of this class that moves the exchange to another worker. A large function is sent in
    * the same way.
    *
-   * @param contents those that the command lists
-   * @throws ExchangeException if a content cannot be read
+   * @param artifacts those that the command lists
+   * @throws ExchangeException if an artifact cannot be read
    */
   public static Exchange open(
       ClientOptions options,
@@ -112,10 +99,10 @@ public final class Exchange implements AutoCloseable {
       Schema schema,
       BufferAllocator allocator,
       Replay replay,
-      Collection<? extends Content> contents) {
-    Exchange exchange = new Exchange(options, command, schema, allocator, replay, contents);
+      Collection<? extends Artifact> artifacts) {
+    Exchange exchange = new Exchange(options, command, schema, allocator, replay, artifacts);
     try {
-      exchange.startAttempt();
+      exchange.startCall();
     } catch (RuntimeException e) {
       exchange.close();
       throw e;
@@ -125,7 +112,12 @@ public final class Exchange implements AutoCloseable {
 
   /** Whether the window has room for one more batch. */
   public boolean hasRoom() {
-    return state.hasRoom();
+    lock.lock();
+    try {
+      return core.hasRoom();
+    } finally {
+      lock.unlock();
+    }
   }
 
   /**
@@ -134,6 +126,7 @@ public final class Exchange implements AutoCloseable {
    * Once {@link Reply.Kind#END} has come, batches are dropped: the function wanted no more.
    *
    * @param rows the batch's rows
+   * @throws IllegalArgumentException if the batch has another number of rows
    * @throws ExchangeException if the exchange already failed, or the batch is larger than a message
    *     may be
    * @throws IllegalStateException if the window has no room or the sending was finished
@@ -142,43 +135,40 @@ public final class Exchange implements AutoCloseable {
     send(batch, rows, BatchGroups.NONE);
   }
 
-  /** The same for a function over groups. */
+  /**
+   * The same for a function over groups.
+   *
+   * @param groups where the batch's groups end
+   */
   public void send(ArrowRecordBatch batch, int rows, BatchGroups groups) {
-    RequestBatch request = takeOver(batch, rows, groups);
-    boolean open;
-    try {
-      open = state.admit(request);
-    } catch (RuntimeException e) {
-      request.close();
-      throw e;
-    }
-    if (open) {
-      state.sendWhatMayBeSent();
-    } else {
-      recoverIfDue();
-    }
-  }
-
-  private RequestBatch takeOver(ArrowRecordBatch batch, int rows, BatchGroups groups) {
-    try {
-      if (rows != batch.getLength()) {
-        throw new IllegalArgumentException(
-            "a batch of " + batch.getLength() + " rows announced with " + rows);
-      }
-      RequestBatch request = new RequestBatch(batch, groups);
-      if (request.bodyBytes() + request.header().length > options.maxMessageBytes()) {
-        throw Failure.tooLarge(request.bodyBytes(), options.maxMessageBytes()).toException();
-      }
-      return request;
-    } catch (RuntimeException e) {
+    if (rows != batch.getLength()) {
       batch.close();
-      throw e;
+      throw new IllegalArgumentException(
+          "a batch of " + batch.getLength() + " rows announced with " + rows);
+    }
+    RequestBatch taken = RequestBatch.takeOver(batch, groups, options.maxMessageBytes());
+    boolean running;
+    lock.lock();
+    try {
+      running = core.admit(taken);
+      sendWhatMayBeSent();
+    } finally {
+      lock.unlock();
+    }
+    if (!running) {
+      recoverIfDue();
     }
   }
 
   /** Says that every batch was sent. Idempotent. */
   public void finishSending() {
-    state.finishSending();
+    lock.lock();
+    try {
+      core.finishSending();
+      sendWhatMayBeSent();
+    } finally {
+      lock.unlock();
+    }
   }
 
   /**
@@ -188,7 +178,7 @@ public final class Exchange implements AutoCloseable {
    */
   public Reply poll() {
     recoverIfDue();
-    return credited(state.poll());
+    return credited(lock.read(core::next));
   }
 
   /**
@@ -199,13 +189,18 @@ public final class Exchange implements AutoCloseable {
    * @throws InterruptedException if the thread was interrupted; the exchange is still to be closed
    */
   public Reply take() throws InterruptedException {
-    while (true) {
-      recoverIfDue();
-      ReplyQueue.Entry entry = state.awaitReply();
-      if (entry != null) {
-        return credited(entry);
-      }
+    recoverIfDue();
+    while (!lock.await(replyFound)) {
+      startCall();
     }
+    ReplyQueue.Entry entry = found;
+    found = null;
+    return credited(entry);
+  }
+
+  private boolean findReply() {
+    found = core.nextOrRoom();
+    return found != null;
   }
 
   /** Lets the pool send one more reply in place of the one that is handed out. */
@@ -213,47 +208,74 @@ public final class Exchange implements AutoCloseable {
     if (entry == null) {
       return null;
     }
-    if (entry.attempt() != null) {
-      entry.attempt().request(1);
+    if (entry.call() != null) {
+      entry.call().request(1);
     }
     return entry.reply();
   }
 
   private void recoverIfDue() {
-    if (state.isRecoveryDue()) {
-      startAttempt();
+    if (isRecoveryDue()) {
+      startCall();
     }
   }
 
-  /** Until the exchange's deadline; zero when it has none. */
-  private long remainingNanos() {
-    if (options.deadline().isZero()) {
-      return 0;
+  private boolean isRecoveryDue() {
+    lock.lock();
+    try {
+      return core.isRecoveryDue(System.nanoTime());
+    } finally {
+      lock.unlock();
     }
-    return Math.max(1, options.deadline().toNanos() - (System.nanoTime() - openedNanos));
   }
 
-  private void startAttempt() {
-    if (attempt != null) {
-      attempt.leave("the exchange moves to another worker");
+  private void startCall() {
+    if (call != null) {
+      call.leave("the exchange moves to another worker");
     }
-    attempt = new Attempt(options, task, allocator, wire, state, state.base(), remainingNanos());
-    if (!state.begin(attempt)) {
-      return;
+    long remainingNanos = core.remainingNanos(System.nanoTime());
+    ExchangeCall next = new ExchangeCall(options, task, allocator, wire, this, remainingNanos);
+    lock.lock();
+    try {
+      call = next;
+      if (!core.begin(next)) {
+        return;
+      }
+    } finally {
+      lock.unlock();
     }
-    bytesSent += attempt.start(command, schemaHeader, options.windowBatches() + 1);
-    if (upload()) {
-      state.opened(attempt, command.size());
+    openingBytes +=
+        next.start(request.command(), request.schemaHeader(), options.windowBatches() + 1);
+    if (upload(next)) {
+      opened(next);
+    }
+  }
+
+  private void opened(ExchangeCall sent) {
+    lock.lock();
+    try {
+      core.opened(sent, request.command().size(), System.nanoTime());
+      sendWhatMayBeSent();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Only under the lock. */
+  private void sendWhatMayBeSent() {
+    for (ExchangeCore.Step step = core.nextToSend(); step != null; step = core.nextToSend()) {
+      batchBytes += step.batch() == null ? call.finish() : call.send(step.batch());
     }
   }
 
   /** Sends what the pool asks for before the first batch; false when the call was lost. */
-  private boolean upload() {
-    if (deferredFunction.isEmpty() && contents.isEmpty()) {
+  private boolean upload(ExchangeCall to) {
+    if (request.deferredFunction().isEmpty() && artifacts.isEmpty()) {
       return true;
     }
-    ContentUpload upload =
-        new ContentUpload(deferredFunction, contents, state, attempt, options.maxMessageBytes());
+    ArtifactUpload upload =
+        new ArtifactUpload(
+            request.deferredFunction(), artifacts, core, lock, to, options.maxMessageBytes());
     try {
       return upload.run();
     } catch (InterruptedException e) {
@@ -261,13 +283,41 @@ public final class Exchange implements AutoCloseable {
       Thread.currentThread().interrupt();
       return false;
     } finally {
-      bytesSent += upload.bytesSent();
+      openingBytes += upload.bytesSent();
     }
+  }
+
+  /** The call has reached the wire, or takes more after it was full: other waits apply now. */
+  void onReady() {
+    lock.run(() -> {});
+  }
+
+  /** A message of a call, in order; a batch in the event is the exchange's from now on. */
+  void onEvent(ExchangeCall from, ReplyEvent event, long consumedInCall, int sizeBytes)
+      throws MalformedReplyException {
+    lock.lock();
+    try {
+      core.onEvent(from, event, consumedInCall, sizeBytes, System.nanoTime());
+      if (event instanceof ReplyEvent.Admitted) {
+        sendWhatMayBeSent();
+      }
+      lock.wake();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  void onBroken(ExchangeCall from, Failure broken) {
+    lock.run(() -> core.onBroken(from, broken));
+  }
+
+  void onClosed(ExchangeCall from, Status status, Metadata trailers) {
+    lock.run(() -> core.onClosed(from, status, trailers, System.nanoTime()));
   }
 
   /** The schema of the results; null until the pool has sent it. */
   public Schema resultSchema() {
-    return state.resultSchema();
+    return lock.read(core::resultSchema);
   }
 
   /**
@@ -276,24 +326,31 @@ public final class Exchange implements AutoCloseable {
    * @throws IllegalStateException before {@link Reply.Kind#END}
    */
   public Report report() {
-    return state.report();
+    return lock.read(core::report);
   }
 
   /** Bytes of request messages, those sent again included. */
   public long bytesSent() {
-    return bytesSent + state.bytesSent();
+    return openingBytes + lock.read(() -> batchBytes);
   }
 
   /** Bytes of reply messages. */
   public long bytesReceived() {
-    return state.bytesReceived();
+    return lock.read(core::bytesReceived);
   }
 
   /**
    * Ends the exchange; a waiting task thread wakes with the reason. Idempotent, from any thread.
    */
   public void cancel(String reason) {
-    Attempt open = state.cancel(reason);
+    ExchangeCall open;
+    lock.lock();
+    try {
+      open = core.cancel(reason) ? call : null;
+      lock.wake();
+    } finally {
+      lock.unlock();
+    }
     if (open != null) {
       open.cancel(reason);
     }
@@ -309,9 +366,9 @@ public final class Exchange implements AutoCloseable {
       return;
     }
     closed = true;
-    state.close();
-    if (attempt != null) {
-      attempt.close("the task closed the exchange");
+    lock.run(core::close);
+    if (call != null) {
+      call.close("the task closed the exchange");
     }
     wire.close();
     wire.awaitEmpty(CLOSE_MILLISECONDS);

@@ -6,8 +6,9 @@ import io.updraft.proto.v1.ErrorKind;
 import java.util.Optional;
 
 /**
- * Raised when an exchange failed: whose fault it is ({@link #kind}), the gRPC status ({@link
- * #code}) and, where the pool said more in-band, its {@link Error} with the Python traceback.
+ * Raised when an exchange or a file has failed for good: what could be recovered is not raised. The
+ * message says what happened, where, and which setting to look at. The {@linkplain #getCause cause}
+ * is what this side saw, such as a broken connection; null when the pool or the writer said it.
  */
 public final class ExchangeException extends RuntimeException {
   private static final long serialVersionUID = 1L;
@@ -23,17 +24,23 @@ public final class ExchangeException extends RuntimeException {
     this.details = details;
   }
 
-  /** Whose fault it is and whether a retry can help. */
+  /**
+   * Whose fault it is and whether a retry can help: see the table of errors in proto/README.md.
+   * {@code ERROR_KIND_UNSPECIFIED} after {@link Exchange#cancel}.
+   */
   public ErrorKind kind() {
     return kind;
   }
 
-  /** The name of the gRPC status code, such as {@code UNAVAILABLE}. */
+  /** The name of the gRPC status code that goes with {@link #kind}, such as {@code UNAVAILABLE}. */
   public String code() {
     return code;
   }
 
-  /** What the pool said in its last message; empty when it died before, or the failure is local. */
+  /**
+   * What the pool said in its last message, with the class and the Python traceback of a user's
+   * exception; empty when it died before, or the failure is local, and after serialisation.
+   */
   public Optional<Error> details() {
     return Optional.ofNullable(details);
   }

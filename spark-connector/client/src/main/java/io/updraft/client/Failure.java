@@ -18,7 +18,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /**
- * Why an attempt or the whole exchange ended: the table of errors in proto/README.md, read from the
+ * Why a call or the whole exchange ended: the table of errors in proto/README.md, read from the
  * client's side.
  *
  * @param kind whose fault it is
@@ -30,7 +30,7 @@ import java.util.stream.Stream;
  */
 record Failure(
     ErrorKind kind, String code, String message, Error details, Throwable cause, Origin origin) {
-  /** Who said that an attempt failed. */
+  /** Who said that a call failed. */
   enum Origin {
     /** The pool or the writer, in-band or by a status. */
     POOL,
@@ -129,10 +129,10 @@ record Failure(
   }
 
   /** This side has lost what it announced. */
-  static Failure unreadable(Content content, IOException cause) {
+  static Failure unreadable(Artifact artifact, IOException cause) {
     String message =
         "a content of %d bytes that the function needs cannot be read: %s"
-            .formatted(content.sizeBytes(), cause.getMessage());
+            .formatted(artifact.sizeBytes(), cause.getMessage());
     return new Failure(
         ErrorKind.ERROR_KIND_INTERNAL, "INTERNAL", message, null, cause, Origin.CLIENT);
   }

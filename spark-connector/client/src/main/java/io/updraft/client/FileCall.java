@@ -43,9 +43,8 @@ final class FileCall extends FlightCall {
     } catch (InvalidProtocolBufferException e) {
       throw new MalformedReplyException("a reply's app_metadata is not a writer's", e);
     }
-    owner.onReply(this, metadata, message.batchBody());
     // The next part of a file comes when this one is stored.
-    return metadata.getEventCase() != WriteReplyMetadata.EventCase.OFFSET;
+    return !owner.onReply(this, metadata, message.batchBody());
   }
 
   @Override

@@ -9,31 +9,25 @@ import io.updraft.proto.v1.Receipt;
 import io.updraft.proto.v1.TaskIdentity;
 import io.updraft.proto.v1.WriteCommand;
 import io.updraft.proto.v1.WriteReplyMetadata;
-import java.util.OptionalLong;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
-import org.apache.arrow.vector.ipc.message.IpcOption;
-import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * One file that a writer writes for us: batches go out as the writer gives leave, a receipt comes
+ * One file that a writer writes for us: batches go out as the writer gives credit, a receipt comes
  * back. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
- * <p>{@link FileCore} under one lock. The task thread hands batches over and waits; gRPC's event
- * loop sends them when leave comes, so that none is held up by a task that is busy elsewhere. Under
- * the lock messages are sent, which calls nobody back; calls are opened and cancelled outside.
+ * <p>The shell of {@link FileCore}, as {@link Exchange} is that of its core. The task thread hands
+ * batches over and waits; gRPC's event loop sends them when credit comes, so that none is held up
+ * by a task that is busy elsewhere.
  */
 public final class FileExchange implements AutoCloseable {
   /** The version of proto/README.md that this client speaks. */
   public static final int PROTOCOL_VERSION = Exchange.PROTOCOL_VERSION;
 
-  /** Messages that the writer may send before they were handled: leave, parts, the last word. */
+  /** Messages that the writer may send before they were handled: credit, parts, the last word. */
   private static final int REPLIES_AHEAD = 4;
 
   /** How long the end of a file that was given up is waited for. */
@@ -41,11 +35,6 @@ public final class FileExchange implements AutoCloseable {
 
   private static final long CLOSE_MILLISECONDS = 500;
 
-  /** A wait without a set end looks up at least so often. */
-  private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
-
-  private final ReentrantLock lock = new ReentrantLock();
-  private final Condition changed = lock.newCondition();
   private final ClientOptions options;
   private final TaskIdentity task;
   private final Pace pace;
@@ -54,10 +43,9 @@ public final class FileExchange implements AutoCloseable {
   private final BufferAllocator allocator;
   private final WireAllocator wire;
   private final FileCore core;
+  private final CoreLock lock;
   private final PartWriter parts;
-  private final long openedNanos = System.nanoTime();
   private volatile FileCall call;
-  private long progressNanos = openedNanos;
   private long waitedNanos;
   private boolean closed;
 
@@ -71,11 +59,11 @@ public final class FileExchange implements AutoCloseable {
     this.task = command.getTask();
     this.pace = command.getPace();
     this.command = command.toByteString();
-    this.schemaHeader =
-        RequestBatch.bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
+    this.schemaHeader = RequestBatch.header(schema);
     this.allocator = allocator;
     this.wire = new WireAllocator(allocator);
-    this.core = new FileCore(options, command.getDelivery(), openedNanos);
+    this.core = new FileCore(options, command.getDelivery(), System.nanoTime());
+    this.lock = new CoreLock(core);
     this.parts = new PartWriter(sink, new StoredParts());
   }
 
@@ -111,12 +99,10 @@ public final class FileExchange implements AutoCloseable {
    * @throws InterruptedException if the thread was interrupted; the file is still to be closed
    */
   public void send(ArrowRecordBatch batch) throws InterruptedException {
-    RequestBatch request = new RequestBatch(batch, BatchGroups.NONE);
+    RequestBatch request =
+        RequestBatch.takeOver(batch, BatchGroups.NONE, options.maxMessageBytes());
     boolean admitted = false;
     try {
-      if (request.bodyBytes() + request.header().length > options.maxMessageBytes()) {
-        throw Failure.tooLarge(request.bodyBytes(), options.maxMessageBytes()).toException();
-      }
       await(() -> core.hasRoom(request.bodyBytes()));
       admitted = true;
       locked(() -> core.admit(request));
@@ -139,14 +125,13 @@ public final class FileExchange implements AutoCloseable {
    */
   public Receipt finish() throws InterruptedException {
     locked(core::finishSending);
-    await(() -> core.receipt() != null);
-    return core.receipt();
+    await(core::isWhole);
+    return lock.read(core::receipt);
   }
 
   /** Gives the file up and waits, for a bounded time, until the writer has let go of it. */
   public void abort(String reason) {
-    boolean interrupted = false;
-    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ABORT_MILLISECONDS);
+    boolean interrupted;
     lock.lock();
     try {
       FileCore.Step step = core.abort(reason);
@@ -154,13 +139,7 @@ public final class FileExchange implements AutoCloseable {
         send(step);
       }
       boolean awaited = call.connected() && (step != null || core.hasError());
-      while (awaited && !call.ended() && end - System.nanoTime() > 0) {
-        try {
-          changed.awaitNanos(end - System.nanoTime());
-        } catch (InterruptedException e) {
-          interrupted = true;
-        }
-      }
+      interrupted = awaited && lock.awaitUninterruptibly(call::ended, ABORT_MILLISECONDS);
     } finally {
       lock.unlock();
     }
@@ -178,7 +157,7 @@ public final class FileExchange implements AutoCloseable {
   private void await(BooleanSupplier condition) throws InterruptedException {
     long startedNanos = System.nanoTime();
     try {
-      while (!awaitOrRecover(condition, startedNanos)) {
+      while (!lock.await(condition)) {
         startCall();
       }
     } finally {
@@ -186,83 +165,23 @@ public final class FileExchange implements AutoCloseable {
     }
   }
 
-  /** Waits for the condition; false when a new call is to be begun. */
-  private boolean awaitOrRecover(BooleanSupplier condition, long startedNanos)
-      throws InterruptedException {
-    lock.lockInterruptibly();
-    try {
-      while (true) {
-        core.check();
-        if (condition.getAsBoolean()) {
-          return true;
-        }
-        if (core.isRecoveryDue(System.nanoTime())) {
-          return false;
-        }
-        long restNanos = restNanos(startedNanos, System.nanoTime());
-        if (restNanos > 0) {
-          changed.awaitNanos(restNanos);
-        } else {
-          expire();
-        }
-      }
-    } finally {
-      lock.unlock();
-    }
-  }
-
-  /** How long may be waited until something is to be done or is too late. */
-  private long restNanos(long startedNanos, long nowNanos) {
-    if (!core.isRunning()) {
-      return Math.min(LONGEST_WAIT_NANOS, Math.max(1, core.restNanos(nowNanos)));
-    }
-    if (!call.connected()) {
-      return options.connectTimeout().toNanos() - (nowNanos - call.startedNanos());
-    }
-    if (options.replyTimeout().isZero()) {
-      return LONGEST_WAIT_NANOS;
-    }
-    return options.replyTimeout().toNanos() - (nowNanos - Math.max(startedNanos, progressNanos));
-  }
-
-  /** A wait came to its end with nothing to show. */
-  private void expire() {
-    if (!call.connected()) {
-      Failure unconnected = Failure.unconnected(options.endpoint());
-      core.lose(unconnected, OptionalLong.empty(), System.nanoTime());
-    } else {
-      double seconds = options.replyTimeout().toMillis() / 1000.0;
-      core.fail(
-          Failure.deadline(
-              "the writer at %s showed no progress for %s s"
-                  .formatted(options.endpoint(), seconds)));
-    }
-  }
-
-  /** Until the file's deadline; zero when it has none. */
-  private long remainingNanos() {
-    if (options.deadline().isZero()) {
-      return 0;
-    }
-    return Math.max(1, options.deadline().toNanos() - (System.nanoTime() - openedNanos));
-  }
-
   private void startCall() {
     if (call != null) {
       call.leave("the file is opened again");
     }
-    FileCall next = new FileCall(options, task, allocator, this, remainingNanos());
+    long remainingNanos = core.remainingNanos(System.nanoTime());
+    FileCall next = new FileCall(options, task, allocator, this, remainingNanos);
     lock.lock();
     try {
       call = next;
-      if (!core.begin(next::reach)) {
+      if (!core.begin(next)) {
         return;
       }
     } finally {
       lock.unlock();
     }
     next.start(command, schemaHeader, REPLIES_AHEAD);
-    locked(core::described);
+    locked(core::opened);
   }
 
   /** Runs an action, sends what may be sent after it and lets the task thread look again. */
@@ -271,20 +190,20 @@ public final class FileExchange implements AutoCloseable {
     try {
       action.run();
       sendWhatMayBeSent();
-      changed.signalAll();
+      lock.wake();
     } finally {
       lock.unlock();
     }
   }
 
   private void sendWhatMayBeSent() {
-    for (FileCore.Step step = next(); step != null; step = next()) {
+    for (FileCore.Step step = nextToSend(); step != null; step = nextToSend()) {
       send(step);
     }
   }
 
-  private FileCore.Step next() {
-    return core.next(call != null && call.isReady());
+  private FileCore.Step nextToSend() {
+    return core.nextToSend(call != null && call.isReady());
   }
 
   private void send(FileCore.Step step) {
@@ -305,42 +224,30 @@ public final class FileExchange implements AutoCloseable {
     locked(() -> {});
   }
 
-  void onReply(FileCall from, WriteReplyMetadata reply, ArrowBuf body)
+  /** Takes a message of a call; true when a part of the file in it waits to be stored. */
+  boolean onReply(FileCall from, WriteReplyMetadata reply, ArrowBuf body)
       throws MalformedReplyException {
     lock.lock();
     try {
-      if (from != call) {
-        return;
-      }
-      progressNanos = System.nanoTime();
-      core.onReply(reply, body.readableBytes(), progressNanos);
-      if (reply.getEventCase() == WriteReplyMetadata.EventCase.OFFSET) {
+      boolean part = core.onReply(from, reply, body.readableBytes(), System.nanoTime());
+      if (part) {
         body.getReferenceManager().retain();
         parts.add(body);
       }
       sendWhatMayBeSent();
-      changed.signalAll();
+      lock.wake();
+      return part;
     } finally {
       lock.unlock();
     }
   }
 
   void onBroken(FileCall from, Failure broken) {
-    locked(
-        () -> {
-          if (from == call) {
-            core.fail(broken);
-          }
-        });
+    locked(() -> core.onBroken(from, broken));
   }
 
   void onClosed(FileCall from, Status status, Metadata trailers) {
-    locked(
-        () -> {
-          if (from == call) {
-            core.onClosed(status, trailers, System.nanoTime());
-          }
-        });
+    locked(() -> core.onClosed(from, status, trailers, System.nanoTime()));
   }
 
   /**
@@ -377,11 +284,7 @@ public final class FileExchange implements AutoCloseable {
   private final class StoredParts implements PartWriter.Owner {
     @Override
     public void onStored(int bytes) {
-      locked(
-          () -> {
-            progressNanos = System.nanoTime();
-            core.onStored(bytes);
-          });
+      locked(() -> core.onStored(bytes, System.nanoTime()));
       call.request(1);
     }
 

@@ -16,10 +16,10 @@ import org.apache.arrow.memory.OutOfMemoryException;
 
 /**
  * One DoExchange call: its connection, its headers, and the gate behind which nothing is read any
- * more. What the messages mean is its subclasses' ({@link Attempt}, {@link FileCall}). The hooks
- * run on gRPC's event loop.
+ * more. What the messages mean is its subclasses' ({@link ExchangeCall}, {@link FileCall}). The
+ * hooks run on gRPC's event loop.
  */
-abstract class FlightCall {
+abstract class FlightCall implements CallCore.Call {
   private final ClientOptions options;
   private final BufferAllocator allocator;
   private final long startedNanos = System.nanoTime();
@@ -79,12 +79,13 @@ abstract class FlightCall {
   /** The call ended with a status; nothing follows. */
   abstract void onClosed(Status status, Metadata trailers);
 
-  final long startedNanos() {
+  @Override
+  public final long startedNanos() {
     return startedNanos;
   }
 
-  /** Whether the call has reached the wire. */
-  final boolean connected() {
+  @Override
+  public final boolean connected() {
     // onReady stays away while more is queued than gRPC wants, as for a call that waits for a
     // worker.
     if (!connected && connection.channel().getState(false) == ConnectivityState.READY) {
@@ -98,8 +99,8 @@ abstract class FlightCall {
     ChannelPool.answered(options);
   }
 
-  /** What is known of the endpoint. */
-  final Reach reach() {
+  @Override
+  public final Reach reach() {
     return connected ? Reach.ANSWERED : connection.reach();
   }
 
@@ -196,8 +197,9 @@ abstract class FlightCall {
     return !ended() && call.isReady();
   }
 
-  /** Lets the peer send more messages; from any thread. */
-  final void request(int messages) {
+  /** From any thread. */
+  @Override
+  public final void request(int messages) {
     call.request(messages);
   }
 

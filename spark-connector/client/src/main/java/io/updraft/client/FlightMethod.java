@@ -8,44 +8,74 @@ import io.netty.buffer.ByteBufInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.util.function.Function;
 
 /**
- * Flight's {@code DoExchange} for gRPC, without its generated classes: requests write their own
- * bytes, replies are handed over as the stream they came in and read by {@link FlightDataReader}.
+ * Flight's methods for gRPC, without its generated classes: requests write their own bytes, replies
+ * are handed over as the stream they came in.
  */
 final class FlightMethod {
+  /** Stands for the result of an action: only the call's status is read. */
+  enum Unread {
+    RESULT
+  }
+
+  private static final String SERVICE = "arrow.flight.protocol.FlightService/";
+
+  /** Replies are read by {@link FlightDataReader}. */
   static final MethodDescriptor<OutgoingMessage, InputStream> DO_EXCHANGE =
       MethodDescriptor.<OutgoingMessage, InputStream>newBuilder()
           .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
-          .setFullMethodName("arrow.flight.protocol.FlightService/DoExchange")
-          .setRequestMarshaller(new RequestMarshaller())
-          .setResponseMarshaller(new ReplyMarshaller())
+          .setFullMethodName(SERVICE + "DoExchange")
+          .setRequestMarshaller(new Requests<>(MessageStream::new))
+          .setResponseMarshaller(new Replies<>(stream -> stream))
+          .build();
+
+  static final MethodDescriptor<FlightAction, Unread> DO_ACTION =
+      MethodDescriptor.<FlightAction, Unread>newBuilder()
+          .setType(MethodDescriptor.MethodType.SERVER_STREAMING)
+          .setFullMethodName(SERVICE + "DoAction")
+          .setRequestMarshaller(new Requests<>(FlightAction::encoded))
+          .setResponseMarshaller(new Replies<>(FlightMethod::unread))
           .build();
 
   private FlightMethod() {}
 
-  private static final class RequestMarshaller
-      implements MethodDescriptor.Marshaller<OutgoingMessage> {
+  private static Unread unread(InputStream stream) {
+    try {
+      stream.close();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    return Unread.RESULT;
+  }
+
+  /** What a client sends. */
+  private record Requests<T>(Function<T, InputStream> encoder)
+      implements MethodDescriptor.Marshaller<T> {
     @Override
-    public InputStream stream(OutgoingMessage message) {
-      return new MessageStream(message);
+    public InputStream stream(T request) {
+      return encoder.apply(request);
     }
 
     @Override
-    public OutgoingMessage parse(InputStream stream) {
+    public T parse(InputStream stream) {
       throw new UnsupportedOperationException("a client reads no requests");
     }
   }
 
-  private static final class ReplyMarshaller implements MethodDescriptor.Marshaller<InputStream> {
+  /** What a client receives. */
+  private record Replies<T>(Function<InputStream, T> decoder)
+      implements MethodDescriptor.Marshaller<T> {
     @Override
-    public InputStream stream(InputStream value) {
+    public InputStream stream(T reply) {
       throw new UnsupportedOperationException("a client writes no replies");
     }
 
     @Override
-    public InputStream parse(InputStream stream) {
-      return stream;
+    public T parse(InputStream stream) {
+      return decoder.apply(stream);
     }
   }
 

@@ -83,8 +83,8 @@ final class OutgoingMessage {
     return new OutgoingMessage(NOTHING, NOTHING, metadata, NOTHING, null, null);
   }
 
-  /** A part of a content. */
-  static OutgoingMessage content(ByteString sha256, long offset, byte[] data) {
+  /** A part of an artifact. */
+  static OutgoingMessage artifact(ByteString sha256, long offset, byte[] data) {
     ContentChunk chunk = ContentChunk.newBuilder().setSha256(sha256).setOffset(offset).build();
     byte[] metadata = RequestMetadata.newBuilder().setContent(chunk).build().toByteArray();
     return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);

@@ -10,15 +10,15 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
  * The pool's half of one call as a state machine: what may come when, and whether the numbers
- * agree. Neighbours: {@link FlightDataReader} before it, {@link Attempt} after it. No transport, no
- * locks.
+ * agree. Neighbours: {@link FlightDataReader} before it, {@link ExchangeCall} after it. No
+ * transport, no locks.
  */
 final class ReplyProtocol {
   /** How far the pool has come. */
   enum State {
     /** Nothing yet but what the pool wants to have. */
     INIT,
-    /** The pool has the contents; no worker yet. */
+    /** The pool has the artifacts; no worker yet. */
     PROVIDED,
     /** The exchange has its worker; no schema yet. */
     ADMITTED,
@@ -60,7 +60,7 @@ final class ReplyProtocol {
       case ERROR -> failed(metadata);
       case FINISH -> finished(metadata.getFinish());
       case SEQUENCE -> batch(message, metadata);
-      case CONTENTS_WANTED -> contentsWanted(metadata.getContentsWanted());
+      case CONTENTS_WANTED -> artifactsWanted(metadata.getContentsWanted());
       case FUNCTION_WANTED -> functionWanted();
       case ADMITTED -> admitted();
       case EVENT_NOT_SET -> schemaOrCredit(message, metadata);
@@ -145,14 +145,14 @@ final class ReplyProtocol {
     return last <= rows;
   }
 
-  private ReplyEvent contentsWanted(ContentsWanted wanted) throws MalformedReplyException {
+  private ReplyEvent artifactsWanted(ContentsWanted wanted) throws MalformedReplyException {
     if (state != State.INIT) {
       throw new MalformedReplyException("the pool asked for contents after it had them all");
     }
     if (wanted.getSha256Count() == 0) {
       state = State.PROVIDED;
     }
-    return new ReplyEvent.ContentsWanted(wanted.getSha256List());
+    return new ReplyEvent.ArtifactsWanted(wanted.getSha256List());
   }
 
   private ReplyEvent functionWanted() throws MalformedReplyException {

@@ -8,13 +8,20 @@ import java.util.ArrayDeque;
  * of gRPC, one more for each that is taken. Not thread-safe.
  */
 final class ReplyQueue implements AutoCloseable {
-  /** A reply and the call that it came from. */
-  record Entry(Reply reply, Attempt attempt) {}
+  /**
+   * A reply and the call that it came from.
+   *
+   * @param call null when no call may send one more in its place
+   */
+  record Entry(Reply reply, CallCore.Call call) {}
+
+  static final Entry ROOM = new Entry(Reply.ROOM, null);
+  static final Entry END = new Entry(Reply.END, null);
 
   private final ArrayDeque<Entry> entries = new ArrayDeque<>();
 
-  void add(Reply reply, Attempt attempt) {
-    entries.add(new Entry(reply, attempt));
+  void add(Reply reply, CallCore.Call from) {
+    entries.add(new Entry(reply, from));
   }
 
   /** The oldest, or null. */

@@ -9,6 +9,7 @@ import org.apache.arrow.vector.ipc.message.ArrowBuffer;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.IpcOption;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
  * A batch that the exchange has taken over, held until it cannot be needed again. It may be written
@@ -31,6 +32,29 @@ final class RequestBatch implements AutoCloseable {
     this.header = bytes(MessageSerializer.serializeMetadata(batch, IpcOption.DEFAULT));
     this.bodyBytes = batch.computeBodyLength();
     this.rows = batch.getLength();
+  }
+
+  /**
+   * Takes a batch over, and closes it when this throws.
+   *
+   * @throws ExchangeException if the batch is larger than a message may be
+   */
+  static RequestBatch takeOver(ArrowRecordBatch batch, BatchGroups groups, int limitBytes) {
+    try {
+      RequestBatch request = new RequestBatch(batch, groups);
+      if (request.bodyBytes + request.header.length > limitBytes) {
+        throw Failure.tooLarge(request.bodyBytes, limitBytes).toException();
+      }
+      return request;
+    } catch (RuntimeException e) {
+      batch.close();
+      throw e;
+    }
+  }
+
+  /** The IPC metadata of batches with this schema. */
+  static byte[] header(Schema schema) {
+    return bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
   }
 
   static byte[] bytes(ByteBuffer buffer) {

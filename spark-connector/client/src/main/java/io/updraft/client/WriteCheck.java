@@ -79,8 +79,8 @@ public final class WriteCheck {
             options.connectTimeout().toNanos(), TimeUnit.NANOSECONDS);
     // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
     connection.channel().resetConnectBackoff();
-    ClientCall<FlightAction, FlightAction.Unread> call =
-        connection.channel().newCall(FlightAction.DO_ACTION, callOptions);
+    ClientCall<FlightAction, FlightMethod.Unread> call =
+        connection.channel().newCall(FlightMethod.DO_ACTION, callOptions);
     CompletableFuture<Status> end = new CompletableFuture<>();
     call.start(
         new ClientCall.Listener<>() {

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * One exchange with a pool, over Arrow Flight.
+ * One exchange with a pool, or one file that a writer writes, over Arrow Flight.
  *
- * <p>The package knows Arrow and the Updraft protocol and no Spark. Callers need {@link Exchange},
- * what it is opened with ({@link ClientOptions}, {@link Endpoint}) and what comes back ({@link
- * Reply}, {@link ExchangeException}); everything else is package-private. gRPC stays inside: no
- * signature names it.
+ * <p>The package knows Arrow and the Updraft protocol and no Spark. Callers need {@link Exchange}
+ * or {@link FileExchange}, what it is opened with ({@link ClientOptions}, {@link Endpoint}) and
+ * what comes back ({@link Reply}, {@link ExchangeException}). gRPC stays inside: no signature names
+ * it.
+ *
+ * <p>Both are built alike. A core decides ({@link ExchangeCore}, {@link FileCore}, and {@link
+ * CallCore} for what they share) and knows neither lock nor clock; its shell, the public class,
+ * locks it, sends for it and waits ({@link CoreLock}); a call ({@link ExchangeCall}, {@link
+ * FileCall}) puts what arrives in order and tells the shell.
  */
 package io.updraft.client;

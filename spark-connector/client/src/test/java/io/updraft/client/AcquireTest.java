@@ -6,13 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.grpc.Metadata;
 import io.grpc.Status;
-import io.grpc.netty.NettyServerBuilder;
 import io.updraft.proto.v1.ErrorKind;
 import java.net.ConnectException;
 import java.net.InetAddress;
-import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.time.Duration;
 import java.util.List;
@@ -31,25 +28,10 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 @Timeout(120)
 final class AcquireTest {
-  private static final Metadata.Key<String> RETRY_AFTER =
-      Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
-
-  static TestPool.Behaviour full(String retryAfter) {
-    return call -> {
-      Metadata trailers = new Metadata();
-      trailers.put(RETRY_AFTER, retryAfter);
-      call.close(Status.RESOURCE_EXHAUSTED.withDescription("the queue is full"), trailers);
-    };
-  }
-
-  private static TestPool.Behaviour drains() {
-    return call -> call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool drains", 0);
-  }
-
   @ParameterizedTest
   @EnumSource(Replay.class)
   void a_full_pool_is_asked_again(Replay replay) throws Exception {
-    try (TestPool pool = TestPool.of(full("5"), full("5"), Behaviours::echo);
+    try (TestPool pool = TestPool.of(Behaviours.full("5"), Behaviours.full("5"), Behaviours::echo);
         ExchangeFixture task =
             new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), replay)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, 100));
@@ -60,7 +42,7 @@ final class AcquireTest {
   @ParameterizedTest
   @EnumSource(Replay.class)
   void a_draining_pool_is_asked_again(Replay replay) throws Exception {
-    try (TestPool pool = TestPool.of(drains(), Behaviours::echo);
+    try (TestPool pool = TestPool.of(Behaviours::drains, Behaviours::echo);
         ExchangeFixture task =
             new ExchangeFixture(ClientOptions.builder(pool.endpoint()).build(), replay)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, 100));
@@ -69,7 +51,7 @@ final class AcquireTest {
 
   @Test
   void a_pool_that_stays_full_fails_the_exchange_after_the_acquire_timeout() throws Exception {
-    try (TestPool pool = TestPool.of(full("20"));
+    try (TestPool pool = TestPool.of(Behaviours.full("20"));
         ExchangeFixture task =
             new ExchangeFixture(
                 ClientOptions.builder(pool.endpoint())
@@ -231,10 +213,7 @@ final class AcquireTest {
               });
       // Long enough for several connect timeouts: before, the task had failed by then.
       assertThrows(TimeoutException.class, () -> answered.get(1, TimeUnit.SECONDS));
-      TestPool again =
-          TestPool.of(
-              NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", port)),
-              Behaviours::echo);
+      TestPool again = TestPool.of(TestServer.onLoopback(port), Behaviours::echo);
       try (again) {
         assertEquals(List.of(1L, 2L, 3L), answered.get());
         assertEquals(1, again.calls().size());

@@ -5,9 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
-import io.grpc.Metadata;
-import io.grpc.Status;
-import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.Function;
 import io.updraft.proto.v1.FunctionWanted;
@@ -33,7 +30,7 @@ final class AdmissionTest {
     TestPool.Behaviour refuses =
         call -> {
           early.complete((long) call.receiveEarly().encode().length);
-          AcquireTest.full("5").run(call);
+          Behaviours.full("5").run(call);
         };
     TestPool.Behaviour admitsLate =
         call -> {
@@ -82,7 +79,7 @@ final class AdmissionTest {
           arrived.complete(Function.parseFrom(bytes.toByteArray()));
           Behaviours.echo(call, opening);
         };
-    try (TestPool pool = TestPool.of(AcquireTest.full("5"), asks);
+    try (TestPool pool = TestPool.of(Behaviours.full("5"), asks);
         ExchangeFixture task =
             new ExchangeFixture(
                 ClientOptions.builder(pool.endpoint()).build(), command, Replay.REPLAY)) {
@@ -91,9 +88,13 @@ final class AdmissionTest {
     }
   }
 
-  /** Longer than the acquire timeout of these tests. */
-  private static void waitInTheQueue() throws InterruptedException {
-    Thread.sleep(700);
+  /** Comes to an end while the exchange waits, for longer than these tests want to acquire. */
+  private static TestPool.Behaviour inTheQueue(TestPool.Behaviour end) {
+    return call -> {
+      call.receiveEarly();
+      Thread.sleep(700);
+      end.run(call);
+    };
   }
 
   private static ClientOptions impatient(TestPool pool) {
@@ -103,13 +104,7 @@ final class AdmissionTest {
   @ParameterizedTest
   @ValueSource(ints = {100, 100_000})
   void an_exchange_that_waited_in_the_queue_outlives_a_drain(int rows) throws Exception {
-    TestPool.Behaviour drains =
-        call -> {
-          call.receiveEarly();
-          waitInTheQueue();
-          call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool is draining", 0);
-        };
-    try (TestPool pool = TestPool.of(drains, Behaviours::echo);
+    try (TestPool pool = TestPool.of(inTheQueue(Behaviours::drains), Behaviours::echo);
         ExchangeFixture task = new ExchangeFixture(impatient(pool), Replay.NEVER)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, rows));
     }
@@ -118,13 +113,7 @@ final class AdmissionTest {
   @ParameterizedTest
   @ValueSource(ints = {100, 100_000})
   void an_exchange_in_the_queue_of_a_pool_that_dies_moves_on(int rows) throws Exception {
-    TestPool.Behaviour dies =
-        call -> {
-          call.receiveEarly();
-          waitInTheQueue();
-          call.close(Status.OK, new Metadata());
-        };
-    try (TestPool pool = TestPool.of(dies, Behaviours::echo);
+    try (TestPool pool = TestPool.of(inTheQueue(Behaviours::vanishes), Behaviours::echo);
         ExchangeFixture task = new ExchangeFixture(impatient(pool), Replay.NEVER)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, rows));
     }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import io.grpc.Metadata;
+import io.grpc.Status;
 import io.updraft.proto.v1.ErrorKind;
 
 /** What test pools do. */
 final class Behaviours {
+  private static final Metadata.Key<String> RETRY_AFTER =
+      Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER);
+
   private Behaviours() {}
 
   /** Sends every batch back. */
@@ -48,5 +53,56 @@ final class Behaviours {
       FlightData batch = call.receive();
       call.sendBatch(sequence, sequence, batch, Batches.rows(batch.header()));
     }
+  }
+
+  /** Answers so many batches, takes one more and comes to an end. */
+  static TestPool.Behaviour afterAnswers(int answered, TestPool.Behaviour end) {
+    return call -> {
+      echoSome(call, answered);
+      call.receive();
+      end.run(call);
+    };
+  }
+
+  /** Comes to an end when it has read the command. */
+  static TestPool.Behaviour afterTheOpening(TestPool.Behaviour end) {
+    return call -> {
+      call.receive();
+      end.run(call);
+    };
+  }
+
+  /** Comes to an end when the function has taken the first batch. */
+  static TestPool.Behaviour atWork(TestPool.Behaviour end) {
+    return call -> {
+      call.receive();
+      call.receive();
+      call.sendCredit(1);
+      end.run(call);
+    };
+  }
+
+  /** An end: the worker is lost and the pool says so. */
+  static void workerDies(PoolCall call) {
+    call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGKILL", 0);
+  }
+
+  /** An end: the pool drains. */
+  static void drains(PoolCall call) {
+    call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool is draining", 0);
+  }
+
+  /** An end: the stream stops without a finish, as where a pod is gone. */
+  static void vanishes(PoolCall call) {
+    call.close(Status.OK, new Metadata());
+  }
+
+  /** A full pool, which wants to be asked again after so many milliseconds. */
+  static TestPool.Behaviour full(String retryAfter) {
+    return call -> {
+      Metadata trailers = new Metadata();
+      trailers.put(RETRY_AFTER, retryAfter);
+      call.close(Status.RESOURCE_EXHAUSTED.withDescription("the queue is full"), trailers);
+    };
   }
 }

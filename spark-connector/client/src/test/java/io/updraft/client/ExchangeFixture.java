@@ -30,8 +30,8 @@ final class ExchangeFixture implements AutoCloseable {
     this(options, replay, List.of());
   }
 
-  ExchangeFixture(ClientOptions options, Replay replay, List<Content> contents) {
-    this(options, COMMAND, replay, contents);
+  ExchangeFixture(ClientOptions options, Replay replay, List<Artifact> artifacts) {
+    this(options, COMMAND, replay, artifacts);
   }
 
   ExchangeFixture(ClientOptions options, ExchangeCommand command, Replay replay) {
@@ -39,8 +39,8 @@ final class ExchangeFixture implements AutoCloseable {
   }
 
   private ExchangeFixture(
-      ClientOptions options, ExchangeCommand command, Replay replay, List<Content> contents) {
-    this.exchange = Exchange.open(options, command, Batches.SCHEMA, allocator, replay, contents);
+      ClientOptions options, ExchangeCommand command, Replay replay, List<Artifact> artifacts) {
+    this.exchange = Exchange.open(options, command, Batches.SCHEMA, allocator, replay, artifacts);
   }
 
   Exchange exchange() {

@@ -32,8 +32,8 @@ class FileCoreTest {
 
   private FileCore opened(Delivery delivery) {
     FileCore core = new FileCore(options, delivery, 0);
-    assertTrue(core.begin(() -> Reach.RESOLVED));
-    core.described();
+    assertTrue(core.begin(new TestCall(false)));
+    core.opened();
     return core;
   }
 
@@ -60,15 +60,15 @@ class FileCoreTest {
   }
 
   @Test
-  void a_batch_is_asked_for_at_once_and_sent_with_leave_when_the_transport_has_room()
+  void a_batch_is_asked_for_at_once_and_sent_with_credit_when_the_transport_has_room()
       throws Exception {
     FileCore core = opened(Delivery.DELIVERY_DIRECT);
     admit(core);
-    assertEquals(BYTES, core.next(true).metadata().getAsk().getBodyBytes());
-    assertNull(core.next(true));
-    core.onReply(credit(1), 0, 0);
-    assertNull(core.next(false));
-    FileCore.Step step = core.next(true);
+    assertEquals(BYTES, core.nextToSend(true).metadata().getAsk().getBodyBytes());
+    assertNull(core.nextToSend(true));
+    core.onReply(core.call(), credit(1), 0, 0);
+    assertNull(core.nextToSend(false));
+    FileCore.Step step = core.nextToSend(true);
     assertEquals(1, step.metadata().getSequence());
     assertNotNull(step.batch());
   }
@@ -77,10 +77,10 @@ class FileCoreTest {
   void nothing_goes_before_the_message_that_says_what_to_write() {
     FileCore core = new FileCore(options, Delivery.DELIVERY_DIRECT, 0);
     admit(core);
-    assertTrue(core.begin(() -> Reach.RESOLVED));
-    assertNull(core.next(true));
-    core.described();
-    assertTrue(core.next(true).metadata().hasAsk());
+    assertTrue(core.begin(new TestCall(false)));
+    assertNull(core.nextToSend(true));
+    core.opened();
+    assertTrue(core.nextToSend(true).metadata().hasAsk());
   }
 
   @Test
@@ -91,10 +91,10 @@ class FileCoreTest {
     assertTrue(core.hasRoom(BYTES));
     admit(core);
     assertFalse(core.hasRoom(1));
-    core.next(true);
-    core.onReply(credit(1), 0, 0);
-    assertTrue(core.next(true).metadata().hasAsk());
-    assertNotNull(core.next(true).batch());
+    core.nextToSend(true);
+    core.onReply(core.call(), credit(1), 0, 0);
+    assertTrue(core.nextToSend(true).metadata().hasAsk());
+    assertNotNull(core.nextToSend(true).batch());
     assertTrue(core.hasRoom(BYTES));
   }
 
@@ -104,15 +104,17 @@ class FileCoreTest {
     FileCore core = opened(Delivery.DELIVERY_DIRECT);
     admit(core);
     core.finishSending();
-    core.next(true);
-    assertNull(core.next(true));
-    core.onReply(credit(1), 0, 0);
-    core.next(true);
-    FileCore.Step last = core.next(true);
+    core.nextToSend(true);
+    assertNull(core.nextToSend(true));
+    core.onReply(core.call(), credit(1), 0, 0);
+    core.nextToSend(true);
+    FileCore.Step last = core.nextToSend(true);
     assertTrue(last.last());
     assertEquals(ROWS, last.metadata().getFinish().getRows());
-    assertThrows(MalformedReplyException.class, () -> core.onReply(receipt(1, ROWS + 1, 5), 0, 0));
-    core.onReply(receipt(1, ROWS, 5), 0, 0);
+    assertThrows(
+        MalformedReplyException.class,
+        () -> core.onReply(core.call(), receipt(1, ROWS + 1, 5), 0, 0));
+    core.onReply(core.call(), receipt(1, ROWS, 5), 0, 0);
     assertEquals(5, core.receipt().getFileBytes());
   }
 
@@ -120,14 +122,15 @@ class FileCoreTest {
   void a_returned_file_is_whole_when_every_part_is_stored() throws Exception {
     FileCore core = opened(Delivery.DELIVERY_RETURN);
     core.finishSending();
-    core.next(true);
-    core.onReply(WriteReplyMetadata.newBuilder().setOffset(0).build(), 7, 0);
+    core.nextToSend(true);
+    core.onReply(core.call(), WriteReplyMetadata.newBuilder().setOffset(0).build(), 7, 0);
     WriteReplyMetadata gap = WriteReplyMetadata.newBuilder().setOffset(9).build();
-    assertThrows(MalformedReplyException.class, () -> core.onReply(gap, 1, 0));
-    assertThrows(MalformedReplyException.class, () -> core.onReply(receipt(0, 0, 8), 0, 0));
-    core.onReply(receipt(0, 0, 7), 0, 0);
+    assertThrows(MalformedReplyException.class, () -> core.onReply(core.call(), gap, 1, 0));
+    assertThrows(
+        MalformedReplyException.class, () -> core.onReply(core.call(), receipt(0, 0, 8), 0, 0));
+    core.onReply(core.call(), receipt(0, 0, 7), 0, 0);
     assertNull(core.receipt());
-    core.onStored(7);
+    core.onStored(7, 0);
     assertNotNull(core.receipt());
   }
 
@@ -135,26 +138,26 @@ class FileCoreTest {
   void a_full_writer_is_asked_again_when_it_says_and_for_the_same_batches() throws Exception {
     FileCore core = opened(Delivery.DELIVERY_DIRECT);
     admit(core);
-    core.next(true);
-    core.onReply(error(ErrorKind.ERROR_KIND_QUOTA), 0, 0);
+    core.nextToSend(true);
+    core.onReply(core.call(), error(ErrorKind.ERROR_KIND_QUOTA), 0, 0);
     Metadata trailers = new Metadata();
     trailers.put(Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER), "500");
-    core.onClosed(Status.RESOURCE_EXHAUSTED, trailers, 0);
+    core.onClosed(core.call(), Status.RESOURCE_EXHAUSTED, trailers, 0);
     assertFalse(core.isRecoveryDue(Duration.ofMillis(499).toNanos()));
     assertTrue(core.isRecoveryDue(Duration.ofMillis(750).toNanos()));
-    assertTrue(core.begin(() -> Reach.RESOLVED));
-    core.described();
-    assertTrue(core.next(true).metadata().hasAsk());
+    assertTrue(core.begin(new TestCall(false)));
+    core.opened();
+    assertTrue(core.nextToSend(true).metadata().hasAsk());
   }
 
   @Test
   void a_file_that_has_lost_a_batch_fails() throws Exception {
     FileCore core = opened(Delivery.DELIVERY_DIRECT);
     admit(core);
-    core.next(true);
-    core.onReply(credit(1), 0, 0);
-    core.next(true);
-    core.onClosed(Status.UNAVAILABLE, new Metadata(), 0);
+    core.nextToSend(true);
+    core.onReply(core.call(), credit(1), 0, 0);
+    core.nextToSend(true);
+    core.onClosed(core.call(), Status.UNAVAILABLE, new Metadata(), 0);
     ExchangeException failure = assertThrows(ExchangeException.class, core::check);
     assertTrue(failure.getMessage().contains("writer at grpc://127.0.0.1:1"));
   }
@@ -163,10 +166,10 @@ class FileCoreTest {
     FileCore core = opened(delivery);
     admit(core);
     core.finishSending();
-    core.next(true);
-    core.onReply(credit(1), 0, 0);
-    core.next(true);
-    assertTrue(core.next(true).last());
+    core.nextToSend(true);
+    core.onReply(core.call(), credit(1), 0, 0);
+    core.nextToSend(true);
+    assertTrue(core.nextToSend(true).last());
     return core;
   }
 
@@ -178,7 +181,7 @@ class FileCoreTest {
   void a_file_whose_call_is_lost_after_the_finish_may_have_been_published() throws Exception {
     for (Status status : List.of(Status.DEADLINE_EXCEEDED, Status.UNAVAILABLE, Status.OK)) {
       FileCore core = told(Delivery.DELIVERY_DIRECT);
-      core.onClosed(status, new Metadata(), 0);
+      core.onClosed(core.call(), status, new Metadata(), 0);
       assertTrue(messageOf(core).endsWith("whether it published the file is not known"));
     }
     FileCore silent = told(Delivery.DELIVERY_DIRECT);
@@ -189,9 +192,9 @@ class FileCoreTest {
   @Test
   void what_the_writer_says_of_a_file_needs_no_addition() throws Exception {
     FileCore answered = told(Delivery.DELIVERY_DIRECT);
-    answered.onReply(error(ErrorKind.ERROR_KIND_SINK), 0, 0);
+    answered.onReply(answered.call(), error(ErrorKind.ERROR_KIND_SINK), 0, 0);
     FileCore returned = told(Delivery.DELIVERY_RETURN);
-    returned.onClosed(Status.UNAVAILABLE, new Metadata(), 0);
+    returned.onClosed(returned.call(), Status.UNAVAILABLE, new Metadata(), 0);
     FileCore unfinished = opened(Delivery.DELIVERY_DIRECT);
     unfinished.fail(Failure.deadline("no progress"));
     for (FileCore core : List.of(answered, returned, unfinished)) {
@@ -200,9 +203,9 @@ class FileCoreTest {
   }
 
   @Test
-  void leave_for_what_nobody_asked_for_is_malformed() {
+  void credit_for_what_nobody_asked_for_is_malformed() {
     FileCore core = opened(Delivery.DELIVERY_DIRECT);
-    assertThrows(MalformedReplyException.class, () -> core.onReply(credit(1), 0, 0));
+    assertThrows(MalformedReplyException.class, () -> core.onReply(core.call(), credit(1), 0, 0));
   }
 
   @Test
@@ -210,13 +213,13 @@ class FileCoreTest {
     FileCore core = opened(Delivery.DELIVERY_DIRECT);
     assertTrue(core.isStored());
     admit(core);
-    core.next(true);
-    core.onReply(credit(1), 0, 0);
+    core.nextToSend(true);
+    core.onReply(core.call(), credit(1), 0, 0);
     assertFalse(core.isStored());
-    assertThrows(MalformedReplyException.class, () -> core.onReply(stored(1), 0, 0));
-    core.next(true);
+    assertThrows(MalformedReplyException.class, () -> core.onReply(core.call(), stored(1), 0, 0));
+    core.nextToSend(true);
     assertFalse(core.isStored());
-    core.onReply(stored(1), 0, 0);
+    core.onReply(core.call(), stored(1), 0, 0);
     assertTrue(core.isStored());
   }
 
@@ -224,10 +227,10 @@ class FileCoreTest {
   void a_file_that_is_given_up_says_so_once_and_sends_nothing_more() throws Exception {
     FileCore core = opened(Delivery.DELIVERY_DIRECT);
     admit(core);
-    core.next(true);
-    core.onReply(credit(1), 0, 0);
+    core.nextToSend(true);
+    core.onReply(core.call(), credit(1), 0, 0);
     assertEquals("why", core.abort("why").metadata().getAbort().getReason());
-    assertNull(core.next(true));
+    assertNull(core.nextToSend(true));
     assertNull(core.abort("again"));
   }
 }

@@ -6,8 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.grpc.Metadata;
-import io.grpc.Status;
 import io.updraft.proto.v1.ErrorKind;
 import java.util.List;
 import java.util.stream.LongStream;
@@ -19,6 +17,12 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(120)
 final class ReplayTest {
   private static final int BATCHES = 40;
+
+  private static final TestPool.Behaviour DIES_EARLY =
+      Behaviours.afterTheOpening(Behaviours::workerDies);
+  private static final TestPool.Behaviour DIES_AT_WORK = Behaviours.atWork(Behaviours::workerDies);
+  private static final TestPool.Behaviour DRAINS_AT_WORK = Behaviours.atWork(Behaviours::drains);
+  private static final TestPool.Behaviour POD_DIES = Behaviours.atWork(Behaviours::vanishes);
 
   private static List<Long> allNumbers() {
     return LongStream.rangeClosed(1, BATCHES).boxed().toList();
@@ -42,19 +46,11 @@ final class ReplayTest {
   @ValueSource(ints = {0, 1, 7, 39})
   void batches_of_pools_that_drain_are_answered_by_another_and_no_batch_is_blamed(int answered)
       throws Exception {
-    TestPool.Behaviour drains =
-        call -> {
-          Behaviours.echoSome(call, answered);
-          call.receive();
-          call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool is draining", 0);
-        };
-    TestPool.Behaviour drainsAtOnce =
-        call -> {
-          Behaviours.echoSome(call, 0);
-          call.receive();
-          call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool is draining", 0);
-        };
-    try (TestPool pool = TestPool.of(drains, drainsAtOnce, Behaviours::echo);
+    try (TestPool pool =
+            TestPool.of(
+                Behaviours.afterAnswers(answered, Behaviours::drains),
+                Behaviours.afterAnswers(0, Behaviours::drains),
+                Behaviours::echo);
         ExchangeFixture task = task(pool)) {
       assertEquals(allNumbers(), task.run(BATCHES, 20_000));
       assertEquals(3, pool.calls().size());
@@ -66,7 +62,7 @@ final class ReplayTest {
     TestPool.Behaviour vanishes =
         call -> {
           Behaviours.echoSome(call, 5);
-          call.close(Status.OK, new Metadata());
+          Behaviours.vanishes(call);
         };
     try (TestPool pool = TestPool.of(vanishes, Behaviours::echo);
         ExchangeFixture task = task(pool)) {
@@ -104,12 +100,7 @@ final class ReplayTest {
   @Test
   void a_function_that_kills_two_workers_before_its_first_batch_fails_the_exchange()
       throws Exception {
-    TestPool.Behaviour diesEarly =
-        call -> {
-          call.receive();
-          call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGKILL", 0);
-        };
-    try (TestPool pool = TestPool.of(diesEarly, diesEarly, Behaviours::echo);
+    try (TestPool pool = TestPool.of(DIES_EARLY, DIES_EARLY, Behaviours::echo);
         ExchangeFixture task = task(pool)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertTrue(
@@ -121,13 +112,8 @@ final class ReplayTest {
 
   @Test
   void an_early_death_is_forgotten_once_a_batch_was_answered() throws Exception {
-    TestPool.Behaviour diesEarly =
-        call -> {
-          call.receive();
-          call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGKILL", 0);
-        };
     try (TestPool pool =
-            TestPool.of(diesEarly, Behaviours.workerDiesAfter(3), diesEarly, Behaviours::echo);
+            TestPool.of(DIES_EARLY, Behaviours.workerDiesAfter(3), DIES_EARLY, Behaviours::echo);
         ExchangeFixture task = task(pool)) {
       assertEquals(allNumbers(), task.run(BATCHES, 100));
     }
@@ -135,14 +121,7 @@ final class ReplayTest {
 
   @Test
   void a_batch_that_takes_two_pods_with_it_fails_the_exchange() throws Exception {
-    TestPool.Behaviour podDies =
-        call -> {
-          call.receive();
-          call.receive();
-          call.sendCredit(1);
-          call.close(Status.OK, new Metadata());
-        };
-    try (TestPool pool = TestPool.of(podDies, podDies, Behaviours::echo);
+    try (TestPool pool = TestPool.of(POD_DIES, POD_DIES, Behaviours::echo);
         ExchangeFixture task = task(pool)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertTrue(
@@ -154,14 +133,7 @@ final class ReplayTest {
 
   @Test
   void a_batch_that_killed_a_worker_and_then_a_pod_fails_the_exchange() throws Exception {
-    TestPool.Behaviour podDies =
-        call -> {
-          call.receive();
-          call.receive();
-          call.sendCredit(1);
-          call.close(Status.OK, new Metadata());
-        };
-    try (TestPool pool = TestPool.of(Behaviours.workerDiesAfter(0), podDies, Behaviours::echo);
+    try (TestPool pool = TestPool.of(Behaviours.workerDiesAfter(0), POD_DIES, Behaviours::echo);
         ExchangeFixture task = task(pool)) {
       assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertEquals(2, pool.calls().size());
@@ -170,14 +142,8 @@ final class ReplayTest {
 
   @Test
   void pools_that_drain_blame_nobody() throws Exception {
-    TestPool.Behaviour drains =
-        call -> {
-          call.receive();
-          call.receive();
-          call.sendCredit(1);
-          call.fail(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, "the pool drains", 0);
-        };
-    try (TestPool pool = TestPool.of(drains, drains, drains, Behaviours::echo);
+    try (TestPool pool =
+            TestPool.of(DRAINS_AT_WORK, DRAINS_AT_WORK, DRAINS_AT_WORK, Behaviours::echo);
         ExchangeFixture task = task(pool)) {
       assertEquals(allNumbers(), task.run(BATCHES, 100));
     }
@@ -185,14 +151,7 @@ final class ReplayTest {
 
   @Test
   void a_batch_whose_credit_came_is_blamed_for_the_death_that_follows() throws Exception {
-    TestPool.Behaviour diesAtWork =
-        call -> {
-          call.receive();
-          call.receive();
-          call.sendCredit(1);
-          call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGSEGV", 0);
-        };
-    try (TestPool pool = TestPool.of(diesAtWork, diesAtWork, Behaviours::echo);
+    try (TestPool pool = TestPool.of(DIES_AT_WORK, DIES_AT_WORK, Behaviours::echo);
         ExchangeFixture task = task(pool)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
       assertTrue(error.getMessage().startsWith("batch 1 killed two workers"), error.getMessage());
@@ -201,12 +160,7 @@ final class ReplayTest {
 
   @Test
   void connections_that_break_without_progress_are_given_up() throws Exception {
-    TestPool.Behaviour vanishes =
-        call -> {
-          call.receive();
-          call.close(Status.OK, new Metadata());
-        };
-    try (TestPool pool = TestPool.of(vanishes);
+    try (TestPool pool = TestPool.of(Behaviours.afterTheOpening(Behaviours::vanishes));
         ExchangeFixture task =
             new ExchangeFixture(
                 ClientOptions.builder(pool.endpoint()).maxReplays(2).build(), Replay.REPLAY)) {

@@ -2,18 +2,9 @@
 package io.updraft.client;
 
 import io.grpc.Metadata;
-import io.grpc.MethodDescriptor;
-import io.grpc.Server;
 import io.grpc.ServerCall;
-import io.grpc.ServerCallHandler;
-import io.grpc.ServerServiceDefinition;
 import io.grpc.Status;
 import io.grpc.netty.NettyServerBuilder;
-import java.io.ByteArrayInputStream;
-import java.io.IOException;
-import java.io.InputStream;
-import java.io.UncheckedIOException;
-import java.net.InetSocketAddress;
 import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -34,36 +25,15 @@ final class TestPool implements AutoCloseable {
   private final ExecutorService threads = Executors.newCachedThreadPool();
   private final ConcurrentLinkedQueue<Behaviour> behaviours;
   private final List<PoolCall> calls = new CopyOnWriteArrayList<>();
-  private final Server server;
+  private final TestServer server;
 
   private TestPool(NettyServerBuilder builder, List<Behaviour> behaviours) {
     this.behaviours = new ConcurrentLinkedQueue<>(behaviours);
-    MethodDescriptor<byte[], byte[]> method =
-        MethodDescriptor.<byte[], byte[]>newBuilder()
-            .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
-            .setFullMethodName(FlightMethod.DO_EXCHANGE.getFullMethodName())
-            .setRequestMarshaller(new Bytes())
-            .setResponseMarshaller(new Bytes())
-            .build();
-    ServerCallHandler<byte[], byte[]> handler = this::handle;
-    try {
-      this.server =
-          builder
-              .addService(
-                  ServerServiceDefinition.builder(method.getServiceName())
-                      .addMethod(method, handler)
-                      .build())
-              .maxInboundMessageSize(1 << 30)
-              .build()
-              .start();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
+    this.server = TestServer.start(builder, FlightMethod.DO_EXCHANGE, this::handle);
   }
 
   static TestPool of(Behaviour... behaviours) {
-    return new TestPool(
-        NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0)), List.of(behaviours));
+    return of(TestServer.onLoopback(0), behaviours);
   }
 
   static TestPool of(NettyServerBuilder builder, Behaviour... behaviours) {
@@ -71,11 +41,11 @@ final class TestPool implements AutoCloseable {
   }
 
   int port() {
-    return server.getPort();
+    return server.port();
   }
 
   Endpoint endpoint() {
-    return Endpoint.parse("grpc://127.0.0.1:" + port());
+    return server.endpoint();
   }
 
   /** The calls so far. */
@@ -85,7 +55,7 @@ final class TestPool implements AutoCloseable {
 
   /** Breaks every connection, as a killed process would. */
   void kill() {
-    server.shutdownNow();
+    server.close();
   }
 
   private ServerCall.Listener<byte[]> handle(ServerCall<byte[], byte[]> call, Metadata headers) {
@@ -112,23 +82,7 @@ final class TestPool implements AutoCloseable {
 
   @Override
   public void close() {
-    server.shutdownNow();
+    server.close();
     threads.shutdownNow();
-  }
-
-  private static final class Bytes implements MethodDescriptor.Marshaller<byte[]> {
-    @Override
-    public InputStream stream(byte[] value) {
-      return new ByteArrayInputStream(value);
-    }
-
-    @Override
-    public byte[] parse(InputStream stream) {
-      try {
-        return stream.readAllBytes();
-      } catch (IOException e) {
-        throw new UncheckedIOException(e);
-      }
-    }
   }
 }

@@ -68,7 +68,7 @@ final class TransportTest {
             .trustManager(authority.toTrustManagerFactory())
             .clientAuth(clientAuth);
     return TestPool.of(
-        NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0))
+        TestServer.onLoopback(0)
             .sslContext(GrpcSslContexts.configure(context, SslProvider.JDK).build()),
         Behaviours::echo);
   }

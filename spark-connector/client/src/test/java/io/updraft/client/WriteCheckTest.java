@@ -8,20 +8,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.CodedInputStream;
 import io.grpc.Metadata;
-import io.grpc.MethodDescriptor;
-import io.grpc.Server;
 import io.grpc.ServerCall;
-import io.grpc.ServerServiceDefinition;
 import io.grpc.Status;
-import io.grpc.netty.NettyServerBuilder;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.WriteCommand;
-import java.io.ByteArrayInputStream;
-import java.io.IOException;
-import java.io.InputStream;
-import java.io.UncheckedIOException;
 import java.net.InetAddress;
-import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.time.Duration;
 import java.util.Optional;
@@ -46,24 +37,14 @@ final class WriteCheckTest {
   private static final class Actions implements AutoCloseable {
     private final BlockingQueue<Asked> asked = new LinkedBlockingQueue<>();
     private final CountDownLatch cancelled = new CountDownLatch(1);
-    private final Server server;
+    private final TestServer server;
 
-    Actions(Status status) throws IOException {
-      MethodDescriptor<byte[], byte[]> method =
-          MethodDescriptor.<byte[], byte[]>newBuilder()
-              .setType(MethodDescriptor.MethodType.SERVER_STREAMING)
-              .setFullMethodName("arrow.flight.protocol.FlightService/DoAction")
-              .setRequestMarshaller(new Bytes())
-              .setResponseMarshaller(new Bytes())
-              .build();
+    Actions(Status status) {
       server =
-          NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0))
-              .addService(
-                  ServerServiceDefinition.builder(method.getServiceName())
-                      .addMethod(method, (call, headers) -> serve(call, headers, status))
-                      .build())
-              .build()
-              .start();
+          TestServer.start(
+              TestServer.onLoopback(0),
+              FlightMethod.DO_ACTION,
+              (call, headers) -> serve(call, headers, status));
     }
 
     private ServerCall.Listener<byte[]> serve(
@@ -90,29 +71,12 @@ final class WriteCheckTest {
     }
 
     ClientOptions.Builder options() {
-      return ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:" + server.getPort()))
-          .peer(Peer.WRITER);
+      return ClientOptions.builder(server.endpoint()).peer(Peer.WRITER);
     }
 
     @Override
     public void close() {
-      server.shutdownNow();
-    }
-  }
-
-  private static final class Bytes implements MethodDescriptor.Marshaller<byte[]> {
-    @Override
-    public InputStream stream(byte[] value) {
-      return new ByteArrayInputStream(value);
-    }
-
-    @Override
-    public byte[] parse(InputStream stream) {
-      try {
-        return stream.readAllBytes();
-      } catch (IOException e) {
-        throw new UncheckedIOException(e);
-      }
+      server.close();
     }
   }
 

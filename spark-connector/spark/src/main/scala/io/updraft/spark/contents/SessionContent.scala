@@ -6,11 +6,11 @@ import java.io.{BufferedInputStream, FileInputStream, InputStream}
 import com.google.protobuf.ByteString
 import org.apache.spark.sql.updraft.{Belongings, ContentFile, ContentRole, SparkInternals}
 
-import io.updraft.client.Content
+import io.updraft.client.Artifact
 import io.updraft.proto.v1
 
 /** A content that a function needs, with what it is to the function. */
-final class SessionContent(origin: ContentFile, measured: Measured) extends Content {
+final class SessionContent(origin: ContentFile, measured: Measured) extends Artifact {
 
   override def sha256(): ByteString = measured.sha256
 

@@ -8,28 +8,12 @@ import io.updraft.proto.v1.TaskIdentity;
 import org.apache.arrow.memory.BufferAllocator;
 
 /**
- * One call of an {@link Exchange}. Its task thread sends; gRPC's event loop reads replies, puts
- * them in order with {@link ReplyProtocol} and tells the {@link Owner}.
+ * One call of an {@link Exchange}, which it tells of what the pool says. gRPC's event loop reads
+ * replies and checks their order with {@link ReplyProtocol}.
  */
-final class Attempt extends FlightCall {
-  /** Whom an attempt tells, on gRPC's event loop, without locks held. */
-  interface Owner {
-    /** The call has reached the wire, or takes more after it was full: other waits apply now. */
-    void onReady();
-
-    /** A message arrived in order; a batch in the event is the owner's from now on. */
-    void onEvent(Attempt attempt, ReplyEvent event, int sizeBytes) throws MalformedReplyException;
-
-    /** The call is unusable; comes at most once, and nothing follows. */
-    void onBroken(Attempt attempt, Failure failure);
-
-    /** The call ended with a status; nothing follows. */
-    void onClosed(Attempt attempt, Status status, Metadata trailers);
-  }
-
+final class ExchangeCall extends FlightCall {
   private final WireAllocator wire;
-  private final Owner owner;
-  private final long base;
+  private final Exchange owner;
   private final ReplyProtocol protocol = new ReplyProtocol();
 
   private long sentRows;
@@ -38,33 +22,18 @@ final class Attempt extends FlightCall {
   /**
    * Prepares a call.
    *
-   * @param base the exchange's number of the batch before this call's first
    * @param remainingNanos until the call's deadline; zero for none
    */
-  Attempt(
+  ExchangeCall(
       ClientOptions options,
       TaskIdentity task,
       BufferAllocator allocator,
       WireAllocator wire,
-      Owner owner,
-      long base,
+      Exchange owner,
       long remainingNanos) {
     super(options, task, allocator, remainingNanos);
     this.wire = wire;
     this.owner = owner;
-    this.base = base;
-  }
-
-  long base() {
-    return base;
-  }
-
-  ReplyProtocol.State state() {
-    return protocol.state();
-  }
-
-  long consumed() {
-    return protocol.consumed();
   }
 
   /** Sends the next batch. @return bytes sent */
@@ -83,9 +52,9 @@ final class Attempt extends FlightCall {
     return bytes;
   }
 
-  /** Sends a part of a content. @return bytes sent */
+  /** Sends a part of an artifact. @return bytes sent */
   long send(ByteString sha256, long offset, byte[] data) {
-    return send(OutgoingMessage.content(sha256, offset, data));
+    return send(OutgoingMessage.artifact(sha256, offset, data));
   }
 
   /** Sends a part of the deferred function. @return bytes sent */
@@ -100,7 +69,7 @@ final class Attempt extends FlightCall {
 
   @Override
   void onReady(boolean first) {
-    // Only contents wait for it again: batches have a window of their own.
+    // Only artifacts wait for it again: batches have a window of their own.
     if (first || protocol.state() == ReplyProtocol.State.INIT) {
       owner.onReady();
     }
@@ -109,7 +78,7 @@ final class Attempt extends FlightCall {
   @Override
   boolean onMessage(IncomingMessage message) throws MalformedReplyException {
     ReplyEvent event = protocol.accept(message, sentBatches);
-    owner.onEvent(this, event, message.sizeBytes());
+    owner.onEvent(this, event, protocol.consumed(), message.sizeBytes());
     return !(event instanceof ReplyEvent.Batch || event instanceof ReplyEvent.Logged);
   }
 

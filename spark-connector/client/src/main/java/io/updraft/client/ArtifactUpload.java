@@ -12,16 +12,17 @@ import java.util.stream.Collectors;
 
 /**
  * Gives one call's pool what it asks for before any batch is sent, on the task's thread: a function
- * that was too large for the command, and the contents that the pool lacks. One chunk is in memory
+ * that was too large for the command, and the artifacts that the pool lacks. One chunk is in memory
  * at a time: the next waits until the transport has taken the last.
  */
-final class ContentUpload {
+final class ArtifactUpload {
   private static final int CHUNK_BYTES = 1 << 20;
 
   private final ByteString function;
-  private final Map<ByteString, Content> contents;
-  private final ExchangeState state;
-  private final Attempt attempt;
+  private final Map<ByteString, Artifact> artifacts;
+  private final ExchangeCore core;
+  private final CoreLock lock;
+  private final ExchangeCall call;
   private final int chunkBytes;
   private long bytesSent;
 
@@ -30,18 +31,20 @@ final class ContentUpload {
    *
    * @param function the deferred function; empty when the command has it
    */
-  ContentUpload(
+  ArtifactUpload(
       ByteString function,
-      Collection<? extends Content> contents,
-      ExchangeState state,
-      Attempt attempt,
+      Collection<? extends Artifact> artifacts,
+      ExchangeCore core,
+      CoreLock lock,
+      ExchangeCall call,
       long maxMessageBytes) {
     this.function = function;
-    this.contents =
-        contents.stream()
-            .collect(Collectors.toMap(Content::sha256, Function.identity(), (one, same) -> one));
-    this.state = state;
-    this.attempt = attempt;
+    this.artifacts =
+        artifacts.stream()
+            .collect(Collectors.toMap(Artifact::sha256, Function.identity(), (one, same) -> one));
+    this.core = core;
+    this.lock = lock;
+    this.call = call;
     this.chunkBytes = (int) Math.min(CHUNK_BYTES, maxMessageBytes / 2);
   }
 
@@ -56,64 +59,67 @@ final class ContentUpload {
     if (!function.isEmpty() && !sendFunction()) {
       return false;
     }
-    return contents.isEmpty() || sendContents();
+    return artifacts.isEmpty() || sendArtifacts();
   }
 
   private boolean sendFunction() throws InterruptedException {
-    if (!state.awaitFunctionWanted()) {
+    if (!lock.awaitInCall(core::isFunctionWanted)) {
       return false;
     }
     for (int offset = 0; offset < function.size(); offset += chunkBytes) {
       int end = Math.min(offset + chunkBytes, function.size());
-      if (!state.awaitReady(attempt)) {
+      if (!lock.awaitInCall(call::isReady)) {
         return false;
       }
-      bytesSent += attempt.send(offset, function.substring(offset, end).toByteArray());
+      bytesSent += call.send(offset, function.substring(offset, end).toByteArray());
     }
     return true;
   }
 
-  private boolean sendContents() throws InterruptedException {
+  private boolean sendArtifacts() throws InterruptedException {
     while (true) {
-      List<ByteString> wanted = state.awaitWanted();
-      if (wanted == null || wanted.isEmpty()) {
-        return wanted != null;
+      if (!lock.awaitInCall(core::isWantedKnown)) {
+        return false;
+      }
+      List<ByteString> wanted = lock.read(core::takeWanted);
+      if (wanted.isEmpty()) {
+        return true;
       }
       for (ByteString digest : wanted) {
-        if (!send(contentOf(digest))) {
+        if (!send(artifactOf(digest))) {
           return false;
         }
       }
     }
   }
 
-  private Content contentOf(ByteString digest) {
-    Content content = contents.get(digest);
-    if (content == null) {
+  private Artifact artifactOf(ByteString digest) {
+    Artifact artifact = artifacts.get(digest);
+    if (artifact == null) {
       throw Failure.malformed("the pool asked for a content that the function does not need", null)
           .toException();
     }
-    return content;
+    return artifact;
   }
 
-  private boolean send(Content content) throws InterruptedException {
-    try (InputStream stream = content.open()) {
+  private boolean send(Artifact artifact) throws InterruptedException {
+    try (InputStream stream = artifact.open()) {
       long offset = 0;
       do {
-        int length = (int) Math.min(chunkBytes, content.sizeBytes() - offset);
+        int length = (int) Math.min(chunkBytes, artifact.sizeBytes() - offset);
         byte[] chunk = stream.readNBytes(length);
         if (chunk.length < length) {
           throw new IOException("it ended after " + (offset + chunk.length) + " bytes");
         }
-        if (!state.awaitReady(attempt)) {
+        if (!lock.awaitInCall(call::isReady)) {
           return false;
         }
-        bytesSent += attempt.send(content.sha256(), offset, chunk);
+        bytesSent += call.send(artifact.sha256(), offset, chunk);
         offset += length;
-      } while (offset < content.sizeBytes());
+      } while (offset < artifact.sizeBytes());
       return true;
     } catch (IOException e) {
-      throw Failure.unreadable(content, e).toException();
+      throw Failure.unreadable(artifact, e).toException();
     }
   }
 }

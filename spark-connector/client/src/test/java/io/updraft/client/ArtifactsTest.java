@@ -20,9 +20,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 @Timeout(120)
-final class ContentsTest {
-  /** A content whose digest is its name: no client looks into it. */
-  private record Given(String name, byte[] data, long sizeBytes) implements Content {
+final class ArtifactsTest {
+  /** An artifact whose digest is its name: no client looks into it. */
+  private record Given(String name, byte[] data, long sizeBytes) implements Artifact {
     Given(String name, byte[] data) {
       this(name, data, data.length);
     }
@@ -47,38 +47,38 @@ final class ContentsTest {
     return bytes;
   }
 
-  private static ExchangeFixture task(TestPool pool, Content... contents) {
+  private static ExchangeFixture task(TestPool pool, Artifact... artifacts) {
     ClientOptions options = ClientOptions.builder(pool.endpoint()).build();
-    return new ExchangeFixture(options, Replay.REPLAY, List.of(contents));
+    return new ExchangeFixture(options, Replay.REPLAY, List.of(artifacts));
   }
 
   private static void ask(PoolCall call, Given... wanted) {
-    ContentsWanted.Builder contents = ContentsWanted.newBuilder();
-    for (Given content : wanted) {
-      contents.addSha256(content.sha256());
+    ContentsWanted.Builder asked = ContentsWanted.newBuilder();
+    for (Given artifact : wanted) {
+      asked.addSha256(artifact.sha256());
     }
-    call.send(FlightData.reply(ReplyMetadata.newBuilder().setContentsWanted(contents).build()));
+    call.send(FlightData.reply(ReplyMetadata.newBuilder().setContentsWanted(asked).build()));
   }
 
-  private static void receive(PoolCall call, Given content) throws InterruptedException {
+  private static void receive(PoolCall call, Given artifact) throws InterruptedException {
     ByteArrayOutputStream arrived = new ByteArrayOutputStream();
-    while (arrived.size() < content.sizeBytes()) {
+    while (arrived.size() < artifact.sizeBytes()) {
       FlightData message = call.receiveEarly();
-      assertEquals(content.sha256(), message.request().getContent().getSha256());
+      assertEquals(artifact.sha256(), message.request().getContent().getSha256());
       assertEquals(arrived.size(), message.request().getContent().getOffset());
       arrived.writeBytes(message.body());
     }
-    assertArrayEquals(content.data(), arrived.toByteArray());
+    assertArrayEquals(artifact.data(), arrived.toByteArray());
   }
 
-  /** Asks for these contents, then answers so many batches; the last call echoes to the end. */
+  /** Asks for these artifacts, then answers so many batches; the last call echoes to the end. */
   private static TestPool.Behaviour asks(CompletableFuture<Void> asked, Given... wanted) {
     return call -> {
       FlightData opening = call.receive();
       try {
-        for (Given content : wanted) {
-          ask(call, content);
-          receive(call, content);
+        for (Given artifact : wanted) {
+          ask(call, artifact);
+          receive(call, artifact);
         }
         ask(call);
         asked.complete(null);
@@ -111,7 +111,7 @@ final class ContentsTest {
   }
 
   @Test
-  void another_pool_gets_the_contents_again_when_the_first_is_lost() throws Exception {
+  void another_pool_gets_the_artifacts_again_when_the_first_is_lost() throws Exception {
     TestPool.Behaviour dies =
         call -> {
           FlightData opening = call.receive();
@@ -130,7 +130,7 @@ final class ContentsTest {
   }
 
   @Test
-  void a_pool_that_is_lost_while_it_gets_a_content_is_asked_again() throws Exception {
+  void a_pool_that_is_lost_while_it_gets_an_artifact_is_asked_again() throws Exception {
     TestPool.Behaviour dies =
         call -> {
           call.receive();
@@ -147,7 +147,7 @@ final class ContentsTest {
   }
 
   @Test
-  void a_content_that_became_shorter_fails_the_exchange() {
+  void an_artifact_that_became_shorter_fails_the_exchange() {
     Given shorter = new Given("shorter", new byte[10], 11);
     try (TestPool pool = TestPool.of(asks(new CompletableFuture<>(), shorter))) {
       ExchangeException error =

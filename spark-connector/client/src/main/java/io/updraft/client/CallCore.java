@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.Metadata;
+import io.grpc.Status;
+import java.util.OptionalLong;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * What {@link ExchangeCore} and {@link FileCore} share: one call after another until the outcome is
+ * known, and how long the task may wait for each. It calls nothing of gRPC, waits for nothing,
+ * locks nothing and reads no clock; {@link CoreLock} does.
+ */
+abstract class CallCore {
+  /** What a core knows of a call. */
+  interface Call {
+    /** Whether it has reached the wire. */
+    boolean connected();
+
+    /** When it was made, as {@link System#nanoTime} counts. */
+    long startedNanos();
+
+    /** What is known of its endpoint. */
+    Reach reach();
+
+    /** Lets the peer send so many messages more. */
+    void request(int messages);
+  }
+
+  /** A wait without a set end looks up at least so often. */
+  private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
+
+  private final ClientOptions options;
+  private final long openedNanos;
+
+  private Phase phase = Phase.BACKING_OFF;
+  private Call call;
+  private Failure failure;
+
+  /** What the peer has said in the current call of why it fails. */
+  private Failure inBand;
+
+  /** When the next call begins; only while backing off. */
+  private long againNanos;
+
+  private long progressNanos;
+  private boolean sendingFinished;
+
+  CallCore(ClientOptions options, long nowNanos) {
+    this.options = options;
+    this.openedNanos = nowNanos;
+    this.againNanos = nowNanos;
+    this.progressNanos = nowNanos;
+  }
+
+  /** A new call has taken over: what was known of the last one is void. */
+  abstract void onBegun();
+
+  /** What follows when the current call is lost. */
+  abstract Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos);
+
+  final ClientOptions options() {
+    return options;
+  }
+
+  final long openedNanos() {
+    return openedNanos;
+  }
+
+  final Phase phase() {
+    return phase;
+  }
+
+  /** The latest call; null before the first. */
+  final Call call() {
+    return call;
+  }
+
+  /** Whether a call is open. */
+  final boolean isRunning() {
+    return phase == Phase.RUNNING;
+  }
+
+  /** Whether this is the call that is open: what others say comes too late. */
+  final boolean isCurrent(Call from) {
+    return from == call && phase == Phase.RUNNING;
+  }
+
+  final boolean isRecoveryDue(long nowNanos) {
+    return phase == Phase.BACKING_OFF && againNanos - nowNanos <= 0;
+  }
+
+  /** Until the deadline; zero when there is none. */
+  final long remainingNanos(long nowNanos) {
+    if (options.deadline().isZero()) {
+      return 0;
+    }
+    return Math.max(1, options.deadline().toNanos() - (nowNanos - openedNanos));
+  }
+
+  /** A new call takes over; false when the outcome is known. */
+  final boolean begin(Call next) {
+    if (phase != Phase.BACKING_OFF) {
+      return false;
+    }
+    phase = phase.after(Phase.Event.BEGUN);
+    call = next;
+    inBand = null;
+    onBegun();
+    return true;
+  }
+
+  /** The task has no batch that it has not handed over. Idempotent. */
+  final void finishSending() {
+    sendingFinished = true;
+  }
+
+  final boolean isSendingFinished() {
+    return sendingFinished;
+  }
+
+  /** The peer has shown that it is at work. */
+  final void progressed(long nowNanos) {
+    progressNanos = nowNanos;
+  }
+
+  /** How long may be waited until something is to be done or is too late. */
+  final long restNanos(long waitingSinceNanos, long nowNanos) {
+    return switch (phase) {
+      case BACKING_OFF -> Math.max(1, againNanos - nowNanos);
+      case RUNNING ->
+          call.connected()
+              ? untilLateNanos(waitingSinceNanos, nowNanos)
+              : options.connectTimeout().toNanos() - (nowNanos - call.startedNanos());
+      // What is left to do is this side's; whoever does it says so.
+      case FINISHED, FAILED, CLOSED -> LONGEST_WAIT_NANOS;
+    };
+  }
+
+  private long untilLateNanos(long waitingSinceNanos, long nowNanos) {
+    if (options.replyTimeout().isZero()) {
+      return LONGEST_WAIT_NANOS;
+    }
+    long idleNanos = nowNanos - Math.max(waitingSinceNanos, progressNanos);
+    return options.replyTimeout().toNanos() - idleNanos;
+  }
+
+  /** A wait came to its end with nothing to show. */
+  final void expire(long waitingSinceNanos, long nowNanos) {
+    if (phase != Phase.RUNNING) {
+      return;
+    }
+    if (!call.connected()) {
+      lose(Failure.unconnected(options.endpoint()), OptionalLong.empty(), nowNanos);
+    } else if (untilLateNanos(waitingSinceNanos, nowNanos) <= 0) {
+      double seconds = options.replyTimeout().toMillis() / 1000.0;
+      fail(
+          Failure.deadline(
+              "the %s at %s showed no progress for %s s"
+                  .formatted(options.peer().noun(), options.endpoint(), seconds)));
+    }
+  }
+
+  /** A full peer's status, which comes next, says when to come again; the others are final. */
+  final void takeError(Failure error, long nowNanos) {
+    inBand = error;
+    if (!error.isWithoutRoom()) {
+      lose(error, OptionalLong.empty(), nowNanos);
+    }
+  }
+
+  /** Whether the peer has said why it fails: the end of its call is near. */
+  final boolean hasError() {
+    return inBand != null;
+  }
+
+  /** Why the current call ends with this status. */
+  final Failure reasonOf(Status status) {
+    return inBand != null ? inBand : Failure.ofStatus(status, options);
+  }
+
+  /** A call broke the protocol, or cannot be read. */
+  void onBroken(Call from, Failure broken) {
+    if (isCurrent(from)) {
+      fail(broken);
+    }
+  }
+
+  /** A call ended with a status. */
+  void onClosed(Call from, Status status, Metadata trailers, long nowNanos) {
+    if (isCurrent(from)) {
+      lose(reasonOf(status), Failure.retryAfterMilliseconds(trailers), nowNanos);
+    }
+  }
+
+  /** The current call is lost: another one takes its place, or that is the end. */
+  private void lose(Failure reason, OptionalLong hint, long nowNanos) {
+    Recovery.Decision decision = decide(reason, hint, nowNanos);
+    if (decision instanceof Recovery.Decision.Again again) {
+      phase = phase.after(Phase.Event.LOST);
+      againNanos = nowNanos + again.pause().toNanos();
+    } else if (decision instanceof Recovery.Decision.GiveUp last) {
+      fail(last.failure());
+    }
+  }
+
+  /** The numbers of both sides agree. */
+  final void finish() {
+    phase = phase.after(Phase.Event.FINISHED);
+  }
+
+  /** Fails what has no outcome yet; the first reason stays. */
+  void fail(Failure reason) {
+    if (phase.isUndecided()) {
+      failWith(reason);
+    }
+  }
+
+  /** The outcome is this failure. */
+  final void failWith(Failure reason) {
+    phase = phase.after(Phase.Event.FAILED);
+    failure = reason;
+  }
+
+  /** Why it failed; only of what has failed. */
+  final ExchangeException failure() {
+    return failure.toException();
+  }
+
+  /** Releases what is held; nothing is taken in any more. */
+  void close() {
+    phase = phase.after(Phase.Event.CLOSED);
+  }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.updraft.proto.v1.Error;
+import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.Report;
+import java.time.Duration;
+import org.junit.jupiter.api.Test;
+
+/** Drives an exchange's core by hand: no pool, no thread, and a clock that says what is wanted. */
+final class ExchangeCoreTest {
+  private static final int ROWS = 100;
+  private static final int LARGE_ROWS = Admission.BYTES_BEFORE_ADMISSION;
+  private static final TestCall CALL = new TestCall(true);
+
+  private final ClientOptions options =
+      ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:1"))
+          .connectTimeout(Duration.ofNanos(1_000))
+          .replyTimeout(Duration.ofNanos(5_000))
+          .acquireTimeout(Duration.ofSeconds(10))
+          .windowBatches(2)
+          .build();
+
+  private ExchangeCore begun(Replay replay, TestCall call) {
+    ExchangeCore core = new ExchangeCore(options, replay, 0);
+    assertTrue(core.isRecoveryDue(0));
+    assertTrue(core.begin(call));
+    return core;
+  }
+
+  private ExchangeCore opened(Replay replay) {
+    ExchangeCore core = begun(replay, CALL);
+    core.opened(CALL, 10, 0);
+    return core;
+  }
+
+  private static void admit(ExchangeCore core, int rows) {
+    core.admit(new RequestBatch(SingleBatch.unowned(rows), BatchGroups.NONE));
+  }
+
+  private static void on(ExchangeCore core, ReplyEvent event) throws MalformedReplyException {
+    core.onEvent(core.call(), event, 0, 0, 0);
+  }
+
+  private static ReplyEvent.Batch answer(long sequence) {
+    return new ReplyEvent.Batch(sequence, SingleBatch.unowned(ROWS), new int[0]);
+  }
+
+  private static ReplyEvent failed(ErrorKind kind) {
+    return new ReplyEvent.Failed(Error.newBuilder().setKind(kind).setMessage("why").build());
+  }
+
+  private static ErrorKind kindOf(ExchangeCore core) {
+    return assertThrows(ExchangeException.class, core::next).kind();
+  }
+
+  @Test
+  void a_large_batch_waits_for_admission_and_a_small_one_goes_ahead() throws Exception {
+    ExchangeCore core = opened(Replay.REPLAY);
+    admit(core, ROWS);
+    admit(core, LARGE_ROWS);
+    assertNotNull(core.nextToSend());
+    assertNull(core.nextToSend());
+    on(core, new ReplyEvent.Admitted());
+    assertEquals(LARGE_ROWS, core.nextToSend().batch().rows());
+  }
+
+  @Test
+  void nothing_that_could_not_be_sent_again_goes_before_admission() throws Exception {
+    ExchangeCore core = opened(Replay.NEVER);
+    admit(core, ROWS);
+    assertNull(core.nextToSend());
+    on(core, new ReplyEvent.Admitted());
+    assertNotNull(core.nextToSend());
+  }
+
+  @Test
+  void an_admission_that_comes_before_the_call_is_open_counts_when_it_is() throws Exception {
+    ExchangeCore core = begun(Replay.REPLAY, CALL);
+    admit(core, LARGE_ROWS);
+    on(core, new ReplyEvent.Admitted());
+    assertNull(core.nextToSend());
+    core.opened(CALL, 10, 0);
+    assertNotNull(core.nextToSend());
+  }
+
+  @Test
+  void the_last_message_follows_the_last_batch_once() throws Exception {
+    ExchangeCore core = opened(Replay.REPLAY);
+    on(core, new ReplyEvent.Admitted());
+    admit(core, ROWS);
+    core.finishSending();
+    assertNotNull(core.nextToSend().batch());
+    assertNull(core.nextToSend().batch());
+    assertNull(core.nextToSend());
+  }
+
+  @Test
+  void room_is_told_once_and_only_to_who_found_none() throws Exception {
+    ExchangeCore core = opened(Replay.REPLAY);
+    assertTrue(core.hasRoom());
+    admit(core, ROWS);
+    admit(core, ROWS);
+    assertFalse(core.hasRoom());
+    assertNull(core.nextOrRoom());
+    core.onEvent(CALL, new ReplyEvent.Credit(), 1, 0, 0);
+    assertSame(ReplyQueue.ROOM, core.nextOrRoom());
+    assertNull(core.nextOrRoom());
+  }
+
+  @Test
+  void batches_that_were_not_answered_go_to_the_next_call() throws Exception {
+    ExchangeCore core = opened(Replay.REPLAY);
+    on(core, new ReplyEvent.Admitted());
+    admit(core, ROWS);
+    admit(core, ROWS);
+    core.nextToSend();
+    core.nextToSend();
+    on(core, answer(1));
+    assertEquals(1, core.next().reply().sequence());
+    on(core, failed(ErrorKind.ERROR_KIND_WORKER));
+    assertTrue(core.isRecoveryDue(0));
+    TestCall second = new TestCall(true);
+    assertTrue(core.begin(second));
+    core.opened(second, 10, 0);
+    assertNotNull(core.nextToSend());
+    assertNull(core.nextToSend());
+    on(core, answer(1));
+    assertEquals(2, core.next().reply().sequence());
+  }
+
+  @Test
+  void what_a_lost_call_says_comes_too_late() throws Exception {
+    ExchangeCore core = opened(Replay.REPLAY);
+    core.onClosed(CALL, Status.UNAVAILABLE, new Metadata(), 0);
+    assertFalse(core.isRunning());
+    on(core, failed(ErrorKind.ERROR_KIND_USER));
+    core.onBroken(CALL, Failure.malformed("late", null));
+    assertNull(core.next());
+  }
+
+  @Test
+  void a_connection_that_breaks_after_the_finish_takes_nothing_away() throws Exception {
+    ExchangeCore core = opened(Replay.REPLAY);
+    core.finishSending();
+    core.nextToSend();
+    on(core, new ReplyEvent.Finished(Report.getDefaultInstance()));
+    assertNull(core.next());
+    core.onClosed(CALL, Status.OK, new Metadata(), 0);
+    assertSame(ReplyQueue.END, core.next());
+    assertFalse(core.cancel("late"));
+  }
+
+  @Test
+  void a_finish_before_the_last_answer_is_malformed() {
+    ExchangeCore core = opened(Replay.REPLAY);
+    admit(core, ROWS);
+    core.finishSending();
+    assertThrows(
+        MalformedReplyException.class,
+        () -> on(core, new ReplyEvent.Finished(Report.getDefaultInstance())));
+  }
+
+  @Test
+  void a_call_that_does_not_reach_the_wire_is_given_up_after_the_connect_timeout() {
+    ExchangeCore core = begun(Replay.REPLAY, new TestCall(false));
+    assertEquals(400, core.restNanos(500, 600));
+    core.expire(500, 1_000);
+    assertEquals(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, kindOf(core));
+  }
+
+  @Test
+  void a_pool_is_silent_since_the_wait_began_or_since_it_last_spoke() throws Exception {
+    ExchangeCore core = opened(Replay.REPLAY);
+    assertEquals(4_000, core.restNanos(1_000, 2_000));
+    core.onEvent(CALL, new ReplyEvent.Credit(), 0, 0, 3_000);
+    assertEquals(4_000, core.restNanos(1_000, 4_000));
+    core.expire(1_000, 7_999);
+    assertTrue(core.isRunning());
+    core.expire(1_000, 8_000);
+    assertEquals(ErrorKind.ERROR_KIND_DEADLINE, kindOf(core));
+  }
+
+  @Test
+  void a_lost_call_is_followed_by_another_after_a_pause() {
+    ExchangeCore core = opened(Replay.REPLAY);
+    Metadata trailers = new Metadata();
+    trailers.put(Metadata.Key.of("retry-after-ms", Metadata.ASCII_STRING_MARSHALLER), "500");
+    core.onClosed(CALL, Status.RESOURCE_EXHAUSTED, trailers, 0);
+    assertFalse(core.isRecoveryDue(Duration.ofMillis(499).toNanos()));
+    assertTrue(core.restNanos(0, 0) >= Duration.ofMillis(500).toNanos());
+    assertTrue(core.isRecoveryDue(Duration.ofMillis(750).toNanos()));
+  }
+
+  @Test
+  void what_was_closed_stays_closed() {
+    ExchangeCore core = opened(Replay.REPLAY);
+    core.close();
+    core.onClosed(CALL, Status.UNAVAILABLE, new Metadata(), 0);
+    assertFalse(core.begin(new TestCall(true)));
+    assertFalse(core.cancel("late"));
+    assertThrows(IllegalStateException.class, core::next);
+  }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+/**
+ * A call as a core sees it, made at zero.
+ *
+ * @param connected whether it has reached the wire
+ */
+record TestCall(boolean connected) implements CallCore.Call {
+  @Override
+  public long startedNanos() {
+    return 0;
+  }
+
+  @Override
+  public Reach reach() {
+    return connected ? Reach.ANSWERED : Reach.RESOLVED;
+  }
+
+  @Override
+  public void request(int messages) {
+    throw new AssertionError("a core requests nothing");
+  }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.MethodDescriptor;
+import io.grpc.Server;
+import io.grpc.ServerCallHandler;
+import io.grpc.ServerServiceDefinition;
+import io.grpc.netty.NettyServerBuilder;
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.net.InetSocketAddress;
+
+/** A server in this JVM with one of Flight's methods; its messages are bytes. */
+final class TestServer implements AutoCloseable {
+  private final Server server;
+
+  private TestServer(Server server) {
+    this.server = server;
+  }
+
+  /** A builder for a port of loopback; zero: any. */
+  static NettyServerBuilder onLoopback(int port) {
+    return NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", port));
+  }
+
+  /** Starts a server with the method that a client knows by this descriptor. */
+  static TestServer start(
+      NettyServerBuilder builder,
+      MethodDescriptor<?, ?> method,
+      ServerCallHandler<byte[], byte[]> handler) {
+    MethodDescriptor<byte[], byte[]> served = method.toBuilder(new Bytes(), new Bytes()).build();
+    ServerServiceDefinition service =
+        ServerServiceDefinition.builder(served.getServiceName()).addMethod(served, handler).build();
+    try {
+      return new TestServer(
+          builder.addService(service).maxInboundMessageSize(1 << 30).build().start());
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  int port() {
+    return server.getPort();
+  }
+
+  Endpoint endpoint() {
+    return Endpoint.parse("grpc://127.0.0.1:" + port());
+  }
+
+  /** Breaks every connection, as a killed process would. */
+  @Override
+  public void close() {
+    server.shutdownNow();
+  }
+
+  private static final class Bytes implements MethodDescriptor.Marshaller<byte[]> {
+    @Override
+    public InputStream stream(byte[] value) {
+      return new ByteArrayInputStream(value);
+    }
+
+    @Override
+    public byte[] parse(InputStream stream) {
+      try {
+        return stream.readAllBytes();
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
+    }
+  }
+}
