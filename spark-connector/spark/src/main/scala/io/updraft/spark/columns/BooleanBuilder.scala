@@ -31,11 +31,11 @@ private[columns] final class BooleanBuilder(allocator: BufferAllocator) extends 
       put(row.getBoolean(ordinal))
     }
 
-  override def append(block: RowBlock, ordinal: Int): Unit = {
-    if (block.hasNull(ordinal)) validity.setNulls(block, ordinal, rows)
+  override def append(copies: RowCopies, ordinal: Int): Unit = {
+    if (copies.hasNull(ordinal)) validity.setNulls(copies, ordinal, rows)
     var i = 0
-    while (i < block.count) {
-      put((block.word(i, ordinal) & 1) != 0)
+    while (i < copies.count) {
+      put((copies.word(i, ordinal) & 1) != 0)
       i += 1
     }
   }

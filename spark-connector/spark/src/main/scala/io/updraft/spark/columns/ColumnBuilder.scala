@@ -20,11 +20,11 @@ abstract class ColumnBuilder extends AutoCloseable {
   /** Copies one value of a row. */
   def append(row: SpecializedGetters, ordinal: Int): Unit
 
-  /** Copies one column of all rows of a block. */
-  def append(block: RowBlock, ordinal: Int): Unit = {
+  /** Copies one column of all rows. */
+  def append(copies: RowCopies, ordinal: Int): Unit = {
     var i = 0
-    while (i < block.count) {
-      append(block.row(i), ordinal)
+    while (i < copies.count) {
+      append(copies.row(i), ordinal)
       i += 1
     }
   }

@@ -42,11 +42,11 @@ final class ColumnSet(
   // A single column is filled as fast by a call for each value.
   private[this] val fillsBlocks = builders.length > 1
   // Rows that were appended and are not in the builders yet.
-  private[this] var block: RowBlock = _
+  private[this] var copies: RowCopies = _
 
   /** Copies rows `from` until `from + count` of a batch. */
   def append(batch: ColumnarBatch, from: Int, count: Int): Unit = {
-    takeBlock()
+    takeCopies()
     var i = 0
     while (i < builders.length) {
       builders(i).append(batch.column(ordinals(i)), from, count)
@@ -57,11 +57,11 @@ final class ColumnSet(
   /** Copies one row. */
   def append(row: InternalRow): Unit = row match {
     case unsafe: UnsafeRow if fillsBlocks && unsafe.getSizeInBytes <= ColumnSet.LargestBlockedRow =>
-      if (block == null) block = new RowBlock(unsafe.numFields())
-      if (!block.hasRoomFor(unsafe)) takeBlock()
-      block.add(unsafe)
+      if (copies == null) copies = new RowCopies(unsafe.numFields())
+      if (!copies.hasRoomFor(unsafe)) takeCopies()
+      copies.add(unsafe)
     case _ =>
-      takeBlock()
+      takeCopies()
       appendAlone(row)
   }
 
@@ -73,13 +73,13 @@ final class ColumnSet(
     }
   }
 
-  private def takeBlock(): Unit = if (block != null && block.count > 0) {
+  private def takeCopies(): Unit = if (copies != null && copies.count > 0) {
     var i = 0
     while (i < builders.length) {
-      builders(i).append(block, ordinals(i))
+      builders(i).append(copies, ordinals(i))
       i += 1
     }
-    block.clear()
+    copies.clear()
   }
 
   /** Bytes of the columns that `chosen` holds, as of the last [[measure]]. */
@@ -95,18 +95,18 @@ final class ColumnSet(
 
   /** Brings [[byteCount]] up to date. */
   def measure(): Unit = {
-    takeBlock()
+    takeCopies()
     builders.foreach(_.measure())
   }
 
   /** The columns as they stand; the set is empty afterwards. */
   def finish(): Seq[FilledColumn] = {
-    takeBlock()
+    takeCopies()
     builders.toSeq.map(_.finish())
   }
 
   override def close(): Unit = {
-    if (block != null) block.clear()
+    if (copies != null) copies.clear()
     builders.foreach(_.close())
   }
 }

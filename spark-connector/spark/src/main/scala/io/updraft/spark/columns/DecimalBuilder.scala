@@ -58,13 +58,13 @@ private[columns] final class DecimalBuilder(allocator: BufferAllocator, dataType
   override protected def copyValue(source: ColumnVector, rowId: Int, address: Long): Unit =
     put(source.getDecimal(rowId, precision, scale), address)
 
-  override protected def copyColumn(block: RowBlock, ordinal: Int, address: Long): Unit = {
+  override protected def copyColumn(copies: RowCopies, ordinal: Int, address: Long): Unit = {
     var i = 0
-    while (i < block.count) {
+    while (i < copies.count) {
       val target = address + i.toLong * DecimalBuilder.Width
-      if (isLong) putLong(block.word(i, ordinal), target)
-      else if (block.isNullAt(i, ordinal)) putLong(0L, target)
-      else copyValue(block.row(i), ordinal, target)
+      if (isLong) putLong(copies.word(i, ordinal), target)
+      else if (copies.isNullAt(i, ordinal)) putLong(0L, target)
+      else copyValue(copies.row(i), ordinal, target)
       i += 1
     }
   }

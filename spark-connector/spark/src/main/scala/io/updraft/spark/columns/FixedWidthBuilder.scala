@@ -68,17 +68,17 @@ private[columns] abstract class FixedWidthBuilder(allocator: BufferAllocator, wi
     rows += 1
   }
 
-  override def append(block: RowBlock, ordinal: Int): Unit = {
+  override def append(copies: RowCopies, ordinal: Int): Unit = {
     val used = rows.toLong * width
-    data.reserve(used + block.count.toLong * width, used)
-    copyColumn(block, ordinal, data.address + used)
-    if (block.hasNull(ordinal)) validity.setNulls(block, ordinal, rows)
-    rows += block.count
+    data.reserve(used + copies.count.toLong * width, used)
+    copyColumn(copies, ordinal, data.address + used)
+    if (copies.hasNull(ordinal)) validity.setNulls(copies, ordinal, rows)
+    rows += copies.count
   }
 
-  /** Copies a block's column to `address`; a null is anything. */
-  protected def copyColumn(block: RowBlock, ordinal: Int, address: Long): Unit =
-    block.copyColumn(ordinal, width, address)
+  /** Copies a column of all rows to `address`; a null is anything. */
+  protected def copyColumn(copies: RowCopies, ordinal: Int, address: Long): Unit =
+    copies.copyColumn(ordinal, width, address)
 
   override def byteCount: Long = rows.toLong * width
 

@@ -31,10 +31,10 @@ private[columns] final class ValidityBits(allocator: BufferAllocator) extends Au
     }
   }
 
-  def setNulls(block: RowBlock, ordinal: Int, firstRow: Int): Unit = {
+  def setNulls(copies: RowCopies, ordinal: Int, firstRow: Int): Unit = {
     var i = 0
-    while (i < block.count) {
-      if (block.isNullAt(i, ordinal)) setNull(firstRow + i)
+    while (i < copies.count) {
+      if (copies.isNullAt(i, ordinal)) setNull(firstRow + i)
       i += 1
     }
   }

@@ -73,21 +73,21 @@ abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int
   override def append(row: SpecializedGetters, ordinal: Int): Unit =
     if (row.isNullAt(ordinal)) putNull() else putValue(row, ordinal)
 
-  override def append(block: RowBlock, ordinal: Int): Unit = {
-    val count = block.count
-    val hasNull = block.hasNull(ordinal)
-    if (hasNull) validity.setNulls(block, ordinal, rows)
+  override def append(copies: RowCopies, ordinal: Int): Unit = {
+    val count = copies.count
+    val hasNull = copies.hasNull(ordinal)
+    if (hasNull) validity.setNulls(copies, ordinal, rows)
     reserveOffsets(count)
     var i = 0
     while (i < count) {
       putOffset(rows + i, dataBytes)
-      if (!hasNull || !block.isNullAt(i, ordinal)) {
-        val place = block.word(i, ordinal)
+      if (!hasNull || !copies.isNullAt(i, ordinal)) {
+        val place = copies.word(i, ordinal)
         val length = place.toInt
         val end = endAfter(length)
-        // The block copies whole words.
+        // Whole words are copied.
         data.reserve(end + 8, dataBytes)
-        block.copyBytes(i, (place >>> 32).toInt, length, data.address + dataBytes)
+        copies.copyBytes(i, (place >>> 32).toInt, length, data.address + dataBytes)
         dataBytes = end
       }
       i += 1

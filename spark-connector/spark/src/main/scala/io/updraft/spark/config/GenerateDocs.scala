@@ -3,7 +3,7 @@ package io.updraft.spark.config
 
 import java.nio.file.{Files, Path}
 
-import io.updraft.spark.plan.{FunctionKind, FunctionKinds, Obstacle}
+import io.updraft.spark.reasons.{FallbackReason, FunctionKind, FunctionKinds}
 
 /** Writes docs/reference: the settings from [[UpdraftConf]], [[WriteConf]] and [[TraceConf]], what
   * runs where from [[FunctionKinds]]; a test fails when a page and its source differ.
@@ -31,13 +31,13 @@ object GenerateDocs {
         FunctionKinds.all.map(kindRow)
     val reasons =
       Seq("| reason | a function stays on stock execution because |", "| --- | --- |") ++
-        Obstacle.all.map(obstacleRow)
+        FallbackReason.all.map(reasonRow)
     (Seq(functionsHeader) ++ kinds ++ Seq("", "## Reasons", "") ++ reasons :+ "").mkString("\n")
   }
 
   private def functionsHeader: String =
     s"""|<!-- SPDX-License-Identifier: Apache-2.0 -->
-        |<!-- Written by io.updraft.spark.config.GenerateDocs from FunctionKinds and Obstacle. Do not edit. -->
+        |<!-- Written by io.updraft.spark.config.GenerateDocs from FunctionKinds and FallbackReason. Do not edit. -->
         |# What runs where
         |
         |Every kind of Python function that PySpark 4.0 to 4.3 has. A function of a kind that runs on the pool stays on stock
@@ -46,11 +46,11 @@ object GenerateDocs {
         |""".stripMargin
 
   private def kindRow(kind: FunctionKind): String = {
-    val place = kind.obstacle.fold("the pool")(obstacle => s"stock: ${obstacle.name}")
+    val place = kind.fallbackReason.fold("the pool")(reason => s"stock: ${reason.name}")
     s"| ${kind.usage} | `${kind.name}` | ${kind.since} | $place |"
   }
 
-  private def obstacleRow(obstacle: Obstacle): String = s"| ${obstacle.name} | ${obstacle.text} |"
+  private def reasonRow(reason: FallbackReason): String = s"| ${reason.name} | ${reason.text} |"
 
   private def header: String =
     """|<!-- SPDX-License-Identifier: Apache-2.0 -->

@@ -4,7 +4,6 @@ package io.updraft.spark.config
 import java.time.Duration
 
 import io.updraft.client.ClientOptions
-import io.updraft.spark.plan.Obstacle
 
 /** What [[UpdraftConf]] says for one query; travels to the executors. */
 final case class UdfSettings(
@@ -35,15 +34,6 @@ final case class UdfSettings(
       .maxMessageBytes(maxMessageBytes.toInt)
       .maxReplays(maxReplays)
       .build()
-
-  /** Raises an error where an operator may not stay with Spark's own Python workers. */
-  def permitStock(operator: String, obstacle: Obstacle): Unit =
-    if (unsupported == "fail") {
-      throw new UnsupportedOperationException(
-        s"$operator cannot run on the pool: $obstacle. Set ${UpdraftConf.unsupported.key} = local to " +
-          "run it in Spark's own Python workers"
-      )
-    }
 
   /** Without the token: case classes are printed in logs and plans. */
   override def toString: String = s"UdfSettings($endpoint)"

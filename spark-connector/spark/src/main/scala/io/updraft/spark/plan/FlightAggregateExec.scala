@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.updraft.{PythonCall, SessionRows, SparkInternals}
 
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange.{AggregateFold, Fold, GatherMetrics, Gathering}
+import io.updraft.spark.task.groups.{AggregateFold, Fold, GroupMetrics, GroupedRows}
 
 /** Runs Python aggregates on a pool, in the place of ArrowAggregatePythonExec: one row for each
   * group.
@@ -27,9 +27,9 @@ case class FlightAggregateExec(
   override val udfs: Seq[PythonUDAF] =
     functions.map(_.aggregateFunction.asInstanceOf[PythonUDAF])
 
-  private lazy val gatherMetrics = GatherMetrics.create(sparkContext)
+  private lazy val groupMetrics = GroupMetrics.create(sparkContext)
 
-  override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all ++ gatherMetrics.all
+  override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all ++ groupMetrics.all
 
   override def output: Seq[Attribute] = results.map(_.toAttribute)
 
@@ -46,14 +46,14 @@ case class FlightAggregateExec(
 
   override protected def pythonCall: PythonCall = PythonCall.of(udfs)
 
-  private def gathering: Gathering =
-    sessions.fold(GroupOrder.gathering(keys, child, gatherMetrics))(_ => Gathering.Done)
+  private def groupedRows: GroupedRows =
+    sessions.fold(GroupOrder.groupedRows(keys, child, groupMetrics))(_ => GroupedRows.FromChild)
 
   override protected def fold: Fold =
     AggregateFold(
       keys,
       sessions,
-      gathering,
+      groupedRows,
       child.output,
       functions.map(_.resultAttribute),
       results

@@ -13,7 +13,8 @@ import org.apache.spark.sql.execution.{BinaryExecNode, SparkPlan}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange._
+import io.updraft.spark.task.CogroupedMapRunner
+import io.updraft.spark.task.groups.RowShape
 
 /** Runs cogrouped applyInPandas and applyInArrow on a pool, in the place of
   * FlatMapCoGroupsInPandasExec and FlatMapCoGroupsInArrowExec.

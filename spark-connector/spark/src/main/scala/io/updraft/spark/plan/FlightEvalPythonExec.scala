@@ -10,7 +10,9 @@ import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 import io.updraft.client.Replay
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange._
+import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec}
+import io.updraft.spark.task.output.{PickledReplies, ReplyReader, Results}
+import io.updraft.spark.task.{ExchangeMetrics, FunctionCall, TaskRunner}
 
 /** Evaluates one-to-one Python UDFs on a pool, in the place of ArrowEvalPythonExec and
   * BatchEvalPythonExec.

@@ -8,9 +8,11 @@ import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 
 import io.updraft.client.Replay
-import io.updraft.spark.columns.{GatheredColumn, ResultColumns}
+import io.updraft.spark.columns.{ResultColumns, SelectedColumn}
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange._
+import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec}
+import io.updraft.spark.task.output.{PickledTableResults, ReplyReader, Results, TableResults}
+import io.updraft.spark.task.{ExchangeMetrics, TaskRunner}
 
 /** Runs a table function on a pool, in the place of BatchEvalPythonUDTFExec and
   * ArrowEvalPythonUDTFExec.
@@ -35,7 +37,7 @@ case class FlightEvalPythonUDTFExec(
   override def producedAttributes: AttributeSet = AttributeSet(resultAttrs)
 
   override def vectorTypes: Option[Seq[String]] = Some(
-    requiredChildOutput.map(_ => classOf[GatheredColumn].getName) ++
+    requiredChildOutput.map(_ => classOf[SelectedColumn].getName) ++
       resultAttrs.map(column => ResultColumns.className(column.dataType))
   )
 

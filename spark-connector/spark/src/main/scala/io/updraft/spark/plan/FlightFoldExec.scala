@@ -7,7 +7,9 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.UnaryExecNode
 import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
 
-import io.updraft.spark.exchange._
+import io.updraft.spark.task.FoldRunner
+import io.updraft.spark.task.groups.Fold
+import io.updraft.spark.task.input.RequestSpec
 
 /** What aggregates and windows share: they read sorted rows and give rows. [[FoldRunner]] does the
   * work of a task.

@@ -9,7 +9,9 @@ import org.apache.spark.sql.updraft.SparkInternals
 
 import io.updraft.client.Replay
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange._
+import io.updraft.spark.task.groups.RowShape
+import io.updraft.spark.task.output.{ReplyReader, Results}
+import io.updraft.spark.task.{ExchangeMetrics, TaskRunner}
 
 /** Runs applyInPandas and applyInArrow on a pool, in the place of FlatMapGroupsInPandasExec and
   * FlatMapGroupsInArrowExec.

@@ -9,16 +9,18 @@ import org.apache.spark.sql.updraft.PythonCall
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
 import io.updraft.spark.columns.ResultColumns
-import io.updraft.spark.exchange._
+import io.updraft.spark.task.FunctionCall
+import io.updraft.spark.task.groups.{GroupMetrics, GroupedInput, RowShape}
+import io.updraft.spark.task.output.{RowCheck, RowResult}
 
 /** What the operators share whose function gives rows for groups of rows. */
 trait FlightGroupsExec extends FlightPythonExec {
 
   def function: PythonUDF
 
-  private lazy val gatherMetrics = GatherMetrics.create(sparkContext)
+  private lazy val groupMetrics = GroupMetrics.create(sparkContext)
 
-  override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all ++ gatherMetrics.all
+  override lazy val metrics: Map[String, SQLMetric] = exchangeMetrics.all ++ groupMetrics.all
 
   override def udfs: Seq[PythonUDF] = Seq(function)
 
@@ -36,7 +38,7 @@ trait FlightGroupsExec extends FlightPythonExec {
       shape: RowShape
   ): GroupedInput = {
     val spec = requestSpec(plan.output, columns.ordinals, Seq.empty, columns.attributes)
-    GroupedInput(spec, keys, GroupOrder.gathering(keys, plan, gatherMetrics), shape)
+    GroupedInput(spec, keys, GroupOrder.groupedRows(keys, plan, groupMetrics), shape)
   }
 
   protected def groupedCall(arguments: Seq[Int]): FunctionCall =

@@ -10,7 +10,9 @@ import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 import io.updraft.client.Replay
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange._
+import io.updraft.spark.task.input.RowInput
+import io.updraft.spark.task.output.{ReplyReader, Results, RowCheck, RowResult}
+import io.updraft.spark.task.{ExchangeMetrics, TaskRunner}
 
 /** Runs mapInArrow and mapInPandas on a pool, in the place of MapInArrowExec and MapInPandasExec.
   */

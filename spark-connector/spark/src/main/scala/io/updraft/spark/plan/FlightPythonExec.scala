@@ -13,7 +13,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 
 import io.updraft.spark.columns.BatchLimits
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange.{ExchangeMetrics, FunctionCall, RequestSpec, TaskRunner}
+import io.updraft.spark.task.input.RequestSpec
+import io.updraft.spark.task.{ExchangeMetrics, FunctionCall, TaskRunner}
 import io.updraft.spark.trace.QuerySpans
 
 /** What the operators that run Python on a pool share: they read rows or batches, whichever their

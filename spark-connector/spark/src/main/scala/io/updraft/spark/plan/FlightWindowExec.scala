@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.window.WindowExecBase
 import org.apache.spark.sql.updraft.{PythonCall, WindowFrames}
 
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.exchange.{Fold, WindowFold}
+import io.updraft.spark.task.groups.{Fold, WindowFold}
 
 /** Runs Python aggregates over window frames on a pool, in the place of ArrowWindowPythonExec: the
   * child's rows with the functions' results.

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.util.UnsafeRowUtils
 import org.apache.spark.sql.execution.{LeafExecNode, SortExec, SortPrefixUtils, SparkPlan}
 import org.apache.spark.sql.types._
 
-import io.updraft.spark.exchange.{GatherMetrics, Gathering}
+import io.updraft.spark.task.groups.{GroupMetrics, GroupedRows}
 
 /** How an operator over groups has its child's rows group by group, in the order of their keys: it
   * brings them together itself, or requires Spark to sort them.
@@ -17,21 +17,21 @@ object GroupOrder {
 
   /** What such an operator requires of its child. */
   def required(keys: Seq[Expression]): Seq[SortOrder] =
-    if (canGather(keys)) Nil else ascending(keys)
+    if (canGroup(keys)) Nil else ascending(keys)
 
   /** What it does with the rows. */
-  def gathering(keys: Seq[Expression], child: SparkPlan, metrics: GatherMetrics): Gathering =
-    if (!canGather(keys) || SortOrder.orderingSatisfies(child.outputOrdering, ascending(keys)))
-      Gathering.Done
+  def groupedRows(keys: Seq[Expression], child: SparkPlan, metrics: GroupMetrics): GroupedRows =
+    if (!canGroup(keys) || SortOrder.orderingSatisfies(child.outputOrdering, ascending(keys)))
+      GroupedRows.FromChild
     else {
       val order = ascending(keys)
       val sort = SortExec(order, global = false, UnsortedRows(child.output))
       val radix = sort.conf.enableRadixSort && order.length == 1 &&
         SortPrefixUtils.canSortFullyWithPrefix(order.head)
-      Gathering.ByKeys(keys, child.output, sort, radix && keys.head.nullable, metrics)
+      GroupedRows.ByKeys(keys, child.output, sort, radix && keys.head.nullable, metrics)
     }
 
-  private def canGather(keys: Seq[Expression]) = keys.forall(key => hasOneForm(key.dataType))
+  private def canGroup(keys: Seq[Expression]) = keys.forall(key => hasOneForm(key.dataType))
 
   private def ascending(keys: Seq[Expression]) = keys.map(SortOrder(_, Ascending))
 

@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import io.updraft.spark.reasons.{FallbackReason, FunctionKinds}
 
 /** Says of a stream's stateful functions why they stay with Spark: its own strategies plan them
   * before [[UpdraftStrategy]] is asked.
@@ -22,13 +23,16 @@ object StatefulFunctions extends ColumnarRule with Logging {
 
   private def explained(plan: SparkPlan, settings: UdfSettings): SparkPlan = plan.transformUp {
     case node if isStateful(node) =>
-      settings.permitStock(node.nodeName, Obstacle.State)
+      StockPythonExec.permit(settings, node.nodeName, FallbackReason.State)
       // For each micro-batch, as Spark's own lines about it.
-      logInfo(s"${node.nodeName} stays in Spark's own Python workers: ${Obstacle.State}")
-      StockPythonExec(Obstacle.State.toString, node)
+      logInfo(s"${node.nodeName} stays in Spark's own Python workers: ${FallbackReason.State}")
+      StockPythonExec(FallbackReason.State.toString, node)
   }
 
   private def isStateful(node: SparkPlan): Boolean =
     node.logicalLink.exists(_.isStreaming) &&
-      FunctionKinds.obstacle(node.expressions, isWindow = false).contains(Obstacle.State)
+      FunctionKinds.fallbackReason(
+        node.expressions,
+        isWindow = false
+      ).contains(FallbackReason.State)
 }

@@ -8,6 +8,9 @@ import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
+import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import io.updraft.spark.reasons.FallbackReason
+
 /** Stands above an operator that stays with Spark's own Python workers and says why; does nothing
   * else.
   */
@@ -25,4 +28,16 @@ case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNo
 
   override protected def withNewChildInternal(newChild: SparkPlan): StockPythonExec =
     copy(child = newChild)
+}
+
+object StockPythonExec {
+
+  /** Raises an error where an operator may not stay with Spark's own Python workers. */
+  def permit(settings: UdfSettings, operator: String, reason: FallbackReason): Unit =
+    if (settings.unsupported == "fail") {
+      throw new UnsupportedOperationException(
+        s"$operator cannot run on the pool: $reason. Set ${UpdraftConf.unsupported.key} = local to " +
+          "run it in Spark's own Python workers"
+      )
+    }
 }

@@ -10,7 +10,8 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
-import io.updraft.spark.exchange.RowShape
+import io.updraft.spark.reasons.{PythonAggregate, PythonWindow, Support}
+import io.updraft.spark.task.groups.RowShape
 
 /** Plans Python functions on the pool; what the pool cannot take is planned by Spark and wrapped
   * with the reason.
@@ -25,10 +26,10 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
     }
 
   private def choose(plan: LogicalPlan, settings: UdfSettings): Seq[SparkPlan] =
-    Support.obstacle(plan) match {
-      case Some(obstacle) =>
-        settings.permitStock(plan.nodeName, obstacle)
-        stock(plan, obstacle.toString)
+    Support.fallbackReason(plan) match {
+      case Some(reason) =>
+        StockPythonExec.permit(settings, plan.nodeName, reason)
+        stock(plan, reason.toString)
       case None =>
         PoolProbe.problem(settings).fold(Seq(onPool(plan, settings)))(stock(plan, _))
     }

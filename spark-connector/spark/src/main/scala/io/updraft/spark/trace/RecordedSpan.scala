@@ -4,24 +4,22 @@ package io.updraft.spark.trace
 import io.opentelemetry.api.trace.propagation.W3CTraceContextPropagator
 import io.opentelemetry.api.trace.{Span, SpanBuilder, SpanKind, StatusCode}
 import io.opentelemetry.context.Context
-import org.apache.spark.TaskContext
 
 import io.updraft.client.{ClientOptions, Endpoint, ExchangeException}
 import io.updraft.proto.v1.TaskIdentity
 import io.updraft.spark.config.ConnectionSettings
-import io.updraft.spark.exchange.TaskIdentities
 
 /** A span of OpenTelemetry below that of its query. */
 private[trace] final class RecordedSpan(
     name: String,
     tracing: Tracing,
     connection: ConnectionSettings,
-    context: TaskContext
+    identity: => TaskIdentity
 ) extends TaskSpan {
   private[this] var span = Span.getInvalid
 
   override def begin(): Unit = {
-    val task = TaskIdentities.of(context)
+    val task = identity
     val builder = tracing.tracer.spanBuilder(name).setSpanKind(SpanKind.CLIENT)
     identify(builder, task)
     locate(builder, Endpoint.parse(connection.endpoint))

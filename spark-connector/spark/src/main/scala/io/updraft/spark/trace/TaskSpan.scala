@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.trace
 
-import org.apache.spark.TaskContext
-
 import io.updraft.client.{ClientOptions, ExchangeException}
-import io.updraft.spark.config.ConnectionSettings
 
 /** One exchange or file of a task, for a trace. Used by the task's thread. While tracing is off it
   * is nothing, and no class of OpenTelemetry is loaded.
@@ -22,20 +19,4 @@ trait TaskSpan {
 
   /** The exchange is over, after what was counted; only the first call matters. */
   def end(counts: (String, Long)*): Unit
-}
-
-object TaskSpan {
-
-  /** A span named `name`, which begins when it is told to. */
-  def of(name: String, connection: ConnectionSettings, context: TaskContext): TaskSpan =
-    connection.traceEndpoint
-      .flatMap(Tracing.to)
-      .fold[TaskSpan](Off)(new RecordedSpan(name, _, connection, context))
-
-  private object Off extends TaskSpan {
-    override def begin(): Unit = ()
-    override def on(options: ClientOptions): ClientOptions = options
-    override def failed(error: ExchangeException): Unit = ()
-    override def end(counts: (String, Long)*): Unit = ()
-  }
 }

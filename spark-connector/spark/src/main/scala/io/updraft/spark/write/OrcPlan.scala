@@ -29,7 +29,7 @@ object OrcPlan {
       conf: Configuration
   ): Either[String, WriteCommand] =
     for {
-      _ <- obstacle(schema, conf).toLeft(())
+      _ <- unsupported(schema, conf).toLeft(())
       codec <- codec(conf)
     } yield builder
       .setOrc(
@@ -44,7 +44,7 @@ object OrcPlan {
       .putFooter("org.apache.spark.version", SPARK_VERSION_SHORT)
       .build()
 
-  private def obstacle(schema: StructType, conf: Configuration): Option[String] = {
+  private def unsupported(schema: StructType, conf: Configuration): Option[String] = {
     val leaves = StoredSchema.leaves(schema)
     leaves.find(!StoredSchema.isWritten(_)).map(leaf => s"the type ${leaf.sql} in ORC")
       .orElse(Option.when(leaves.contains(TimestampType))(Timestamps))

@@ -37,7 +37,7 @@ object ParquetPlan {
       conf: Configuration
   ): Either[String, WriteCommand] =
     for {
-      _ <- obstacle(schema, conf).toLeft(())
+      _ <- unsupported(schema, conf).toLeft(())
       compression <- compression(conf)
       times <- times(schema, conf)
     } yield builder
@@ -49,16 +49,16 @@ object ParquetPlan {
   private def footer(conf: Configuration): java.util.Map[String, String] =
     new ParquetWriteSupport().init(conf).getExtraMetaData
 
-  private def obstacle(schema: StructType, conf: Configuration): Option[String] =
+  private def unsupported(schema: StructType, conf: Configuration): Option[String] =
     StoredSchema.leaves(schema).collectFirst {
       case leaf if !isSupported(leaf) => s"the type ${leaf.sql}"
-    }.orElse(obstacle(conf))
+    }.orElse(unsupported(conf))
 
   /** Times of the day came with Spark 4.1. */
   private def isSupported(leaf: DataType): Boolean =
     StoredSchema.isWritten(leaf) || leaf.typeName.startsWith("time(")
 
-  private def obstacle(conf: Configuration): Option[String] = {
+  private def unsupported(conf: Configuration): Option[String] = {
     def setting(key: String, holds: String => Boolean) =
       Option(conf.get(key)).filter(holds).map(value => s"$key = $value")
     setting(SQLConf.PARQUET_WRITE_LEGACY_FORMAT.key, _ == "true")

@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SparkInternals
 
 import io.updraft.proto.v1.WriteCommand
-import io.updraft.spark.config.{WriteConf, WriteSettings}
+import io.updraft.spark.config.WriteConf
 
 /** A format of Spark's whose files a writer service makes, where it can. */
 trait RemoteFormat extends FileFormat with DataSourceRegister {
@@ -60,16 +60,3 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
     }
   }
 }
-
-/** Who makes the files of one write. */
-sealed trait WritePlan
-
-/** The writer service; Spark's factory names the files. */
-final case class ByWriter(
-    stock: OutputWriterFactory,
-    settings: WriteSettings,
-    command: WriteCommand
-) extends WritePlan
-
-/** Spark's own writer. */
-final case class BySpark(stock: OutputWriterFactory, reason: String) extends WritePlan

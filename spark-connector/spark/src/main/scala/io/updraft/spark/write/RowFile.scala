@@ -17,8 +17,8 @@ import io.updraft.client.FileExchange
 import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.columns.{BatchCut, BatchLimits, BatchSize, ColumnSet}
 import io.updraft.spark.config.WriteSettings
-import io.updraft.spark.exchange.TaskIdentities
-import io.updraft.spark.trace.TaskSpan
+import io.updraft.spark.task.TaskIdentities
+import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
 /** One file that Spark writes row by row: rows become Arrow batches, batches go to the writer, and
   * a close returns when the receipt is there. Of rows that lie in a batch ([[BatchRow]]) only the
@@ -38,7 +38,8 @@ final class RowFile private (
     failures: WriteFailures,
     span: TaskSpan,
     task: TaskFiles
-) extends OutputWriter {
+) extends OutputWriter
+    with TaskFile {
   private[this] val released = new AtomicBoolean
   private[this] val lookBytes = batchBytes / RowFile.LooksPerBatch
   private[this] val cut = new BatchCut(BatchLimits.of(batchBytes))
@@ -124,11 +125,9 @@ final class RowFile private (
     metrics.foreach(_.finished(receipt))
   }
 
-  /** Ends the file from another thread. */
-  def cancel(reason: String): Unit = file.cancel(reason)
+  override def cancel(reason: String): Unit = file.cancel(reason)
 
-  /** Lets go of everything, once; a file that is not complete is given up. */
-  def release(): Unit = if (released.compareAndSet(false, true)) {
+  override def release(): Unit = if (released.compareAndSet(false, true)) {
     task.remove(this)
     metrics.foreach(_.closed(file.waitedNanos()))
     span.end("wait_nanoseconds" -> file.waitedNanos())
@@ -159,7 +158,7 @@ object RowFile {
     val arrow = StoredSchema.arrow(schema)
     val types = StoredSchema.of(schema).fields.toSeq.map(_.dataType)
     val columns = new ColumnSet(types, arrow, SparkInternals.allocator, largeVarTypes = false)
-    val span = TaskSpan.of("updraft.task.file", settings.connection, context)
+    val span = TaskSpans.of("updraft.task.file", settings.connection, TaskIdentities.of(context))
     val failures = new WriteFailures(path, settings.endpoint, span, context)
     val written =
       if (settings.returns) new ReturnedFile(target, conf) else new DirectFile(target, conf)

@@ -6,12 +6,22 @@ import java.util.concurrent.ConcurrentHashMap
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.updraft.TaskKills
 
+/** A file that a task has open. */
+trait TaskFile {
+
+  /** Ends the file from another thread. */
+  def cancel(reason: String): Unit
+
+  /** Lets go of everything, once; a file that is not complete is given up. */
+  def release(): Unit
+}
+
 /** The files that one task has open: whether they are still wanted, and an end for each of them
   * when the task is killed or has ended. Spark closes the files of a failed task as it closes
   * finished ones; only the task knows which it is.
   */
 final class TaskFiles private (context: TaskContext) {
-  private[this] val open = ConcurrentHashMap.newKeySet[RowFile]()
+  private[this] val open = ConcurrentHashMap.newKeySet[TaskFile]()
   @volatile private[this] var failure: Option[Throwable] = None
   private[this] var ofPlan: Option[WriteMetrics] = None
 
@@ -30,13 +40,13 @@ final class TaskFiles private (context: TaskContext) {
 
   def report(costs: WriteMetrics): Unit = ofPlan = Some(costs)
 
-  def add(file: RowFile): Unit = {
+  def add(file: TaskFile): Unit = {
     open.add(file)
     // A kill before found nothing to cancel.
     if (context.isInterrupted()) file.cancel("the task was killed")
   }
 
-  def remove(file: RowFile): Unit = open.remove(file)
+  def remove(file: TaskFile): Unit = open.remove(file)
 }
 
 object TaskFiles {

@@ -75,7 +75,7 @@ class ColumnSetSuite extends AnyFunSuite {
     })
     val random = new Random(70)
     val rows = (0 until rowCount).map { i =>
-      // Every so often a row that is larger than a block of rows.
+      // Every so often a row that is larger than the copies of rows may be.
       val text = UTF8String.fromString("a" * (if (i % 100 == 99) 100000 else random.nextInt(40)))
       InternalRow.fromSeq(schema.map { field =>
         if (field.name == "_3") text

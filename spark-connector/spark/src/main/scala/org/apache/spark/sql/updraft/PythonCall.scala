@@ -14,8 +14,6 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.CollectionAccumulator
 
-import io.updraft.spark.plan.Obstacle
-
 /** An argument of a UDF: which of the exchange's distinct arguments it is, and its name if it was
   * given one.
   */
@@ -54,7 +52,7 @@ final case class TableFunction(
   *   Python that pickled the functions, "major.minor"
   * @param accumulator
   *   where the functions' accumulator updates go; null only in tests
-  * @param belongings
+  * @param artifacts
   *   what the functions need beside their pickles
   * @param table
   *   in the place of `udfs`
@@ -64,7 +62,7 @@ final case class PythonCall(
     inputs: Seq[Expression],
     pythonVersion: String,
     accumulator: CollectionAccumulator[Array[Byte]],
-    belongings: Belongings,
+    artifacts: FunctionArtifacts,
     table: Option[TableFunction] = None
 ) {
 
@@ -98,7 +96,7 @@ object PythonCall {
       inputs.toSeq,
       first.pythonVer,
       first.accumulator,
-      Belongings.of(functions)
+      FunctionArtifacts.of(functions)
     )
   }
 
@@ -117,7 +115,7 @@ object PythonCall {
     Seq.empty,
     udf.func.pythonVer,
     udf.func.accumulator,
-    Belongings.of(Seq(udf.func))
+    FunctionArtifacts.of(Seq(udf.func))
   )
 
   def ofTable(udtf: PythonUDTF): PythonCall = {
@@ -135,7 +133,7 @@ object PythonCall {
       inputs.toSeq,
       udtf.func.pythonVer,
       udtf.func.accumulator,
-      Belongings.of(Seq(udtf.func)),
+      FunctionArtifacts.of(Seq(udtf.func)),
       Some(function)
     )
   }
@@ -146,15 +144,9 @@ object PythonCall {
     (argument, true) <- function.arguments.zip(TableArguments.of(udtf))
   } yield argument.offset
 
-  /** Why the pool cannot run these functions, if it cannot. */
-  def obstacle(udfs: Seq[PythonFuncExpression]): Option[Obstacle] =
-    functionsOf(udfs)
-      .flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))
-      .find(_ != PoolHashSeed)
-      .map(Obstacle.HashSeed.about)
-
-  /** What PySpark sets unless the user does. */
-  private val PoolHashSeed = "0"
+  /** The hash seeds with which Python is to run these functions, where it is told one. */
+  def hashSeeds(udfs: Seq[PythonFuncExpression]): Seq[String] =
+    functionsOf(udfs).flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))
 
   private def functionsOf(udfs: Seq[PythonFuncExpression]): Seq[PythonFunction] =
     udfs.flatMap(chain)

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
+import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
+
+import com.tngtech.archunit.core.domain.JavaClasses;
+import com.tngtech.archunit.core.importer.ClassFileImporter;
+import org.junit.jupiter.api.Test;
+
+/** Which package may know which. */
+class PackagesTest {
+  /** The client's classes and the generated messages, without the tests. */
+  private static final JavaClasses CLASSES =
+      new ClassFileImporter()
+          .importUrl(Exchange.class.getProtectionDomain().getCodeSource().getLocation());
+
+  @Test
+  void noPackageKnowsOneThatKnowsIt() {
+    slices().matching("io.updraft.(**)").should().beFreeOfCycles().check(CLASSES);
+  }
+
+  @Test
+  void theClientKnowsNeitherSparkNorScala() {
+    noClasses()
+        .should()
+        .dependOnClassesThat()
+        .resideInAnyPackage("org.apache.spark..", "io.updraft.spark..", "scala..")
+        .check(CLASSES);
+  }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.reasons
+
+import org.apache.spark.sql.types.DataType
+
+/** Why a function stays in Spark's own Python workers: [[Support]] and [[FunctionKinds]] give it,
+  * explain, the log and docs/reference/functions.md show it.
+  *
+  * @param name
+  *   stays the same when the text gets better
+  * @param text
+  *   for people
+  */
+final case class FallbackReason(name: String, text: String) {
+
+  /** The same, with what it was this time. */
+  def about(detail: String): FallbackReason = copy(text = s"$text: $detail")
+
+  override def toString: String = s"$text ($name)"
+}
+
+object FallbackReason {
+
+  val Barrier: FallbackReason =
+    FallbackReason("barrier", "a barrier stage needs Spark's own BarrierTaskContext")
+
+  val ResourceProfile: FallbackReason = FallbackReason(
+    "resource-profile",
+    "a resource profile asks for resources of the executor that the pool does not see"
+  )
+
+  val State: FallbackReason = FallbackReason(
+    "state",
+    "the function asks Spark's state store, which only a worker beside the executor can reach"
+  )
+
+  val HashSeed: FallbackReason = FallbackReason(
+    "hash-seed",
+    "PYTHONHASHSEED of the session is not 0, with which the pool's workers hash"
+  )
+
+  val WorkerModule: FallbackReason = FallbackReason(
+    "worker-module",
+    "the application replaces PySpark's own worker or daemon, which a pool does not run"
+  )
+
+  val DataTypes: FallbackReason = FallbackReason(
+    "type",
+    "Arrow does not carry a type there and back unchanged (calendar intervals, char and varchar, " +
+      "geometry and geography, structs with two fields of one name)"
+  )
+
+  val UnknownKind: FallbackReason = FallbackReason(
+    "unknown-kind",
+    "this version of the connector does not know the kind of function"
+  )
+
+  def ofType(dataType: DataType): FallbackReason = DataTypes.about(dataType.sql)
+
+  /** All that there are, in the order of the reference page. */
+  val all: Seq[FallbackReason] = Seq(
+    Barrier,
+    ResourceProfile,
+    State,
+    DataTypes,
+    HashSeed,
+    WorkerModule,
+    UnknownKind
+  )
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.reasons
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.planning.{PhysicalAggregation, PhysicalWindow}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+
+/** Aggregates whose functions are all Python's and of one kind, as Spark's own strategy takes them
+  * apart. What it refuses is no match: then Spark says why.
+  */
+object PythonAggregate {
+  type Parts =
+    (Seq[NamedExpression], Seq[AggregateExpression], Seq[NamedExpression], LogicalPlan, Int)
+
+  def unapply(plan: LogicalPlan): Option[Parts] = plan match {
+    case PhysicalAggregation(keys, functions, results, child) =>
+      val kinds = functions.map(_.aggregateFunction).map {
+        case udf: PythonUDAF => Some(udf.evalType)
+        case _ => None
+      }
+      kinds.distinct match {
+        case Seq(Some(kind)) => Some((keys, functions, results, child, kind))
+        case _ => None
+      }
+    case _ => None
+  }
+}
+
+/** Windows whose functions are all Python's and of one kind, likewise. */
+object PythonWindow {
+  type Parts = (Seq[NamedExpression], Seq[Expression], Seq[SortOrder], LogicalPlan, Int)
+
+  def unapply(plan: LogicalPlan): Option[Parts] = plan match {
+    case PhysicalWindow(WindowFunctionType.Python, windows, partitions, order, child) =>
+      val kinds = windows.flatMap(_.collect { case udf: PythonUDAF => udf.evalType })
+      kinds.distinct match {
+        case Seq(kind) =>
+          FunctionKinds.inWindow.get(kind).map((windows, partitions, order, child, _))
+        case _ => None
+      }
+    case _ => None
+  }
+}

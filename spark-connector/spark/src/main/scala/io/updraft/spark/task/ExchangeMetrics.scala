@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task
+
+import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.{SparkContext, TaskContext}
+
+import io.updraft.client.Exchange
+import io.updraft.proto.v1.Report
+
+/** The metrics of one operator: stock's Python metrics by stock's names, and those of the exchange.
+  */
+final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializable {
+
+  def opened(): Unit = all("updraftExchanges") += 1
+
+  def sent(): Unit = all("updraftBatchesSent") += 1
+
+  def waited(nanoseconds: Long): Unit = all("updraftWaitTime") += nanoseconds
+
+  def received(rows: Long): Unit = all("pythonNumRowsReceived") += rows
+
+  /** The exchange ended, in whatever way. */
+  def closed(exchange: Exchange): Unit = {
+    all("pythonDataSent") += exchange.bytesSent()
+    all("pythonDataReceived") += exchange.bytesReceived()
+  }
+
+  /** The pool's own measurements of an exchange that finished. */
+  def reported(report: Report, context: TaskContext): Unit = {
+    all("pythonBootTime") += report.getBootMilliseconds
+    all("pythonInitTime") += report.getInitMilliseconds
+    all("pythonTotalTime") += report.getTotalMilliseconds
+    // Spark has it since 4.2.
+    all.get("pythonProcessingTime").foreach(_ += report.getProcessingMilliseconds)
+    SparkInternals.addSpilled(
+      context,
+      report.getMemorySpilledBytes,
+      report.getDiskSpilledBytes
+    )
+  }
+}
+
+object ExchangeMetrics {
+
+  def create(context: SparkContext): ExchangeMetrics = new ExchangeMetrics(
+    SparkInternals.pythonMetrics(context) ++ Map(
+      "updraftExchanges" -> SQLMetrics.createMetric(context, "exchanges with the pool"),
+      "updraftBatchesSent" -> SQLMetrics.createMetric(context, "batches sent to the pool"),
+      "updraftWaitTime" -> SQLMetrics.createNanoTimingMetric(
+        context,
+        "time that tasks waited for the pool"
+      )
+    )
+  )
+}

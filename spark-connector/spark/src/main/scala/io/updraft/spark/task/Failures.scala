@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.execution.python.PythonExceptions
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.{SparkException, TaskContext}
+
+import io.updraft.client.ExchangeException
+import io.updraft.proto.v1.{ErrorKind, Report}
+import io.updraft.spark.config.UpdraftConf
+import io.updraft.spark.trace.TaskSpan
+
+/** Turns what an exchange raises into what Spark's users know, and hands accumulator updates to
+  * Spark.
+  */
+final class Failures(
+    call: FunctionCall,
+    endpoint: String,
+    span: TaskSpan,
+    context: TaskContext
+) {
+
+  /** Runs `body`; an exception of the user's function becomes Spark's PythonException, a kill
+    * Spark's own.
+    */
+  def translate[T](body: => T): T =
+    try body
+    catch {
+      case e: InterruptedException => throw interrupted(e)
+      case e: ExchangeException if context.isInterrupted() => throw killed(e)
+      case e: ExchangeException =>
+        span.failed(e)
+        throw (if (e.kind() == ErrorKind.ERROR_KIND_USER) userError(e) else poolError(e))
+    }
+
+  /** Adds what the function added to its accumulators on the pool. */
+  def report(report: Report): Unit =
+    Option(call.call.accumulator).foreach { accumulator =>
+      report.getAccumulatorUpdatesList.asScala.foreach(update =>
+        accumulator.add(update.toByteArray)
+      )
+    }
+
+  private def userError(e: ExchangeException): Throwable = {
+    val traceback = e.details().map[String](_.getTraceback).filter(_.nonEmpty).orElse(e.getMessage)
+    PythonExceptions.of(traceback)
+  }
+
+  private def poolError(e: ExchangeException): Throwable = new SparkException(
+    s"${call.names} failed on the pool at $endpoint (${UpdraftConf.endpoint.key}) in task " +
+      s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()} " +
+      s"(TID ${context.taskAttemptId()}): ${e.getMessage} [${e.code()}]${crash(e)}",
+    e
+  )
+
+  /** Where Python was when its worker crashed, in stock's words. */
+  private def crash(e: ExchangeException): String =
+    e.details()
+      .map[String](_.getTraceback)
+      .filter(_.nonEmpty)
+      .map[String](stack => s"\nPython worker exited unexpectedly (crashed): $stack")
+      .orElse("")
+
+  private def interrupted(e: InterruptedException): Throwable =
+    if (context.isInterrupted()) killed(e) else e
+
+  private def killed(cause: Throwable): Throwable = {
+    val kill = SparkInternals.taskKilled(context)
+    kill.initCause(cause)
+    kill
+  }
+}

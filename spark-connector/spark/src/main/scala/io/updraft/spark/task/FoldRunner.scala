@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.JoinedRow
+import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, WaitingRows}
+
+import io.updraft.client.Replay
+import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.task.groups.{Fold, GroupedFeed}
+import io.updraft.spark.task.input.{RequestBuilder, RequestSpec}
+import io.updraft.spark.task.output.{ReplyReader, Results}
+
+/** Functions that make one value of many rows: groups go to the pool, and rows that waited here
+  * come back with the results.
+  *
+  * A request may begin inside a group, whose first rows another worker would not know: nothing is
+  * replayed.
+  */
+final class FoldRunner(
+    settings: UdfSettings,
+    call: FunctionCall,
+    spec: RequestSpec,
+    fold: Fold,
+    resultTypes: Seq[DataType],
+    metrics: ExchangeMetrics
+) extends TaskPipeline(settings, call, metrics) {
+
+  def run(
+      partition: Int,
+      input: Iterator[InternalRow],
+      context: TaskContext
+  ): Iterator[InternalRow] = {
+    val waiting = new WaitingRows(fold.waitingColumns, context)
+    val joined = new JoinedRow
+    val output = fold.resultProjection()
+    results(partition, input, waiting, context)
+      .flatMap(_.rowIterator().asScala)
+      .map(result => output(joined(waiting.remove(), result)))
+  }
+
+  private def results(
+      partition: Int,
+      input: Iterator[InternalRow],
+      waiting: WaitingRows,
+      context: TaskContext
+  ) = {
+    val files = new InputFiles
+    val builder =
+      new RequestBuilder.OfGroups(spec, fold.answers, SparkInternals.allocator, partition)
+    pipeline(
+      new GroupedFeed(
+        () => fold.rows(input, waiting),
+        fold.boundary(waiting),
+        builder,
+        spec.limits,
+        files
+      ),
+      builder.schema,
+      Results.oneToOne(
+        call.names,
+        new ReplyReader.OfColumns(resultTypes, SparkInternals.allocator)
+      ),
+      Replay.NEVER,
+      files,
+      context
+    )
+  }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task
+
+import java.util.ArrayDeque
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, TaskKills, WorkerLogs}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+import io.updraft.client.{Exchange, Reply}
+import io.updraft.spark.task.input.{Kept, Request, RequestSource}
+import io.updraft.spark.task.output.{ResultBatch, Results}
+import io.updraft.spark.trace.TaskSpan
+
+/** The results of one task: fills the window with requests, gives the oldest reply, and waits only
+  * when it can do neither.
+  *
+  * Runs on the task thread alone. The exchange is opened by the first request, so that an empty
+  * partition costs the pool nothing where the function gives nothing for it, and cancelled as soon
+  * as the task ends or is killed. A batch is valid until the next one is asked for.
+  */
+final class PipelinedIterator(
+    source: RequestSource,
+    results: Results,
+    open: () => Exchange,
+    files: InputFiles,
+    failures: Failures,
+    logs: WorkerLogs,
+    metrics: ExchangeMetrics,
+    span: TaskSpan,
+    context: TaskContext
+) extends Iterator[ColumnarBatch]
+    with AutoCloseable {
+  private[this] val kept = new ArrayDeque[Kept]()
+  @volatile private[this] var exchange: Exchange = _
+  private[this] var phase = Phase.Sending
+  private[this] var batches: Iterator[ResultBatch] = Iterator.empty
+  private[this] var ready: ColumnarBatch = _
+  private[this] var emitted: ColumnarBatch = _
+
+  context.addTaskCompletionListener[Unit](_ => close())
+  TaskKills.onKill(context)(cancel)
+
+  override def hasNext: Boolean = {
+    if (ready == null && phase != Phase.Ended) ready = failures.translate(advance())
+    // A coalesced task has one of us for each partition: none keeps its last batch until the task ends.
+    if (ready == null) releaseEmitted()
+    ready != null
+  }
+
+  override def next(): ColumnarBatch = {
+    if (!hasNext) throw new NoSuchElementException("no batch left")
+    releaseEmitted()
+    emitted = ready
+    ready = null
+    emitted
+  }
+
+  /** The next batch of results; null at the end. */
+  private def advance(): ColumnarBatch = {
+    var result: ColumnarBatch = null
+    while (result == null && phase != Phase.Ended) {
+      SparkInternals.throwIfKilled(context)
+      fillWindow()
+      if (exchange == null) {
+        phase = Phase.Ended
+      } else {
+        if (!batches.hasNext) handle(nextReply())
+        if (batches.hasNext) result = show(batches.next())
+      }
+    }
+    result
+  }
+
+  private def fillWindow(): Unit =
+    while (phase == Phase.Sending && (exchange == null || exchange.hasRoom))
+      source.next() match {
+        case Some(request) => send(request)
+        case None => finishSending()
+      }
+
+  private def send(request: Request): Unit = {
+    kept.add(request.kept)
+    if (exchange == null) {
+      try start()
+      catch {
+        case e: Throwable =>
+          request.batch.close()
+          throw e
+      }
+    }
+    exchange.send(request.batch, request.batch.getLength, request.groups)
+    metrics.sent()
+  }
+
+  private def start(): Unit = {
+    span.begin()
+    exchange = open()
+    metrics.opened()
+    // A kill while there was no exchange found nothing to cancel.
+    if (context.isInterrupted()) exchange.cancel("the task was killed")
+  }
+
+  private def finishSending(): Unit = {
+    phase = Phase.Receiving
+    if (exchange == null && results.needNoInput) start()
+    if (exchange != null) exchange.finishSending()
+  }
+
+  private def nextReply(): Reply = {
+    val waiting = exchange.poll()
+    if (waiting != null) {
+      waiting
+    } else {
+      val start = System.nanoTime()
+      try exchange.take()
+      finally metrics.waited(System.nanoTime() - start)
+    }
+  }
+
+  private def handle(reply: Reply): Unit = reply.kind() match {
+    case Reply.Kind.ROOM =>
+    case Reply.Kind.LOG => reply.lines().forEach(line => logs.add(line))
+    case Reply.Kind.END => end()
+    case Reply.Kind.BATCH =>
+      try batches = results.of(reply, kept, exchange.resultSchema())
+      finally reply.batch().close()
+  }
+
+  private def show(batch: ResultBatch): ColumnarBatch = {
+    metrics.received(batch.rows.toLong)
+    files.show(batch.inputFile)
+    new ColumnarBatch(batch.columns, batch.rows)
+  }
+
+  private def end(): Unit = {
+    phase = Phase.Ended
+    results.ended(kept)
+    failures.report(exchange.report())
+    metrics.reported(exchange.report(), context)
+    closeExchange()
+  }
+
+  private def cancel(reason: String): Unit = {
+    val running = exchange
+    if (running != null) running.cancel(reason)
+  }
+
+  /** Releases everything, once, however the task ends. */
+  override def close(): Unit = {
+    phase = Phase.Ended
+    closeExchange()
+    // One that could not be opened.
+    span.end()
+    releaseEmitted()
+    if (ready != null) ready.close()
+    ready = null
+    while (!kept.isEmpty) kept.poll().close()
+    results.close()
+    source.close()
+  }
+
+  private def closeExchange(): Unit = if (exchange != null) {
+    logs.close()
+    metrics.closed(exchange)
+    span.end(
+      "bytes_sent" -> exchange.bytesSent(),
+      "bytes_received" -> exchange.bytesReceived()
+    )
+    exchange.close()
+    exchange = null
+  }
+
+  private def releaseEmitted(): Unit = {
+    if (emitted != null) emitted.close()
+    emitted = null
+  }
+}
+
+/** Where a task is with its input and its exchange. */
+private object Phase extends Enumeration {
+  val Sending, Receiving, Ended = Value
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.execution.SQLExecution
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.{SparkEnv, TaskContext}
+
+import io.updraft.proto.v1.{ResourceAddresses, TaskIdentity}
+
+/** Whose work an exchange is, in the words of the protocol. */
+object TaskIdentities {
+
+  def of(context: TaskContext): TaskIdentity = {
+    val resources = context.resources().map { case (kind, resource) =>
+      kind -> ResourceAddresses
+        .newBuilder()
+        .addAllAddresses(resource.addresses.toSeq.asJava)
+        .build()
+    }
+    TaskIdentity
+      .newBuilder()
+      .setApplicationId(SparkEnv.get.conf.get("spark.app.id", ""))
+      .setQueryId(Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)).getOrElse(""))
+      .setStageId(context.stageId())
+      .setStageAttemptNumber(context.stageAttemptNumber())
+      .setPartitionId(context.partitionId())
+      .setAttemptNumber(context.attemptNumber())
+      .setTaskAttemptId(context.taskAttemptId())
+      .setCpus(context.cpus())
+      .putAllResources(resources.asJava)
+      .putAllLocalProperties(SparkInternals.visibleProperties(context).asJava)
+      .build()
+  }
+}

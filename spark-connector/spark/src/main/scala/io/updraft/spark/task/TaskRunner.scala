@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, WorkerLogs}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+import io.updraft.client.{Exchange, Replay}
+import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.task.input.{RequestSource, TaskInput}
+import io.updraft.spark.task.output.Results
+import io.updraft.spark.trace.{TaskSpan, TaskSpans}
+
+/** The work of one task of an operator: made on the driver, serialized, run once for each
+  * partition.
+  */
+abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: ExchangeMetrics)
+    extends Serializable {
+
+  protected def pipeline(
+      source: RequestSource,
+      schema: Schema,
+      results: Results,
+      replay: Replay,
+      files: InputFiles,
+      context: TaskContext
+  ): Iterator[ColumnarBatch] = {
+    val span =
+      TaskSpans.of("updraft.task.exchange", settings.connection, TaskIdentities.of(context))
+    new PipelinedIterator(
+      source,
+      results,
+      () => open(schema, replay, span, context),
+      files,
+      new Failures(call, settings.endpoint, span, context),
+      new WorkerLogs(call.loggingSession, context),
+      metrics,
+      span,
+      context
+    )
+  }
+
+  private def open(
+      schema: Schema,
+      replay: Replay,
+      span: TaskSpan,
+      context: TaskContext
+  ): Exchange = {
+    val artifacts = call.artifacts
+    Exchange.open(
+      span.on(settings.clientOptions()),
+      call.command(artifacts, context),
+      schema,
+      SparkInternals.allocator,
+      replay,
+      artifacts.asJava
+    )
+  }
+}
+
+/** The work of one task of an operator with one child, which gives rows or batches. */
+final class TaskRunner(
+    settings: UdfSettings,
+    call: FunctionCall,
+    input: TaskInput,
+    newResults: () => Results,
+    replay: Replay,
+    metrics: ExchangeMetrics
+) extends TaskPipeline(settings, call, metrics) {
+
+  def runBatches(
+      partition: Int,
+      batches: Iterator[ColumnarBatch],
+      context: TaskContext
+  ): Iterator[ColumnarBatch] = run(context)(input.ofBatches(batches, _, partition))
+
+  def runRows(
+      partition: Int,
+      rows: Iterator[InternalRow],
+      context: TaskContext
+  ): Iterator[ColumnarBatch] = run(context)(input.ofRows(rows, _, partition))
+
+  private def run(context: TaskContext)(source: InputFiles => RequestSource) = {
+    val files = new InputFiles
+    pipeline(source(files), input.schema, newResults(), replay, files, context)
+  }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task.groups
+
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.codegen.GenerateOrdering
+import org.apache.spark.sql.catalyst.expressions.{Ascending, Attribute, SortOrder}
+import org.apache.spark.sql.types.{StructField, StructType}
+import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
+
+import io.updraft.spark.task.input.{RequestBuilder, RequestSource, RequestSpec, TaskInput}
+
+/** One input of a function over groups. Made on the driver, serialized to the tasks.
+  *
+  * @param spec
+  *   the columns that are sent
+  * @param keys
+  *   what groups of the child's rows have in common
+  * @param groupedRows
+  *   how a group's rows come to lie together
+  * @param shape
+  *   how a row travels
+  */
+final case class GroupedInput(
+    spec: RequestSpec,
+    keys: Seq[Attribute],
+    groupedRows: GroupedRows,
+    shape: RowShape
+) extends TaskInput {
+
+  /** The function sees the columns by their own names. */
+  private def rowSchema: Schema = ArrowSchemas.of(
+    StructType(spec.copied.map(spec.child).map(column =>
+      StructField(column.name, column.dataType, column.nullable)
+    )),
+    spec.timeZone,
+    spec.largeVarTypes
+  )
+
+  override def schema: Schema = shape match {
+    case RowShape.Struct => SparkInternals.rowSchema(rowSchema)
+    case RowShape.Columns => rowSchema
+  }
+
+  override def ofRows(
+      rows: Iterator[InternalRow],
+      files: InputFiles,
+      partition: Int
+  ): RequestSource =
+    new GroupedFeed(() => groupedRows.of(rows), boundary, builder(partition), spec.limits, files)
+
+  /** Fills requests of a task's rows. */
+  def builder(partition: Int): RequestBuilder = shape match {
+    case RowShape.Struct =>
+      new RequestBuilder.OfRows(spec, rowSchema, SparkInternals.allocator, partition)
+    case RowShape.Columns =>
+      new RequestBuilder.OfColumns(spec, rowSchema, SparkInternals.allocator, partition)
+  }
+
+  def boundary: OrderedBoundary = new OrderedBoundary(keys, spec.child)
+
+  /** Orders rows of the keys alone. */
+  def keyOrdering: Ordering[InternalRow] =
+    GenerateOrdering.generate(keys.map(SortOrder(_, Ascending)), keys)
+}
+
+/** How rows travel to a function: in one struct column, or in a column for each of theirs. */
+sealed trait RowShape extends Serializable
+
+object RowShape {
+  case object Struct extends RowShape
+  case object Columns extends RowShape
+}

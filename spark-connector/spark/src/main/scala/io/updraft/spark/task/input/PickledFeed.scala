@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task.input
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.MutableProjection
+import org.apache.spark.sql.updraft.{InputFiles, PickledRows}
+
+import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
+
+/** How rows are pickled.
+  *
+  * @param listRows
+  *   rows of one pickled list
+  * @param binaryAsBytes
+  *   whether binary values become bytes, or bytearray as before Spark 4.1
+  */
+final case class Pickling(listRows: Int, binaryAsBytes: Boolean)
+
+/** Makes requests of pickled lists; the rows themselves are kept as columns, in step with the
+  * lists.
+  *
+  * The first request is small and each may hold twice as much as the one before, so that the pool
+  * starts early; none is large, since Python works on a row for longer than the row travels.
+  */
+final class PickledFeed(
+    input: Iterator[InternalRow],
+    spec: RequestSpec,
+    pickling: Pickling,
+    files: InputFiles,
+    allocator: BufferAllocator,
+    partition: Int
+) extends RequestSource {
+  private[this] val passedSchema = spec.passedSchema
+  private[this] val passed = new ColumnSet(
+    spec.passedTypes,
+    passedSchema,
+    allocator,
+    spec.largeVarTypes,
+    spec.passed.toArray
+  )
+  private[this] val lists = new BinaryBuilder(allocator, offsetWidth = 4)
+  private[this] val projection = MutableProjection.create(spec.inputs, spec.child)
+  private[this] val pickled = PickledRows.of(
+    input.map(keepAndProject),
+    spec.inputType,
+    pickling.listRows,
+    pickling.binaryAsBytes
+  )
+  private[this] var rows = 0
+  private[this] var values = 0
+  private[this] var aimBytes = math.min(PickledFeed.FirstBytes, spec.limits.requestBytes)
+
+  projection.initialize(partition)
+
+  private def keepAndProject(row: InternalRow): InternalRow = {
+    passed.append(row)
+    rows += 1
+    projection(row)
+  }
+
+  override def next(): Option[Request] = {
+    files.enterChild()
+    val file =
+      try fill()
+      finally files.leaveChild()
+    if (values > 0) Some(finish(file)) else None
+  }
+
+  /** Asking whether there is another list reads its rows, so a full batch must not ask. */
+  private def fill(): AnyRef = {
+    var file: AnyRef = null
+    var open = true
+    while (open && pickled.hasNext) {
+      lists.put(pickled.next())
+      values += 1
+      if (file == null) file = files.current
+      open = !isFull && file.eq(files.current)
+    }
+    file
+  }
+
+  private def isFull: Boolean = {
+    passed.measure()
+    lists.byteCount >= aimBytes ||
+    passed.byteCount(_ => true) >= spec.limits.heldBytes
+  }
+
+  private def finish(file: AnyRef): Request = {
+    val list = lists.finish()
+    val columns = passed.finish()
+    val kept = (rows, values)
+    rows = 0
+    values = 0
+    aimBytes =
+      math.min(aimBytes * 2, math.min(PickledFeed.MostBytes, spec.limits.requestBytes))
+    try
+      Request(
+        ColumnSet.recordBatch(kept._2, Seq(list)),
+        Kept(
+          kept._1,
+          kept._2,
+          ColumnSet.load(kept._1, columns, spec.passedTypes, passedSchema, allocator),
+          file
+        )
+      )
+    finally {
+      list.close()
+      columns.foreach(_.close())
+    }
+  }
+
+  override def close(): Unit = {
+    lists.close()
+    passed.close()
+  }
+}
+
+object PickledFeed {
+
+  /** Bytes of lists that the first request aims at. */
+  val FirstBytes: Long = 16L << 10
+
+  /** Bytes of lists that a request aims at where the settings let it be larger. */
+  val MostBytes: Long = 256L << 10
+}

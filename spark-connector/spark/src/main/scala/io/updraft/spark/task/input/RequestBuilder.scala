@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task.input
+
+import scala.collection.mutable.ArrayBuffer
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
+import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
+
+import io.updraft.client.BatchGroups
+import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnSet, FilledColumn}
+
+/** Fills one request after the other: rows go in, and where [[BatchCut]] says so a request comes
+  * out.
+  */
+abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
+    extends AutoCloseable {
+  private[this] val passedSchema = spec.passedSchema
+  private[this] val child = new ColumnSet(
+    spec.childTypes,
+    spec.childSchema,
+    allocator,
+    spec.largeVarTypes,
+    spec.copied.toArray
+  )
+  private[this] val computed = new ColumnSet(
+    spec.computed.map(_.dataType),
+    spec.computedSchema,
+    allocator,
+    spec.largeVarTypes
+  )
+  private[this] val projection: UnsafeProjection =
+    if (spec.computed.isEmpty) null else UnsafeProjection.create(spec.computed, spec.child)
+  private[this] val cut = new BatchCut(spec.limits)
+  private[this] val isInput: Int => Boolean = spec.slots.toSet
+  private[this] val everyColumn: Int => Boolean = _ => true
+  private[this] val ends = new ArrayBuffer[Int]
+  private[this] var count = 0
+
+  if (projection != null) projection.initialize(partition)
+
+  /** The schema of the exchange's input. */
+  def schema: Schema
+
+  protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch
+
+  /** Rows of the reply to a request of so many rows, in which so many groups end. */
+  protected def answers(rows: Int, groups: Int): Int = rows
+
+  private def passThrough(columns: Seq[FilledColumn], rows: Int): Array[ColumnVector] =
+    if (spec.passed.isEmpty) Array.empty
+    else {
+      val passed = spec.passedSlots.map(columns)
+      ColumnSet.load(rows, passed, spec.passedTypes, passedSchema, allocator)
+    }
+
+  def rows: Int = count
+
+  /** Groups that have ended so far. */
+  def groups: Int = ends.length
+
+  /** Rows that may be appended before [[isFull]] must be asked. */
+  def room: Int = cut.room(count)
+
+  def append(batch: ColumnarBatch, from: Int, rows: Int): Unit = {
+    child.append(batch, from, rows)
+    if (projection != null) {
+      var i = from
+      while (i < from + rows) {
+        computed.append(projection(batch.getRow(i)))
+        i += 1
+      }
+    }
+    count += rows
+  }
+
+  def append(row: InternalRow): Unit = {
+    child.append(row)
+    if (projection != null) computed.append(projection(row))
+    count += 1
+  }
+
+  /** The rows since the last end are all of a group. */
+  def endGroup(): Unit = ends += count
+
+  /** Bytes so far. */
+  def size: BatchSize = {
+    child.measure()
+    computed.measure()
+    val computedBytes = computed.byteCount(everyColumn)
+    BatchSize(
+      child.byteCount(isInput) + computedBytes,
+      child.byteCount(everyColumn) + computedBytes
+    )
+  }
+
+  def isFull: Boolean = cut.endsAt(count, size)
+
+  /** The request as it stands; the builder is empty afterwards. */
+  def finish(inputFile: AnyRef): Request = {
+    val rows = count
+    val childColumns = child.finish()
+    val columns = childColumns ++ computed.finish()
+    val groups = new BatchGroups(ends.toArray, 0)
+    ends.clear()
+    count = 0
+    cut.advance()
+    try {
+      val replyRows = answers(rows, groups.ends.length)
+      val kept = Kept(replyRows, replyRows, passThrough(childColumns, rows), inputFile)
+      try Request(request(columns, rows), kept, groups)
+      catch {
+        case e: Throwable =>
+          kept.close()
+          throw e
+      }
+    } finally columns.foreach(_.close())
+  }
+
+  override def close(): Unit = {
+    child.close()
+    computed.close()
+  }
+}
+
+/** How many rows a request is answered with. */
+object Answers extends Enumeration {
+  val PerRow, PerGroup = Value
+}
+
+object RequestBuilder {
+
+  /** Requests with a column for each argument. */
+  final class OfArguments(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
+      extends RequestBuilder(spec, allocator, partition) {
+
+    override val schema: Schema = spec.inputSchema
+
+    override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
+      ColumnSet.recordBatch(rows, spec.slots.map(columns))
+  }
+
+  /** Requests that hold groups whose rows stay elsewhere: a column for each argument. */
+  final class OfGroups(
+      spec: RequestSpec,
+      answers: Answers.Value,
+      allocator: BufferAllocator,
+      partition: Int
+  ) extends RequestBuilder(spec, allocator, partition) {
+
+    override val schema: Schema = spec.inputSchema
+
+    override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
+      ColumnSet.recordBatch(rows, spec.slots.map(columns))
+
+    override protected def answers(rows: Int, groups: Int): Int =
+      if (answers == Answers.PerGroup) groups else rows
+  }
+
+  /** Requests of the map family: one struct column that holds the row. */
+  final class OfRows(
+      spec: RequestSpec,
+      rowSchema: Schema,
+      allocator: BufferAllocator,
+      partition: Int
+  ) extends RequestBuilder(spec, allocator, partition) {
+
+    override val schema: Schema = SparkInternals.rowSchema(rowSchema)
+
+    override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
+      ColumnSet.structBatch(rows, columns, allocator)
+  }
+
+  /** Requests of a function over groups: the columns as they are; nothing stays here. */
+  final class OfColumns(
+      spec: RequestSpec,
+      override val schema: Schema,
+      allocator: BufferAllocator,
+      partition: Int
+  ) extends RequestBuilder(spec, allocator, partition) {
+
+    override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
+      ColumnSet.recordBatch(rows, columns)
+  }
+}

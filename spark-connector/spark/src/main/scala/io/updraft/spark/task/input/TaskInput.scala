@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task.input
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.types.{BinaryType, StructType}
+import org.apache.spark.sql.updraft.{ArrowSchemas, InputFiles, SparkInternals}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** How requests are made of what the one child of an operator gives to a task. Made on the driver,
+  * serialized to the tasks.
+  */
+trait TaskInput extends Serializable {
+
+  /** The schema of the exchange's input. */
+  def schema: Schema
+
+  def ofRows(rows: Iterator[InternalRow], files: InputFiles, partition: Int): RequestSource
+
+  def ofBatches(
+      batches: Iterator[ColumnarBatch],
+      files: InputFiles,
+      partition: Int
+  ): RequestSource = ofRows(batches.flatMap(_.rowIterator().asScala), files, partition)
+}
+
+/** Rows and vectors alike, copied into columns. */
+abstract class ColumnInput extends TaskInput {
+
+  protected def builder(partition: Int): RequestBuilder
+
+  override def ofRows(
+      rows: Iterator[InternalRow],
+      files: InputFiles,
+      partition: Int
+  ): RequestSource = new RowFeed(rows, builder(partition), files)
+
+  override def ofBatches(
+      batches: Iterator[ColumnarBatch],
+      files: InputFiles,
+      partition: Int
+  ): RequestSource = new ColumnarFeed(batches, builder(partition), files)
+}
+
+/** Functions of values: a column for each argument. */
+final class ArgumentInput(spec: RequestSpec) extends ColumnInput {
+
+  override def schema: Schema = spec.inputSchema
+
+  override protected def builder(partition: Int): RequestBuilder =
+    new RequestBuilder.OfArguments(spec, SparkInternals.allocator, partition)
+}
+
+/** Functions of rows: one struct column. */
+final class RowInput(spec: RequestSpec, rowType: StructType) extends ColumnInput {
+
+  private def rowSchema = ArrowSchemas.of(rowType, spec.timeZone, spec.largeVarTypes)
+
+  override def schema: Schema = SparkInternals.rowSchema(rowSchema)
+
+  override protected def builder(partition: Int): RequestBuilder =
+    new RequestBuilder.OfRows(spec, rowSchema, SparkInternals.allocator, partition)
+}
+
+/** Functions of pickled rows: a value of the exchange is a pickled list of rows, in Spark's own
+  * encoding.
+  */
+final class PickledInput(spec: RequestSpec, pickling: Pickling) extends TaskInput {
+
+  override def schema: Schema =
+    ArrowSchemas.of(RequestSpec.numbered(Seq(BinaryType)), spec.timeZone, largeVarTypes = false)
+
+  override def ofRows(
+      rows: Iterator[InternalRow],
+      files: InputFiles,
+      partition: Int
+  ): RequestSource =
+    new PickledFeed(rows, spec, pickling, files, SparkInternals.allocator, partition)
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task.output
+
+import java.io.ByteArrayOutputStream
+import java.util.ArrayDeque
+
+import scala.collection.mutable.ArrayBuffer
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.updraft.{ArrowSchemas, PickledRows}
+import org.apache.spark.sql.vectorized.ColumnVector
+
+import io.updraft.client.Reply
+import io.updraft.spark.columns.ColumnSet
+import io.updraft.spark.task.input.{Kept, RequestSpec}
+
+/** Rows that a table function pickled, each beside the input row that it came from.
+  *
+  * A value of a reply is the pickled output of one input row, or a piece of it. However many rows
+  * an output has, they are handed on in batches of about `batchBytes`.
+  */
+final class PickledTableResults(
+    rowType: StructType,
+    spec: RequestSpec,
+    batchBytes: Long,
+    allocator: BufferAllocator
+) extends Results {
+  private[this] val answered = new AnsweredRows
+  private[this] val types = rowType.map(_.dataType)
+  private[this] val schema = ArrowSchemas.of(
+    RequestSpec.numbered(types),
+    spec.timeZone,
+    spec.largeVarTypes
+  )
+  private[this] val rows = new ColumnSet(types, schema, allocator, spec.largeVarTypes)
+  private[this] val outputs = new PickledRows.Outputs(rowType)
+  private[this] val nullRow = new GenericInternalRow(types.length)
+  private[this] val pieces = new ByteArrayOutputStream
+
+  /** Where columns stayed behind, there would be no row to join the function's to. */
+  override def needNoInput: Boolean = spec.passed.isEmpty
+
+  override def of(
+      reply: Reply,
+      waiting: ArrayDeque[Kept],
+      schema: Schema
+  ): Iterator[ResultBatch] = {
+    val pickles = complete(reply, schema)
+    answered.beginReply(waiting)
+    batches(pickles.iterator.flatMap { pickle =>
+      val from = answered.beginOutput()
+      answered.endOutput()
+      outputs.of(pickle).map(row => (from, if (row == null) nullRow else row))
+    })
+  }
+
+  /** The outputs that end in a reply; what is behind the last end waits for the next. */
+  private def complete(reply: Reply, schema: Schema): Seq[Array[Byte]] = {
+    val values = ColumnSet.loadUntyped(reply.batch(), schema, allocator)
+    try {
+      val pickles = ArrayBuffer.empty[Array[Byte]]
+      var from = 0
+      reply.rowEnds().foreach { end =>
+        append(values.head, from, end)
+        pickles += pieces.toByteArray
+        pieces.reset()
+        from = end
+      }
+      append(values.head, from, reply.rows())
+      pickles.toSeq
+    } finally values.foreach(_.close())
+  }
+
+  private def append(values: ColumnVector, from: Int, until: Int): Unit =
+    (from until until).foreach(i => pieces.writeBytes(values.getBinary(i)))
+
+  private def batches(joined: Iterator[(Int, InternalRow)]): Iterator[ResultBatch] =
+    new Iterator[ResultBatch] {
+      override def hasNext: Boolean = joined.hasNext
+
+      override def next(): ResultBatch = {
+        val from = Array.newBuilder[Int]
+        var count = 0
+        while (joined.hasNext && !isFull(count)) {
+          val (row, values) = joined.next()
+          from += row
+          rows.append(values)
+          count += 1
+        }
+        batch(from.result())
+      }
+    }
+
+  private def isFull(count: Int): Boolean =
+    count % PickledTableResults.MeasuredRows == 0 && count > 0 && {
+      rows.measure()
+      rows.byteCount(_ => true) >= batchBytes
+    }
+
+  private def batch(from: Array[Int]): ResultBatch = {
+    val filled = rows.finish()
+    try {
+      val columns = ColumnSet.load(from.length, filled, types, schema, allocator)
+      ResultBatch(from.length, answered.columns(from) ++ columns, answered.inputFile)
+    } finally filled.foreach(_.close())
+  }
+
+  /** A function may skip the rest of its input. */
+  override def ended(waiting: ArrayDeque[Kept]): Unit = ()
+
+  override def close(): Unit = {
+    rows.close()
+    answered.close()
+  }
+}
+
+object PickledTableResults {
+
+  /** Rows after which the size of a batch is looked at. */
+  private val MeasuredRows = 64
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task.output
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.updraft.{ResultTypes, SparkInternals}
+import org.apache.spark.sql.vectorized.ColumnVector
+
+import io.updraft.client.Reply
+import io.updraft.spark.columns.{ColumnSet, ResultColumns}
+
+/** Reads replies as columns of the operator's output; raises what stock raises when their types are
+  * not as declared.
+  */
+trait ReplyReader {
+
+  /** The columns of a reply, which the caller closes.
+    *
+    * @param rows
+    *   rows that they must have
+    * @param schema
+    *   that of the exchange's results
+    */
+  def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector]
+}
+
+object ReplyReader {
+
+  /** Replies of one-to-one functions: a column for each UDF. */
+  final class OfColumns(resultTypes: Seq[DataType], allocator: BufferAllocator)
+      extends ReplyReader {
+    private[this] val declared = resultTypes.map(SparkInternals.withoutUserDefined)
+    private[this] var checked: Schema = _
+
+    override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
+      if (schema ne checked) check(schema)
+      ColumnSet.load(reply.batch(), declared, schema, allocator)
+    }
+
+    private def check(schema: Schema): Unit = {
+      val actual = schema.getFields.asScala.map(SparkInternals.sparkType).toSeq
+      if (!SparkInternals.sameTypes(declared, actual)) {
+        throw ResultTypes.mismatch("pandas_udf()", declared, actual)
+      }
+      checked = schema
+    }
+  }
+
+  /** Replies of the map family: one struct column, whose fields are the output. */
+  final class OfRows(result: RowResult, allocator: BufferAllocator)
+      extends ReplyReader {
+    private[this] val declaredColumns = result.columns.map(SparkInternals.withoutUserDefined)
+    private[this] var checked: Schema = _
+
+    override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
+      if (schema ne checked) check(schema)
+      val columns = fieldsOf(reply.batch())
+      try load(columns, fieldsOf(schema))
+      finally columns.close()
+    }
+
+    /** Unchecked types are read through Arrow's own accessors, which do not trust them. */
+    private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =
+      if (result.check == RowCheck.Nothing)
+        ColumnSet.loadUntyped(columns, fields, allocator).take(declaredColumns.length)
+      else ColumnSet.load(columns, declaredColumns, fields, allocator)
+
+    private def check(schema: Schema): Unit = {
+      val actual = SparkInternals.sparkType(schema.getFields.get(0))
+      if (!isAccepted(actual)) {
+        throw ResultTypes.mismatch(result.operation, Seq(result.row), Seq(actual))
+      }
+      checked = schema
+    }
+
+    private def isAccepted(actual: DataType): Boolean = (result.check, actual) match {
+      case (RowCheck.Nothing, _) => true
+      case (RowCheck.Types, _) => SparkInternals.compatibleRow(actual, result.row)
+      case (RowCheck.Layout, StructType(fields)) =>
+        fields.length == declaredColumns.length &&
+        fields.map(_.dataType).zip(declaredColumns).forall { case (found, declared) =>
+          ResultColumns.reads(found, declared)
+        }
+      case _ => false
+    }
+  }
+
+  /** Replies of table functions: one struct column, whose fields are what the function gives. */
+  final class OfTable(resultTypes: Seq[DataType], allocator: BufferAllocator) extends ReplyReader {
+    private[this] val declared = resultTypes.map(SparkInternals.withoutUserDefined)
+    private[this] var checked: Schema = _
+
+    override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
+      if (schema ne checked) check(schema)
+      val columns = fieldsOf(reply.batch())
+      try ColumnSet.load(columns, declared, fieldsOf(schema), allocator)
+      finally columns.close()
+    }
+
+    private def check(schema: Schema): Unit = {
+      val actual = fieldsOf(schema).getFields.asScala.map(SparkInternals.sparkType).toSeq
+      if (!SparkInternals.sameTypes(declared, actual)) {
+        throw ResultTypes.mismatch("Python UDTF", declared, actual)
+      }
+      checked = schema
+    }
+  }
+
+  private def fieldsOf(schema: Schema): Schema = new Schema(schema.getFields.get(0).getChildren)
+
+  /** The same batch without the struct around its columns: one node and one buffer less. */
+  private def fieldsOf(batch: ArrowRecordBatch): ArrowRecordBatch = new ArrowRecordBatch(
+    batch.getLength,
+    batch.getNodes.asScala.tail.asJava,
+    batch.getBuffers.asScala.tail.asJava
+  )
+}

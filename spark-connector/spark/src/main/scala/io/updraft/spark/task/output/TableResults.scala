@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.task.output
+
+import java.util.ArrayDeque
+
+import org.apache.arrow.vector.types.pojo.Schema
+
+import io.updraft.client.Reply
+import io.updraft.spark.task.input.Kept
+
+/** Rows that a table function made of Arrow columns, each beside the input row that it came from.
+  */
+final class TableResults(replies: ReplyReader) extends Results {
+  private[this] val answered = new AnsweredRows
+
+  /** There would be no row to join the function's to. */
+  override def needNoInput: Boolean = false
+
+  override def of(
+      reply: Reply,
+      waiting: ArrayDeque[Kept],
+      schema: Schema
+  ): Iterator[ResultBatch] = {
+    answered.beginReply(waiting)
+    val rows = answered.of(reply)
+    val columns = answered.columns(rows) ++ replies.read(reply, rows.length, schema)
+    Iterator.single(ResultBatch(rows.length, columns, answered.inputFile))
+  }
+
+  /** A function may skip the rest of its input. */
+  override def ended(waiting: ArrayDeque[Kept]): Unit = ()
+
+  override def close(): Unit = answered.close()
+}
