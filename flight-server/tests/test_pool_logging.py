@@ -130,7 +130,7 @@ def test_a_pool_whose_log_cannot_be_written_serves_and_counts(tmp_path: Path) ->
             for _ in range(50):
                 echo(client)
         refused(server)
-        os.kill(server.ready()["workers"][0], 9)
+        os.kill(next(iter(server.ready()["workers"].values())), 9)
         with server.client() as client:
             echo(client)
         server.wait_for(lambda: dropped(server, "failed") >= 50)

@@ -46,7 +46,7 @@ class Server:
         return [
             child
             for child in psutil.Process(self.process.pid).children()
-            if f"updraft_server.{module}" in child.cmdline() and os.getsid(child.pid) != child.pid
+            if f"updraft_server.{module}.process" in child.cmdline() and os.getsid(child.pid) != child.pid
         ]
 
     def workers(self) -> list[psutil.Process]:

@@ -9,6 +9,7 @@ import collections
 import contextlib
 import enum
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -56,9 +57,14 @@ class Supervisor:
         self._contents_path = directory / "contents"
         files = directory / "files"
         files.mkdir(mode=0o500, exist_ok=True)
+        workers = directory / "workers"
+        # What a pool that ran here before has left is of no use: its workers died with it.
+        shutil.rmtree(workers, ignore_errors=True)
+        workers.mkdir(mode=0o700)
         self._zygote_settings = ZygoteSettings(
             function_modules=settings.functions,
             files_directory=str(files),
+            workers_directory=str(workers),
             worker=WorkerSettings(
                 allow_session_functions=settings.allow_session_functions,
                 max_batch_bytes=settings.max_message_bytes,
