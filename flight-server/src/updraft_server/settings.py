@@ -3,9 +3,9 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, model_validator
 from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, ServiceSettings
@@ -34,6 +34,12 @@ class ServeSettings(ServiceSettings):
     UPDRAFT_DRAIN_TIMEOUT_SECONDS. SIGTERM drains the pool: what runs is finished, nothing new is taken.
     """
 
+    run: Literal["both", "front", "workers"] = setting(
+        "Which half of a pool to run here: the front, which serves clients, the workers, which run functions, or both. "
+        "The halves find each other in --runtime-directory, wait for each other, and need the same settings; those of "
+        "listeners, tokens and certificates are the front's alone.",
+        default="both",
+    )
     workers: int = setting(
         "Worker processes, and so exchanges that run at once; by default one for each CPU.",
         default_factory=lambda: os.cpu_count() or 1,
@@ -59,7 +65,7 @@ class ServeSettings(ServiceSettings):
     )
     runtime_directory: Path | None = setting(
         "Private directory for the sockets between the pool's processes; by default a new one under the system's "
-        "directory for temporary files.",
+        "directory for temporary files. Two halves of a pool need the same one, and no other pool may use it.",
         default=None,
     )
 
@@ -111,6 +117,12 @@ class ServeSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
+
+    @model_validator(mode="after")
+    def _halves_find_each_other(self) -> Self:
+        if self.run != "both" and self.runtime_directory is None:
+            raise ValueError(f"--run {self.run} needs --runtime-directory: the other half is found there")
+        return self
 
 
 def reference() -> str:

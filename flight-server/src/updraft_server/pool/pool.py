@@ -50,6 +50,8 @@ _log = structlog.get_logger(__name__)
 _RETRY_SECONDS = 0.05
 _MAX_RETRY_SECONDS = 2.0
 _MAX_FAILED_STARTS = 5
+# How often a front says that it waits for the workers' side.
+_COMPLAINT_SECONDS = 10.0
 # How often the memory of workers is looked up: the zygote reads all of /proc for it.
 _MEASUREMENT_SECONDS = 10.0
 _MEASUREMENT_TIMEOUT_SECONDS = 5.0
@@ -111,6 +113,7 @@ class Pool:
         self._recent_starts: deque[float] = deque(maxlen=2 * settings.workers + 20)
         self._extra_starts = 0
         self._closing = False
+        self._next_complaint_seconds = 0.0
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
@@ -233,8 +236,7 @@ class Pool:
             try:
                 await self._connect()
             except ZygoteError as error:
-                self._last_failure = str(error)
-                await asyncio.sleep(_RETRY_SECONDS)
+                await self._wait_for_workers_side(error)
                 continue
             for _ in range(self._missing()):
                 if self._promote_spare():
@@ -242,6 +244,14 @@ class Pool:
                 await self._pace()
                 self._begin_start()
             await self._wake.wait()
+
+    async def _wait_for_workers_side(self, error: ZygoteError) -> None:
+        self._last_failure = str(error)
+        now = self._loop.time()
+        if now >= self._next_complaint_seconds:
+            self._next_complaint_seconds = now + _COMPLAINT_SECONDS
+            _log.warning("the workers' side is away: it is tried again and again", reason=str(error))
+        await asyncio.sleep(_RETRY_SECONDS)
 
     async def _keep_measuring(self) -> None:
         while True:
@@ -265,6 +275,9 @@ class Pool:
         zygote, hello = await ZygoteClient.connect(
             self._settings.zygote_socket, self._exited, self._zygote_lost, self._settings.start_timeout_seconds
         )
+        if self._next_complaint_seconds:
+            self._next_complaint_seconds = 0.0
+            _log.info("the workers' side is back")
         self._zygote = zygote
         zygote.claim(tuple(self._workers))
         for worker in self._workers.values():

@@ -93,12 +93,17 @@ class Zygote:
         # Ids of an earlier zygote's workers may still be in use.
         self._ids = map(f"{secrets.token_hex(3)}-{{}}".format, itertools.count(1))
         self._claims_end_seconds: float | None = None
+        self._is_ending = False
 
-    def run(self) -> NoReturn:
-        """Serve until killed."""
+    def end_with_fronts(self) -> None:
+        """Let `run` return as soon as no front is connected."""
+        self._is_ending = True
+
+    def run(self) -> None:
+        """Serve until killed, or as long as there are fronts."""
         self._take_over()
         self._watch(self._listener, self._accept)
-        while True:
+        while self._fronts or not self._is_ending:
             self._heartbeat.beat()
             for key, _ in self._selector.select(INTERVAL_SECONDS):
                 handle: Callable[[], None] = key.data
@@ -300,7 +305,7 @@ def _socketpair() -> tuple[socket.socket, socket.socket]:
     return ends
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Load the image and serve; exits with EXIT_IMAGE_BROKEN and the reason when it cannot be loaded."""
     # Modules of functions may print while they are imported.
     protect_standard_streams()
@@ -324,7 +329,10 @@ def main() -> NoReturn:
     gc.collect()
     # Workers share these objects' pages for as long as nobody's collector writes to them.
     gc.freeze()
-    Zygote(image, listener, lifeline, heartbeat, WorkerRecords(Path(settings.workers_directory))).run()
+    zygote = Zygote(image, listener, lifeline, heartbeat, WorkerRecords(Path(settings.workers_directory)))
+    # Its workers are a front's, which finishes what runs: the supervisor bounds that.
+    signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
+    zygote.run()
 
 
 def _check_threads() -> None:
