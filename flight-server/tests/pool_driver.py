@@ -34,7 +34,9 @@ class Zygotes:
         self.path = directory / "zygote.sock"
         files = directory / "files"
         files.mkdir(exist_ok=True)
-        self._settings = ZygoteSettings(tuple(modules), str(files), settings)
+        workers = directory / "workers"
+        workers.mkdir(exist_ok=True)
+        self._settings = ZygoteSettings(tuple(modules), str(files), str(workers), settings)
         self._listener = zygote_listener(self.path)
         self.process = start_zygote(self._settings, self._listener)
 
@@ -217,6 +219,11 @@ async def raw_exchange(
             sending.cancel()
             await asyncio.wait([sending])
         lease.release(outcome)
+
+
+def pid_of(pool: Pool, worker: str) -> int:
+    """The process of a worker, which is on this machine in a test."""
+    return next(info.pid for info in pool.workers if info.worker == worker)
 
 
 async def until(pool: Pool, condition: Callable[[], bool]) -> None:

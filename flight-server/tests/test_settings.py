@@ -90,3 +90,10 @@ def test_function_modules_are_given_again_or_with_commas(monkeypatch: pytest.Mon
 def test_what_is_not_a_module_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'\.\./x' is not the name of a Python module"):
         ServeSettings(functions=("../x",))
+
+
+@pytest.mark.parametrize("half", ["front", "workers"])
+def test_a_half_of_a_pool_needs_a_directory_in_which_the_other_finds_it(half: str, tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match=f"--run {half} needs --runtime-directory"):
+        ServeSettings.model_validate({"run": half})
+    assert ServeSettings.model_validate({"run": half, "runtime_directory": tmp_path}).run == half

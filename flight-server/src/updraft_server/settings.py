@@ -3,9 +3,9 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, model_validator
 from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, ServiceSettings
@@ -34,6 +34,12 @@ class ServeSettings(ServiceSettings):
     UPDRAFT_DRAIN_TIMEOUT_SECONDS. SIGTERM drains the pool: it finishes what runs and accepts nothing new.
     """
 
+    run: Literal["both", "front", "workers"] = setting(
+        "Which half of a pool to run here: the front, which serves clients, the workers, which run functions, or both. "
+        "The halves find each other in --runtime-directory, wait for each other, and need the same settings; those of "
+        "listeners, tokens and certificates are the front's alone.",
+        default="both",
+    )
     workers: int = setting(
         "Number of worker processes. Each serves one exchange at a time. Defaults to the number of CPUs.",
         default_factory=lambda: os.cpu_count() or 1,
@@ -59,7 +65,8 @@ class ServeSettings(ServiceSettings):
     )
     runtime_directory: Path | None = setting(
         "Private directory for the sockets between the pool's processes and for artifacts. Defaults to a new "
-        "directory under the system's temporary directory.",
+        "directory under the system's temporary directory. Two halves of a pool need the same one, and no other pool "
+        "may use it.",
         default=None,
     )
 
@@ -112,6 +119,12 @@ class ServeSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
+
+    @model_validator(mode="after")
+    def _halves_find_each_other(self) -> Self:
+        if self.run != "both" and self.runtime_directory is None:
+            raise ValueError(f"--run {self.run} needs --runtime-directory: the other half is found there")
+        return self
 
 
 def reference() -> str:

@@ -232,8 +232,8 @@ async def test_a_function_without_groups_refuses_them(zygotes: Zygotes) -> None:
 
 async def test_a_worker_serves_ungrouped_functions_after_grouped_ones(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        pid = pool.worker_pids[0]
+        before = pool.workers[0].worker
         frames = grouped_requests([(BATCH, (1, 2), 0)])
         grouped = await raw_exchange(pool, ROW_SCHEMA, frames, command(GROUPED_MAP_ARROW, summary_table))
         scalar = await exchange(pool, batches_of([3]), scalar_arrow(lambda x: x))
-        assert (grouped.error, scalar.error, pool.worker_pids[0]) == (None, None, pid)
+        assert (grouped.error, scalar.error, pool.workers[0].worker) == (None, None, before)

@@ -20,7 +20,7 @@ from session_commands import scalar_arrow
 
 from updraft.service.lifecycle import Event
 from updraft.v1.exchange_pb2 import ErrorKind, RequestMetadata
-from updraft_server.linux.process_time import processor_ticks
+from updraft_server.linux.process_trees import process_trees
 from updraft_server.pool.pool import Pool, PoolSettings
 
 # Long enough for a busy machine to give a computing worker its hundredth of a second.
@@ -109,7 +109,7 @@ async def test_a_function_may_compute_longer_than_every_limit_of_silence(
 async def test_a_function_that_hangs_is_ended_and_its_client_told(zygotes: Zygotes, tmp_path: Path) -> None:
     async with impatient_front(zygotes, tmp_path) as front:
         pool = front.pool
-        (hanging,) = pool.worker_pids
+        (hanging,) = pool.workers
         call = await opened(front, sleeps())
         await finish_with_one_batch(call)
         replies, error = await ended(call)
@@ -117,7 +117,7 @@ async def test_a_function_that_hangs_is_ended_and_its_client_told(zygotes: Zygot
         assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_DEADLINE
         assert "--worker-silence-seconds" in error.details()
         async with asyncio.timeout(60):
-            await until(pool, lambda: pool.idle == 1 and hanging not in pool.worker_pids)
+            await until(pool, lambda: pool.idle == 1 and hanging.worker not in {info.worker for info in pool.workers})
 
 
 async def test_a_client_with_nothing_to_send_keeps_its_exchange_by_keepalives(zygotes: Zygotes, tmp_path: Path) -> None:
@@ -156,13 +156,14 @@ async def test_a_drain_tells_the_client_of_a_computing_worker_that_another_pool_
     assert "the pool is draining and ended the exchange" in error.details()
 
 
-def test_the_processor_time_of_a_tree_is_that_of_a_process_and_its_children() -> None:
+def test_processor_time_and_memory_of_a_tree_are_those_of_a_process_and_its_children() -> None:
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, start_new_session=True) as parent:
         end = time.monotonic() + 60
-        while len(tree := dict(processor_ticks([parent.pid])[parent.pid])) < 2:
+        while len(dict((tree := process_trees([parent.pid])[parent.pid]).ticks)) < 2:
             assert time.monotonic() < end, "the child did not start"
-        assert parent.pid in tree
-        assert os.getpid() not in tree
+        assert parent.pid in dict(tree.ticks)
+        assert os.getpid() not in dict(tree.ticks)
+        assert tree.memory_bytes > process_trees([parent.pid])[parent.pid].memory_bytes / 2 > 0
         parent.communicate(b"\n")
-    assert processor_ticks([parent.pid]) == {parent.pid: ()}
+    assert process_trees([parent.pid]) == {parent.pid: ((), 0)}

@@ -16,6 +16,7 @@ from pool_driver import (
     batches_of,
     exchange,
     numbers,
+    pid_of,
     receive_reply,
     requests,
     running_pool,
@@ -70,12 +71,12 @@ async def test_a_clean_worker_is_used_again_and_a_broken_one_is_not(zygotes: Zyg
         first = await pool.lease(None)
         first.release(LeaseOutcome.CLEAN)
         second = await pool.lease(None)
-        assert second.pid == first.pid
+        assert second.worker == first.worker
         second.release(LeaseOutcome.BROKEN)
         second.release(LeaseOutcome.CLEAN)
         await until(pool, lambda: pool.idle == 1)
         third = await pool.lease(None)
-        assert third.pid != second.pid
+        assert third.worker != second.worker
         third.release(LeaseOutcome.CLEAN)
 
 
@@ -93,7 +94,7 @@ async def test_without_an_idle_worker_a_lease_is_refused_at_once(zygotes: Zygote
 async def test_a_task_gets_extra_workers_up_to_its_limit_and_they_do_not_stay(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers_per_task=3, spare_seconds=0.0) as pool:
         leases = [await pool.lease(TASK) for _ in range(3)]
-        assert len({lease.pid for lease in leases}) == 3
+        assert len({lease.worker for lease in leases}) == 3
         assert pool.busy == 3
         with pytest.raises(NoIdleWorker):
             await pool.lease(TASK)
@@ -113,7 +114,7 @@ async def test_an_extra_worker_is_kept_for_the_next_task_that_needs_several(zygo
         with pytest.raises(NoIdleWorker):
             await pool.lease(TASK)
         second = await pool.lease(OTHER_TASK)
-        assert {first.pid, second.pid} == {lease.pid for lease in before}
+        assert {first.worker, second.worker} == {lease.worker for lease in before}
         first.release(LeaseOutcome.BROKEN)
         second.release(LeaseOutcome.CLEAN)
         await answers(pool)
@@ -125,15 +126,15 @@ async def test_a_spare_takes_the_place_of_a_worker_that_died(zygotes: Zygotes) -
         for lease in leases:
             lease.release(LeaseOutcome.CLEAN)
         spare, idle = leases
-        os.kill(idle.pid, signal.SIGKILL)
-        await until(pool, lambda: pool._workers[spare.pid].state is WorkerState.IDLE)
+        os.kill(pid_of(pool, idle.worker), signal.SIGKILL)
+        await until(pool, lambda: pool._workers[spare.worker].state is WorkerState.IDLE)
         await answers(pool)
 
 
 async def kill_and_wait_for_the_next(pool: Pool) -> None:
     """SIGKILL for the only worker."""
     (victim,) = pool._workers
-    os.kill(victim, signal.SIGKILL)
+    os.kill(pid_of(pool, victim), signal.SIGKILL)
     await until(pool, lambda: pool.idle == 1 and victim not in pool._workers)
 
 
@@ -156,7 +157,7 @@ async def test_many_deaths_in_a_row_hold_the_next_worker_back_for_no_more_than_a
 
 async def test_exits_are_counted_by_what_ended_the_worker(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        os.kill(next(iter(pool._workers)), signal.SIGKILL)
+        os.kill(pool.workers[0].pid, signal.SIGKILL)
         await until(pool, lambda: pool.exits["signal"] == 1 and pool.idle == 1)
         (await pool.lease(None)).release(LeaseOutcome.BROKEN)
         await until(pool, lambda: pool.exits["pool"] == 1 and pool.idle == 1)
@@ -168,7 +169,7 @@ async def test_killing_one_worker_does_not_disturb_the_exchange_of_another(zygot
         killed, spared = await pool.lease(None), await pool.lease(None)
         for lease in (killed, spared):
             await send_command(lease, numbers(0).schema, scalar_arrow(lambda x: x))
-        os.kill(killed.pid, signal.SIGKILL)
+        os.kill(pid_of(pool, killed.worker), signal.SIGKILL)
         with pytest.raises(PeerClosedError):
             await receive_reply(killed)
         assert (await killed.death).signal == signal.SIGKILL
@@ -215,7 +216,7 @@ async def test_a_killed_zygote_leaves_running_exchanges_alone_and_the_pool_heals
             own.restart()
             await send_requests(lease, requests(batches_of([5])))
             assert (await receive_reply(lease)).finish.rows == 5
-            broken = pool._workers[lease.pid]
+            broken = pool._workers[lease.worker]
             lease.release(LeaseOutcome.BROKEN)
             await lease.death
             await until(pool, lambda: pool.idle == 2)
@@ -225,9 +226,58 @@ async def test_a_killed_zygote_leaves_running_exchanges_alone_and_the_pool_heals
         own.stop()
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_worker_of_a_killed_zygote_is_still_ended_by_the_pool(tmp_path: Path, moment: str) -> None:
+    marker = tmp_path / "running"
+
+    def hangs(x, path=str(marker)):
+        import time
+        from pathlib import Path
+
+        Path(path).touch()
+        time.sleep(1000)
+
+    own = Zygotes(tmp_path, WorkerSettings(allow_session_functions=True))
+    try:
+        async with running_pool(own) as pool:
+            lease = await pool.lease(None)
+            worker = psutil.Process(pid_of(pool, lease.worker))
+            await send_command(lease, numbers(0).schema, scalar_arrow(hangs))
+            await send_requests(lease, requests(batches_of([1])))
+            await asyncio.to_thread(wait_for_file, marker)
+            own.process.end()
+            if moment == "before":
+                lease.release(LeaseOutcome.CANCELLED)
+            own.restart()
+            if moment == "after":
+                await until(pool, lambda: pool.zygote_pid == own.process.pid)
+                lease.release(LeaseOutcome.CANCELLED)
+            async with asyncio.timeout(60):
+                await lease.death
+            assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+            await until(pool, lambda: pool.idle == 1)
+            await answers(pool)
+    finally:
+        own.stop()
+
+
+async def test_the_front_keeps_what_was_last_measured_of_each_worker(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=2) as pool:
+        assert [info.memory_bytes for info in pool.workers] == [None, None]
+        first, second = (info.worker for info in pool.workers)
+        usage = await pool.measure([first, "gone-1"])
+        assert set(usage) == {first}
+        assert usage[first].memory_bytes > 1024 * 1024
+        assert (await pool.measure([first]))[first].processor_mark == usage[first].processor_mark
+        assert {info.worker: info.memory_bytes for info in pool.workers} == {
+            first: usage[first].memory_bytes,
+            second: None,
+        }
+
+
 async def test_a_front_that_goes_away_takes_its_workers_with_it(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=2) as pool:
-        workers = [psutil.Process(pid) for pid in pool._workers]
+        workers = [psutil.Process(info.pid) for info in pool.workers]
         deaths = [worker.death for worker in pool._workers.values()]
         assert pool._zygote is not None
         pool._zygote.close()
@@ -283,9 +333,9 @@ async def test_what_a_function_prints_comes_with_its_exchange(zygotes: Zygotes) 
         await send_requests(lease, requests(batches_of([1])))
         await receive_reply(lease)
         lease.release(LeaseOutcome.CLEAN)
-    assert [(line.line, line.context, line.pid) for line in lines] == [
-        ("hello 0", {"task": "7"}, lease.pid),
-        ("error", {"task": "7"}, lease.pid),
+    assert [(line.line, line.context, line.worker) for line in lines] == [
+        ("hello 0", {"task": "7"}, lease.worker),
+        ("error", {"task": "7"}, lease.worker),
     ]
 
 
@@ -311,7 +361,7 @@ async def test_a_function_that_prints_without_end_is_not_blocked(zygotes: Zygote
     # A burst at once; the rest of what is let through comes with time.
     assert 200 <= len(lines) < 20_000
     assert sum(drop.lines for drop in drops) == 20_000 - len(lines)
-    assert {(drop.pid, drop.context["task"]) for drop in drops} == {(lease.pid, "7")}
+    assert {(drop.worker, drop.context["task"]) for drop in drops} == {(lease.worker, "7")}
 
 
 async def test_a_worker_is_replaced_after_its_number_of_exchanges(tmp_path: Path) -> None:
@@ -332,7 +382,7 @@ async def test_a_worker_killed_at_any_moment_fails_only_its_own_exchange(zygotes
     async with running_pool(zygotes) as pool:
         lease = await pool.lease(None)
         frames = requests(batches_of([1000] * 4))
-        killing = asyncio.create_task(_kill_during(lease, moment, frames))
+        killing = asyncio.create_task(_kill_during(pool, lease, moment, frames))
         with pytest.raises(PeerClosedError):
             await receive_reply(lease)
         await killing
@@ -340,7 +390,7 @@ async def test_a_worker_killed_at_any_moment_fails_only_its_own_exchange(zygotes
         await answers(pool)
 
 
-async def _kill_during(lease, moment: int, frames: list) -> None:
+async def _kill_during(pool: Pool, lease, moment: int, frames: list) -> None:
     """Kill before the command, after it, or after some of the batches."""
     if moment:
         await send_command(lease, numbers(0).schema, scalar_arrow(lambda x: x))
@@ -348,4 +398,4 @@ async def _kill_during(lease, moment: int, frames: list) -> None:
 
         for frame in frames[: moment - 1]:
             await FrameSender(lease.socket).send(FrameKind.BATCH, *frame)
-    os.kill(lease.pid, signal.SIGKILL)
+    os.kill(pid_of(pool, lease.worker), signal.SIGKILL)

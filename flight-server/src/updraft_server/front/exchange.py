@@ -156,7 +156,7 @@ class Exchanges:
         self._metrics.running.inc()
         try:
             # A worker has no exporter: here its span outlives it, and nothing of ours runs beside a user's function.
-            with exchange.span.child("updraft.pool.function", {"process.pid": grant.lease.pid}) as running:
+            with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self._running.watching(relay):
                     outcome = await relay.run(opening, _assignment(call, opening, provision, traceparent))

@@ -84,7 +84,7 @@ class Front:
         gathering = Gathering(self._contents, timeout_seconds=settings.content_timeout_seconds)
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
         self._running = RunningExchanges(
-            SilenceLimits(settings.client_silence_seconds, settings.worker_silence_seconds)
+            SilenceLimits(settings.client_silence_seconds, settings.worker_silence_seconds), pool.measure
         )
         exchanges = Exchanges(
             self.admission,
@@ -104,7 +104,9 @@ class Front:
             self.lifecycle,
             allow_remote_drain=settings.allow_remote_drain,
         )
-        self.sampler = Sampler(service.status, self.activity, self._health.published, pool.exits, settings.workers)
+        self.sampler = Sampler(
+            service.status, self.activity, self._health.published, pool.exits, settings.workers, lambda: pool.workers
+        )
         self._listeners = Listeners(settings, flight_handler(service), self._health, _pages(self.sampler))
         self._watch_pool()
 
@@ -196,6 +198,11 @@ class Front:
             "state",
             {"idle": lambda: pool.idle, "busy": lambda: pool.busy, "starting": lambda: pool.starting},
         )
+        metrics.watch(
+            "updraft_workers_memory_bytes",
+            "Resident memory of all workers and what they have started, when they were last measured.",
+            lambda: sum(worker.memory_bytes or 0 for worker in pool.workers),
+        )
         metrics.count_by_label(
             "updraft_worker_exits",
             "Workers that ended, by what ended them: signal, exit or pool.",
@@ -234,7 +241,7 @@ class Front:
             "supervisor": os.getppid(),
             "front": os.getpid(),
             "zygote": self._pool.zygote_pid,
-            "workers": sorted(self._pool.worker_pids),
+            "workers": {info.worker: info.pid for info in self._pool.workers},
         }
 
 
@@ -257,14 +264,14 @@ def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:
 
 
 def _log_worker_output(output: WorkerOutput) -> None:
-    _log.info("worker output", worker=output.pid, line=output.line, **output.context)
+    _log.info("worker output", worker=output.worker, line=output.line, **output.context)
 
 
 def _log_dropped_output(output: DroppedOutput) -> None:
     LOG_DROPS.add("flood", output.lines)
     _log.warning(
         "worker output was dropped: print less, or raise --output-lines-per-second",
-        worker=output.pid,
+        worker=output.worker,
         lines=output.lines,
         bytes=output.bytes,
         **output.context,

@@ -120,9 +120,9 @@ class Relay:
             self._ended.set_result(error)
 
     @property
-    def worker_pid(self) -> int:
-        """The worker's process."""
-        return self._lease.pid
+    def worker(self) -> str:
+        """The worker's id."""
+        return self._lease.worker
 
     @property
     def passed(self) -> tuple[int, int]:

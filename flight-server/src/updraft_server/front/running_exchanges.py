@@ -7,7 +7,7 @@ too long.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import structlog
 from updraft.errors import DeadlineError, UpdraftError
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft_server.front.relay import Relay, Side
-from updraft_server.linux.process_time import Ticks, processor_ticks
+from updraft_server.ipc.worker_usage import WorkerUsage
 
 _log = structlog.get_logger(__name__)
 
@@ -46,8 +46,14 @@ class _Watched:
 class RunningExchanges:
     """The exchanges of one front that hold a worker."""
 
-    def __init__(self, limits: SilenceLimits) -> None:
+    def __init__(
+        self,
+        limits: SilenceLimits,
+        measure: Callable[[Sequence[str]], Awaitable[Mapping[str, WorkerUsage]]],
+    ) -> None:
+        """`measure` is `Pool.measure`."""
         self._limits = limits
+        self._measure = measure
         self._watched: set[_Watched] = set()
 
     @contextmanager
@@ -91,14 +97,13 @@ class RunningExchanges:
     async def _look_at_workers(self) -> None:
         # Processor time is looked up only of workers with which nothing has passed since the look before.
         still = {watched for watched in self._watched if self._is_still(watched)}
-        ticks = (
-            await asyncio.to_thread(processor_ticks, [watched.relay.worker_pid for watched in still]) if still else {}
-        )
+        usage = await self._measure([watched.relay.worker for watched in still]) if still else {}
         for watched in self._watched:
             relay, worker = watched.relay, watched.worker
-            used: Ticks | None = ticks.get(relay.worker_pid) if watched in still else None
+            used = usage.get(relay.worker) if watched in still else None
+            # Of a worker that cannot be measured nobody knows that it does nothing.
             owed = relay.turn is Side.WORKER and used is not None
-            if worker.is_too_long((relay.passed, used), owed=owed):
+            if worker.is_too_long((relay.passed, used.processor_mark if used else None), owed=owed):
                 relay.end(_worker_is_silent(worker.limit_seconds))
 
     def _is_still(self, watched: _Watched) -> bool:

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the front and the zygote say to each other over a Unix socket of whole packets.
 
-The front asks for forks; the zygote answers with a pid and two descriptors (the front's end of the worker's
-socketpair, and the end to read of its output), and reports exits. A connection that closes takes its workers with it.
+The front asks for workers, kills them and asks for what they use; the zygote names each worker by an id, hands over two
+descriptors (the front's end of the worker's socketpair, and the end to read of its output) and reports exits. Only the
+zygote's side acts on process ids: the two sides may live in different PID namespaces.
+
+A connection that closes takes its workers with it. A zygote that dies does not: its successor takes them over, and the
+front claims those that it still holds.
 """
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 MAX_PACKET_BYTES = 64 * 1024
+MAX_WORKERS_PER_PACKET = 256
+"""Workers that one packet may name, so that it and its answer fit."""
 FORKED_DESCRIPTORS = 2
 
 SETTINGS_VARIABLE = "UPDRAFT_ZYGOTE_SETTINGS"
@@ -31,6 +37,8 @@ class ZygoteSettings:
     """Modules to import; they register functions."""
     files_directory: str = "/nonexistent"
     """An empty directory that stands for Spark's directory of distributed files."""
+    workers_directory: str = "/nonexistent"
+    """Where a zygote notes its workers, for the zygote that follows it."""
     worker: WorkerSettings = WorkerSettings()  # noqa: RUF009
 
     def encode(self) -> str:
@@ -49,10 +57,18 @@ class Hello:
     """The zygote's first packet: what its workers are."""
 
     pid: int
+    """Of the zygote on its own side: for people to read, never to act on."""
     python_version: str
     pyspark_version: str
     functions: Sequence[Sequence[str]]
     """(name, version, doc) of each registered function."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """The front still holds these workers of an earlier zygote. Exited answers for each that is gone."""
+
+    workers: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +83,10 @@ class Forked:
     """A worker was forked; comes with FORKED_DESCRIPTORS."""
 
     request: int
+    worker: str
+    """Names the worker from now on; no other worker of this or a later zygote has the same id."""
     pid: int
+    """On the zygote's side: for people to read, never to act on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,17 +98,43 @@ class ForkFailed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Exited:
-    """A worker has ended; one of the two says how."""
+class Kill:
+    """The front wants a worker to end now; Exited follows."""
 
-    pid: int
+    worker: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measure:
+    """The front asks what workers use: MAX_WORKERS_PER_PACKET of them at most."""
+
+    request: int
+    workers: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measured:
+    """The answer: what is known of each worker that lives."""
+
+    request: int
+    usage: Mapping[str, tuple[int, str]]
+    """The fields of `WorkerUsage` by worker."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exited:
+    """A worker has ended; one of the two says how, and neither where an earlier zygote forked it."""
+
+    worker: str
     exit_code: int | None
     signal: int | None
 
 
-Packet: TypeAlias = Hello | Fork | Forked | ForkFailed | Exited
+Packet: TypeAlias = Hello | Claim | Fork | Forked | ForkFailed | Kill | Measure | Measured | Exited
 
-_PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in (Hello, Fork, Forked, ForkFailed, Exited)}
+_PACKETS: dict[str, type[Any]] = {
+    cls.__name__: cls for cls in (Hello, Claim, Fork, Forked, ForkFailed, Kill, Measure, Measured, Exited)
+}
 
 
 class PacketError(Exception):

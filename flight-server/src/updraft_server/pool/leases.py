@@ -36,6 +36,19 @@ class RegisteredFunctionInfo:
     doc: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker that lives."""
+
+    worker: str
+    """Its id."""
+    pid: int
+    """On the workers' side: for people to read, never to act on."""
+    state: str
+    memory_bytes: int | None
+    """Of all its processes, when it was last measured; None before that."""
+
+
 class LeaseOutcome(enum.Enum):
     """How an exchange left its worker."""
 
@@ -64,7 +77,8 @@ class PoolSettings:
 class Lease:
     """A worker held by one exchange. Every lease ends with exactly one effective `release`."""
 
-    pid: int
+    worker: str
+    """Its id, which the zygote gave it."""
     socket: socket.socket
     death: asyncio.Future[WorkerDeath]
     log_context: dict[str, str]

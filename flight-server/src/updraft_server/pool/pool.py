@@ -8,11 +8,12 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
 from updraft_server.ipc.frames import FrameError
+from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Exited
 from updraft_server.pool.leases import (
     Lease,
@@ -22,6 +23,7 @@ from updraft_server.pool.leases import (
     PoolSettings,
     RegisteredFunctionInfo,
     TaskKey,
+    WorkerInfo,
 )
 from updraft_server.pool.spares import SpareWorkers
 from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
@@ -39,6 +41,7 @@ __all__ = [
     "RegisteredFunctionInfo",
     "TaskKey",
     "WorkerDeath",
+    "WorkerInfo",
     "WorkerOutput",
 ]
 
@@ -47,6 +50,11 @@ _log = structlog.get_logger(__name__)
 _RETRY_SECONDS = 0.05
 _MAX_RETRY_SECONDS = 2.0
 _MAX_FAILED_STARTS = 5
+# How often a front says that it waits for the workers' side.
+_COMPLAINT_SECONDS = 10.0
+# How often the memory of workers is looked up: the zygote reads all of /proc for it.
+_MEASUREMENT_SECONDS = 10.0
+_MEASUREMENT_TIMEOUT_SECONDS = 5.0
 
 
 class _WorkerLease(Lease):
@@ -56,9 +64,9 @@ class _WorkerLease(Lease):
         task: TaskKey | None,
         on_release: Callable[["_WorkerLease", LeaseOutcome], None],
     ) -> None:
-        self.worker = worker
+        self.held = worker
         self.task = task
-        self.pid = worker.pid
+        self.worker = worker.id
         self.socket = worker.socket
         self.death = worker.death
         self.log_context = {}
@@ -93,11 +101,11 @@ class Pool:
         self._on_output = on_output or _ignore
         self._on_drop = on_drop or _ignore
         self._subscribers: list[Callable[[], None]] = []
-        self._workers: dict[int, PooledWorker] = {}
+        self._workers: dict[str, PooledWorker] = {}
         self._leases: set[_WorkerLease] = set()
         self._spares = SpareWorkers(settings.workers, settings.spare_seconds, self._discard)
         self._zygote: ZygoteClient | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._keepers: list[asyncio.Task[None]] = []
         self._starts: set[asyncio.Task[PooledWorker]] = set()
         self._wake = asyncio.Event()
         self._failed_starts = 0
@@ -105,13 +113,14 @@ class Pool:
         self._recent_starts: deque[float] = deque(maxlen=2 * settings.workers + 20)
         self._extra_starts = 0
         self._closing = False
+        self._next_complaint_seconds = 0.0
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
         self._loop = asyncio.get_running_loop()
         changed = asyncio.Event()
         unsubscribe = self.subscribe(changed.set)
-        self._keeper = asyncio.create_task(self._keep())
+        self._keepers = [asyncio.create_task(self._keep()), asyncio.create_task(self._keep_measuring())]
         try:
             async with asyncio.timeout(self._settings.start_timeout_seconds):
                 while self.idle + self.busy < self._settings.workers:
@@ -129,9 +138,26 @@ class Pool:
             unsubscribe()
 
     @property
-    def worker_pids(self) -> Sequence[int]:
-        """Process ids of the workers that live."""
-        return tuple(self._workers)
+    def workers(self) -> Sequence[WorkerInfo]:
+        """The workers that live. May be read from any thread."""
+        return tuple(
+            WorkerInfo(worker.id, worker.pid, worker.state.value, worker.usage.memory_bytes if worker.usage else None)
+            for worker in tuple(self._workers.values())
+        )
+
+    async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
+        """What each of these workers uses now; nothing of one that has ended or that the zygote cannot tell about."""
+        if self._zygote is None:
+            return {}
+        try:
+            async with asyncio.timeout(_MEASUREMENT_TIMEOUT_SECONDS):
+                usage = await self._zygote.measure(workers)
+        except (ZygoteError, TimeoutError):
+            return {}
+        for name, used in usage.items():
+            if (worker := self._workers.get(name)) is not None:
+                worker.usage = used
+        return usage
 
     async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
         """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError.
@@ -197,7 +223,7 @@ class Pool:
             self._zygote.close()
 
     async def _stop_keeping(self) -> None:
-        tasks = [*self._starts, *([self._keeper] if self._keeper is not None else [])]
+        tasks = [*self._starts, *self._keepers]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -210,8 +236,7 @@ class Pool:
             try:
                 await self._connect()
             except ZygoteError as error:
-                self._last_failure = str(error)
-                await asyncio.sleep(_RETRY_SECONDS)
+                await self._wait_for_workers_side(error)
                 continue
             for _ in range(self._missing()):
                 if self._promote_spare():
@@ -219,6 +244,19 @@ class Pool:
                 await self._pace()
                 self._begin_start()
             await self._wake.wait()
+
+    async def _wait_for_workers_side(self, error: ZygoteError) -> None:
+        self._last_failure = str(error)
+        now = self._loop.time()
+        if now >= self._next_complaint_seconds:
+            self._next_complaint_seconds = now + _COMPLAINT_SECONDS
+            _log.warning("the workers' side is away: it is tried again and again", reason=str(error))
+        await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _keep_measuring(self) -> None:
+        while True:
+            await asyncio.sleep(_MEASUREMENT_SECONDS)
+            await self.measure(tuple(self._workers))
 
     async def _pace(self) -> None:
         """Hold back starts that fail, or succeed only to die: healing must not become a spin."""
@@ -237,12 +275,24 @@ class Pool:
         zygote, hello = await ZygoteClient.connect(
             self._settings.zygote_socket, self._exited, self._zygote_lost, self._settings.start_timeout_seconds
         )
+        if self._next_complaint_seconds:
+            self._next_complaint_seconds = 0.0
+            _log.info("the workers' side is back")
         self._zygote = zygote
+        zygote.claim(tuple(self._workers))
+        for worker in self._workers.values():
+            if worker.was_killed:
+                zygote.kill(worker.id)
         self.python_version = hello.python_version
         self.pyspark_version = hello.pyspark_version
         self.zygote_pid = hello.pid
         self.functions = tuple(RegisteredFunctionInfo(*function) for function in hello.functions)
         self._changed()
+
+    def _kill(self, worker: str) -> None:
+        # Without a zygote its successor is told (`_connect`).
+        if self._zygote is not None:
+            self._zygote.kill(worker)
 
     def _zygote_lost(self) -> None:
         self._zygote = None
@@ -298,8 +348,9 @@ class Pool:
                     self._on_output,
                     self._on_drop,
                     self._ended,
+                    self._kill,
                 )
-                self._workers[worker.pid] = worker
+                self._workers[worker.id] = worker
                 worker.death.add_done_callback(self._died(worker))
                 await worker.ready()
         except BaseException as error:
@@ -329,7 +380,7 @@ class Pool:
         return lease
 
     def _released(self, lease: _WorkerLease, outcome: LeaseOutcome) -> None:
-        worker = lease.worker
+        worker = lease.held
         self._leases.discard(lease)
         worker.works_for({})
         is_reusable = outcome is LeaseOutcome.CLEAN and worker.state is WorkerState.LEASED
@@ -355,7 +406,7 @@ class Pool:
     def _ended(self, worker: PooledWorker) -> None:
         """A worker is gone; how will be known in a moment, but its replacement need not wait."""
         self._spares.forget(worker)
-        if not any(lease.worker is worker for lease in self._leases):
+        if not any(lease.held is worker for lease in self._leases):
             worker.close_socket()
         self._wake.set()
         self._changed()
@@ -363,14 +414,13 @@ class Pool:
     def _died(self, worker: PooledWorker) -> Callable[[asyncio.Future[WorkerDeath]], None]:
         def forget(death: asyncio.Future[WorkerDeath]) -> None:
             self.exits[worker.reason_of(death.result())] += 1
-            if self._workers.get(worker.pid) is worker:
-                del self._workers[worker.pid]
+            self._workers.pop(worker.id, None)
             self._changed()
 
         return forget
 
     def _exited(self, packet: Exited) -> None:
-        worker = self._workers.get(packet.pid)
+        worker = self._workers.get(packet.worker)
         if worker is not None:
             worker.exited(WorkerDeath(packet.exit_code, packet.signal))
 

@@ -8,10 +8,11 @@ workers speak, and a test can make them misbehave in every way that a process ca
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender
 from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.pool import (
     Lease,
     LeaseOutcome,
@@ -20,6 +21,7 @@ from updraft_server.pool.pool import (
     RegisteredFunctionInfo,
     TaskKey,
     WorkerDeath,
+    WorkerInfo,
 )
 from updraft_server.pool.worker import EXIT_REASONS
 
@@ -59,24 +61,24 @@ async def echo(worker: FakeWorker) -> None:
 class FakeLease(Lease):
     """A lease whose worker is a running script."""
 
-    def __init__(self, pid: int, script: Script, on_release: Callable[["FakeLease", LeaseOutcome], None]) -> None:
+    def __init__(self, worker: str, script: Script, on_release: Callable[["FakeLease", LeaseOutcome], None]) -> None:
         front_end, worker_end = socket.socketpair()
         for end in (front_end, worker_end):
             end.settimeout(0)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
-        self.pid = pid
+        self.worker = worker
         self.socket = front_end
         self.death = asyncio.get_running_loop().create_future()
         self.log_context = {}
         self.outcome: LeaseOutcome | None = None
-        self.worker = FakeWorker(worker_end)
+        self.process = FakeWorker(worker_end)
         self._on_release = on_release
-        self._running = asyncio.ensure_future(script(self.worker))
+        self._running = asyncio.ensure_future(script(self.process))
 
     def die(self, death: WorkerDeath) -> None:
         """End the worker as SIGKILL would."""
         self._running.cancel()
-        self.worker.close()
+        self.process.close()
         if not self.death.done():
             self.death.set_result(death)
 
@@ -87,7 +89,7 @@ class FakeLease(Lease):
         self.outcome = outcome
         self._running.cancel()
         self.socket.close()
-        self.worker.close()
+        self.process.close()
         self._on_release(self, outcome)
 
 
@@ -96,6 +98,7 @@ class FakePool(Pool):
 
     def __init__(self, workers: int = 1, script: Script = echo) -> None:
         self.script = script
+        self.usage: Callable[[], WorkerUsage] = lambda: WorkerUsage(0, "")
         self.leases: list[FakeLease] = []
         self.idle = workers
         self.busy = 0
@@ -109,9 +112,13 @@ class FakePool(Pool):
         self._subscribers: list[Callable[[], None]] = []
 
     @property
-    def worker_pids(self) -> Sequence[int]:
-        """Numbers of the leases that were not released."""
-        return tuple(lease.pid for lease in self.leases if lease.outcome is None)
+    def workers(self) -> Sequence[WorkerInfo]:
+        """Those of the leases that were not released."""
+        return tuple(WorkerInfo(lease.worker, 0, "leased", None) for lease in self.leases if lease.outcome is None)
+
+    async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
+        """What `usage` says of each."""
+        return {worker: self.usage() for worker in workers}
 
     async def start(self) -> None:
         """Nothing has to be started."""
@@ -122,7 +129,8 @@ class FakePool(Pool):
         if self.idle == 0 and not is_extra:
             raise NoIdleWorker("all workers are busy")
         from_idle = self.idle > 0
-        lease = FakeLease(len(self.leases) + 1, self.script, lambda *_: self._taken_back(task, from_idle=from_idle))
+        name = f"fake-{len(self.leases) + 1}"
+        lease = FakeLease(name, self.script, lambda *_: self._taken_back(task, from_idle=from_idle))
         self.leases.append(lease)
         if task is not None:
             self._tasks[task] += 1

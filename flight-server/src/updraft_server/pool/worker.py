@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One worker process as the front's pool holds it: its socket, its output, and a watch on its life."""
+"""One worker process as the front's pool holds it: its socket, its output, and what the zygote tells of it."""
 
 import asyncio
-import contextlib
 import dataclasses
 import enum
-import os
 import signal
 import socket
 from collections.abc import Callable
 
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header
+from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_output import OutputReader
 from updraft_server.pool.zygote_client import ForkedWorker
 
-# The kernel says at once that a worker has ended, the zygote a moment later how; a dead zygote says nothing.
+# The socket says at once that an idle worker has ended, the zygote a moment later how; a dead zygote says nothing.
 _STATUS_TIMEOUT_SECONDS = 1.0
 
 
@@ -28,6 +27,8 @@ class WorkerState(enum.Enum):
     SPARE = "spare"
     DEAD = "dead"
 
+
+_BETWEEN_EXCHANGES = frozenset({WorkerState.IDLE, WorkerState.SPARE})
 
 # What ends a worker: a signal, an exit of its own, or the pool, which replaces it.
 EXIT_REASONS = ("signal", "exit", "pool")
@@ -43,9 +44,16 @@ class PooledWorker:
         on_output: Callable[[WorkerOutput], None],
         on_drop: Callable[[DroppedOutput], None],
         on_end: Callable[["PooledWorker"], None],
+        kill: Callable[[str], None],
     ) -> None:
+        self.id = forked.id
         self.pid = forked.pid
-        self.state = WorkerState.STARTING
+        """On the zygote's side: for people to read, never to act on."""
+        self.usage: WorkerUsage | None = None
+        """The last measurement; None before the first."""
+        self.was_killed = False
+        """Whether the pool wanted its end."""
+        self._state = WorkerState.STARTING
         self.binding = ""
         """What it has loaded for good: of one session, as long as it lives."""
         self._context: dict[str, str] = {}
@@ -58,11 +66,25 @@ class PooledWorker:
         self._on_drop = on_drop
         self._output = OutputReader(forked.output_fd, output_lines_per_second, self._take_line, self._note_drop)
         self._on_end = on_end
+        self._kill = kill
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._status_timer: asyncio.TimerHandle | None = None
-        self._pidfd: int | None = None
-        self._was_killed = False
-        self._watch_life()
+
+    @property
+    def state(self) -> WorkerState:
+        """What the pool uses it for."""
+        return self._state
+
+    @state.setter
+    def state(self, state: WorkerState) -> None:
+        """Between exchanges its socket is watched: nothing but its end shows there."""
+        before, self._state = self._state, state
+        if self.socket.fileno() < 0:
+            return
+        if before in _BETWEEN_EXCHANGES:
+            self._loop.remove_reader(self.socket.fileno())
+        if state in _BETWEEN_EXCHANGES:
+            self._loop.add_reader(self.socket.fileno(), self._stirred)
 
     def works_for(self, context: dict[str, str]) -> None:
         """What it prints from now on belongs to the exchange of `context`, or to none where that is empty."""
@@ -81,14 +103,12 @@ class PooledWorker:
 
     def kill(self) -> None:
         """Send SIGKILL; what the worker has started is ended by whoever reaps it."""
-        self._was_killed = True
-        if self._pidfd is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self.was_killed = True
+        self._kill(self.id)
 
     def reason_of(self, death: WorkerDeath) -> str:
         """Which of EXIT_REASONS a death has: a worker that crashed first was not ended by the pool's kill."""
-        if self._was_killed and death.signal in (None, signal.SIGKILL):
+        if self.was_killed and death.signal in (None, signal.SIGKILL):
             return "pool"
         return "exit" if death.signal is None else "signal"
 
@@ -98,7 +118,6 @@ class PooledWorker:
             return
         if self._status_timer is not None:
             self._status_timer.cancel()
-        self._forget_pidfd()
         self._output.close()
         if not self._ready.done():
             self._ready.set_exception(FrameError(f"the worker {death} before it was ready"))
@@ -117,10 +136,10 @@ class PooledWorker:
         self.socket.close()
 
     def _take_line(self, line: str) -> None:
-        self._on_output(WorkerOutput(self.pid, line, self._context))
+        self._on_output(WorkerOutput(self.id, line, self._context))
 
     def _note_drop(self, lines: int, size: int) -> None:
-        self._on_drop(DroppedOutput(self.pid, lines, size, self._context))
+        self._on_drop(DroppedOutput(self.id, lines, size, self._context))
 
     def _read_ready(self) -> None:
         data = b""
@@ -133,35 +152,26 @@ class PooledWorker:
             return
         except (OSError, FrameError) as error:
             self._loop.remove_reader(self.socket.fileno())
-            # An end of file is explained by the death, which is on its way.
-            if not self._ready.done() and data:
+            if not data:
+                # How it has ended is on its way.
+                self._ended()
+            elif not self._ready.done():
                 self._ready.set_exception(FrameError(f"the worker did not start: {error}"))
             return
         if not self._ready.done():
             self._ready.set_result(None)
 
-    def _watch_life(self) -> None:
-        try:
-            self._pidfd = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            self._ended()
-            return
-        self._loop.add_reader(self._pidfd, self._ended)
+    def _stirred(self) -> None:
+        """An idle worker has nothing to say: it has ended, or is of no more use."""
+        self._kill(self.id)
+        self._ended()
 
     def _ended(self) -> None:
-        self._forget_pidfd()
         self._end()
-        if not self.death.done():
+        if not self.death.done() and self._status_timer is None:
             self._status_timer = self._loop.call_later(_STATUS_TIMEOUT_SECONDS, self.exited, WorkerDeath())
 
     def _end(self) -> None:
         if self.state is not WorkerState.DEAD:
             self.state = WorkerState.DEAD
             self._on_end(self)
-
-    def _forget_pidfd(self) -> None:
-        if self._pidfd is None:
-            return
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        self._pidfd = None

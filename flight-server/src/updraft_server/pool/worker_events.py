@@ -27,7 +27,8 @@ class WorkerDeath:
 class WorkerOutput:
     """A line that a worker printed or logged."""
 
-    pid: int
+    worker: str
+    """Its id."""
     line: str
     context: dict[str, str]
     """`Lease.log_context` of the exchange that the worker held when the line was read; empty when it held none."""
@@ -37,7 +38,8 @@ class WorkerOutput:
 class DroppedOutput:
     """Output of a worker that was read and forgotten: more than an exchange may have logged."""
 
-    pid: int
+    worker: str
+    """Its id."""
     lines: int
     bytes: int
     context: dict[str, str]

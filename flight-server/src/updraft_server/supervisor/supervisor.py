@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that `updraft-server serve` is: starts the zygote and the front, heals them, and ends them.
+"""The process that `updraft-server serve` is: starts the zygote, the front or both, heals them, and ends them.
 
 It imports neither gRPC nor pyarrow and does nothing with the network, so that nothing but a signal makes it fail.
 When it dies, its children die with it; workers whose zygote died become its children and are reaped here.
@@ -9,7 +9,9 @@ import collections
 import contextlib
 import enum
 import os
+import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -41,47 +43,37 @@ _DRAIN_MARGIN_SECONDS = 15.0
 
 
 class Phase(enum.Enum):
-    """RUNNING -> DRAINING, by a signal; the end is the front's."""
+    """RUNNING -> DRAINING, by a signal; the end is the front's, or the zygote's where there is no front."""
 
     RUNNING = "running"
     DRAINING = "draining"
 
 
 class Supervisor:
-    """Two children, and the signals that say what happens to them."""
+    """A child or two, and the signals that say what happens to them."""
 
     def __init__(self, settings: ServeSettings, directory: Path) -> None:
         self._settings = settings
         self._socket_path = directory / "zygote.sock"
         self._contents_path = directory / "contents"
-        files = directory / "files"
-        files.mkdir(mode=0o500, exist_ok=True)
-        self._zygote_settings = ZygoteSettings(
-            function_modules=settings.functions,
-            files_directory=str(files),
-            worker=WorkerSettings(
-                allow_session_functions=settings.allow_session_functions,
-                max_batch_bytes=settings.max_message_bytes,
-                max_command_bytes=settings.max_message_bytes,
-                # The rest of a message is for the reply's metadata and Arrow's own header.
-                max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
-                max_exchanges=settings.max_exchanges_per_worker,
-                batch_timeout_seconds=settings.batch_timeout_seconds,
-            ),
-        )
-        self._listener = zygote_listener(self._socket_path)
+        self._zygote_settings: ZygoteSettings
+        self._listener: socket.socket | None = None
+        if settings.run != "front":
+            self._zygote_settings = _zygote_settings(settings, directory)
+            self._listener = zygote_listener(self._socket_path)
         self._phase = Phase.RUNNING
         self._drain_deadline_seconds = 0.0
         self._next_look_seconds = 0.0
-        self._front: Child
-        self._zygote: Child
+        self._front: Child | None = None
+        self._zygote: Child | None = None
         self._front_started_seconds = 0.0
         self._crashes: collections.deque[float] = collections.deque(maxlen=_CRASHES)
 
     def run(self) -> int:
-        """Supervise until the front has drained or nothing helps any more; the exit status."""
+        """Supervise until what runs here has drained or nothing helps any more; the exit status."""
         self._start_zygote()
-        self._start_front()
+        if self._settings.run != "workers":
+            self._start_front()
         try:
             while True:
                 status = self._step()
@@ -109,25 +101,27 @@ class Supervisor:
             return
         self._next_look_seconds = now + INTERVAL_SECONDS
         for child, name in ((self._front, "front"), (self._zygote, "zygote")):
-            if child.is_stuck():
+            if child is not None and child.is_stuck():
                 _say(f"the {name} has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
                 child.kill()
 
     def _stop(self) -> int | None:
-        """Ask the front to drain; a second request does not wait for it."""
+        """Ask the front to drain, or else the zygote to wait for the front; a second request does not wait."""
         if self._phase is Phase.DRAINING:
             _say("stopping at once: running exchanges are lost")
             return EXIT_FAILURE
         self._phase = Phase.DRAINING
         self._drain_deadline_seconds = time.monotonic() + self._settings.drain_timeout_seconds + _DRAIN_MARGIN_SECONDS
+        draining = self._front or self._zygote
+        assert draining is not None
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._front.pid, signal.SIGTERM)
+            os.kill(draining.pid, signal.SIGTERM)
         return None
 
     def _overdue(self) -> int | None:
         if self._phase is not Phase.DRAINING or time.monotonic() < self._drain_deadline_seconds:
             return None
-        _say("the front did not drain in time and is killed")
+        _say("the front did not drain in time: what is left is killed")
         return EXIT_FAILURE
 
     def _reap(self) -> int | None:
@@ -137,10 +131,10 @@ class Supervisor:
             kill_group(ended)
             _, wait_status = os.waitpid(ended, 0)
             code = os.waitstatus_to_exitcode(wait_status)
-            if ended == self._front.pid:
+            if self._front is not None and ended == self._front.pid:
                 self._front.reaped(code)
                 status = self._front_ended(code)
-            elif ended == self._zygote.pid:
+            elif self._zygote is not None and ended == self._zygote.pid:
                 self._zygote.reaped(code)
                 status = self._zygote_ended(code)
             if status is not None:
@@ -165,6 +159,9 @@ class Supervisor:
     def _zygote_ended(self, code: int) -> int | None:
         if code == EXIT_IMAGE_BROKEN:
             return EXIT_REFUSED
+        if self._phase is Phase.DRAINING and self._front is None:
+            # It was told to end with its last front: -SIGTERM is one that had not come so far as to listen to that.
+            return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if self._crashed(f"the zygote {_describe(code)}"):
             return EXIT_FAILURE
         self._start_zygote()
@@ -181,7 +178,8 @@ class Supervisor:
         return False
 
     def _start_zygote(self) -> None:
-        self._zygote = start_zygote(self._zygote_settings, self._listener)
+        if self._listener is not None:
+            self._zygote = start_zygote(self._zygote_settings, self._listener)
 
     def _start_front(self) -> None:
         environment = dict(os.environ)
@@ -193,20 +191,47 @@ class Supervisor:
 
     def _kill_orphans(self) -> None:
         """End workers that outlived their zygote and now their front: nobody is left to want their results."""
+        known = {child.pid for child in (self._front, self._zygote) if child is not None}
         for pid in _children():
-            if pid not in (self._front.pid, self._zygote.pid):
+            if pid not in known:
                 kill_group(pid)
 
     def _end_children(self) -> None:
         for child in (self._front, self._zygote):
-            child.end()
+            if child is not None:
+                child.end()
         for pid in _children():
             kill_group(pid)
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
+
+
+def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings:
+    """What the zygote is to load and its workers to obey, and the directories that they need."""
+    files = directory / "files"
+    files.mkdir(mode=0o500, exist_ok=True)
+    workers = directory / "workers"
+    # What a pool that ran here before has left is of no use: its workers died with it.
+    shutil.rmtree(workers, ignore_errors=True)
+    workers.mkdir(mode=0o700)
+    return ZygoteSettings(
+        function_modules=settings.functions,
+        files_directory=str(files),
+        workers_directory=str(workers),
+        worker=WorkerSettings(
+            allow_session_functions=settings.allow_session_functions,
+            max_batch_bytes=settings.max_message_bytes,
+            max_command_bytes=settings.max_message_bytes,
+            # The rest of a message is for the reply's metadata and Arrow's own header.
+            max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
+            max_exchanges=settings.max_exchanges_per_worker,
+            batch_timeout_seconds=settings.batch_timeout_seconds,
+        ),
+    )
 
 
 def supervise(settings: ServeSettings) -> int:
-    """Run a pool until it is told to stop; the exit status of `updraft-server serve`."""
+    """Run a pool or a half of it until it is told to stop; the exit status of `updraft-server serve`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     # Before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
     protect_standard_streams()

@@ -18,6 +18,19 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker that lives."""
+
+    worker: str
+    """Its id, as log lines and traces name it."""
+    pid: int
+    """Its process on the workers' side."""
+    state: str
+    memory_bytes: int | None
+    """Of all its processes, when it was last measured; None before that."""
+
+
+@dataclass(frozen=True, slots=True)
 class Workers:
     """Workers by state, and by what ended those that are gone."""
 
@@ -26,6 +39,8 @@ class Workers:
     busy: int
     starting: int
     exits: Mapping[str, int]
+    living: Sequence[WorkerRow]
+    """The first of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ import asyncio
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from datetime import UTC, datetime
 
 from updraft.v1.control_pb2 import PoolState, PoolStatus
@@ -18,12 +19,15 @@ from updraft_server.front.status.report import (
     Queue,
     Report,
     Versions,
+    WorkerRow,
     Workers,
 )
+from updraft_server.pool.leases import WorkerInfo
 
 INTERVAL_SECONDS = 2.0
 KEPT_SAMPLES = 150
 SHOWN_EXCHANGES = 100
+SHOWN_WORKERS = 100
 
 _SHOWN_STATES = {
     PoolState.POOL_STATE_STARTING: "starting",
@@ -42,6 +46,7 @@ class Sampler:
         health: Mapping[str, bool],
         exits: Mapping[str, int],
         workers: int,
+        living: Callable[[], Sequence[WorkerInfo]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._status = status
@@ -49,6 +54,7 @@ class Sampler:
         self._health = health
         self._exits = exits
         self._workers = workers
+        self._living = living
         self._clock = clock
         self._began = self._last_look = clock()
         self._last_ended = self._last_rows = 0
@@ -89,7 +95,12 @@ class Sampler:
             ),
             session_functions_allowed=status.session_functions_allowed,
             workers=Workers(
-                self._workers, status.workers_idle, status.workers_busy, status.workers_starting, dict(self._exits)
+                self._workers,
+                status.workers_idle,
+                status.workers_busy,
+                status.workers_starting,
+                dict(self._exits),
+                [WorkerRow(*astuple(info)) for info in self._living()[:SHOWN_WORKERS]],
             ),
             queue=Queue(status.exchanges_waiting, status.exchanges_waiting_limit),
             functions=[FunctionRow(function.name, function.version, function.doc) for function in status.functions],

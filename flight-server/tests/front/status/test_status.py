@@ -20,7 +20,7 @@ from updraft_server.front.activity import KEPT_FAILURES, Activity, ExchangePhase
 from updraft_server.front.status.page import amount, duration, html_page, points, size
 from updraft_server.front.status.report import ExchangeRow, Report
 from updraft_server.front.status.sampler import KEPT_SAMPLES, SHOWN_EXCHANGES, Sampler
-from updraft_server.pool.pool import Lease, NoIdleWorker, TaskKey
+from updraft_server.pool.pool import Lease, NoIdleWorker, TaskKey, WorkerInfo
 from updraft_server.pool.testing import FakePool
 
 
@@ -39,7 +39,10 @@ class Watched:
         self.activity = Activity()
         self.status = PoolStatus(state=PoolState.POOL_STATE_READY, server_version="1", python_version="3.11")
         self.clock = Clock()
-        self.sampler = Sampler(lambda: self.status, self.activity, {"": True}, {"signal": 0}, 2, self.clock)
+        self.living: Sequence[WorkerInfo] = ()
+        self.sampler = Sampler(
+            lambda: self.status, self.activity, {"": True}, {"signal": 0}, 2, lambda: self.living, self.clock
+        )
 
     def after(self, seconds: float) -> Report:
         self.clock.now += seconds
@@ -63,6 +66,20 @@ def test_rates_are_of_the_time_that_has_passed(watched: Watched) -> None:
     history = watched.after(3.0).history
     assert (history.exchanges_per_second, history.rows_per_second) == ((2.0,), (100.0,))
     assert watched.after(2.0).history.exchanges_per_second == (2.0, 0.0)
+
+
+def test_workers_are_named_by_their_ids_with_what_was_last_measured_of_them(watched: Watched) -> None:
+    watched.living = (
+        WorkerInfo("a1b2c3-1", 4711, "idle", 3 * 1024 * 1024),
+        WorkerInfo("a1b2c3-2", 4712, "leased", None),
+    )
+    report = watched.after(2.0)
+    assert json.loads(report.to_json())["workers"]["living"] == [
+        {"worker": "a1b2c3-1", "pid": 4711, "state": "idle", "memory_bytes": 3 * 1024 * 1024},
+        {"worker": "a1b2c3-2", "pid": 4712, "state": "leased", "memory_bytes": None},
+    ]
+    page = html_page(report).body.decode()
+    assert re.search(r"a1b2c3-1.*idle.*3\.0 MiB.*a1b2c3-2.*leased.*not measured yet", page, re.DOTALL)
 
 
 def test_history_failures_and_rows_are_bounded(watched: Watched) -> None:

@@ -2,6 +2,7 @@
 """Who is silent, and whose turn it is: looks are made by the tests, four to a limit, so that nothing waits."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import grpc
@@ -20,8 +21,8 @@ from flight_messages import (
 from front_harness import Running, RunningFront
 
 from updraft.v1.exchange_pb2 import ErrorKind, ReplyMetadata
-from updraft_server.front import running_exchanges
 from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.testing import FakePool, FakeWorker
 
 # The front itself looks so rarely that it does not within a test.
@@ -88,12 +89,6 @@ async def error_of(call: Any) -> str:
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_DEADLINE
     return str(error.details())
-
-
-@pytest.fixture(autouse=True)
-def idle_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scripts have no processes; test_hanging_workers.py has real ones."""
-    monkeypatch.setattr(running_exchanges, "processor_ticks", lambda pids: dict.fromkeys(pids, ()))
 
 
 async def test_a_client_that_says_nothing_is_ended_when_the_pool_waits_for_it(running_front: Running) -> None:
@@ -163,13 +158,31 @@ async def test_a_worker_that_does_not_finish_after_the_last_batch_is_ended(runni
         assert "the function neither took nor gave" in await error_of(call)
 
 
-async def test_a_worker_that_uses_the_processor_may_take_its_time(
+async def test_a_worker_that_uses_the_processor_may_take_its_time(running_front: Running) -> None:
+    ticks = itertools.count()
+    script = Script()
+    pool = FakePool(script=script)
+    pool.usage = lambda: WorkerUsage(0, str(next(ticks)))
+    async with running_front(pool, **FAR_APART) as front:
+        call = await opened(front, script)
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        await looked_at(front)
+        script.replies.put_nowait(ReplyMetadata(consumed=1))
+        assert reply_metadata(await call.read()).consumed == 1
+        call.cancel()
+
+
+async def test_a_worker_that_cannot_be_measured_is_not_called_idle(
     running_front: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticks = iter(range(10_000))
-    monkeypatch.setattr(running_exchanges, "processor_ticks", lambda pids: dict.fromkeys(pids, ((1, next(ticks)),)))
+    async def nothing(_workers: object) -> dict[str, WorkerUsage]:
+        return {}
+
     script = Script()
-    async with running_front(FakePool(script=script), **FAR_APART) as front:
+    pool = FakePool(script=script)
+    monkeypatch.setattr(pool, "measure", nothing)
+    async with running_front(pool, **FAR_APART) as front:
         call = await opened(front, script)
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)

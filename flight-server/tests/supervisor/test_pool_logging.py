@@ -19,7 +19,7 @@ from flight_messages import path_opening
 from front_harness import DO_EXCHANGE
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
-from test_serve import SCHEMA, Server, batch, echo, finish
+from served_pool import SCHEMA, Server, batch, echo, finish
 
 from updraft.service.log_output import MAX_LINE_BYTES
 from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Function, RegisteredFunction, RequestMetadata, TaskIdentity
@@ -130,7 +130,7 @@ def test_a_pool_whose_log_cannot_be_written_serves_and_counts(tmp_path: Path) ->
             for _ in range(50):
                 echo(client)
         refused(server)
-        os.kill(server.ready()["workers"][0], 9)
+        os.kill(next(iter(server.ready()["workers"].values())), 9)
         with server.client() as client:
             echo(client)
         server.wait_for(lambda: dropped(server, "failed") >= 50)

@@ -10,7 +10,7 @@ from pyspark.util import PythonEvalType
 from updraft_server.worker.pyspark.adapters import SUPPORTED, load_adapter, minor_version
 from updraft_server.worker.pyspark.kinds import KINDS, EvalType, Reads, kinds_of
 
-_TABLE = Path(__file__).resolve().parents[3] / "spark-versions.toml"
+_TABLE = Path(__file__).resolve().parents[4] / "spark-versions.toml"
 
 
 def test_every_spark_of_the_table_has_an_adapter() -> None:

@@ -100,7 +100,7 @@ async def settled() -> None:
 async def test_an_idle_worker_is_granted_at_once(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
     grant = await acquire(queue, "a", None)
-    assert grant.lease.pid
+    assert grant.lease.worker
     assert queue.waiting == 0
 
 

@@ -1,56 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`updraft-server serve` as users start it: every process is real."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.flight as flight
 import pytest
-
-SCHEMA = pa.schema({"_0": pa.int64()})
-ECHO = flight.FlightDescriptor.for_path("echo")
-# Only a hang reaches it.
-HANG_SECONDS = 60.0
-
-
-class Server:
-    """A running pool and what its ready file says."""
-
-    def __init__(self, directory: Path, *options: str, **process: Any) -> None:
-        self.ready_file = directory / "ready.json"
-        self.process = subprocess.Popen([*self.command(*options), f"--ready-file={self.ready_file}"], **process)
-        self.wait_for(self.ready_file.exists)
-
-    @staticmethod
-    def command(*options: str) -> list[str]:
-        listen = [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
-        return [sys.executable, "-c", "from updraft_server.cli import main; main()", "serve", *listen, *options]
-
-    def ready(self) -> dict[str, Any]:
-        return dict(json.loads(self.ready_file.read_text()))
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        started = time.monotonic()
-        while not condition():
-            assert self.process.poll() is None, f"the server ended with {self.process.returncode}"
-            assert time.monotonic() - started < HANG_SECONDS
-            time.sleep(0.01)
-
-    def client(self) -> flight.FlightClient:
-        return flight.connect(f"grpc://{self.ready()['listen']}")
-
-    def stop(self) -> int:
-        self.process.terminate()
-        return self.process.wait(HANG_SECONDS)
+from pyarrow import flight
+from served_pool import ECHO, HANG_SECONDS, SCHEMA, Server, batch, echo, finish, serves_again
 
 
 @pytest.fixture(scope="module")
@@ -58,34 +17,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running = Server(tmp_path_factory.mktemp("server"), "--workers=2")
     yield running
     assert running.stop() == 0
-
-
-def batch(value: int, rows: int = 1000) -> pa.RecordBatch:
-    return pa.record_batch({"_0": pa.array([value] * rows, pa.int64())})
-
-
-def echo(client: flight.FlightClient, count: int = 3) -> None:
-    batches = [batch(value) for value in range(count)]
-    writer, reader = client.do_exchange(ECHO)
-    writer.begin(SCHEMA)
-    received: list[pa.RecordBatch] = []
-    reading = threading.Thread(target=lambda: received.extend(chunk.data for chunk in reader))
-    reading.start()
-    for sent in batches:
-        writer.write_batch(sent)
-    writer.done_writing()
-    reading.join()
-    writer.close()
-    assert received == batches
-
-
-def serves_again(server: Server) -> bool:
-    try:
-        with server.client() as client:
-            echo(client)
-    except pa.ArrowException:
-        return False
-    return True
 
 
 def test_a_killed_worker_fails_only_its_own_exchange_and_is_replaced(server: Server) -> None:
@@ -98,22 +29,11 @@ def test_a_killed_worker_fails_only_its_own_exchange_and_is_replaced(server: Ser
             reader.read_chunk()
             open_exchanges.append((writer, reader))
         before = server.ready()["workers"]
-        os.kill(before[0], signal.SIGKILL)
+        os.kill(next(iter(before.values())), signal.SIGKILL)
         server.wait_for(lambda: len(set(server.ready()["workers"]) - set(before)) == 1)
         outcomes = [finish(writer, reader) for writer, reader in open_exchanges]
         assert sorted(outcomes) == ["OK", "killed"]
         echo(client)
-
-
-def finish(writer: Any, reader: Any) -> str:
-    try:
-        writer.done_writing()
-        while True:
-            reader.read_chunk()
-    except StopIteration:
-        return "OK"
-    except pa.ArrowException as failure:
-        return "killed" if "SIGKILL" in str(failure) else str(failure)
 
 
 def test_a_cancelled_exchange_frees_its_worker_at_once(server: Server) -> None:

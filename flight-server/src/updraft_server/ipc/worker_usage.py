@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker uses, with every process that it has started: measured by the zygote, kept by the front."""
+
+from typing import NamedTuple
+
+
+class WorkerUsage(NamedTuple):
+    """One measurement."""
+
+    memory_bytes: int
+    """Resident memory of its processes; a page that several share counts in each."""
+    processor_mark: str
+    """Differs from the one before if a process began, ended or used processor time in between."""

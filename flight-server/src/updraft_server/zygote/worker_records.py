@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a zygote leaves to its successor: which worker is which process. Workers outlive the zygote that forked them.
+
+A file for each worker. A zygote that is killed between a fork and its record leaves a worker that no front has heard of
+and that ends by itself: the other end of its socket died with the zygote.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from updraft_server.linux.process_trees import start_ticks
+
+
+class Survivor(NamedTuple):
+    """A worker of an earlier zygote that lives."""
+
+    worker: str
+    pid: int
+    pidfd: int
+    """The receiver closes it."""
+
+
+class WorkerRecords:
+    """The records of one zygote after the other."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def add(self, worker: str, pid: int) -> None:
+        """Note a child that has just been forked; raises OSError."""
+        (self._directory / worker).write_text(f"{pid} {start_ticks(pid)}")
+
+    def forget(self, worker: str) -> None:
+        """The worker has ended."""
+        with contextlib.suppress(OSError):
+            (self._directory / worker).unlink()
+
+    def survivors(self) -> Iterator[Survivor]:
+        """Workers of earlier zygotes that live; the records of those that do not are removed."""
+        for record in sorted(self._directory.iterdir()):
+            survivor = _survivor(record)
+            if survivor is not None:
+                yield survivor
+            else:
+                self.forget(record.name)
+
+
+def _survivor(record: Path) -> Survivor | None:
+    try:
+        pid, started = map(int, record.read_text().split())
+        pidfd = os.pidfd_open(pid)
+    except (ValueError, OSError):
+        # Cut short by the death of its writer, or of a worker that is gone.
+        return None
+    # In this order: a process that has the recorded start now is the one that the descriptor means.
+    if start_ticks(pid) != started:
+        os.close(pidfd)
+        return None
+    return Survivor(record.name, pid, pidfd)

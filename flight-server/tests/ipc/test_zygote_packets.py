@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.ipc.zygote_packets import (
+    MAX_PACKET_BYTES,
+    MAX_WORKERS_PER_PACKET,
+    Claim,
+    Exited,
+    Fork,
+    Forked,
+    ForkFailed,
+    Hello,
+    Kill,
+    Measure,
+    Measured,
+    Packet,
+    PacketError,
+    ZygoteSettings,
+    decode,
+    encode,
+)
+
+PACKETS: list[Packet] = [
+    Hello(1, "3.11", "4.3.0", [["echo", "1", "Sends it back."]]),
+    Claim(["a-1", "a-2"]),
+    Fork(7),
+    Forked(7, "a-1", 4711),
+    ForkFailed(7, "fork: no memory"),
+    Kill("a-1"),
+    Measure(8, ["a-1"]),
+    Exited("a-1", None, 9),
+]
+
+
+@pytest.mark.parametrize("packet", PACKETS, ids=lambda packet: type(packet).__name__)
+def test_a_packet_arrives_as_it_was_sent(packet: Packet) -> None:
+    assert decode(encode(packet)) == packet
+
+
+def test_a_measurement_arrives_with_its_fields_in_order() -> None:
+    arrived = decode(encode(Measured(8, {"a-1": WorkerUsage(4096, "mark")})))
+    assert isinstance(arrived, Measured)
+    assert {worker: WorkerUsage(*fields) for worker, fields in arrived.usage.items()} == {
+        "a-1": WorkerUsage(4096, "mark")
+    }
+
+
+def test_packets_about_as_many_workers_as_one_may_name_fit() -> None:
+    workers = [f"abcdef-{number + 10**9}" for number in range(MAX_WORKERS_PER_PACKET)]
+    usage = WorkerUsage(2**50, "f" * 16)
+    for packet in (Claim(workers), Measure(10**9, workers), Measured(10**9, dict.fromkeys(workers, usage))):
+        assert len(encode(packet)) <= MAX_PACKET_BYTES
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b'["Nothing", {}]', b'["Kill", {"pid": 1}]', b'["Fork", 1]'])
+def test_what_is_not_a_packet_is_refused_in_one_way(data: bytes) -> None:
+    with pytest.raises(PacketError):
+        decode(data)
+
+
+def test_the_settings_of_a_zygote_arrive_as_they_were_sent() -> None:
+    settings = ZygoteSettings(["a.b"], "/files", "/workers", WorkerSettings(max_exchanges=3))
+    assert ZygoteSettings.decode(settings.encode()) == settings

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A front and its workers as two commands that find each other, wait for each other, and heal."""
+
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from served_pool import HANG_SECONDS, Server, echo, serves_again
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+def eventually(condition: Callable[[], Any]) -> None:
+    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < HANG_SECONDS
+        time.sleep(0.01)
+
+
+class Front(Server):
+    """A front's half, which may still wait for its workers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.ready_file = directory / "ready.json"
+        self.ready_file.unlink(missing_ok=True)
+        self._log_file = directory / "front.log"
+        with self._log_file.open("w") as log:
+            command = [*half("front", directory), f"--ready-file={self.ready_file}"]
+            self.process = subprocess.Popen(command, stderr=log)
+
+    def is_ready(self) -> bool:
+        return self.ready_file.exists() and self.health() == SERVING
+
+    def health(self) -> int:
+        with grpc.insecure_channel(self.ready()["admin_listen"]) as channel:
+            return int(health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest()).status)
+
+    def log(self) -> str:
+        return self._log_file.read_text()
+
+
+class Workers:
+    """A workers' half."""
+
+    def __init__(self, directory: Path) -> None:
+        self.process = subprocess.Popen(half("workers", directory))
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+
+def half(name: str, directory: Path) -> list[str]:
+    return Server.command(f"--run={name}", f"--runtime-directory={directory}/pool", "--workers=2")
+
+
+def kill(*processes: subprocess.Popen[bytes]) -> None:
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def has_ended(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    # Not pytest's: the path of a Unix socket has to be short.
+    with tempfile.TemporaryDirectory(prefix="updraft-halves-") as made:
+        yield Path(made)
+
+
+def test_each_half_waits_for_the_other_and_outlives_its_death(directory: Path) -> None:
+    front = Front(directory)
+    eventually(lambda: "the workers' side is away" in front.log())
+    assert not front.ready_file.exists()
+    workers = Workers(directory)
+    try:
+        eventually(front.is_ready)
+        with front.client() as client:
+            echo(client)
+
+        lost = workers.family()
+        kill(workers.process)
+        eventually(lambda: all(map(has_ended, lost)))
+        eventually(lambda: front.health() != SERVING)
+        assert "the workers' side is back" in front.log()
+        workers = Workers(directory)
+        eventually(front.is_ready)
+        eventually(lambda: serves_again(front))
+
+        forked = [member for member in workers.family() if "updraft-worker" in member.name()]
+        assert len(forked) == 2
+        kill(front.process)
+        eventually(lambda: all(map(has_ended, forked)))
+        front = Front(directory)
+        eventually(front.is_ready)
+        with front.client() as client:
+            echo(client)
+    finally:
+        kill(front.process, workers.process)
+
+
+def test_workers_that_are_told_to_end_do_so_once_their_front_has_drained(directory: Path) -> None:
+    workers, front = Workers(directory), Front(directory)
+    try:
+        eventually(front.is_ready)
+        workers.process.send_signal(signal.SIGTERM)
+        with front.client() as client:
+            echo(client)
+        assert workers.process.poll() is None
+        assert front.stop() == 0
+        assert workers.process.wait(HANG_SECONDS) == 0
+    finally:
+        kill(front.process, workers.process)

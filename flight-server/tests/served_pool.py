@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft-server serve` in processes of its own, and exchanges with its function `echo`."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+SCHEMA = pa.schema({"_0": pa.int64()})
+ECHO = flight.FlightDescriptor.for_path("echo")
+# Only a hang reaches it.
+HANG_SECONDS = 60.0
+
+
+class Server:
+    """A running pool and what its ready file says."""
+
+    def __init__(self, directory: Path, *options: str, **process: Any) -> None:
+        self.ready_file = directory / "ready.json"
+        self.process = subprocess.Popen([*self.command(*options), f"--ready-file={self.ready_file}"], **process)
+        self.wait_for(self.ready_file.exists)
+
+    @staticmethod
+    def command(*options: str) -> list[str]:
+        listen = [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
+        return [sys.executable, "-c", "from updraft_server.cli import main; main()", "serve", *listen, *options]
+
+    def ready(self) -> dict[str, Any]:
+        return dict(json.loads(self.ready_file.read_text()))
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        started = time.monotonic()
+        while not condition():
+            assert self.process.poll() is None, f"the server ended with {self.process.returncode}"
+            assert time.monotonic() - started < HANG_SECONDS
+            time.sleep(0.01)
+
+    def client(self) -> flight.FlightClient:
+        return flight.connect(f"grpc://{self.ready()['listen']}")
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(HANG_SECONDS)
+
+
+def batch(value: int, rows: int = 1000) -> pa.RecordBatch:
+    return pa.record_batch({"_0": pa.array([value] * rows, pa.int64())})
+
+
+def echo(client: flight.FlightClient, count: int = 3) -> None:
+    batches = [batch(value) for value in range(count)]
+    writer, reader = client.do_exchange(ECHO)
+    writer.begin(SCHEMA)
+    received: list[pa.RecordBatch] = []
+    reading = threading.Thread(target=lambda: received.extend(chunk.data for chunk in reader))
+    reading.start()
+    for sent in batches:
+        writer.write_batch(sent)
+    writer.done_writing()
+    reading.join()
+    writer.close()
+    assert received == batches
+
+
+def serves_again(server: Server) -> bool:
+    try:
+        with server.client() as client:
+            echo(client)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def finish(writer: Any, reader: Any) -> str:
+    try:
+        writer.done_writing()
+        while True:
+            reader.read_chunk()
+    except StopIteration:
+        return "OK"
+    except pa.ArrowException as failure:
+        return "killed" if "SIGKILL" in str(failure) else str(failure)

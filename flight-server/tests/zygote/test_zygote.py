@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A zygote as its fronts see it, packet by packet: the tests are fronts of their own."""
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from pool_driver import Zygotes
+
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.zygote_packets import (
+    FORKED_DESCRIPTORS,
+    MAX_PACKET_BYTES,
+    Claim,
+    Exited,
+    Fork,
+    Forked,
+    Hello,
+    Kill,
+    Measure,
+    Measured,
+    Packet,
+    decode,
+    encode,
+)
+
+# Only a hang reaches it.
+HANG_SECONDS = 60.0
+Answer = TypeVar("Answer")
+
+
+class Front:
+    """A connection to the zygote, and the workers that came over it."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(HANG_SECONDS)
+        self._socket.connect(str(path))
+        self.descriptors: list[int] = []
+        self.hello = self.expect(Hello)
+
+    def send(self, packet: Packet) -> None:
+        self._socket.send(encode(packet))
+
+    def expect(self, kind: type[Answer]) -> Answer:
+        data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_PACKET_BYTES, FORKED_DESCRIPTORS)
+        self.descriptors += descriptors
+        packet = decode(data)
+        assert isinstance(packet, kind), packet
+        return packet
+
+    def fork(self) -> tuple[str, int]:
+        """A new worker: its id, and a descriptor that shows its end."""
+        self.send(Fork(1))
+        forked = self.expect(Forked)
+        return forked.worker, os.pidfd_open(forked.pid)
+
+    def hang_up(self) -> None:
+        self._socket.close()
+
+    def close(self) -> None:
+        self.hang_up()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+@pytest.fixture(scope="module")
+def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
+    started = Zygotes(tmp_path_factory.mktemp("zygote"), WorkerSettings())
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def front(zygotes: Zygotes) -> Iterator[Front]:
+    connected = Front(zygotes.path)
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def other_front(zygotes: Zygotes) -> Iterator[Front]:
+    connected = Front(zygotes.path)
+    yield connected
+    connected.close()
+
+
+def ends(pidfd: int) -> bool:
+    ended = select.select([pidfd], [], [], HANG_SECONDS)[0] == [pidfd]
+    os.close(pidfd)
+    return ended
+
+
+def lives(pidfd: int) -> bool:
+    return select.select([pidfd], [], [], 0)[0] == []
+
+
+def test_it_says_first_what_its_workers_are(front: Front) -> None:
+    assert [name for name, _, _ in front.hello.functions] == ["echo"]
+
+
+def test_every_worker_has_an_id_of_its_own(front: Front, other_front: Front) -> None:
+    workers = [front.fork(), front.fork(), other_front.fork()]
+    assert len({name for name, _ in workers}) == 3
+    for _, pidfd in workers:
+        os.close(pidfd)
+
+
+def test_a_worker_is_killed_by_its_id_and_its_end_reported(front: Front) -> None:
+    (killed, its_end), (_, another) = front.fork(), front.fork()
+    front.send(Kill(killed))
+    assert front.expect(Exited) == Exited(killed, None, signal.SIGKILL)
+    assert ends(its_end)
+    assert lives(another)
+    os.close(another)
+
+
+def test_an_unknown_worker_and_that_of_another_front_cannot_be_killed(front: Front, other_front: Front) -> None:
+    worker, pidfd = front.fork()
+    for name in (worker, "gone-1"):
+        other_front.send(Kill(name))
+        other_front.send(Claim([name]))
+    assert other_front.expect(Exited) == Exited("gone-1", None, None)
+    other_front.send(Measure(1, [worker]))
+    assert other_front.expect(Measured) == Measured(1, {})
+    assert lives(pidfd)
+    os.close(pidfd)
+
+
+def test_memory_and_processor_time_are_told_of_those_that_live(front: Front) -> None:
+    worker, pidfd = front.fork()
+    os.close(pidfd)
+    front.send(Measure(5, [worker, "gone-1"]))
+    measured = front.expect(Measured)
+    assert (measured.request, list(measured.usage)) == (5, [worker])
+    memory_bytes, mark = measured.usage[worker]
+    assert memory_bytes > 1024 * 1024
+    assert mark
+
+
+@pytest.mark.parametrize("goodbye", [b"", b"not a packet"])
+def test_a_front_that_goes_takes_its_workers_with_it_and_no_others(
+    zygotes: Zygotes, front: Front, goodbye: bytes
+) -> None:
+    going = Front(zygotes.path)
+    (_, kept), (_, lost) = front.fork(), going.fork()
+    if goodbye:
+        going._socket.send(goodbye)
+    else:
+        going.hang_up()
+    assert ends(lost)
+    assert lives(kept)
+    os.close(kept)
+    going.close()
+
+
+def test_a_successor_keeps_the_workers_that_are_claimed_and_ends_the_others(zygotes: Zygotes, front: Front) -> None:
+    (claimed, kept), (_, unclaimed), (gone, ended) = front.fork(), front.fork(), front.fork()
+    front.send(Kill(gone))
+    assert front.expect(Exited).worker == gone
+    assert ends(ended)
+    zygotes.restart()
+    successor = Front(zygotes.path)
+    successor.send(Claim([claimed, gone]))
+    assert successor.expect(Exited) == Exited(gone, None, None)
+    assert ends(unclaimed)
+    successor.send(Measure(1, [claimed]))
+    assert list(successor.expect(Measured).usage) == [claimed]
+    assert lives(kept)
+    successor.send(Kill(claimed))
+    # Not its child: how it ended is for whoever reaps it to know.
+    assert successor.expect(Exited) == Exited(claimed, None, None)
+    assert ends(kept)
+    successor.close()
