@@ -46,13 +46,13 @@ containers:
       grpc: {{- toYaml $probe | nindent 8 }}
       periodSeconds: 5
       timeoutSeconds: 3
-    {{- /* Not what readiness asks: a pod that drains is not ready, and has to live on. */}}
+    {{- /* Not the readiness check: a draining pod is not ready, but must not be restarted. */}}
     livenessProbe:
       grpc: {{- toYaml (set $probe "service" "updraft.live") | nindent 8 }}
       periodSeconds: 10
       timeoutSeconds: 5
       failureThreshold: 3
-      {{- /* What hangs does not drain: it need not be waited for as long as a drain may take. */}}
+      {{- /* A hanging pod does not drain, so do not wait for it as long as for a drain. */}}
       terminationGracePeriodSeconds: {{ add $values.preStopSeconds 5 }}
     lifecycle:
       preStop:
@@ -131,7 +131,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- toYaml $resources -}}
 {{- end }}
 
-{{/* Settings as environment variables; what the chart itself has to know comes from its own values. */}}
+{{/* `settings` as environment variables. Settings that the chart must know have values of their own. */}}
 {{- define "updraft.env" -}}
 {{- $values := .values -}}
 {{- $settings := dict
