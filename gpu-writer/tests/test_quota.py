@@ -123,6 +123,19 @@ async def test_tenants_below_their_shares_come_in_the_order_of_arrival() -> None
     assert arrivals.admitted == ["a1", "b1", "c", "a2"]
 
 
+async def test_a_tenant_that_holds_nothing_any_more_takes_no_share() -> None:
+    arrivals = Arrivals(100)
+    await arrivals.come("gone", 10, "gone")
+    await arrivals.leave("gone")
+    await arrivals.come("a1", 40, "a")
+    await arrivals.come("b1", 60, "b")
+    for name in ("a2", "b2"):
+        await arrivals.come(name, 30, name[0])
+    arrivals.held["b1"].resize(20)
+    await settled()
+    assert arrivals.admitted[-2:] == ["b1", "a2"]
+
+
 async def test_a_tenant_that_is_alone_may_use_the_whole_quota() -> None:
     arrivals = Arrivals(100)
     for index in range(10):

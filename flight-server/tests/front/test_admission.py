@@ -31,10 +31,11 @@ async def pool_of() -> AsyncIterator[PoolOf]:
 
 
 class Source:
-    """The workers of a FakePool, which a test can refuse to a task; notes how many are asked for at once."""
+    """The workers of a FakePool, which a test can refuse to a task; notes what is asked for, and how much at once."""
 
     def __init__(self, pool: FakePool) -> None:
         self.refusals: dict[TaskKey | None, Exception] = {}
+        self.bindings: list[str] = []
         self.most_at_once = 0
         self._at_once = 0
         self._pool = pool
@@ -46,6 +47,7 @@ class Source:
 
     async def lease(self, task: TaskKey | None, binding: str) -> Lease:
         self._at_once += 1
+        self.bindings.append(binding)
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:
             await asyncio.sleep(0)
@@ -210,6 +212,18 @@ async def test_a_newcomer_gets_the_idle_worker_that_who_waits_may_not_have(pool_
     await arrivals.come("waiting", task=TASK)
     await arrivals.come("stranger")
     assert arrivals.granted == ["stranger"]
+
+
+async def test_who_waits_gets_a_worker_with_what_it_asked_to_have_loaded(pool_of: PoolOf) -> None:
+    source = Source(pool_of(1))
+    queue = admission(source)
+    running = await acquire(queue, "a", None)
+    with queue.place("a", None) as place:
+        waiting = asyncio.create_task(queue.worker(place, "files"))
+        await settled()
+        running.release(LeaseOutcome.CLEAN)
+        await waiting
+    assert source.bindings == ["", "files", "files"], "at once, and when its turn has come"
 
 
 async def test_a_pool_that_fails_is_told_to_who_waits_and_the_next_is_served(pool_of: PoolOf) -> None:
@@ -388,6 +402,8 @@ async def test_what_is_prepared_is_given_up_once_the_place_is_lost(pool_of: Pool
         try:
             await asyncio.Event().wait()
         finally:
+            # Cleaning up takes its time, and is waited for.
+            await asyncio.sleep(0)
             given_up.set()
 
     with queue.place("a", None) as place:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from open_file_bench import ROWS, Bench, batch, rows_of
+from open_file_bench import RAW_BYTES, ROWS, SCHEMA, Bench, batch, rows_of
 from sinks_for_tests import MemorySink
 
-from updraft.errors import InternalError, SinkError
+from updraft.errors import DeadlineError, InternalError, SinkError, UpdraftError
+from updraft.v1.write_pb2 import ParquetOptions
+from updraft_writer.encoders.parquet import ParquetEncoder
 from updraft_writer.open_file import OpenFile
 
 
@@ -22,6 +24,20 @@ async def test_a_finished_file_has_every_row_in_order_and_nothing_is_held_any_mo
     await file.close()
     assert rows_of(sink.published) == list(range(5 * ROWS))
     assert (footer.row_groups, footer.rows, file.progress.stored_bytes) == (5, 5 * ROWS, len(sink.stored))
+    assert bench.is_empty()
+
+
+async def test_what_a_file_has_taken_is_counted_and_what_its_encoder_retains_is_held(bench: Bench) -> None:
+    class Retaining(ParquetEncoder):
+        retained_bytes = 500
+
+    file = bench.file(MemorySink(), row_group_bytes=1 << 30, encoder=Retaining(SCHEMA, ParquetOptions(), {}))
+    assert bench.quota.held_bytes == 500
+    await file.open()
+    await bench.add(file, 2)
+    assert (file.progress.batches, file.progress.rows, file.progress.raw_bytes) == (2, 2 * ROWS, 2 * RAW_BYTES)
+    assert bench.quota.held_bytes == 500 + file.partial_bytes
+    await file.close()
     assert bench.is_empty()
 
 
@@ -70,6 +86,25 @@ async def test_the_first_error_is_what_everything_after_it_fails_with_and_the_si
     await file.close()
     assert sink.steps == steps
     assert steps.count(fail_at) == 1
+    assert (sink.published, sink.discarded) == (None, True)
+    assert bench.is_empty()
+
+
+@pytest.mark.parametrize("end", [OpenFile.interrupt, OpenFile.storage_is_silent])
+async def test_a_file_that_is_ended_from_outside_fails_with_what_has_ended_it(
+    bench: Bench, end: Callable[[OpenFile, UpdraftError], None]
+) -> None:
+    sink = MemorySink()
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file, 2)
+    error = DeadlineError("silent for too long")
+    end(file, error)
+    with pytest.raises(DeadlineError) as raised:
+        await file.finish()
+    assert raised.value is error
+    assert file.stuck.is_set() == (end is OpenFile.storage_is_silent)
+    await file.close()
     assert (sink.published, sink.discarded) == (None, True)
     assert bench.is_empty()
 

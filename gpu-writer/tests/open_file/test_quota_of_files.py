@@ -5,10 +5,14 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from open_file_bench import BATCH_BYTES, RAW_BYTES, ROWS, Bench, batch, rows_of
+import pyarrow as pa
+import pytest
+from open_file_bench import BATCH_BYTES, RAW_BYTES, ROWS, SCHEMA, Bench, batch, rows_of
 from sinks_for_tests import MemorySink
 
-from updraft.errors import SinkError
+from updraft.errors import DeadlineError, SinkError
+from updraft.v1.write_pb2 import ParquetOptions
+from updraft_writer.encoders.parquet import ParquetEncoder
 
 
 async def test_a_producer_that_waits_for_room_is_woken_by_the_error(bench: Bench) -> None:
@@ -38,6 +42,52 @@ async def test_bytes_stay_reserved_until_the_storage_has_them(bench: Bench) -> N
     gate.set()
     await file.finish()
     assert file.moving_bytes == 0
+    await file.close()
+    assert bench.is_empty()
+
+
+class Splitting(ParquetEncoder):
+    """Makes two pieces of every row group, and keeps 30 bytes from the first, 10 from the second."""
+
+    retained_bytes = 0
+
+    def write(self, table: pa.Table) -> list[bytes]:
+        self.retained_bytes = 10 if self.retained_bytes else 30
+        return [bytes(100), bytes(20)]
+
+
+async def test_a_row_group_holds_what_is_not_stored_yet_and_the_file_what_its_encoder_keeps(bench: Bench) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(gate=gate)
+    file = bench.file(sink, encoder=Splitting(SCHEMA, ParquetOptions(), {}))
+    await file.open()
+    for kept_bytes in (30, 10):
+        await bench.add(file)
+        for left_bytes in (120, 20):
+            await sink.writing.wait()
+            assert (file.moving_bytes, bench.quota.held_bytes) == (left_bytes, left_bytes + kept_bytes)
+            sink.writing.clear()
+            # Lets the one piece through that waits.
+            gate.set()
+            gate.clear()
+    await sink.wrote.wait()
+    gate.set()
+    await file.close()
+    assert bench.is_empty()
+
+
+async def test_who_waits_for_room_in_a_file_that_fails_gets_its_error(bench: Bench) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(gate=gate)
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file)
+    waiting = asyncio.create_task(file.room_for(BATCH_BYTES, 0))
+    await sink.writing.wait()
+    file.interrupt(DeadlineError("silent for too long"))
+    with pytest.raises(DeadlineError):
+        await waiting
+    gate.set()
     await file.close()
     assert bench.is_empty()
 
