@@ -135,6 +135,17 @@ class FileCoreTest {
   }
 
   @Test
+  void who_waits_for_the_last_part_to_be_stored_waits_to_be_told() throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_RETURN);
+    core.finishSending();
+    core.nextToSend(true);
+    core.onReply(core.call(), WriteReplyMetadata.newBuilder().setOffset(0).build(), 7, 0);
+    core.onReply(core.call(), receipt(0, 0, 7), 0, 0);
+    assertFalse(core.isWhole());
+    assertTrue(core.restNanos(0, 1_000) >= Duration.ofSeconds(1).toNanos());
+  }
+
+  @Test
   void a_full_writer_is_asked_again_when_it_says_and_for_the_same_batches() throws Exception {
     FileCore core = opened(Delivery.DELIVERY_DIRECT);
     admit(core);
