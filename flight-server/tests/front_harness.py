@@ -11,7 +11,7 @@ import grpc.aio
 
 from updraft.service.lifecycle import Event, Phase
 from updraft_server.front.process import Front
-from updraft_server.pool.pool import Pool
+from updraft_server.pool.interface import WorkerPool
 from updraft_server.settings import ServeSettings
 
 DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
@@ -48,7 +48,7 @@ class RunningFront:
 
 @asynccontextmanager
 async def running_front_over(
-    pool: Pool, wait_until: asyncio.Event | None = None, *, contents_directory: Path, **changes: Any
+    pool: WorkerPool, wait_until: asyncio.Event | None = None, *, contents_directory: Path, **changes: Any
 ) -> AsyncIterator[RunningFront]:
     values = {"listen": "127.0.0.1:0", "admin_listen": "", "metrics_listen": "", "workers": 1, **changes}
     settings = ServeSettings(**values).with_free_ports()

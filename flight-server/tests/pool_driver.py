@@ -17,6 +17,7 @@ from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, PeerClos
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import ZygoteSettings
+from updraft_server.pool.interface import WorkerPool
 from updraft_server.pool.pool import DroppedOutput, Lease, LeaseOutcome, Pool, PoolSettings, TaskKey, WorkerOutput
 from updraft_server.supervisor.children import start_zygote, zygote_listener
 
@@ -226,7 +227,7 @@ def pid_of(pool: Pool, worker: str) -> int:
     return next(info.pid for info in pool.workers if info.worker == worker)
 
 
-async def until(pool: Pool, condition: Callable[[], bool]) -> None:
+async def until(pool: WorkerPool, condition: Callable[[], bool]) -> None:
     """Wait for a state of the pool, woken by its own changes."""
     changed = asyncio.Event()
     unsubscribe = pool.subscribe(changed.set)

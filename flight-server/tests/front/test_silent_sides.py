@@ -58,6 +58,7 @@ async def opened(front: RunningFront, script: Script) -> Any:
     await call.write(command_opening(echo_command()))
     await script.got(FrameKind.COMMAND)
     assert reply_metadata(await call.read()).HasField("admitted")
+    await written(front)
     return call
 
 

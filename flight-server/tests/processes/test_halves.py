@@ -57,6 +57,9 @@ class Workers:
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
+    def forked(self) -> list[psutil.Process]:
+        return [member for member in self.family() if "updraft-worker" in member.name()]
+
 
 def half(name: str, directory: Path) -> list[str]:
     return Server.command(f"--run={name}", f"--runtime-directory={directory}/pool", "--workers=2")
@@ -98,8 +101,8 @@ def test_each_half_waits_for_the_other_and_outlives_its_death(directory: Path) -
         eventually(front.is_ready)
         eventually(lambda: serves_again(front))
 
-        forked = [member for member in workers.family() if "updraft-worker" in member.name()]
-        assert len(forked) == 2
+        eventually(lambda: len(workers.forked()) == 2)
+        forked = workers.forked()
         kill(front.process)
         eventually(lambda: all(map(has_ended, forked)))
         front = Front(directory)

@@ -41,6 +41,7 @@ from updraft_server.front.status.sampler import Sampler
 from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
 from updraft_server.linux.process_control import hide_memory
+from updraft_server.pool.interface import WorkerPool
 from updraft_server.pool.pool import DroppedOutput, Pool, PoolError, PoolSettings, WorkerOutput
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class FrontError(Exception):
 class Front:
     """One front: a pool, its queue, its listeners."""
 
-    def __init__(self, settings: "ServeSettings", pool: Pool, contents_directory: Path) -> None:
+    def __init__(self, settings: "ServeSettings", pool: WorkerPool, contents_directory: Path) -> None:
         self.lifecycle = Lifecycle()
         self.activity = Activity()
         self.metrics = FrontMetrics(self.activity)

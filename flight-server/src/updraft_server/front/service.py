@@ -14,7 +14,8 @@ from updraft_server.front.admission import Admission
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.request import Offer, find_function
 from updraft_server.ipc.protocol import PROTOCOL_VERSION
-from updraft_server.pool.pool import Pool, RegisteredFunctionInfo
+from updraft_server.pool.interface import WorkerPool
+from updraft_server.pool.leases import RegisteredFunctionInfo
 
 POOL_STATUS_ACTION = "updraft.pool_status"
 
@@ -35,7 +36,7 @@ class PoolService(FlightService):
     def __init__(
         self,
         exchanges: Exchanges,
-        pool: Pool,
+        pool: WorkerPool,
         admission: Admission,
         offer: Callable[[], Offer],
         lifecycle: Lifecycle,

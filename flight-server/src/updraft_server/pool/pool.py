@@ -7,7 +7,6 @@
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
@@ -26,6 +25,7 @@ from updraft_server.pool.leases import (
     WorkerInfo,
 )
 from updraft_server.pool.spares import SpareWorkers
+from updraft_server.pool.start_pace import StartPace
 from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError
@@ -47,9 +47,8 @@ __all__ = [
 
 _log = structlog.get_logger(__name__)
 
-_RETRY_SECONDS = 0.05
-_MAX_RETRY_SECONDS = 2.0
-_MAX_FAILED_STARTS = 5
+_RECONNECT_SECONDS = 0.05
+_LAST_DEATHS_SECONDS = 2.0
 # How often a front says that it waits for the workers' side.
 _COMPLAINT_SECONDS = 10.0
 # How often the memory of workers is looked up: the zygote reads all of /proc for it.
@@ -108,9 +107,8 @@ class Pool:
         self._keepers: list[asyncio.Task[None]] = []
         self._starts: set[asyncio.Task[PooledWorker]] = set()
         self._wake = asyncio.Event()
-        self._failed_starts = 0
+        self._start_pace = StartPace(settings.workers)
         self._last_failure = ""
-        self._recent_starts: deque[float] = deque(maxlen=2 * settings.workers + 20)
         self._extra_starts = 0
         self._closing = False
         self._next_complaint_seconds = 0.0
@@ -126,7 +124,7 @@ class Pool:
                 while self.idle + self.busy < self._settings.workers:
                     changed.clear()
                     await changed.wait()
-                    if self._failed_starts >= _MAX_FAILED_STARTS:
+                    if self._start_pace.is_hopeless:
                         raise PoolError(f"workers do not start: {self._last_failure}")
         except TimeoutError:
             raise PoolError(
@@ -218,7 +216,7 @@ class Pool:
             worker.kill()
             worker.close_socket()
         if self._workers:
-            await asyncio.wait([worker.death for worker in self._workers.values()], timeout=_MAX_RETRY_SECONDS)
+            await asyncio.wait([worker.death for worker in self._workers.values()], timeout=_LAST_DEATHS_SECONDS)
         if self._zygote is not None:
             self._zygote.close()
 
@@ -251,7 +249,7 @@ class Pool:
         if now >= self._next_complaint_seconds:
             self._next_complaint_seconds = now + _COMPLAINT_SECONDS
             _log.warning("the workers' side is away: it is tried again and again", reason=str(error))
-        await asyncio.sleep(_RETRY_SECONDS)
+        await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _keep_measuring(self) -> None:
         while True:
@@ -259,15 +257,10 @@ class Pool:
             await self.measure(tuple(self._workers))
 
     async def _pace(self) -> None:
-        """Hold back starts that fail, or succeed only to die: healing must not become a spin."""
-        delay = min(_RETRY_SECONDS * 2**self._failed_starts, _MAX_RETRY_SECONDS) if self._failed_starts else 0.0
-        now = self._loop.time()
-        if len(self._recent_starts) == self._recent_starts.maxlen:
-            delay = max(delay, self._recent_starts[0] + 1.0 - now)
+        delay = self._start_pace.next_start_after(self._loop.time())
         if delay > 0:
             _log.warning("workers die or fail to start: the next start waits", seconds=round(delay, 2))
             await asyncio.sleep(delay)
-        self._recent_starts.append(now + max(delay, 0.0))
 
     async def _connect(self) -> None:
         if self._zygote is not None:
@@ -323,12 +316,12 @@ class Pool:
             return
         error = start.exception()
         if error is None:
-            self._failed_starts = 0
+            self._start_pace.succeeded()
             worker = start.result()
             if worker.state is WorkerState.STARTING:
                 worker.state = WorkerState.IDLE
         else:
-            self._failed_starts += 1
+            self._start_pace.failed()
             self._last_failure = str(error)
             _log.warning("a worker did not start", reason=str(error))
         self._wake.set()

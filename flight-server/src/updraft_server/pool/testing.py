@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pool without processes, for tests of everything in front of the workers.
 
-`FakePool` is a `Pool` whose workers are coroutines at the other end of real socketpairs: they speak the frames that
-workers speak, and a test can make them misbehave in every way that a process can.
+`FakePool` is a `WorkerPool` whose workers are coroutines at the other end of real socketpairs: they speak the frames
+that workers speak, and a test can make them misbehave in every way that a process can.
 """
 
 import asyncio
@@ -13,17 +13,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.pool.pool import (
+from updraft_server.pool.leases import (
     Lease,
     LeaseOutcome,
     NoIdleWorker,
-    Pool,
     RegisteredFunctionInfo,
     TaskKey,
-    WorkerDeath,
     WorkerInfo,
 )
 from updraft_server.pool.worker import EXIT_REASONS
+from updraft_server.pool.worker_events import WorkerDeath
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 
@@ -93,7 +92,7 @@ class FakeLease(Lease):
         self._on_release(self, outcome)
 
 
-class FakePool(Pool):
+class FakePool:
     """A pool of `workers` scripts; `leases` has every lease that was given."""
 
     def __init__(self, workers: int = 1, script: Script = echo) -> None:

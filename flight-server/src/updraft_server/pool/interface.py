@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool as the front uses it. `updraft_server.pool.pool` is one, `updraft_server.pool.testing` another for tests."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.pool.leases import Lease, RegisteredFunctionInfo, TaskKey, WorkerInfo
+
+
+class WorkerPool(Protocol):
+    """Workers that are leased to one exchange each. Used from one event loop."""
+
+    idle: int
+    busy: int
+    """Workers that an exchange holds."""
+    starting: int
+    functions: Sequence[RegisteredFunctionInfo]
+    """Empty, as are the versions, until the zygote has told."""
+    python_version: str
+    pyspark_version: str
+    zygote_pid: int
+    """On the workers' side: for people to read, never to act on."""
+    exits: dict[str, int]
+    """Workers that ended, by what ended them."""
+
+    @property
+    def workers(self) -> Sequence[WorkerInfo]:
+        """The workers that live. May be read from any thread."""
+
+    async def start(self) -> None:
+        """Return when all workers are warm; raises PoolError."""
+
+    async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
+        """A worker at once; raises NoIdleWorker when the caller has to wait for one, and PoolError."""
+
+    async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
+        """What each of these workers uses now; nothing of one that cannot be measured."""
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after every change of idle, busy or starting; returns what ends the subscription."""
+
+    async def close(self, grace_seconds: float) -> None:
+        """Start nothing more, wait for leases to end, then kill what is left."""

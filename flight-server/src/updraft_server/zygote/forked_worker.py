@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fork needs before, and what the child does first: it leaves everything of the zygote behind but its memory."""
+
+import fcntl
+import os
+import signal
+import socket
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from updraft.service.lossy_streams import LossyFile
+from updraft_server.linux.process_control import die_first, end_group_with, name_process, no_core_dumps
+
+_SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
+_WORKER_SOCKET = 3
+_WORKER_LIFELINE = 4
+_OUT_OF_THE_WAY = 64
+_SO_SNDBUFFORCE = 32
+
+
+def become_worker(
+    sock: socket.socket,
+    output: int,
+    lifeline: int,
+    close_others: Callable[[], None],
+    run: Callable[[socket.socket], NoReturn],
+) -> NoReturn:
+    """Be a worker in this process, which was forked for it, with three descriptors and no more.
+
+    `close_others` closes objects rather than numbers: an object collected later would close a number that user code
+    holds.
+    """
+    try:
+        os.setsid()
+        name_process("updraft-worker")
+        die_first()
+        no_core_dumps()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        # The front reads this pipe: what a function prints is worth waiting for.
+        LossyFile.waits = True
+        close_others()
+        kept = fcntl.fcntl(end_group_with(lifeline), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        os.dup2(sock.detach(), _WORKER_SOCKET, inheritable=False)
+        os.dup2(kept, _WORKER_LIFELINE, inheritable=False)
+        os.closerange(_WORKER_LIFELINE + 1, os.sysconf("SC_OPEN_MAX"))
+        run(socket.socket(fileno=_WORKER_SOCKET))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def socketpair() -> tuple[socket.socket, socket.socket]:
+    """The front's end and the worker's, with room for large frames."""
+    ends = socket.socketpair()
+    for end in ends:
+        try:
+            end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER_BYTES)
+        except PermissionError:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+    return ends

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop that forks, kills, measures and reaps workers for fronts, and takes over those of a zygote that died."""
+
+import contextlib
+import hashlib
+import itertools
+import os
+import secrets
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
+from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.ipc.zygote_packets import (
+    MAX_PACKET_BYTES,
+    Claim,
+    Exited,
+    Fork,
+    Forked,
+    ForkFailed,
+    Hello,
+    Kill,
+    Measure,
+    Measured,
+    Packet,
+    PacketError,
+    decode,
+    encode,
+)
+from updraft_server.linux.process_control import kill_group
+from updraft_server.linux.process_trees import ProcessTree, process_trees
+from updraft_server.zygote.forked_worker import become_worker, socketpair
+from updraft_server.zygote.image import Image
+from updraft_server.zygote.worker_records import WorkerRecords
+
+_SEND_TIMEOUT_SECONDS = 5.0
+# A front that lives reconnects at once; workers that nobody has claimed by then belong to a front that is gone.
+_CLAIM_SECONDS = 10.0
+
+
+@dataclass(eq=False, slots=True)
+class _Worker:
+    id: str
+    pid: int
+    pidfd: int
+    front: socket.socket | None
+    """Whose it is; None while it waits to be claimed."""
+    is_child: bool
+    """False for one that an earlier zygote forked: somebody else reaps it."""
+
+
+class Zygote:
+    """A single-threaded loop over the listener, the fronts and the workers' pidfds."""
+
+    def __init__(
+        self, image: Image, listener: socket.socket, lifeline: int, heartbeat: Heartbeat, records: WorkerRecords
+    ) -> None:
+        self._image = image
+        self._heartbeat = heartbeat
+        self._listener = listener
+        self._lifeline = lifeline
+        self._records = records
+        self._selector = selectors.DefaultSelector()
+        self._fronts: set[socket.socket] = set()
+        self._workers: dict[str, _Worker] = {}
+        # Ids of an earlier zygote's workers may still be in use.
+        self._ids = map(f"{secrets.token_hex(3)}-{{}}".format, itertools.count(1))
+        self._claims_end_seconds: float | None = None
+        self._is_ending = False
+
+    def end_with_fronts(self) -> None:
+        """Let `run` return as soon as no front is connected."""
+        self._is_ending = True
+
+    def run(self) -> None:
+        """Serve until killed, or as long as there are fronts."""
+        self._take_over()
+        self._watch(self._listener, self._accept)
+        while self._fronts or not self._is_ending:
+            self._heartbeat.beat()
+            for key, _ in self._selector.select(INTERVAL_SECONDS):
+                handle: Callable[[], None] = key.data
+                handle()
+            self._end_unclaimed()
+
+    def _watch(self, source: socket.socket | int, handle: Callable[[], None]) -> None:
+        self._selector.register(source, selectors.EVENT_READ, handle)
+
+    def _take_over(self) -> None:
+        """Hold the workers of an earlier zygote until their front claims them."""
+        for survivor in self._records.survivors():
+            self._hold(_Worker(*survivor, front=None, is_child=False))
+        if self._workers:
+            self._claims_end_seconds = time.monotonic() + _CLAIM_SECONDS
+
+    def _end_unclaimed(self) -> None:
+        if self._claims_end_seconds is None or time.monotonic() < self._claims_end_seconds:
+            return
+        self._claims_end_seconds = None
+        for worker in self._workers.values():
+            if worker.front is None:
+                _kill(worker)
+
+    def _accept(self) -> None:
+        front, _ = self._listener.accept()
+        front.settimeout(_SEND_TIMEOUT_SECONDS)
+        self._fronts.add(front)
+        self._watch(front, lambda: self._receive(front))
+        image = self._image
+        self._send(front, Hello(os.getpid(), image.python_version, image.pyspark_version, image.functions))
+
+    def _receive(self, front: socket.socket) -> None:
+        if front not in self._fronts:
+            return
+        try:
+            data = front.recv(MAX_PACKET_BYTES)
+            packet = decode(data) if data else None
+        except (OSError, PacketError):
+            packet = None
+        match packet:
+            case Claim():
+                self._claim(front, packet)
+            case Fork():
+                self._fork(front, packet)
+            case Kill():
+                if (worker := self._of(front, packet.worker)) is not None:
+                    _kill(worker)
+            case Measure():
+                self._measure(front, packet)
+            case _:
+                self._let_go(front)
+
+    def _claim(self, front: socket.socket, packet: Claim) -> None:
+        for name in packet.workers:
+            worker = self._workers.get(name)
+            if worker is None:
+                self._send(front, Exited(name, None, None))
+            elif worker.front is None:
+                worker.front = front
+
+    def _fork(self, front: socket.socket, packet: Fork) -> None:
+        try:
+            front_end, worker_end = socketpair()
+            output_read, output_write = os.pipe()
+            pid = os.fork()
+        except OSError as error:
+            self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
+            return
+        if pid == 0:
+            become_worker(worker_end, output_write, self._lifeline, self._close_all, self._image.run_worker)
+        worker_end.close()
+        os.close(output_write)
+        worker = _Worker(next(self._ids), pid, os.pidfd_open(pid), front, is_child=True)
+        self._hold(worker)
+        try:
+            self._records.add(worker.id, pid)
+        except OSError as error:
+            _kill(worker)
+            self._send(front, ForkFailed(packet.request, f"cannot note the worker: {error}"))
+        else:
+            self._send(front, Forked(packet.request, worker.id, pid), [front_end.fileno(), output_read])
+        front_end.close()
+        os.close(output_read)
+
+    def _hold(self, worker: _Worker) -> None:
+        self._workers[worker.id] = worker
+        self._watch(worker.pidfd, lambda: self._reap(worker))
+
+    def _of(self, front: socket.socket, name: str) -> _Worker | None:
+        worker = self._workers.get(name)
+        return worker if worker is not None and worker.front is front else None
+
+    def _measure(self, front: socket.socket, packet: Measure) -> None:
+        workers = [worker for name in packet.workers if (worker := self._of(front, name)) is not None]
+        trees = process_trees(worker.pid for worker in workers)
+        self._send(front, Measured(packet.request, {worker.id: _usage(trees[worker.pid]) for worker in workers}))
+
+    def _close_all(self) -> None:
+        self._selector.close()
+        self._listener.close()
+        for front in self._fronts:
+            front.close()
+
+    def _reap(self, worker: _Worker) -> None:
+        if worker.id not in self._workers:
+            return
+        code = self._bury(worker)
+        if worker.front is None:
+            return
+        if code is None:
+            self._send(worker.front, Exited(worker.id, None, None))
+        else:
+            self._send(worker.front, Exited(worker.id, code if code >= 0 else None, -code if code < 0 else None))
+
+    def _bury(self, worker: _Worker) -> int | None:
+        """Forget a worker that has ended or is being killed; how it ended, where that can be known."""
+        del self._workers[worker.id]
+        self._selector.unregister(worker.pidfd)
+        os.close(worker.pidfd)
+        code = None
+        if worker.is_child:
+            # Not reaped yet, so its number still names its own group: what its functions started ends with it.
+            kill_group(worker.pid)
+            _, status = os.waitpid(worker.pid, 0)
+            code = os.waitstatus_to_exitcode(status)
+        self._records.forget(worker.id)
+        return code
+
+    def _let_go(self, front: socket.socket) -> None:
+        """End the workers of a front that is gone."""
+        for worker in [worker for worker in self._workers.values() if worker.front is front]:
+            _kill(worker)
+            self._bury(worker)
+        self._fronts.discard(front)
+        self._selector.unregister(front)
+        front.close()
+
+    def _send(self, front: socket.socket, packet: Packet, descriptors: list[int] | None = None) -> None:
+        try:
+            socket.send_fds(front, [encode(packet)], descriptors or [])
+        except OSError:
+            # It is gone or stuck; its end of file comes next, and then its workers go.
+            if front in self._fronts:
+                _shut(front)
+
+
+def _kill(worker: _Worker) -> None:
+    """Send SIGKILL; what the worker has started is ended by whoever reaps it."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
+
+
+def _usage(tree: ProcessTree) -> WorkerUsage:
+    # Whoever compares two measurements need not see process ids.
+    mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
+    return WorkerUsage(tree.memory_bytes, mark)
+
+
+def _shut(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return

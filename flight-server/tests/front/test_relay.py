@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A relay alone, between a call that is a queue and a worker that is a script: what passes, and how it ends."""
+
+import asyncio
+import signal
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from flight_messages import FlightData, batch, finish, keep_alive, path_opening
+
+from updraft.errors import (
+    DeadlineError,
+    InternalError,
+    LimitError,
+    PoolUnavailableError,
+    ProtocolError,
+    UpdraftError,
+    UserError,
+    WorkerError,
+)
+from updraft.v1.exchange_pb2 import Error, ErrorKind, ReplyMetadata
+from updraft_server.front.batch_timeout import BatchTimeout
+from updraft_server.front.relay import Relay, RelayLimits, Side
+from updraft_server.front.transfer import Transfer
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.pool import LeaseOutcome, WorkerDeath
+from updraft_server.pool.testing import FakeLease, FakePool, FakeWorker, Script, echo
+
+MAX_MESSAGE_BYTES = 10_000
+
+
+class ScriptedCall:
+    """A client that sends what it was given, then half-closes; without an end it says nothing more."""
+
+    remaining_seconds = None
+
+    def __init__(self, messages: Iterable[bytes], *, ends: bool = True) -> None:
+        self.sent: asyncio.Queue[bytes | None] = asyncio.Queue()
+        for message in [*messages, *([None] if ends else [])]:
+            self.sent.put_nowait(message)
+        self.received: list[Any] = []
+        self._wrote = asyncio.Event()
+
+    async def read(self) -> bytes | None:
+        return await self.sent.get()
+
+    async def write(self, message: bytes) -> None:
+        self.received.append(FlightData.FromString(message))
+        self._wrote.set()
+
+    async def has_received(self, count: int) -> None:
+        async with asyncio.timeout(60):
+            while len(self.received) < count:
+                self._wrote.clear()
+                await self._wrote.wait()
+
+    def header(self, name: str) -> str:
+        return ""
+
+
+class Exchange:
+    """A relay and both its sides."""
+
+    def __init__(self, call: ScriptedCall, lease: FakeLease, batch_timeout: BatchTimeout, *, plain: bool) -> None:
+        self.call = call
+        self.lease = lease
+        self.transfer = Transfer()
+        self.relay = Relay(call, lease, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
+        self._request: Any = SimpleNamespace(plain=plain, command=b"" if plain else b"command", schema=b"schema")
+
+    async def run(self) -> LeaseOutcome:
+        try:
+            async with asyncio.timeout(60):
+                return await self.relay.run(self._request, Assignment("test"))
+        finally:
+            self.lease.release(LeaseOutcome.BROKEN)
+
+    async def error(self) -> UpdraftError:
+        with pytest.raises(UpdraftError) as raised:
+            await self.run()
+        return raised.value
+
+
+async def exchange(
+    messages: Iterable[bytes],
+    script: Script = echo,
+    *,
+    ends: bool = True,
+    plain: bool = False,
+    batch_timeout: BatchTimeout = BatchTimeout(0.0, ""),  # noqa: B008 - it is frozen
+) -> Exchange:
+    lease = await FakePool(script=script).lease(None)
+    assert isinstance(lease, FakeLease)
+    return Exchange(ScriptedCall(messages, ends=ends), lease, batch_timeout, plain=plain)
+
+
+def data(size_bytes: int = 10) -> bytes:
+    return bytes(FlightData(data_header=b"h", data_body=b"b" * size_bytes).SerializeToString())
+
+
+async def consume(worker: FakeWorker) -> None:
+    """Until the client's end."""
+    while (await worker.receive()).kind is not FrameKind.END:
+        pass
+
+
+async def test_batches_come_back_and_are_counted() -> None:
+    running = await exchange([batch(1), keep_alive(), batch(2), finish(2, rows=6)])
+    assert await running.run() is LeaseOutcome.CLEAN
+    transfer = running.transfer
+    assert (transfer.batches, transfer.finishes, transfer.keep_alives, transfer.rows) == (2, 1, 1, 6)
+    # That it was admitted, the schema, and every message but the keepalive.
+    assert len(running.call.received) == 5
+
+
+async def test_plain_flight_gets_data_alone_and_a_message_without_any_is_a_keepalive() -> None:
+    running = await exchange([data(), FlightData().SerializeToString(), data()], plain=True)
+    assert await running.run() is LeaseOutcome.CLEAN
+    assert running.transfer.keep_alives == 1
+    assert [bytes(message.data_body) for message in running.call.received] == [b"", b"b" * 10, b"b" * 10]
+    assert not any(message.app_metadata for message in running.call.received)
+
+
+async def test_a_worker_that_is_done_before_its_client_is_not_used_again() -> None:
+    async def hasty(worker: FakeWorker) -> None:
+        await worker.receive()
+        await worker.send(FrameKind.DONE)
+
+    running = await exchange([], hasty, ends=False)
+    assert await running.run() is LeaseOutcome.BROKEN
+
+
+async def test_a_worker_that_retires_is_given_back_as_such() -> None:
+    async def retires(worker: FakeWorker) -> None:
+        await consume(worker)
+        await worker.send(FrameKind.RETIRED)
+
+    running = await exchange([finish(0)], retires)
+    assert await running.run() is LeaseOutcome.RETIRED
+
+
+@pytest.mark.parametrize(
+    ("messages", "kind", "says"),
+    [
+        ([batch(1)], ProtocolError, "ended its stream without finish"),
+        ([finish(0), batch(1)], ProtocolError, "after the one that says finish"),
+        ([path_opening("echo")], ProtocolError, "a flight descriptor came again"),
+        ([FlightData(app_metadata=b"\xff").SerializeToString()], ProtocolError, "is not RequestMetadata"),
+        ([data(MAX_MESSAGE_BYTES)], LimitError, f"this pool takes, {MAX_MESSAGE_BYTES} bytes"),
+    ],
+    ids=["no finish", "after finish", "descriptor", "metadata", "size"],
+)
+async def test_a_client_that_breaks_the_rules_is_told_which(
+    messages: list[bytes], kind: type[UpdraftError], says: str
+) -> None:
+    error = await (await exchange(messages)).error()
+    assert type(error) is kind
+    assert says in str(error)
+
+
+async def test_what_fails_in_the_worker_is_the_clients_error() -> None:
+    async def fails(worker: FakeWorker) -> None:
+        await worker.receive()
+        failure = Error(kind=ErrorKind.ERROR_KIND_USER, message="ValueError: no", traceback="at home")
+        await worker.send(FrameKind.FAILED, failure.SerializeToString())
+
+    error = await (await exchange([batch(1)], fails, ends=False)).error()
+    assert isinstance(error, UserError)
+    assert "ValueError: no" in str(error)
+
+
+async def test_a_worker_that_breaks_the_rules_is_a_defect_of_the_pool() -> None:
+    async def confused(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.COMMAND)
+
+    error = await (await exchange([], confused, ends=False)).error()
+    assert isinstance(error, InternalError)
+    assert "may not send COMMAND" in str(error)
+
+
+async def silent(worker: FakeWorker) -> None:
+    """Take everything, give nothing."""
+    while True:
+        await worker.receive()
+
+
+async def test_the_death_of_the_worker_is_told_in_words() -> None:
+    running = await exchange([batch(1)], silent, ends=False)
+    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(signal=signal.SIGSEGV, stack="in C"))
+    error = await running.error()
+    assert isinstance(error, WorkerError)
+    assert "was killed by SIGSEGV while it held the exchange" in str(error)
+
+
+async def test_a_worker_that_ended_itself_at_its_time_limit_is_no_crash() -> None:
+    limit = BatchTimeout(5.0, "--batch-timeout-seconds of the pool")
+    running = await exchange([batch(1)], silent, ends=False, batch_timeout=limit)
+    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(signal=signal.SIGALRM))
+    error = await running.error()
+    assert isinstance(error, DeadlineError)
+    assert "--batch-timeout-seconds" in str(error)
+
+
+async def test_whoever_ends_a_relay_says_why() -> None:
+    running = await exchange([batch(1)], silent, ends=False)
+    asyncio.get_running_loop().call_soon(running.relay.end, PoolUnavailableError("the pool is draining"))
+    assert "the pool is draining" in str(await running.error())
+    running.relay.end(PoolUnavailableError("it has ended: nobody hears this"))
+
+
+async def test_whose_turn_it_is_follows_what_has_passed() -> None:
+    turns: list[Side | None] = []
+
+    async def one_batch(worker: FakeWorker) -> None:
+        await worker.receive()
+        await worker.receive()
+        turns.append(running.relay.turn)
+        # The first message says that the function has begun, the second that it wants another batch.
+        for _ in range(2):
+            await worker.send(FrameKind.MESSAGE, ReplyMetadata(consumed=1).SerializeToString())
+        await consume(worker)
+        await worker.send(FrameKind.DONE)
+
+    running = await exchange([batch(1)], one_batch, ends=False)
+    assert running.relay.turn is Side.WORKER
+    relaying = asyncio.create_task(running.run())
+    # The first says that the exchange was admitted.
+    await running.call.has_received(3)
+    turns.append(running.relay.turn)
+    for message in (finish(1, rows=3), None):
+        running.call.sent.put_nowait(message)
+    assert await relaying is LeaseOutcome.CLEAN
+    assert turns == [Side.WORKER, Side.CLIENT]
