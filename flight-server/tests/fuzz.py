@@ -25,7 +25,6 @@ from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decod
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
-from updraft_server.worker.failures import WorkerFailure
 
 _BATCH = pa.RecordBatch.from_pydict(
     {
@@ -89,7 +88,7 @@ def arrow_input(chance: random.Random) -> None:
     changed = chance.choice((0, 1, 1, 2, 2, 2))
     pieces[changed] = mutated(pieces[changed], chance)
     decoder = ArrowInput(WorkerSettings())
-    with contextlib.suppress(WorkerFailure):
+    with contextlib.suppress(UpdraftError):
         decoder.decode_schema(received(pieces[0], b""))
         batch = decoder.decode_batch(received(pieces[1], pieces[2]), sequence=1)
         _use(batch)

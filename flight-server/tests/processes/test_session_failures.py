@@ -19,10 +19,10 @@ from session_commands import (
     udf,
 )
 
+from updraft.errors import MAX_TRACEBACK_BYTES, ProtocolError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frame_stream import PeerClosedError
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.pool.pool import LeaseOutcome
 
 
@@ -105,6 +105,11 @@ async def test_exceptions_that_end_other_programs_are_errors_like_any(zygotes: Z
     assert type(error).__name__ in found.traceback
 
 
+async def test_an_error_of_our_own_tree_that_a_function_raises_is_the_functions(zygotes: Zygotes) -> None:
+    error = await failing(zygotes, scalar_arrow(fail_with(ProtocolError("no protocol of ours"))))
+    assert (error.kind, error.exception_class) == (exchange_pb2.ERROR_KIND_USER, "updraft.errors.ProtocolError")
+
+
 async def test_endless_recursion_is_an_error(zygotes: Zygotes) -> None:
     def recurse(x):
         return recurse(x)
@@ -115,7 +120,7 @@ async def test_endless_recursion_is_an_error(zygotes: Zygotes) -> None:
 
 async def test_a_huge_message_is_cut_at_its_beginning(zygotes: Zygotes) -> None:
     error = await failing(zygotes, scalar_arrow(fail_with(ValueError("ø€" * 300_000 + " the end"))))
-    assert len(error.traceback.encode()) <= WorkerSettings().max_traceback_bytes
+    assert len(error.traceback.encode()) <= MAX_TRACEBACK_BYTES
     assert error.traceback_truncated
     assert error.traceback.endswith("the end\n")
     assert len(error.message) <= 1000

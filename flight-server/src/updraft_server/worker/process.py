@@ -6,6 +6,14 @@ from typing import NamedTuple, NoReturn
 
 from google.protobuf.message import DecodeError
 
+from updraft.errors import (
+    FunctionRefusedError,
+    InternalError,
+    LimitError,
+    ProtocolError,
+    UpdraftError,
+    VersionMismatchError,
+)
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
@@ -14,19 +22,11 @@ from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
-from updraft_server.worker.failures import (
-    InternalFailure,
-    LimitFailure,
-    ProtocolFailure,
-    RefusedFailure,
-    VersionFailure,
-    WorkerFailure,
-    describe,
-)
 from updraft_server.worker.process_state import ProcessState
 from updraft_server.worker.pyspark.runner import SessionRunner
 from updraft_server.worker.registered.functions import FunctionRegistry
 from updraft_server.worker.registered.runner import find_function, run_registered
+from updraft_server.worker.user_exceptions import describe
 
 
 class Ending(NamedTuple):
@@ -66,7 +66,7 @@ class Worker:
         exchange = Exchange(self._channel, arrow, self._settings)
         try:
             if header.payload_bytes > self._settings.max_command_bytes:
-                raise LimitFailure(
+                raise LimitError(
                     f"the command has {header.payload_bytes} bytes, the limit is {self._settings.max_command_bytes}"
                 )
             frame = self._channel.receive_fields(header)
@@ -93,7 +93,7 @@ class Worker:
             function = find_function(self._registry, assignment.function_name, assignment.function_version)
             return run_registered(function, exchange)
         if command.protocol_version != PROTOCOL_VERSION:
-            raise VersionFailure(
+            raise VersionMismatchError(
                 f"the client speaks protocol version {command.protocol_version}, this pool speaks {PROTOCOL_VERSION}"
             )
         match command.function.WhichOneof("kind"):
@@ -102,20 +102,20 @@ class Worker:
                 return run_registered(find_function(self._registry, named.name, named.version), exchange)
             case "session":
                 if not self._settings.allow_session_functions:
-                    raise RefusedFailure("this pool does not run session functions: start it to allow them")
+                    raise FunctionRefusedError("this pool does not run session functions: start it to allow them")
                 if self._sessions is None:
-                    raise RefusedFailure("this pool has no pyspark and runs registered functions only")
+                    raise FunctionRefusedError("this pool has no pyspark and runs registered functions only")
                 return self._sessions.run(command, assignment, exchange, received_seconds)
             case _:
-                raise ProtocolFailure("the command names no function")
+                raise ProtocolError("the command names no function")
 
     def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
         # What the client did wrong explains whatever a function then made of it.
         failure = exchange.failure or error
-        if not isinstance(failure, WorkerFailure):
-            failure = InternalFailure(f"the worker failed: {describe(error)}")
-        message = failure.to_message(sequence=exchange.consumed, max_traceback_bytes=self._settings.max_traceback_bytes)
-        return Ending(FrameKind.FAILED, message.SerializeToString())
+        if not isinstance(failure, UpdraftError):
+            failure = InternalError(f"the worker failed: {describe(error)}")
+        failure.sequence = exchange.consumed
+        return Ending(FrameKind.FAILED, failure.to_message().SerializeToString())
 
 
 def _restored(before: ProcessState) -> bool:
@@ -128,12 +128,12 @@ def _restored(before: ProcessState) -> bool:
 
 def _parse(frame: ReceivedFrame) -> tuple[Assignment, exchange_pb2.ExchangeCommand]:
     if frame.kind is not FrameKind.COMMAND:
-        raise InternalFailure(f"the front sent {frame.kind.name} where a command was expected")
+        raise InternalError(f"the front sent {frame.kind.name} where a command was expected")
     try:
         assignment = Assignment.decode(frame.app_metadata)
     except (ValueError, TypeError) as error:
-        raise InternalFailure(f"the front sent an assignment that cannot be read: {error}") from None
+        raise InternalError(f"the front sent an assignment that cannot be read: {error}") from None
     try:
         return assignment, exchange_pb2.ExchangeCommand.FromString(bytes(memoryview(frame.data_body)))
     except DecodeError:
-        raise ProtocolFailure("the descriptor's command is not an ExchangeCommand") from None
+        raise ProtocolError("the descriptor's command is not an ExchangeCommand") from None

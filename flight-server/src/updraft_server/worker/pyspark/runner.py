@@ -7,21 +7,12 @@ import os
 import sys
 from typing import Any, NoReturn
 
+from updraft.errors import FunctionRefusedError, InternalError, ProtocolError, UserError, VersionMismatchError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.protocol import SESSION_ENVIRONMENT, is_user_variable
 from updraft_server.sandbox.memory_limit import address_space
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.failures import (
-    InternalFailure,
-    ProtocolFailure,
-    RefusedFailure,
-    UserFailure,
-    VersionFailure,
-    WorkerFailure,
-    describe,
-    qualified_name,
-)
 from updraft_server.worker.process_state import restore_environment
 from updraft_server.worker.pyspark import arrow_stream, struct_columns
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
@@ -32,6 +23,7 @@ from updraft_server.worker.pyspark.log_capture import SESSION_VARIABLE, captured
 from updraft_server.worker.pyspark.streams import SessionStream, session_stream
 from updraft_server.worker.pyspark.tracebacks import ReportedException
 from updraft_server.worker.pyspark.trailer import Trailer, TrailerError, parse_trailer
+from updraft_server.worker.user_exceptions import describe, qualified_name
 
 # Before, PySpark converted elsewhere.
 _SHORT_CONVERSIONS_SINCE = (4, 2)
@@ -67,7 +59,7 @@ class SessionRunner:
         exchange: Exchange,
         received_seconds: float,
     ) -> exchange_pb2.Report:
-        """Run the command's function over the exchange; raises WorkerFailure."""
+        """Run the command's function over the exchange; raises UpdraftError."""
         function = command.function.session
         self._check_versions(function)
         stream = session_stream(self._kind(function.eval_type), function, exchange)
@@ -98,36 +90,34 @@ class SessionRunner:
         try:
             trailer = parse_trailer(bytes(stream.trailer), self._adapter.TIMINGS)
         except TrailerError as error:
-            raise InternalFailure(str(error)) from None
+            raise InternalError(str(error)) from None
         if ended_by is not None or trailer.traceback is not None:
             # What came before the exception is the client's: it may want no more than that.
             stream.flush()
             self._raise_reported(trailer, ended_by, exchange)
         if not trailer.complete:
-            raise InternalFailure("pyspark's worker ended without saying so")
+            raise InternalError("pyspark's worker ended without saying so")
         return trailer
 
     def _raise_reported(self, trailer: Trailer, ended_by: BaseException | None, exchange: Exchange) -> NoReturn:
-        error = self._reported.error or ended_by
         if exchange.failure is not None:
             raise exchange.failure
+        error = self._reported.error or ended_by
         if error is None:
-            raise InternalFailure("pyspark's worker reported a traceback without an exception")
-        if isinstance(error, WorkerFailure):
-            raise error
-        raise UserFailure(
+            raise InternalError("pyspark's worker reported a traceback without an exception")
+        raise UserError(
             describe(error), exception_class=qualified_name(error), traceback=trailer.traceback or ""
         ) from None
 
     def _check_versions(self, function: exchange_pb2.SessionFunction) -> None:
         own_python = f"{sys.version_info.major}.{sys.version_info.minor}"
         if function.python_version != own_python:
-            raise VersionFailure(
+            raise VersionMismatchError(
                 f"the function was pickled by Python {function.python_version}, this pool runs Python {own_python}:"
                 " use a pool with the driver's Python version"
             )
         if _major_and_minor(function.spark_version) != _major_and_minor(self.pyspark_version):
-            raise VersionFailure(
+            raise VersionMismatchError(
                 f"the session runs Spark {function.spark_version}, this pool has pyspark {self.pyspark_version}:"
                 " use a pool with the same major and minor version"
             )
@@ -137,7 +127,7 @@ class SessionRunner:
             if known == eval_type:
                 return kind
         runs = ", ".join(f"{known.value} ({known.name})" for known in self._kinds)
-        raise RefusedFailure(
+        raise FunctionRefusedError(
             f"this pool, with pyspark {self.pyspark_version}, does not run functions of eval type {eval_type};"
             f" it runs {runs}"
         )
@@ -173,7 +163,7 @@ def _checked_environment(function: exchange_pb2.SessionFunction) -> dict[str, st
     refused = sorted(function.environment.keys() - SESSION_ENVIRONMENT)
     refused += sorted(name for name in function.user_environment if not is_user_variable(name))
     if refused:
-        raise ProtocolFailure(f"the command may not set {', '.join(refused)} in the environment")
+        raise ProtocolError(f"the command may not set {', '.join(refused)} in the environment")
     return {**function.environment, **function.user_environment}
 
 

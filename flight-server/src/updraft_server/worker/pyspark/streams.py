@@ -3,9 +3,9 @@
 
 from typing import TypeAlias
 
+from updraft.errors import ProtocolError
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.failures import ProtocolFailure
 from updraft_server.worker.pyspark.arrow_stream import ArrowStream
 from updraft_server.worker.pyspark.group_batch_stream import GroupBatchStream
 from updraft_server.worker.pyspark.group_readers import AnsweredRequests, CogroupReader, GroupReader
@@ -25,11 +25,11 @@ SessionStream: TypeAlias = ArrowStream | PickledStream | PickledTableStream
 
 
 def session_stream(kind: Kind, function: exchange_pb2.SessionFunction, exchange: Exchange) -> SessionStream:
-    """The stream for one exchange; raises ProtocolFailure when the client's command does not fit the kind."""
+    """The stream for one exchange; raises ProtocolError when the client's command does not fit the kind."""
     if bool(function.second_input_schema) is not (kind.reads is Reads.COGROUPS):
-        raise ProtocolFailure("second_input_schema belongs to cogroups, and to them only")
+        raise ProtocolError("second_input_schema belongs to cogroups, and to them only")
     if function.HasField("udtf") is not (kind.answers is Answers.OUTPUTS):
-        raise ProtocolFailure("udtf belongs to table functions, and to them only")
+        raise ProtocolError("udtf belongs to table functions, and to them only")
     match kind.reads:
         case Reads.PICKLED_LISTS:
             return PickledTableStream(exchange) if kind.answers is Answers.OUTPUTS else PickledStream(exchange)
