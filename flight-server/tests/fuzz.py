@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from updraft.errors import UpdraftError
 from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Function, RegisteredFunction, RequestMetadata, TaskIdentity
 from updraft_server.front.request import parse_opening
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
@@ -116,7 +117,7 @@ def frames(chance: random.Random) -> None:
 def flight_data(chance: random.Random) -> None:
     """The first message and a later one, as the front reads them."""
     command = ExchangeCommand(
-        protocol_version=1,
+        protocol_version=PROTOCOL_VERSION,
         function=Function(registered=RegisteredFunction(name="echo")),
         task=TaskIdentity(application_id="app", stage_id=2, task_attempt_id=4),
     ).SerializeToString()

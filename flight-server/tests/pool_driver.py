@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, PeerClosedError
@@ -93,7 +94,9 @@ def split(message: Any) -> tuple[memoryview, memoryview]:
 
 def echo_command() -> exchange_pb2.ExchangeCommand:
     registered = exchange_pb2.RegisteredFunction(name="echo")
-    return exchange_pb2.ExchangeCommand(protocol_version=1, function=exchange_pb2.Function(registered=registered))
+    return exchange_pb2.ExchangeCommand(
+        protocol_version=PROTOCOL_VERSION, function=exchange_pb2.Function(registered=registered)
+    )
 
 
 def requests(batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes, Any, Any]]:

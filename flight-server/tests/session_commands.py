@@ -11,6 +11,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import DataType, LongType
 
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.pyspark.adapters import minor_version
 from updraft_server.worker.pyspark.kinds import KINDS, EvalType, kinds_of
@@ -61,7 +62,7 @@ def session_command(
         **changes,
     }
     return exchange_pb2.ExchangeCommand(
-        protocol_version=1,
+        protocol_version=PROTOCOL_VERSION,
         function=exchange_pb2.Function(session=exchange_pb2.SessionFunction(**fields)),
         task=exchange_pb2.TaskIdentity(application_id="app", stage_id=3, partition_id=5, task_attempt_id=11, cpus=1),
         limits=limits or exchange_pb2.Limits(),

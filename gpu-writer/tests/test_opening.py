@@ -11,6 +11,7 @@ from running_writer import command
 
 from updraft.errors import ProtocolError, VersionMismatchError
 from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1.exchange_pb2 import ExchangeCommand, Function, RegisteredFunction, TaskIdentity
 from updraft.v1.write_pb2 import Pace
 from updraft_writer.opening import open_with_schema, parse_command
@@ -76,7 +77,7 @@ def test_log_lines_name_the_task() -> None:
 
 def test_a_command_for_a_pool_is_not_taken_for_a_file() -> None:
     function = Function(registered=RegisteredFunction(name="echo"))
-    encoded = ExchangeCommand(protocol_version=1, function=function).SerializeToString()
+    encoded = ExchangeCommand(protocol_version=PROTOCOL_VERSION, function=function).SerializeToString()
     with pytest.raises(ProtocolError, match="delivery"):
         parse_command(split_flight_data(first_message(encoded)))
 

@@ -31,6 +31,7 @@ from tests.support.flight import (
 )
 from tests.support.pool import LocalPool
 from tests.support.waiting import until
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
 
 pytestmark = pytest.mark.usefixtures("pool_lives")
@@ -138,7 +139,9 @@ def assert_protocol_error_or_version(reply: Reply) -> None:
 
 
 def test_a_command_without_a_function(address: str) -> None:
-    assert_protocol_error(exchange(address, [opening(exchange_pb2.ExchangeCommand(protocol_version=1), SCHEMA)]))
+    assert_protocol_error(
+        exchange(address, [opening(exchange_pb2.ExchangeCommand(protocol_version=PROTOCOL_VERSION), SCHEMA)])
+    )
 
 
 def test_no_message_at_all(address: str) -> None:

@@ -21,6 +21,7 @@ from pyspark.sql.types import DataType, LongType, StringType, StructType
 from tests.support.java import run_java
 from tests.support.paths import connector_jar
 from tests.support.pool import LocalPool
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
 
 _SOURCE = Path(__file__).parent / "java/SessionClient.java"
@@ -49,7 +50,7 @@ def _command(eval_type: int, **fields: Any) -> exchange_pb2.ExchangeCommand:
         **fields,
     )
     function = exchange_pb2.Function(session=session)
-    return exchange_pb2.ExchangeCommand(protocol_version=1, function=function)
+    return exchange_pb2.ExchangeCommand(protocol_version=PROTOCOL_VERSION, function=function)
 
 
 def _udf(function: Any, return_type: DataType, arguments: Sequence[int] = (0,)) -> exchange_pb2.Udf:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyspark
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import control_pb2, exchange_pb2
 
 _SERVICE = "/arrow.flight.protocol.FlightService/"
@@ -115,11 +116,11 @@ def session_command(**changes: Any) -> exchange_pb2.ExchangeCommand:
     for name, value in changes.items():
         setattr(session, name, value)
     return exchange_pb2.ExchangeCommand(
-        protocol_version=1, function=exchange_pb2.Function(session=session), task=_task()
+        protocol_version=PROTOCOL_VERSION, function=exchange_pb2.Function(session=session), task=_task()
     )
 
 
-def echo_command(*, name: str = "echo", protocol_version: int = 1) -> exchange_pb2.ExchangeCommand:
+def echo_command(*, name: str = "echo", protocol_version: int = PROTOCOL_VERSION) -> exchange_pb2.ExchangeCommand:
     """A command for a registered function."""
     function = exchange_pb2.Function(registered=exchange_pb2.RegisteredFunction(name=name))
     return exchange_pb2.ExchangeCommand(protocol_version=protocol_version, function=function, task=_task())

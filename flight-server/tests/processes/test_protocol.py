@@ -132,15 +132,6 @@ async def test_offsets_that_point_outside_are_found_before_the_function_runs(zyg
     assert reply.error.kind == PROTOCOL
 
 
-async def test_a_command_for_another_protocol_version_names_both(zygotes: Zygotes) -> None:
-    command = echo_command()
-    command.protocol_version = 9
-    reply = await outcome(zygotes, [finish(0, 0)], command=command)
-    assert reply.error.kind == exchange_pb2.ERROR_KIND_VERSION
-    assert "9" in reply.error.message
-    assert "1" in reply.error.message
-
-
 async def test_an_unknown_function_is_not_found_and_the_known_are_named(zygotes: Zygotes) -> None:
     command = echo_command()
     command.function.registered.name = "nothing"

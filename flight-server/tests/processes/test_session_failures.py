@@ -260,36 +260,10 @@ async def test_a_worker_that_dies_says_how_and_is_replaced(zygotes: Zygotes, fun
         await answers(pool)
 
 
-@pytest.mark.parametrize("version", ["3.9", "2.7", ""])
-async def test_another_python_is_refused_before_anything_is_unpickled(zygotes: Zygotes, version: str) -> None:
-    trap = exchange_pb2.Udf(commands=[b"never looked at"])
-    error = await failing(zygotes, session_command(250, trap, python_version=version))
-    assert error.kind == exchange_pb2.ERROR_KIND_VERSION
-    assert f"Python {version}" in error.message
-    assert f"Python {sys.version_info.major}.{sys.version_info.minor}" in error.message
-
-
-async def test_another_pyspark_is_refused_before_anything_is_unpickled(zygotes: Zygotes) -> None:
-    import pyspark
-
-    trap = exchange_pb2.Udf(commands=[b"never looked at"])
-    error = await failing(zygotes, session_command(250, trap, spark_version="3.5.1"))
-    assert error.kind == exchange_pb2.ERROR_KIND_VERSION
-    assert "3.5.1" in error.message
-    assert pyspark.__version__ in error.message
-
-
 async def test_an_unknown_kind_of_function_is_refused(zygotes: Zygotes) -> None:
     error = await failing(zygotes, session_command(208, udf(lambda x: x, LongType())))
     assert error.kind == exchange_pb2.ERROR_KIND_FUNCTION_REFUSED
     assert "208" in error.message
-
-
-async def test_an_environment_variable_beyond_the_list_is_refused(zygotes: Zygotes) -> None:
-    command = scalar_arrow(lambda x: x, environment={"LD_PRELOAD": "x", "TZ": "UTC"})
-    error = await failing(zygotes, command)
-    assert error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
-    assert "LD_PRELOAD" in error.message
 
 
 async def test_a_reply_that_cannot_be_split_and_is_too_large_is_a_limit(zygotes: Zygotes) -> None:

@@ -8,10 +8,9 @@ from google.protobuf.message import DecodeError
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
 from updraft.errors import ProtocolError, VersionMismatchError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.service.log_lines import shortened
 from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
-
-PROTOCOL_VERSION = 1
 
 _MAX_BATCH_ROWS = 1 << 26
 # The end of a path is the file's name: a path of any real table is logged whole.

@@ -23,9 +23,10 @@ from updraft_server.front.admission import Admission, Grant
 from updraft_server.front.artifacts.dialogue import ContentDialogue
 from updraft_server.front.artifacts.gathering import Gathering, Provision
 from updraft_server.front.batch_timeout import BatchTimeout
+from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.relay import LAST_MESSAGE_TIMEOUT_SECONDS, Call, Relay, RelayLimits, check_size
-from updraft_server.front.request import Offer, Opening, parse_opening, resolve, with_function, with_schema
+from updraft_server.front.request import Opening, parse_opening, resolve, with_function, with_schema
 from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.pool.pool import LeaseOutcome
@@ -52,7 +53,7 @@ class Exchanges:
         self,
         admission: Admission,
         gathering: Gathering,
-        offer: Callable[[], Offer],
+        capabilities: Callable[[], Capabilities],
         limits: ExchangeLimits,
         running: RunningExchanges,
         metrics: FrontMetrics,
@@ -61,7 +62,7 @@ class Exchanges:
     ) -> None:
         self._admission = admission
         self._gathering = gathering
-        self._offer = offer
+        self._capabilities = capabilities
         self._limits = limits
         self._running = running
         self._metrics = metrics
@@ -82,7 +83,7 @@ class Exchanges:
             opening = parse_opening(await self._first_message(call))
             exchange.identity = opening.log_context
             exchange.span.describe(exchange.identity)
-            opening = resolve(opening, self._offer())
+            opening = resolve(opening, self._capabilities())
             structlog.contextvars.bind_contextvars(**exchange.identity)
             if not opening.schema:
                 opening = with_schema(opening, await self._first_message(call))
@@ -139,7 +140,7 @@ class Exchanges:
         )
         if opening.deferred is not None:
             opening = with_function(opening, await dialogue.function(opening.deferred))
-            opening = resolve(opening, self._offer())
+            opening = resolve(opening, self._capabilities())
         return opening, await stack.enter_async_context(self._gathering.provided(dialogue, opening.needs))
 
     async def _with_worker(
@@ -159,7 +160,9 @@ class Exchanges:
             with exchange.span.child("updraft.pool.function", {"process.pid": grant.lease.pid}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self._running.watching(relay):
-                    outcome = await relay.run(opening, _assignment(call, opening, provision, traceparent))
+                    outcome = await relay.run(
+                        opening, _assignment(call, opening, provision, batch_timeout, traceparent)
+                    )
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
             raise
@@ -187,12 +190,16 @@ def _tenant(call: Call, opening: Opening) -> str:
     return call.header(TENANT_HEADER) or opening.task.application_id
 
 
-def _assignment(call: Call, opening: Opening, provision: Provision, traceparent: str) -> Assignment:
+def _assignment(
+    call: Call, opening: Opening, provision: Provision, batch_timeout: BatchTimeout, traceparent: str
+) -> Assignment:
     return Assignment(
         request_id=uuid4().hex,
         tenant=_tenant(call, opening),
         function_name=opening.function if opening.plain else "",
         function_version=opening.version if opening.plain else "",
+        batch_timeout_seconds=batch_timeout.batch_seconds,
+        idle_timeout_seconds=batch_timeout.idle_seconds,
         traceparent=traceparent,
         files_directory=provision.files_directory,
         broadcasts={str(number): path for number, path in provision.broadcasts.items()},

@@ -7,31 +7,22 @@ Everything that can be refused without a worker is refused here. `updraft_server
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
 
-from updraft.errors import FunctionNotFoundError, FunctionRefusedError, ProtocolError, VersionMismatchError
+from updraft.errors import ProtocolError, VersionMismatchError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.service.log_lines import shortened
-from updraft.v1.exchange_pb2 import DeferredFunction, ExchangeCommand, Function, SessionFunction, TaskIdentity
+from updraft.v1.exchange_pb2 import DeferredFunction, ExchangeCommand, Function, TaskIdentity
 from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs
-from updraft_server.ipc.protocol import PROTOCOL_VERSION, SESSION_ENVIRONMENT, is_user_variable
-from updraft_server.pool.pool import RegisteredFunctionInfo, TaskKey
+from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.session_rules import check_session_function, check_session_functions_allowed
+from updraft_server.pool.pool import TaskKey
 
 # How session functions are called in metrics: their own names are not ours to know, and would not be bounded.
 SESSION_LABEL = "session"
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What a pool can run."""
-
-    functions: Sequence[RegisteredFunctionInfo]
-    session_functions_allowed: bool
-    python_version: str
-    pyspark_version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +87,10 @@ def parse_opening(message: bytes) -> Opening:
     raise ProtocolError("the flight descriptor has no type: expected CMD with an ExchangeCommand or PATH with a name")
 
 
-def resolve(opening: Opening, offer: Offer) -> Opening:
+def resolve(opening: Opening, capabilities: Capabilities) -> Opening:
     """The opening with the function that will run; raises UpdraftError for what this pool cannot or will not run."""
     if opening.plain:
-        registered = find_function(offer.functions, opening.function, opening.version)
+        registered = capabilities.find(opening.function, opening.version)
         return replace(opening, version=registered.version, resolved=True)
     command = ExchangeCommand.FromString(opening.command)
     if command.protocol_version != PROTOCOL_VERSION:
@@ -110,15 +101,15 @@ def resolve(opening: Opening, offer: Offer) -> Opening:
     if opening.deferred is not None:
         if command.function.WhichOneof("kind") is not None:
             raise ProtocolError("the command has both a function and a deferred function")
-        _check_session_functions_allowed(offer)
+        check_session_functions_allowed(capabilities)
         return replace(opening, resolved=True)
     match command.function.WhichOneof("kind"):
         case "registered":
-            registered = find_function(offer.functions, opening.function, opening.version)
+            registered = capabilities.find(opening.function, opening.version)
             return replace(opening, version=registered.version, resolved=True)
         case "session":
             function = command.function.session
-            _check_session_function(function, offer)
+            check_session_function(function, capabilities)
             needs = parse_needs(function)
             return replace(opening, needs=needs, binding=_binding(command, needs), resolved=True)
         case _:
@@ -183,34 +174,6 @@ def _command_opening(encoded: bytes, fields: FlightFields) -> Opening:
     )
 
 
-def find_function(functions: Sequence[RegisteredFunctionInfo], name: str, version: str) -> RegisteredFunctionInfo:
-    """The registered function, the last one of that name when no version is asked for; raises FunctionNotFoundError."""
-    for function in reversed(functions):
-        if function.name == name and version in ("", function.version):
-            return function
-    known = ", ".join(sorted({f"{function.name} {function.version}".strip() for function in functions})) or "none"
-    raise FunctionNotFoundError(f"no function {name!r} {version}".rstrip() + f" is registered; this pool has: {known}")
-
-
-def _check_session_functions_allowed(offer: Offer) -> None:
-    if not offer.session_functions_allowed:
-        raise FunctionRefusedError(
-            "this pool runs registered functions only: start it with --allow-session-functions to run session functions"
-        )
-
-
-def _check_session_function(function: SessionFunction, offer: Offer) -> None:
-    _check_session_functions_allowed(offer)
-    if not offer.pyspark_version:
-        raise FunctionRefusedError("this pool has no pyspark, so it cannot run what a Spark session ships")
-    _check_minor("Python", function.python_version, offer.python_version)
-    _check_minor("pyspark", function.spark_version, offer.pyspark_version)
-    refused = sorted(set(function.environment) - SESSION_ENVIRONMENT)
-    refused += sorted(name for name in function.user_environment if not is_user_variable(name))
-    if refused:
-        raise FunctionRefusedError(f"environment variables that an exchange may not set: {', '.join(refused)}")
-
-
 def _binding(command: ExchangeCommand, needs: Needs) -> str:
     """Modules of a session stay imported, and modules read the environment when they are imported."""
     function = command.function.session
@@ -224,15 +187,3 @@ def _binding(command: ExchangeCommand, needs: Needs) -> str:
         *(f"{name}={value}" for name, value in sorted(function.user_environment.items())),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _check_minor(what: str, client: str, pool: str) -> None:
-    if _minor(client) != _minor(pool):
-        raise VersionMismatchError(
-            f"the function needs {what} {client or 'of an unnamed version'}, this pool has {what} {pool}: "
-            f"their major.minor must be equal; use a pool with {what} {_minor(client)}"
-        )
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])

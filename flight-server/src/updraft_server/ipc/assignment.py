@@ -20,6 +20,10 @@ class Assignment:
     tenant: str = ""
     function_name: str = ""
     function_version: str = ""
+    batch_timeout_seconds: float = 0.0
+    """Time that the function may work on one batch; 0 is no limit."""
+    idle_timeout_seconds: float = 0.0
+    """Time for which the function may neither take a batch nor give one; 0 is no limit."""
     traceparent: str = ""
     files_directory: str = ""
     """Where the session's files are; empty when the function has none."""

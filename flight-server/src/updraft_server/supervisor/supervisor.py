@@ -66,7 +66,6 @@ class Supervisor:
                 # The rest of a message is for the reply's metadata and Arrow's own header.
                 max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
                 max_exchanges=settings.max_exchanges_per_worker,
-                batch_timeout_seconds=settings.batch_timeout_seconds,
             ),
         )
         self._listener = zygote_listener(self._socket_path)

@@ -5,7 +5,6 @@ Functions pull with `take` and push with `reply`; numbering, counting, credits a
 """
 
 import enum
-import math
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -14,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, UserError
 from updraft.v1 import exchange_pb2
+from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameHeader, FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
@@ -58,14 +58,12 @@ class Exchange:
         self._replies = 0
         self._rows_replied = 0
 
-    def open(self, limits: exchange_pb2.Limits, *, plain: bool) -> None:
-        """Take over what the command says: the client's limits where they are tighter, and the kind of Flight."""
-        self.plain = plain
+    def open(self, limits: exchange_pb2.Limits, assignment: Assignment) -> None:
+        """Take over what the command says, the client's limits where they are tighter, and what the front decided."""
+        self.plain = assignment.plain
+        self.clock.limit(assignment.batch_timeout_seconds, assignment.idle_timeout_seconds)
         self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
         self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
-        own_milliseconds = math.ceil(self._settings.batch_timeout_seconds * 1000)
-        batch_milliseconds = _smaller(own_milliseconds, limits.batch_timeout_milliseconds)
-        self.clock.limit(batch_milliseconds / 1000, limits.idle_timeout_milliseconds / 1000)
         self.max_records_per_reply = max(limits.max_records_per_reply, 0)
         self.max_bytes_per_reply = _smaller(self.max_reply_batch_bytes, limits.max_bytes_per_reply)
 

@@ -12,12 +12,10 @@ from updraft.errors import (
     LimitError,
     ProtocolError,
     UpdraftError,
-    VersionMismatchError,
 )
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.ipc.protocol import PROTOCOL_VERSION
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
@@ -71,7 +69,7 @@ class Worker:
                 )
             frame = self._channel.receive_fields(header)
             assignment, command = _parse(frame)
-            exchange.open(command.limits, plain=assignment.plain)
+            exchange.open(command.limits, assignment)
             arrow.decode_schema(frame)
             exchange.finish(self._run(assignment, command, exchange, received_seconds))
         except BaseException as error:
@@ -92,19 +90,13 @@ class Worker:
         if assignment.plain:
             function = find_function(self._registry, assignment.function_name, assignment.function_version)
             return run_registered(function, exchange)
-        if command.protocol_version != PROTOCOL_VERSION:
-            raise VersionMismatchError(
-                f"the client speaks protocol version {command.protocol_version}, this pool speaks {PROTOCOL_VERSION}"
-            )
         match command.function.WhichOneof("kind"):
             case "registered":
                 named = command.function.registered
                 return run_registered(find_function(self._registry, named.name, named.version), exchange)
             case "session":
-                if not self._settings.allow_session_functions:
-                    raise FunctionRefusedError("this pool does not run session functions: start it to allow them")
                 if self._sessions is None:
-                    raise FunctionRefusedError("this pool has no pyspark and runs registered functions only")
+                    raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
                 return self._sessions.run(command, assignment, exchange, received_seconds)
             case _:
                 raise ProtocolError("the command names no function")

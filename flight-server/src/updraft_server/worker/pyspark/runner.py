@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a session function: checks before anything is unpickled, PySpark's worker, and what came of it."""
+"""Runs a session function: PySpark's worker, and what came of it. The front has checked versions and environment."""
 
 import contextlib
 import faulthandler
@@ -7,10 +7,9 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from updraft.errors import FunctionRefusedError, InternalError, ProtocolError, UserError, VersionMismatchError
+from updraft.errors import FunctionRefusedError, InternalError, UserError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.ipc.protocol import SESSION_ENVIRONMENT, is_user_variable
 from updraft_server.sandbox.memory_limit import address_space
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.process_state import restore_environment
@@ -61,11 +60,10 @@ class SessionRunner:
     ) -> exchange_pb2.Report:
         """Run the command's function over the exchange; raises UpdraftError."""
         function = command.function.session
-        self._check_versions(function)
         stream = session_stream(self._kind(function.eval_type), function, exchange)
         message = self._adapter.compose(command.task, function, self._surroundings(command.task, assignment))
         before = dict(os.environ)
-        restore_environment(before | _checked_environment(function))
+        restore_environment({**before, **function.environment, **function.user_environment})
         try:
             with address_space(command.limits.worker_memory_bytes), _logs(function, exchange):
                 trailer = self._run_worker(message, stream, exchange)
@@ -109,19 +107,6 @@ class SessionRunner:
             describe(error), exception_class=qualified_name(error), traceback=trailer.traceback or ""
         ) from None
 
-    def _check_versions(self, function: exchange_pb2.SessionFunction) -> None:
-        own_python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        if function.python_version != own_python:
-            raise VersionMismatchError(
-                f"the function was pickled by Python {function.python_version}, this pool runs Python {own_python}:"
-                " use a pool with the driver's Python version"
-            )
-        if _major_and_minor(function.spark_version) != _major_and_minor(self.pyspark_version):
-            raise VersionMismatchError(
-                f"the session runs Spark {function.spark_version}, this pool has pyspark {self.pyspark_version}:"
-                " use a pool with the same major and minor version"
-            )
-
     def _kind(self, eval_type: int) -> Kind:
         for known, kind in self._kinds.items():
             if known == eval_type:
@@ -159,19 +144,7 @@ def _shorten_conversions() -> None:
     plain_numbers.install(conversion)
 
 
-def _checked_environment(function: exchange_pb2.SessionFunction) -> dict[str, str]:
-    refused = sorted(function.environment.keys() - SESSION_ENVIRONMENT)
-    refused += sorted(name for name in function.user_environment if not is_user_variable(name))
-    if refused:
-        raise ProtocolError(f"the command may not set {', '.join(refused)} in the environment")
-    return {**function.environment, **function.user_environment}
-
-
 def _logs(function: exchange_pb2.SessionFunction, exchange: Exchange) -> contextlib.AbstractContextManager[None]:
     if SESSION_VARIABLE in function.environment:
         return captured_logs(exchange.log)
     return contextlib.nullcontext()
-
-
-def _major_and_minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
