@@ -30,9 +30,6 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * the lock messages are sent, which calls nobody back; calls are opened and cancelled outside.
  */
 public final class FileExchange implements AutoCloseable {
-  /** The version of proto/README.md that this client speaks. */
-  public static final int PROTOCOL_VERSION = Exchange.PROTOCOL_VERSION;
-
   /** Messages that the writer may send before they were handled: leave, parts, the last word. */
   private static final int REPLIES_AHEAD = 4;
 

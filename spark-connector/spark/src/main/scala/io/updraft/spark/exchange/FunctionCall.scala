@@ -17,6 +17,7 @@ import org.apache.spark.sql.updraft.{
 }
 import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
 
+import io.updraft.client.Exchange
 import io.updraft.proto.v1.{Argument, ExchangeCommand, Function, Limits, SessionFunction, Udf, Udtf}
 import io.updraft.spark.contents.SessionContent
 
@@ -50,7 +51,7 @@ final case class FunctionCall(
   def command(contents: Seq[SessionContent], context: TaskContext): ExchangeCommand =
     ExchangeCommand
       .newBuilder()
-      .setProtocolVersion(FunctionCall.ProtocolVersion)
+      .setProtocolVersion(Exchange.PROTOCOL_VERSION)
       .setFunction(Function.newBuilder().setSession(sessionFunction(contents)))
       .setTask(TaskIdentities.of(context))
       .setLimits(limits(context))
@@ -91,7 +92,6 @@ final case class FunctionCall(
 }
 
 object FunctionCall {
-  val ProtocolVersion = 1
 
   /** With it PySpark's worker logs for a session of this name. */
   val SessionVariable = "PYSPARK_SPARK_SESSION_UUID"
