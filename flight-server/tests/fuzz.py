@@ -21,7 +21,7 @@ from updraft.errors import UpdraftError
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Function, RegisteredFunction, RequestMetadata, TaskIdentity
-from updraft_server.front.request import parse_opening
+from updraft_server.front.request import parse_request
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
@@ -128,7 +128,7 @@ def flight_data(chance: random.Random) -> None:
     finish = RequestMetadata(finish=Finish(batches=1, rows=2)).SerializeToString()
     later = join_flight_data(memoryview(b"header"), finish, memoryview(b"body" * 50))
     with contextlib.suppress(UpdraftError):
-        parse_opening(mutated(opening, chance))
+        parse_request(split_flight_data(mutated(opening, chance)))
     with contextlib.suppress(UpdraftError):
         split_flight_data(mutated(later, chance))
 

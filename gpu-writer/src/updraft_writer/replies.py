@@ -3,40 +3,18 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Protocol
-
-import structlog
+from typing import Any
 
 from updraft.errors import DeadlineError, SinkError, UpdraftError
 from updraft.flight_data import join_flight_data
+from updraft.service.opening import Call, send_last
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
 
-# How long a client that reads nothing can hold back its own error message.
-_LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
 # How often a client hears from a writer that has nothing to say.
 _KEEPALIVE_SECONDS = 30.0
 _NOTHING = memoryview(b"")
-
-_log = structlog.get_logger(__name__)
-
-
-class Call(Protocol):
-    """The client's side of an exchange (`updraft.service.flight_service.Call`)."""
-
-    async def read(self) -> bytes | None:
-        """The next message, or None once the client has half-closed."""
-
-    async def write(self, message: bytes) -> None:
-        """Send a message, held back by flow control."""
-
-    def header(self, name: str) -> str:
-        """A request header, empty when absent."""
-
-    @property
-    def remaining_seconds(self) -> float | None:
-        """Time until the client's deadline."""
 
 
 class Replies:
@@ -82,11 +60,7 @@ class Replies:
 
     async def error(self, error: UpdraftError) -> None:
         """Say why there is no file; a client that does not read gets the status alone."""
-        try:
-            async with asyncio.timeout(_LAST_MESSAGE_TIMEOUT_SECONDS):
-                await self._send(self._metadata(error=error.to_message()))
-        except TimeoutError:
-            _log.warning("the client does not read: it gets the error's status alone")
+        await send_last(self._send(self._metadata(error=error.to_message())))
 
     def _metadata(self, **event: Any) -> WriteReplyMetadata:
         return WriteReplyMetadata(credit=self._credit, stored=self._stored, **event)

@@ -3,3 +3,6 @@
 
 PROTOCOL_VERSION = 1
 """The version of proto/README.md that this release speaks, as a client and as a service."""
+
+TENANT_HEADER = "x-updraft-tenant"
+"""Request header: whose share of a service's queue or quota a call takes."""
