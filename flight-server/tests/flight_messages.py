@@ -11,8 +11,8 @@ from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1.exchange_pb2 import (
     ExchangeCommand,
     Finish,
-    Function,
     KeepAlive,
+    Owner,
     RegisteredFunction,
     ReplyMetadata,
     RequestMetadata,
@@ -65,8 +65,8 @@ def command_opening(command: ExchangeCommand) -> bytes:
 def echo_command(**changes: Any) -> ExchangeCommand:
     values: dict[str, Any] = {
         "protocol_version": PROTOCOL_VERSION,
-        "function": Function(registered=RegisteredFunction(name="echo")),
-        "task": TaskIdentity(application_id="app-1", stage_id=2, partition_id=3, task_attempt_id=4),
+        "task": TaskIdentity(owner=Owner(application_id="app-1"), stage_id=2, partition_id=3, task_attempt_id=4),
+        **({} if "session" in changes else {"registered": RegisteredFunction(name="echo")}),
         **changes,
     }
     return ExchangeCommand(**values)

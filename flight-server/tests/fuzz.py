@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from updraft.errors import UpdraftError
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION
-from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Function, RegisteredFunction, RequestMetadata, TaskIdentity
+from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Owner, RegisteredFunction, RequestMetadata, TaskIdentity
 from updraft_server.front.request import parse_request
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
 from updraft_server.ipc.worker_settings import WorkerSettings
@@ -118,8 +118,8 @@ def flight_data(chance: random.Random) -> None:
     """The first message and a later one, as the front reads them."""
     command = ExchangeCommand(
         protocol_version=PROTOCOL_VERSION,
-        function=Function(registered=RegisteredFunction(name="echo")),
-        task=TaskIdentity(application_id="app", stage_id=2, task_attempt_id=4),
+        registered=RegisteredFunction(name="echo"),
+        task=TaskIdentity(owner=Owner(application_id="app"), stage_id=2, task_attempt_id=4),
     ).SerializeToString()
     descriptor = b"\x08\x02\x12" + bytes([len(command)]) + command
     opening = (

@@ -25,11 +25,10 @@ from flight_messages import (
 from front_harness import Running, RunningFront
 
 from updraft.v1.exchange_pb2 import (
-    Content,
-    ContentChunk,
+    Artifact,
+    ArtifactChunk,
     ErrorKind,
     ExchangeCommand,
-    Function,
     ReplyMetadata,
     RequestMetadata,
     SessionFunction,
@@ -42,8 +41,8 @@ MODULE = b"answer = 42\n"
 VALUE = b"x" * 3000
 
 
-def content(data: bytes, **role: Any) -> Content:
-    return Content(sha256=hashlib.sha256(data).digest(), size_bytes=len(data), **role)
+def content(data: bytes, **role: Any) -> Artifact:
+    return Artifact(sha256=hashlib.sha256(data).digest(), size_bytes=len(data), **role)
 
 
 def tar_of(*members: tarfile.TarInfo, data: bytes = b"") -> bytes:
@@ -62,13 +61,13 @@ def member(name: str, size_bytes: int = 0, **fields: Any) -> tarfile.TarInfo:
     return info
 
 
-def command(contents: Iterable[Content], **fields: Any) -> ExchangeCommand:
-    session = SessionFunction(python_version="3.11", spark_version="4.3.0", contents=contents, **fields)
-    return echo_command(function=Function(session=session))
+def command(contents: Iterable[Artifact], **fields: Any) -> ExchangeCommand:
+    session = SessionFunction(python_version="3.11", spark_version="4.3.0", artifacts=contents, **fields)
+    return echo_command(session=session)
 
 
 def chunk(digest: bytes, data: bytes, offset: int = 0) -> bytes:
-    metadata = RequestMetadata(content=ContentChunk(sha256=digest, offset=offset)).SerializeToString()
+    metadata = RequestMetadata(artifact=ArtifactChunk(sha256=digest, offset=offset)).SerializeToString()
     return bytes(FlightData(app_metadata=metadata, data_body=data).SerializeToString())
 
 
@@ -100,8 +99,8 @@ class Client:
     async def wanted(self) -> set[bytes]:
         """What the pool asks for next."""
         reply = reply_metadata(await asyncio.wait_for(self._call.read(), 60))
-        assert reply.WhichOneof("event") == "contents_wanted", reply
-        return set(reply.contents_wanted.sha256)
+        assert reply.WhichOneof("event") == "artifacts_wanted", reply
+        return set(reply.artifacts_wanted.sha256)
 
     async def send(self, *messages: bytes) -> None:
         for message in messages:
@@ -133,7 +132,7 @@ class Fixture:
         self.recorder = recorder
         self._directory = directory
 
-    async def client(self, *contents: Content, **fields: Any) -> Client:
+    async def client(self, *contents: Artifact, **fields: Any) -> Client:
         call = self._front.exchange(timeout=60)
         await call.write(command_opening(command(contents, **fields)))
         return Client(call)
@@ -254,7 +253,7 @@ ABSOLUTE_LINK = tar_of(member("passwd", type=tarfile.SYMTYPE, linkname="/etc/pas
     ],
 )
 async def test_what_is_not_what_was_announced_is_refused_and_leaves_nothing(
-    running_front: Running, tmp_path: Path, need: Content, messages: list[bytes], words: str
+    running_front: Running, tmp_path: Path, need: Artifact, messages: list[bytes], words: str
 ) -> None:
     async with fixture(running_front, tmp_path) as pool:
         client = await pool.client(need)
@@ -293,15 +292,15 @@ async def test_a_name_that_is_a_path_is_refused(running_front: Running, tmp_path
     "needs",
     [
         [content(MODULE)],
-        [Content(sha256=b"short", broadcast_id=1)],
-        [Content(sha256=DIGEST, size_bytes=-1, broadcast_id=1)],
+        [Artifact(sha256=b"short", broadcast_id=1)],
+        [Artifact(sha256=DIGEST, size_bytes=-1, broadcast_id=1)],
         [content(MODULE, file_name="a"), content(VALUE, file_name="a")],
         [content(MODULE, broadcast_id=1), content(VALUE, broadcast_id=1)],
         [content(MODULE, file_name="a"), content(MODULE, directory_name="b")],
     ],
 )
 async def test_a_list_that_contradicts_itself_is_refused(
-    running_front: Running, tmp_path: Path, needs: list[Content]
+    running_front: Running, tmp_path: Path, needs: list[Artifact]
 ) -> None:
     async with fixture(running_front, tmp_path) as pool:
         assert (await (await pool.client(*needs)).refusal()).error.kind == ErrorKind.ERROR_KIND_PROTOCOL

@@ -107,7 +107,7 @@ def test_a_protocol_version_that_is_not_spoken(address: str, version: int) -> No
 
 def test_another_python_is_named_beside_the_pools(address: str) -> None:
     reply = exchange(address, whole_request(session_command(python_version="2.7"), BATCH.schema, [BATCH]))
-    ours = session_command().function.session.python_version
+    ours = session_command().session.python_version
     assert_refused(reply, exchange_pb2.ERROR_KIND_VERSION, grpc.StatusCode.FAILED_PRECONDITION, "2.7", ours)
 
 
@@ -263,7 +263,7 @@ def test_a_second_command(address: str) -> None:
 
 def test_an_environment_variable_that_is_not_allowed(address: str) -> None:
     command = session_command()
-    command.function.session.environment["LD_PRELOAD"] = "/tmp/evil.so"
+    command.session.environment["LD_PRELOAD"] = "/tmp/evil.so"
     reply = exchange(address, whole_request(command, BATCH.schema, [BATCH]))
     assert reply.code != grpc.StatusCode.OK
     assert "LD_PRELOAD" in reply.error.message

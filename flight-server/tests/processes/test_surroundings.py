@@ -54,7 +54,7 @@ async def test_a_broadcast_is_unpickled_once_for_the_tasks_of_an_application(zyg
     path.write_bytes(pickle.dumps([10]))
     command = broadcast_sum(5)
     other = broadcast_sum(5)
-    other.task.application_id = "another"
+    other.task.owner.application_id = "another"
     async with running_pool(zygotes) as pool:
         sums = [
             answer(await exchange(pool, batches_of([1]), asked, broadcasts={"5": str(path)}))

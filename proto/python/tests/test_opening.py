@@ -18,13 +18,13 @@ from updraft.service.opening import (
     tenant_of,
     within_deadline,
 )
-from updraft.v1.exchange_pb2 import TaskIdentity
+from updraft.v1.exchange_pb2 import Owner, TaskIdentity
 
 LIMITS = OpeningLimits("pool", max_message_bytes=1000, first_message_timeout_seconds=0.2)
 NOTHING = memoryview(b"")
 DESCRIPTOR_ALONE = join_flight_data(NOTHING, b"", NOTHING, descriptor=b"d")
 WITH_SCHEMA = join_flight_data(memoryview(b"schema"), b"", NOTHING, descriptor=b"d")
-TASK = TaskIdentity(application_id="app", query_id="7", stage_id=1, stage_attempt_number=2, partition_id=3)
+TASK = TaskIdentity(owner=Owner(application_id="app"), query_id="7", stage_id=1, stage_attempt_number=2, partition_id=3)
 
 
 class Client:
@@ -98,7 +98,7 @@ def test_log_lines_name_the_task_where_there_is_one_and_are_short() -> None:
         "partition": "3",
         "attempt": "0",
     }
-    assert len(task_context(TaskIdentity(application_id="a" * 10_000))["application"]) < 1000
+    assert len(task_context(TaskIdentity(owner=Owner(application_id="a" * 10_000)))["application"]) < 1000
 
 
 async def test_the_clients_own_deadline_ends_the_work_and_says_so() -> None:

@@ -35,7 +35,7 @@ from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.relay import Relay, RelayLimits
-from updraft_server.front.request import SERVICE, Request, parse_request, resolve, with_function
+from updraft_server.front.request import SERVICE, Request, parse_request, resolve
 from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.pool.pool import LeaseOutcome
@@ -130,15 +130,17 @@ class Exchanges:
             timeout_seconds=self._limits.content_timeout_seconds,
         )
         if request.deferred is not None:
-            request = with_function(request, await dialogue.function(request.deferred))
-            request = resolve(request, self._capabilities())
+            request = replace(request, payload=await dialogue.payload(request.deferred))
         return request, await stack.enter_async_context(self._gathering.provided(dialogue, request.needs))
 
     async def _with_worker(
         self, call: Call, request: Request, provision: Provision, grant: Grant, exchange: OpenExchange
     ) -> None:
         grant.lease.log_context.update(exchange.identity)
-        batch_timeout = BatchTimeout.effective(self._limits.batch_timeout_seconds, *request.timeouts_milliseconds)
+        asked = request.limits
+        batch_timeout = BatchTimeout.effective(
+            self._limits.batch_timeout_seconds, asked.batch_timeout_milliseconds, asked.idle_timeout_milliseconds
+        )
         limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
         relay = Relay(call, grant.lease, limits, exchange.transfer)
         outcome = LeaseOutcome.BROKEN
@@ -181,8 +183,14 @@ def _assignment(
     return Assignment(
         request_id=uuid4().hex,
         tenant=tenant_of(call, request.task),
-        function_name=request.function if request.plain else "",
-        function_version=request.version if request.plain else "",
+        plain=request.plain,
+        function_name="" if request.is_session else request.function,
+        function_version=request.version,
+        eval_type=request.session.eval_type,
+        python_includes=list(request.session.python_includes),
+        environment={**request.session.environment, **request.session.user_environment},
+        task=request.task,
+        limits=request.limits,
         batch_timeout_seconds=batch_timeout.batch_seconds,
         idle_timeout_seconds=batch_timeout.idle_seconds,
         traceparent=traceparent,

@@ -147,7 +147,7 @@ class Relay:
 
     async def _relay_requests(self, request: Request, assignment: Assignment) -> None:
         try:
-            await self._sender.send(FrameKind.COMMAND, assignment.encode(), request.schema, request.encoded)
+            await self._sender.send(FrameKind.COMMAND, assignment.encode(), request.schema, request.payload)
             self._command_sent = True
             if request.plain:
                 await self._relay_plain_batches()

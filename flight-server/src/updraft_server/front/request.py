@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that opens an exchange: what it wants, for whom, and whether this pool can do that at all.
 
-Everything that can be refused without a worker is refused here. A command is parsed once;
-`updraft_server.front.exchange` goes on from the `Request`.
+Everything that can be refused without a worker is refused here. A command is parsed once, and its payload never: that
+is a worker's. `updraft_server.front.exchange` goes on from the `Request`.
 """
 
 import hashlib
@@ -11,17 +11,20 @@ from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
 
-from updraft.errors import ProtocolError
+from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.log_lines import shortened
 from updraft.service.opening import check_version, task_context
-from updraft.v1.exchange_pb2 import DeferredFunction, ExchangeCommand, Function, TaskIdentity
+from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand, Limits, SessionFunction, TaskIdentity
 from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs
 from updraft_server.front.capabilities import Capabilities
-from updraft_server.front.session_rules import check_session_function, check_session_functions_allowed
+from updraft_server.front.session_rules import check_session_function
 from updraft_server.pool.pool import TaskKey
 
 SERVICE = "pool"
+
+MAX_COMMAND_BYTES = 4 * 1024 * 1024
+"""Of an encoded command: a payload that makes it larger has to be deferred."""
 
 # How session functions are called in metrics: their own names are not ours to know, and would not be bounded.
 SESSION_LABEL = "session"
@@ -36,9 +39,9 @@ class Request:
     version: str
     """Of a registered function; empty until resolved where the client asked for the newest."""
     command: ExchangeCommand | None = None
-    """None for plain Flight."""
-    encoded: bytes = b""
-    """The command as a worker gets it."""
+    """The envelope, without its payload; None for plain Flight."""
+    payload: bytes = b""
+    """What the worker gets, unread."""
     schema: bytes = b""
     """Arrow's header of the schema of the arguments."""
     needs: Needs = NO_NEEDS
@@ -59,30 +62,40 @@ class Request:
         return TaskIdentity() if self.command is None else self.command.task
 
     @property
-    def deferred(self) -> DeferredFunction | None:
-        """The function to ask for once there is room for the exchange; None: the command has it."""
-        if self.command is None or not self.command.HasField("deferred_function"):
-            return None
-        return self.command.deferred_function
+    def limits(self) -> Limits:
+        """What the client asks for; none for plain Flight."""
+        return Limits() if self.command is None else self.command.limits
 
     @property
-    def timeouts_milliseconds(self) -> tuple[int, int]:
-        """What the client allows for one batch, and for being idle; zero is no limit."""
-        if self.command is None:
-            return 0, 0
-        return self.command.limits.batch_timeout_milliseconds, self.command.limits.idle_timeout_milliseconds
+    def session(self) -> SessionFunction:
+        """What the envelope says of a session function; empty for a registered one."""
+        return SessionFunction() if self.command is None else self.command.session
+
+    @property
+    def is_session(self) -> bool:
+        """Whether a Spark session ships the function."""
+        return self.command is not None and self.command.HasField("session")
+
+    @property
+    def deferred(self) -> DeferredPayload | None:
+        """The payload to ask for once there is room for the exchange; None: it is there."""
+        if self.command is None or not self.command.HasField("deferred_payload"):
+            return None
+        return self.command.deferred_payload
 
     @property
     def held_bytes(self) -> int:
         """Memory that the exchange takes while it waits for a worker."""
-        return len(self.encoded) + len(self.schema) + (self.deferred.size_bytes if self.deferred else 0)
+        envelope_bytes = self.command.ByteSize() if self.command is not None else 0
+        deferred_bytes = self.deferred.size_bytes if self.deferred else 0
+        return envelope_bytes + len(self.payload) + deferred_bytes + len(self.schema)
 
     @property
     def task_key(self) -> TaskKey | None:
         """The task whose exchanges may overtake the queue; None for a client that names none."""
-        if not self.task.application_id:
+        if not self.task.owner.application_id:
             return None
-        return TaskKey(self.task.application_id, self.task.stage_id, self.task.task_attempt_id)
+        return TaskKey(self.task.owner.application_id, self.task.stage_id, self.task.task_attempt_id)
 
     @property
     def log_context(self) -> dict[str, str]:
@@ -106,37 +119,19 @@ def resolve(request: Request, capabilities: Capabilities) -> Request:
     if command is None:
         return _with_version(request, capabilities)
     check_version(command.protocol_version, SERVICE)
-    kind = command.function.WhichOneof("kind")
-    if request.deferred is not None:
-        if kind is not None:
-            raise ProtocolError("the command has both a function and a deferred function")
-        check_session_functions_allowed(capabilities)
-        return replace(request, resolved=True)
-    match kind:
+    if request.deferred is not None and request.payload:
+        raise ProtocolError("the command has both a payload and a deferred payload")
+    match command.WhichOneof("function"):
         case "registered":
+            if request.deferred is not None:
+                raise ProtocolError("the payload of a registered function cannot be deferred")
             return _with_version(request, capabilities)
         case "session":
-            check_session_function(command.function.session, capabilities)
-            needs = parse_needs(command.function.session)
+            check_session_function(command.session, capabilities)
+            needs = parse_needs(command.session)
             return replace(request, needs=needs, binding=_binding(command, needs), resolved=True)
         case _:
             raise ProtocolError("the command names no function")
-
-
-def with_function(request: Request, encoded: bytes) -> Request:
-    """The request with its deferred function, still to be resolved; raises ProtocolError."""
-    try:
-        function = Function.FromString(encoded)
-    except DecodeError as error:
-        raise ProtocolError(f"the deferred function is not a Function: {error}") from None
-    if not function.HasField("session"):
-        raise ProtocolError("the deferred function is not a session function")
-    command = ExchangeCommand()
-    if request.command is not None:
-        command.CopyFrom(request.command)
-    command.ClearField("deferred_function")
-    command.function.CopyFrom(function)
-    return replace(request, command=command, encoded=command.SerializeToString(), resolved=False)
 
 
 def _plain_request(path: tuple[str, ...]) -> Request:
@@ -146,17 +141,22 @@ def _plain_request(path: tuple[str, ...]) -> Request:
 
 
 def _command_request(encoded: bytes) -> Request:
+    if len(encoded) > MAX_COMMAND_BYTES:
+        raise LimitError(
+            f"a command of {len(encoded)} bytes is more than this pool takes, {MAX_COMMAND_BYTES} bytes: "
+            "let its payload be deferred"
+        )
     try:
         command = ExchangeCommand.FromString(encoded)
     except DecodeError as error:
         raise ProtocolError(f"the command of the flight descriptor is not an ExchangeCommand: {error}") from None
-    registered = command.function.registered
-    is_session = command.HasField("deferred_function") or command.function.HasField("session")
+    payload = command.payload
+    command.ClearField("payload")
     return Request(
-        function=SESSION_LABEL if is_session else registered.name,
-        version=registered.version,
+        function=SESSION_LABEL if command.HasField("session") else command.registered.name,
+        version=command.registered.version,
         command=command,
-        encoded=encoded,
+        payload=payload,
     )
 
 
@@ -167,12 +167,12 @@ def _with_version(request: Request, capabilities: Capabilities) -> Request:
 
 def _binding(command: ExchangeCommand, needs: Needs) -> str:
     """Modules of a session stay imported, and modules read the environment when they are imported."""
-    function = command.function.session
+    function = command.session
     if not (needs.files or function.user_environment):
         return ""
     parts = [
-        command.task.application_id,
-        function.environment.get("SPARK_JOB_ARTIFACT_UUID", ""),
+        command.task.owner.application_id,
+        command.task.owner.session_id,
         needs.file_set,
         *function.python_includes,
         *(f"{name}={value}" for name, value in sorted(function.user_environment.items())),

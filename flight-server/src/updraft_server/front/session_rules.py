@@ -28,17 +28,12 @@ _RESERVED_VARIABLES = frozenset({"PATH", "IFS", "ENV", "BASH_ENV", "GCONV_PATH",
 _RESERVED_PREFIXES = ("LD_", "DYLD_", "PYTHON", "PYSPARK_", "SPARK_", "UPDRAFT_", "MALLOC_", "GLIBC_", "BASH_FUNC_")
 
 
-def check_session_functions_allowed(capabilities: Capabilities) -> None:
-    """Raise FunctionRefusedError where the operator has not opted in."""
+def check_session_function(function: SessionFunction, capabilities: Capabilities) -> None:
+    """Raise FunctionRefusedError or VersionMismatchError for a function that this pool does not run."""
     if not capabilities.session_functions_allowed:
         raise FunctionRefusedError(
             "this pool runs registered functions only: start it with --allow-session-functions to run session functions"
         )
-
-
-def check_session_function(function: SessionFunction, capabilities: Capabilities) -> None:
-    """Raise FunctionRefusedError or VersionMismatchError for a function that this pool does not run."""
-    check_session_functions_allowed(capabilities)
     if not capabilities.pyspark_version:
         raise FunctionRefusedError("this pool has no pyspark, so it cannot run what a Spark session ships")
     _check_minor("Python", function.python_version, capabilities.python_version)

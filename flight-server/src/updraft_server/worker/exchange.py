@@ -58,9 +58,9 @@ class Exchange:
         self._replies = 0
         self._rows_replied = 0
 
-    def open(self, limits: exchange_pb2.Limits, assignment: Assignment) -> None:
-        """Take over what the command says, the client's limits where they are tighter, and what the front decided."""
-        self.plain = assignment.plain
+    def open(self, assignment: Assignment) -> None:
+        """Take over what the front has decided, and the client's limits where they are tighter."""
+        self.plain, limits = assignment.plain, assignment.limits
         self.clock.limit(assignment.batch_timeout_seconds, assignment.idle_timeout_seconds)
         self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
         self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)

@@ -68,10 +68,10 @@ class Worker:
                     f"the command has {header.payload_bytes} bytes, the limit is {self._settings.max_command_bytes}"
                 )
             frame = self._channel.receive_fields(header)
-            assignment, command = _parse(frame)
-            exchange.open(command.limits, assignment)
+            assignment = _assignment(frame)
+            exchange.open(assignment)
             arrow.decode_schema(frame)
-            exchange.finish(self._run(assignment, command, exchange, received_seconds))
+            exchange.finish(self._run(assignment, frame, exchange, received_seconds))
         except BaseException as error:
             exchange.clock.stop()
             return self._failed(error, exchange)
@@ -81,25 +81,14 @@ class Worker:
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
     def _run(
-        self,
-        assignment: Assignment,
-        command: exchange_pb2.ExchangeCommand,
-        exchange: Exchange,
-        received_seconds: float,
+        self, assignment: Assignment, frame: ReceivedFrame, exchange: Exchange, received_seconds: float
     ) -> exchange_pb2.Report:
-        if assignment.plain:
+        if assignment.function_name:
             function = find_function(self._registry, assignment.function_name, assignment.function_version)
             return run_registered(function, exchange)
-        match command.function.WhichOneof("kind"):
-            case "registered":
-                named = command.function.registered
-                return run_registered(find_function(self._registry, named.name, named.version), exchange)
-            case "session":
-                if self._sessions is None:
-                    raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
-                return self._sessions.run(command, assignment, exchange, received_seconds)
-            case _:
-                raise ProtocolError("the command names no function")
+        if self._sessions is None:
+            raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
+        return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)
 
     def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
         # What the client did wrong explains whatever a function then made of it.
@@ -118,14 +107,17 @@ def _restored(before: ProcessState) -> bool:
         return False
 
 
-def _parse(frame: ReceivedFrame) -> tuple[Assignment, exchange_pb2.ExchangeCommand]:
+def _assignment(frame: ReceivedFrame) -> Assignment:
     if frame.kind is not FrameKind.COMMAND:
         raise InternalError(f"the front sent {frame.kind.name} where a command was expected")
     try:
-        assignment = Assignment.decode(frame.app_metadata)
+        return Assignment.decode(frame.app_metadata)
     except (ValueError, TypeError) as error:
         raise InternalError(f"the front sent an assignment that cannot be read: {error}") from None
+
+
+def _session_payload(frame: ReceivedFrame) -> exchange_pb2.SessionPayload:
     try:
-        return assignment, exchange_pb2.ExchangeCommand.FromString(bytes(memoryview(frame.data_body)))
+        return exchange_pb2.SessionPayload.FromString(bytes(memoryview(frame.data_body)))
     except DecodeError:
-        raise ProtocolError("the descriptor's command is not an ExchangeCommand") from None
+        raise ProtocolError("the command's payload is not a SessionPayload") from None

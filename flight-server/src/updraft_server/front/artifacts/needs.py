@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from updraft.errors import LimitError, ProtocolError
-from updraft.v1.exchange_pb2 import Content, SessionFunction
+from updraft.v1.exchange_pb2 import Artifact, SessionFunction
 
 Name = TypeVar("Name", int, str)
 
@@ -63,14 +63,14 @@ NO_NEEDS = Needs()
 
 def parse_needs(function: SessionFunction) -> Needs:
     """Raises ProtocolError for what is no content or no plain name, LimitError for too many."""
-    if not function.contents and not function.python_includes:
+    if not function.artifacts and not function.python_includes:
         return NO_NEEDS
-    if len(function.contents) > MAX_CONTENTS:
-        raise LimitError(f"the function needs {len(function.contents)} contents, the limit is {MAX_CONTENTS}")
+    if len(function.artifacts) > MAX_CONTENTS:
+        raise LimitError(f"the function needs {len(function.artifacts)} contents, the limit is {MAX_CONTENTS}")
     broadcasts: dict[int, ContentKey] = {}
     files: dict[str, ContentKey] = {}
     forms: dict[bytes, ContentKey] = {}
-    for content in function.contents:
+    for content in function.artifacts:
         key = _key(content)
         if forms.setdefault(key.sha256, key) != key:
             raise ProtocolError(f"content {key.sha256.hex()} is listed with two sizes or as file and directory")
@@ -83,7 +83,7 @@ def parse_needs(function: SessionFunction) -> Needs:
     return Needs(broadcasts, files)
 
 
-def _key(content: Content) -> ContentKey:
+def _key(content: Artifact) -> ContentKey:
     if len(content.sha256) != _DIGEST_BYTES or content.size_bytes < 0:
         raise ProtocolError(f"not a content: a digest of {len(content.sha256)} bytes, a size of {content.size_bytes}")
     role = content.WhichOneof("role")

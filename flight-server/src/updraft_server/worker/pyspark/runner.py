@@ -19,6 +19,7 @@ from updraft_server.worker.pyspark.broadcasts import KnownBroadcasts
 from updraft_server.worker.pyspark.init_message import Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
 from updraft_server.worker.pyspark.log_capture import SESSION_VARIABLE, captured_logs
+from updraft_server.worker.pyspark.session_function import SessionFunction
 from updraft_server.worker.pyspark.streams import SessionStream, session_stream
 from updraft_server.worker.pyspark.tracebacks import ReportedException
 from updraft_server.worker.pyspark.trailer import Trailer, TrailerError, parse_trailer
@@ -53,19 +54,19 @@ class SessionRunner:
 
     def run(
         self,
-        command: exchange_pb2.ExchangeCommand,
         assignment: Assignment,
+        payload: exchange_pb2.SessionPayload,
         exchange: Exchange,
         received_seconds: float,
     ) -> exchange_pb2.Report:
-        """Run the command's function over the exchange; raises UpdraftError."""
-        function = command.function.session
+        """Run the function over the exchange; raises UpdraftError."""
+        function = SessionFunction(assignment.eval_type, assignment.python_includes, payload)
         stream = session_stream(self._kind(function.eval_type), function, exchange)
-        message = self._adapter.compose(command.task, function, self._surroundings(command.task, assignment))
+        message = self._adapter.compose(assignment.task, function, self._surroundings(assignment))
         before = dict(os.environ)
-        restore_environment({**before, **function.environment, **function.user_environment})
+        restore_environment({**before, **assignment.environment})
         try:
-            with address_space(command.limits.worker_memory_bytes), _logs(function, exchange):
+            with address_space(assignment.limits.worker_memory_bytes), _logs(assignment, exchange):
                 trailer = self._run_worker(message, stream, exchange)
         finally:
             self._forget()
@@ -73,9 +74,9 @@ class SessionRunner:
         stream.close()
         return trailer.to_report(int(received_seconds * 1000))
 
-    def _surroundings(self, task: exchange_pb2.TaskIdentity, assignment: Assignment) -> Surroundings:
+    def _surroundings(self, assignment: Assignment) -> Surroundings:
         paths = {int(number): path for number, path in assignment.broadcasts.items()}
-        changes = self._broadcasts.change_to(task.application_id, paths)
+        changes = self._broadcasts.change_to(assignment.task.owner.application_id, paths)
         return Surroundings(assignment.files_directory or self._files_directory, changes.added, changes.removed)
 
     def _run_worker(self, message: bytes, stream: SessionStream, exchange: Exchange) -> Trailer:
@@ -144,7 +145,7 @@ def _shorten_conversions() -> None:
     plain_numbers.install(conversion)
 
 
-def _logs(function: exchange_pb2.SessionFunction, exchange: Exchange) -> contextlib.AbstractContextManager[None]:
-    if SESSION_VARIABLE in function.environment:
+def _logs(assignment: Assignment, exchange: Exchange) -> contextlib.AbstractContextManager[None]:
+    if SESSION_VARIABLE in assignment.environment:
         return captured_logs(exchange.log)
     return contextlib.nullcontext()

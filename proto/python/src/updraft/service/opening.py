@@ -105,16 +105,16 @@ def check_version(client_version: int, service: str) -> None:
 
 
 def tenant_of(call: Call, task: TaskIdentity) -> str:
-    """Whose share of the service the exchange takes: the header's tenant, else the application."""
-    return call.header(TENANT_HEADER) or task.application_id
+    """Whose share of the service the exchange takes: the header's tenant, else the owner's, else the application."""
+    return call.header(TENANT_HEADER) or task.owner.tenant or task.owner.application_id
 
 
 def task_context(task: TaskIdentity) -> dict[str, str]:
     """The task for every log line of its exchange: short, however long a client's own texts are; empty without one."""
-    if not task.application_id:
+    if not task.owner.application_id:
         return {}
     return {
-        "application": shortened(task.application_id),
+        "application": shortened(task.owner.application_id),
         "query": shortened(task.query_id),
         "stage": f"{task.stage_id}.{task.stage_attempt_number}",
         "partition": str(task.partition_id),

@@ -2,7 +2,7 @@
 package io.updraft.client;
 
 import com.google.protobuf.ByteString;
-import io.updraft.proto.v1.DeferredFunction;
+import io.updraft.proto.v1.DeferredPayload;
 import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.Report;
 import io.updraft.proto.v1.TaskIdentity;
@@ -39,7 +39,7 @@ public final class Exchange implements AutoCloseable {
   private final ClientOptions options;
   private final TaskIdentity task;
   private final ByteString command;
-  private final ByteString deferredFunction;
+  private final ByteString deferredPayload;
   private final byte[] schemaHeader;
   private final Collection<? extends Content> contents;
   private final BufferAllocator allocator;
@@ -63,9 +63,9 @@ public final class Exchange implements AutoCloseable {
     this.options = options;
     this.task = command.getTask();
     boolean large = command.getSerializedSize() > BYTES_BEFORE_ADMISSION;
-    boolean deferred = large && command.getFunction().hasSession();
-    this.deferredFunction = deferred ? command.getFunction().toByteString() : ByteString.EMPTY;
-    this.command = (deferred ? withoutFunction(command) : command).toByteString();
+    boolean deferred = large && command.hasSession() && !command.getPayload().isEmpty();
+    this.deferredPayload = deferred ? command.getPayload() : ByteString.EMPTY;
+    this.command = (deferred ? withoutPayload(command) : command).toByteString();
     this.schemaHeader =
         RequestBatch.bytes(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT));
     this.contents = contents;
@@ -74,11 +74,10 @@ public final class Exchange implements AutoCloseable {
     this.state = new ExchangeState(options, replay);
   }
 
-  private static ExchangeCommand withoutFunction(ExchangeCommand command) {
-    long bytes = command.getFunction().getSerializedSize();
+  private static ExchangeCommand withoutPayload(ExchangeCommand command) {
     return command.toBuilder()
-        .clearFunction()
-        .setDeferredFunction(DeferredFunction.newBuilder().setSizeBytes(bytes))
+        .clearPayload()
+        .setDeferredPayload(DeferredPayload.newBuilder().setSizeBytes(command.getPayload().size()))
         .build();
   }
 
@@ -249,11 +248,11 @@ public final class Exchange implements AutoCloseable {
 
   /** Sends what the pool asks for before the first batch; false when the call was lost. */
   private boolean upload() {
-    if (deferredFunction.isEmpty() && contents.isEmpty()) {
+    if (deferredPayload.isEmpty() && contents.isEmpty()) {
       return true;
     }
     ContentUpload upload =
-        new ContentUpload(deferredFunction, contents, state, attempt, options.maxMessageBytes());
+        new ContentUpload(deferredPayload, contents, state, attempt, options.maxMessageBytes());
     try {
       return upload.run();
     } catch (InterruptedException e) {

@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
-import io.updraft.proto.v1.ContentsWanted;
+import io.updraft.proto.v1.ArtifactsWanted;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.ReplyMetadata;
 import java.io.ByteArrayInputStream;
@@ -53,19 +53,19 @@ final class ContentsTest {
   }
 
   private static void ask(PoolCall call, Given... wanted) {
-    ContentsWanted.Builder contents = ContentsWanted.newBuilder();
+    ArtifactsWanted.Builder contents = ArtifactsWanted.newBuilder();
     for (Given content : wanted) {
       contents.addSha256(content.sha256());
     }
-    call.send(FlightData.reply(ReplyMetadata.newBuilder().setContentsWanted(contents).build()));
+    call.send(FlightData.reply(ReplyMetadata.newBuilder().setArtifactsWanted(contents).build()));
   }
 
   private static void receive(PoolCall call, Given content) throws InterruptedException {
     ByteArrayOutputStream arrived = new ByteArrayOutputStream();
     while (arrived.size() < content.sizeBytes()) {
       FlightData message = call.receiveEarly();
-      assertEquals(content.sha256(), message.request().getContent().getSha256());
-      assertEquals(arrived.size(), message.request().getContent().getOffset());
+      assertEquals(content.sha256(), message.request().getArtifact().getSha256());
+      assertEquals(arrived.size(), message.request().getArtifact().getOffset());
       arrived.writeBytes(message.body());
     }
     assertArrayEquals(content.data(), arrived.toByteArray());

@@ -19,8 +19,8 @@ final class SessionContent(origin: ContentFile, measured: Measured) extends Cont
   override def open(): InputStream = measured.open()
 
   /** As the command lists it. */
-  def listed: v1.Content = {
-    val content = v1.Content.newBuilder().setSha256(sha256()).setSizeBytes(sizeBytes())
+  def listed: v1.Artifact = {
+    val content = v1.Artifact.newBuilder().setSha256(sha256()).setSizeBytes(sizeBytes())
     origin.role match {
       case ContentRole.Variable(id) => content.setBroadcastId(id)
       case ContentRole.Named(name) if origin.file.isDirectory => content.setDirectoryName(name)

@@ -12,7 +12,7 @@ from running_writer import command
 from updraft.errors import ProtocolError, VersionMismatchError
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION
-from updraft.v1.exchange_pb2 import ExchangeCommand, Function, RegisteredFunction, TaskIdentity
+from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, RegisteredFunction, TaskIdentity
 from updraft.v1.write_pb2 import Pace
 from updraft_writer.request import parse_command, with_schema
 
@@ -64,7 +64,9 @@ def test_a_place_on_the_gpu_is_held_by_default_when_the_file_is_asynchronous(cha
 
 
 def test_log_lines_name_the_task() -> None:
-    task = TaskIdentity(application_id="app", query_id="7", stage_id=1, stage_attempt_number=2, partition_id=3)
+    task = TaskIdentity(
+        owner=Owner(application_id="app"), query_id="7", stage_id=1, stage_attempt_number=2, partition_id=3
+    )
     assert parsed(task=task).log_context == {
         "path": "/f",
         "application": "app",
@@ -76,8 +78,8 @@ def test_log_lines_name_the_task() -> None:
 
 
 def test_a_command_for_a_pool_is_not_taken_for_a_file() -> None:
-    function = Function(registered=RegisteredFunction(name="echo"))
-    encoded = ExchangeCommand(protocol_version=PROTOCOL_VERSION, function=function).SerializeToString()
+    function = RegisteredFunction(name="echo")
+    encoded = ExchangeCommand(protocol_version=PROTOCOL_VERSION, registered=function).SerializeToString()
     with pytest.raises(ProtocolError, match="delivery"):
         parse_command(split_flight_data(first_message(encoded)))
 
