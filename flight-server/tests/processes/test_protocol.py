@@ -73,7 +73,7 @@ WRONG: dict[str, tuple[list[Frame], str]] = {
         ],
         "neither a sequence number nor finish",
     ),
-    "a content with data": (
+    "an artifact with data": (
         [
             (exchange_pb2.RequestMetadata(artifact=exchange_pb2.ArtifactChunk()).SerializeToString(), *data(ONE)),
             finish(0, 2),

@@ -29,7 +29,7 @@ from updraft.service.spans import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.front.activity import Activity, ExchangePhase, OpenExchange
 from updraft_server.front.admission import Admission, Grant
-from updraft_server.front.artifacts.dialogue import ContentDialogue
+from updraft_server.front.artifacts.dialogue import ArtifactDialogue
 from updraft_server.front.artifacts.gathering import Gathering, Provision
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
@@ -124,7 +124,7 @@ class Exchanges:
 
     async def _prepared(self, call: Call, request: Request, stack: AsyncExitStack) -> tuple[Request, Provision]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
-        dialogue = ContentDialogue(
+        dialogue = ArtifactDialogue(
             call,
             max_message_bytes=self._limits.max_message_bytes,
             timeout_seconds=self._limits.content_timeout_seconds,

@@ -29,7 +29,7 @@ from updraft.service.tracing import start_tracing
 from updraft_server.front.activity import Activity
 from updraft_server.front.admission import Admission, AdmissionLimits
 from updraft_server.front.artifacts.gathering import Gathering
-from updraft_server.front.artifacts.store import ContentStore
+from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import ExchangeLimits, Exchanges
 from updraft_server.front.healing_time import HealingTime
@@ -76,7 +76,7 @@ class Front:
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
-        self._contents = ContentStore(
+        self._contents = ArtifactStore(
             contents_directory,
             limit_bytes=settings.content_store_bytes,
             retry_after_milliseconds=settings.retry_after_milliseconds,

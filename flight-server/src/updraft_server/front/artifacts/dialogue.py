@@ -3,12 +3,13 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.service.opening import Call
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
 _NOTHING = memoryview(b"")
@@ -16,28 +17,18 @@ _NOTHING = memoryview(b"")
 _LEAST_BYTES_PER_SECOND = 64 * 1024
 
 
-class ContentCall(Protocol):
-    """The client's side of an exchange."""
-
-    async def read(self) -> bytes | None:
-        """The next message, or None once the client has half-closed."""
-
-    async def write(self, message: bytes) -> None:
-        """Send a message."""
-
-
 class Chunk(NamedTuple):
-    """A part of a content that was asked for."""
+    """A part of an artifact that was asked for."""
 
     digest: bytes
     offset: int
     data: memoryview
 
 
-class ContentDialogue:
+class ArtifactDialogue:
     """Asks one client by digest and reads what it sends."""
 
-    def __init__(self, call: ContentCall, *, max_message_bytes: int, timeout_seconds: float) -> None:
+    def __init__(self, call: Call, *, max_message_bytes: int, timeout_seconds: float) -> None:
         self._call = call
         self._max_message_bytes = max_message_bytes
         self._timeout_seconds = timeout_seconds
@@ -47,7 +38,7 @@ class ContentDialogue:
         await self._say(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests)))
 
     async def chunk(self) -> Chunk:
-        """The next part of a content; raises ProtocolError for anything else, and when nothing comes in time."""
+        """The next part of an artifact; raises ProtocolError for anything else, and when nothing comes in time."""
         metadata, data = await self._receive("artifact")
         return Chunk(metadata.artifact.sha256, metadata.artifact.offset, data)
 
