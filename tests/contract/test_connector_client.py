@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client that the connector ships, against a pool: groups, cogroups, artifacts and table functions mean the same."""
+"""The connector's own client, against a pool: groups, cogroups, artifacts and table functions mean the same."""
 
 from __future__ import annotations
 
