@@ -7,11 +7,12 @@ import grpc.aio
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1.exchange_pb2 import (
     ExchangeCommand,
     Finish,
-    Function,
     KeepAlive,
+    Owner,
     RegisteredFunction,
     ReplyMetadata,
     RequestMetadata,
@@ -63,9 +64,9 @@ def command_opening(command: ExchangeCommand) -> bytes:
 
 def echo_command(**changes: Any) -> ExchangeCommand:
     values: dict[str, Any] = {
-        "protocol_version": 1,
-        "function": Function(registered=RegisteredFunction(name="echo")),
-        "task": TaskIdentity(application_id="app-1", stage_id=2, partition_id=3, task_attempt_id=4),
+        "protocol_version": PROTOCOL_VERSION,
+        "task": TaskIdentity(owner=Owner(application_id="app-1"), stage_id=2, partition_id=3, task_attempt_id=4),
+        **({} if "session" in changes else {"registered": RegisteredFunction(name="echo")}),
         **changes,
     }
     return ExchangeCommand(**values)

@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 
 from updraft.errors import UpdraftError
 from updraft.flight_data import join_flight_data, split_flight_data
-from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Function, RegisteredFunction, RequestMetadata, TaskIdentity
-from updraft_server.front.request import parse_opening
+from updraft.protocol import PROTOCOL_VERSION
+from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Owner, RegisteredFunction, RequestMetadata, TaskIdentity
+from updraft_server.front.request import parse_request
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
-from updraft_server.worker.failures import WorkerFailure
 
 _BATCH = pa.RecordBatch.from_pydict(
     {
@@ -89,7 +89,7 @@ def arrow_input(chance: random.Random) -> None:
     changed = chance.choice((0, 1, 1, 2, 2, 2))
     pieces[changed] = mutated(pieces[changed], chance)
     decoder = ArrowInput(WorkerSettings())
-    with contextlib.suppress(WorkerFailure):
+    with contextlib.suppress(UpdraftError):
         decoder.decode_schema(received(pieces[0], b""))
         batch = decoder.decode_batch(received(pieces[1], pieces[2]), sequence=1)
         _use(batch)
@@ -117,9 +117,9 @@ def frames(chance: random.Random) -> None:
 def flight_data(chance: random.Random) -> None:
     """The first message and a later one, as the front reads them."""
     command = ExchangeCommand(
-        protocol_version=1,
-        function=Function(registered=RegisteredFunction(name="echo")),
-        task=TaskIdentity(application_id="app", stage_id=2, task_attempt_id=4),
+        protocol_version=PROTOCOL_VERSION,
+        registered=RegisteredFunction(name="echo"),
+        task=TaskIdentity(owner=Owner(application_id="app"), stage_id=2, task_attempt_id=4),
     ).SerializeToString()
     descriptor = b"\x08\x02\x12" + bytes([len(command)]) + command
     opening = (
@@ -128,7 +128,7 @@ def flight_data(chance: random.Random) -> None:
     finish = RequestMetadata(finish=Finish(batches=1, rows=2)).SerializeToString()
     later = join_flight_data(memoryview(b"header"), finish, memoryview(b"body" * 50))
     with contextlib.suppress(UpdraftError):
-        parse_opening(mutated(opening, chance))
+        parse_request(split_flight_data(mutated(opening, chance)))
     with contextlib.suppress(UpdraftError):
         split_flight_data(mutated(later, chance))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, PeerClosedError
@@ -95,8 +96,9 @@ def split(message: Any) -> tuple[memoryview, memoryview]:
 
 
 def echo_command() -> exchange_pb2.ExchangeCommand:
-    registered = exchange_pb2.RegisteredFunction(name="echo")
-    return exchange_pb2.ExchangeCommand(protocol_version=1, function=exchange_pb2.Function(registered=registered))
+    return exchange_pb2.ExchangeCommand(
+        protocol_version=PROTOCOL_VERSION, registered=exchange_pb2.RegisteredFunction(name="echo")
+    )
 
 
 def requests(batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes, Any, Any]]:
@@ -130,9 +132,20 @@ async def send_command(
     **provided: Any,
 ) -> None:
     header = schema if isinstance(schema, bytes) else split(schema.serialize())[0]
-    assignment = Assignment("test", function_name=plain_function, **provided).encode()
-    body = command.SerializeToString() if command is not None else b""
-    await FrameSender(lease.socket).send(FrameKind.COMMAND, assignment, header, body)
+    command = command or exchange_pb2.ExchangeCommand()
+    session = command.session
+    assignment = Assignment(
+        "test",
+        plain=bool(plain_function),
+        function_name=plain_function or command.registered.name,
+        eval_type=session.eval_type,
+        python_includes=list(session.python_includes),
+        environment={**session.environment, **session.user_environment},
+        task=command.task,
+        limits=command.limits,
+        **provided,
+    )
+    await FrameSender(lease.socket).send(FrameKind.COMMAND, assignment.encode(), header, command.payload)
 
 
 async def send_requests(lease: Lease, frames: Iterable[tuple[bytes, Any, Any]]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import DataType, LongType
 
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.pyspark.adapters import minor_version
 from updraft_server.worker.pyspark.kinds import KINDS, EvalType, kinds_of
@@ -51,19 +52,26 @@ def session_command(
     """A command; the test is skipped where this pyspark does not have the kind."""
     if eval_type in KINDS and eval_type not in PYSPARKS_KINDS:
         pytest.skip(f"pyspark {pyspark.__version__} has no {EvalType(eval_type).name}")
-    fields = {
+    in_payload = exchange_pb2.SessionPayload.DESCRIPTOR.fields_by_name
+    payload = {
+        "udfs": [udfs] if isinstance(udfs, exchange_pb2.Udf) else list(udfs),
+        "runner_conf": RUNNER_CONF,
+        **{name: value for name, value in changes.items() if name in in_payload},
+    }
+    session = {
         "python_version": f"{sys.version_info.major}.{sys.version_info.minor}",
         "spark_version": pyspark.__version__,
         "eval_type": eval_type,
-        "udfs": [udfs] if isinstance(udfs, exchange_pb2.Udf) else list(udfs),
-        "runner_conf": RUNNER_CONF,
         "environment": environment or {},
-        **changes,
+        **{name: value for name, value in changes.items() if name not in in_payload},
     }
     return exchange_pb2.ExchangeCommand(
-        protocol_version=1,
-        function=exchange_pb2.Function(session=exchange_pb2.SessionFunction(**fields)),
-        task=exchange_pb2.TaskIdentity(application_id="app", stage_id=3, partition_id=5, task_attempt_id=11, cpus=1),
+        protocol_version=PROTOCOL_VERSION,
+        session=exchange_pb2.SessionFunction(**session),
+        payload=exchange_pb2.SessionPayload(**payload).SerializeToString(),
+        task=exchange_pb2.TaskIdentity(
+            owner=exchange_pb2.Owner(application_id="app"), stage_id=3, partition_id=5, task_attempt_id=11, cpus=1
+        ),
         limits=limits or exchange_pb2.Limits(),
     )
 

@@ -17,6 +17,7 @@ from pyarrow import flight
 
 from updraft.client.writer import WriterClient
 from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.service.lifecycle import Event, Phase
 from updraft.v1.exchange_pb2 import Finish
 from updraft.v1.write_pb2 import (
@@ -117,7 +118,7 @@ def running_writer(root: Path, **changes: Any) -> Iterator[RunningWriter]:
 
 def command(path: Path | str, **changes: Any) -> WriteCommand:
     values: dict[str, Any] = {
-        "protocol_version": 1,
+        "protocol_version": PROTOCOL_VERSION,
         "path": str(path),
         "delivery": Delivery.DELIVERY_DIRECT,
         "parquet": ParquetOptions(),

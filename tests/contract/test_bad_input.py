@@ -31,6 +31,7 @@ from tests.support.flight import (
 )
 from tests.support.pool import LocalPool
 from tests.support.waiting import until
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
 
 pytestmark = pytest.mark.usefixtures("pool_lives")
@@ -106,7 +107,7 @@ def test_a_protocol_version_that_is_not_spoken(address: str, version: int) -> No
 
 def test_another_python_is_named_beside_the_pools(address: str) -> None:
     reply = exchange(address, whole_request(session_command(python_version="2.7"), BATCH.schema, [BATCH]))
-    ours = session_command().function.session.python_version
+    ours = session_command().session.python_version
     assert_refused(reply, exchange_pb2.ERROR_KIND_VERSION, grpc.StatusCode.FAILED_PRECONDITION, "2.7", ours)
 
 
@@ -138,7 +139,9 @@ def assert_protocol_error_or_version(reply: Reply) -> None:
 
 
 def test_a_command_without_a_function(address: str) -> None:
-    assert_protocol_error(exchange(address, [opening(exchange_pb2.ExchangeCommand(protocol_version=1), SCHEMA)]))
+    assert_protocol_error(
+        exchange(address, [opening(exchange_pb2.ExchangeCommand(protocol_version=PROTOCOL_VERSION), SCHEMA)])
+    )
 
 
 def test_no_message_at_all(address: str) -> None:
@@ -260,7 +263,7 @@ def test_a_second_command(address: str) -> None:
 
 def test_an_environment_variable_that_is_not_allowed(address: str) -> None:
     command = session_command()
-    command.function.session.environment["LD_PRELOAD"] = "/tmp/evil.so"
+    command.session.environment["LD_PRELOAD"] = "/tmp/evil.so"
     reply = exchange(address, whole_request(command, BATCH.schema, [BATCH]))
     assert reply.code != grpc.StatusCode.OK
     assert "LD_PRELOAD" in reply.error.message

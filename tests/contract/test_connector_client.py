@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client that the connector ships, against a pool: groups, cogroups, contents and table functions mean the same."""
+"""The connector's own client, against a pool: groups, cogroups, artifacts and table functions mean the same."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from pyspark.sql.types import DataType, LongType, StringType, StructType
 from tests.support.java import run_java
 from tests.support.paths import connector_jar
 from tests.support.pool import LocalPool
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
 
 _SOURCE = Path(__file__).parent / "java/SessionClient.java"
@@ -40,16 +41,19 @@ class Batch(NamedTuple):
     input: int = 0
 
 
-def _command(eval_type: int, **fields: Any) -> exchange_pb2.ExchangeCommand:
+def _command(
+    eval_type: int, artifacts: Sequence[exchange_pb2.Artifact] = (), **fields: Any
+) -> exchange_pb2.ExchangeCommand:
     session = exchange_pb2.SessionFunction(
         python_version=".".join(platform.python_version_tuple()[:2]),
         spark_version=pyspark.__version__,
         eval_type=eval_type,
-        runner_conf={"spark.sql.session.timeZone": "UTC"},
-        **fields,
+        artifacts=artifacts,
     )
-    function = exchange_pb2.Function(session=session)
-    return exchange_pb2.ExchangeCommand(protocol_version=1, function=function)
+    payload = exchange_pb2.SessionPayload(runner_conf={"spark.sql.session.timeZone": "UTC"}, **fields)
+    return exchange_pb2.ExchangeCommand(
+        protocol_version=PROTOCOL_VERSION, session=session, payload=payload.SerializeToString()
+    )
 
 
 def _udf(function: Any, return_type: DataType, arguments: Sequence[int] = (0,)) -> exchange_pb2.Udf:
@@ -118,10 +122,10 @@ def _with_greeting(values: pa.Array) -> pa.Array:
 def test_a_file_is_known_by_the_digest_of_its_bytes(pool: LocalPool, tmp_path: Path, greeting: str) -> None:
     path = tmp_path / "greeting.txt"
     path.write_text(greeting)
-    content = exchange_pb2.Content(
+    content = exchange_pb2.Artifact(
         sha256=hashlib.sha256(greeting.encode()).digest(), size_bytes=len(greeting), file_name=path.name
     )
-    command = _command(_SCALAR_ARROW, udfs=[_udf(_with_greeting, StringType())], contents=[content])
+    command = _command(_SCALAR_ARROW, udfs=[_udf(_with_greeting, StringType())], artifacts=[content])
     assert _replies(pool, command, [Batch([1])], [path]) == [([], [f"{greeting} 1"])]
 
 

@@ -14,6 +14,7 @@ import pyarrow.flight as flight
 import pytest
 
 from tests.support.pool import LocalPool
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import control_pb2
 
 ECHO = flight.FlightDescriptor.for_path("echo")
@@ -122,7 +123,7 @@ def test_actions_are_listed(client: flight.FlightClient) -> None:
 
 def test_the_pools_status_names_its_versions_and_functions(client: flight.FlightClient) -> None:
     status = _status(client)
-    assert status.protocol_version == 1
+    assert status.protocol_version == PROTOCOL_VERSION
     assert status.state == control_pb2.POOL_STATE_READY
     assert status.session_functions_allowed
     assert status.python_version

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyspark
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import control_pb2, exchange_pb2
 
 _SERVICE = "/arrow.flight.protocol.FlightService/"
@@ -110,23 +111,28 @@ def session_command(**changes: Any) -> exchange_pb2.ExchangeCommand:
         python_version=".".join(platform.python_version_tuple()[:2]),
         spark_version=pyspark.__version__,
         eval_type=250,
-        udfs=[exchange_pb2.Udf(arguments=[exchange_pb2.Argument(offset=0)], commands=[b"never unpickled"])],
     )
+    udf = exchange_pb2.Udf(arguments=[exchange_pb2.Argument(offset=0)], commands=[b"never unpickled"])
     for name, value in changes.items():
         setattr(session, name, value)
     return exchange_pb2.ExchangeCommand(
-        protocol_version=1, function=exchange_pb2.Function(session=session), task=_task()
+        protocol_version=PROTOCOL_VERSION,
+        session=session,
+        task=_task(),
+        payload=exchange_pb2.SessionPayload(udfs=[udf]).SerializeToString(),
     )
 
 
-def echo_command(*, name: str = "echo", protocol_version: int = 1) -> exchange_pb2.ExchangeCommand:
+def echo_command(*, name: str = "echo", protocol_version: int = PROTOCOL_VERSION) -> exchange_pb2.ExchangeCommand:
     """A command for a registered function."""
-    function = exchange_pb2.Function(registered=exchange_pb2.RegisteredFunction(name=name))
-    return exchange_pb2.ExchangeCommand(protocol_version=protocol_version, function=function, task=_task())
+    function = exchange_pb2.RegisteredFunction(name=name)
+    return exchange_pb2.ExchangeCommand(protocol_version=protocol_version, registered=function, task=_task())
 
 
 def _task() -> exchange_pb2.TaskIdentity:
-    return exchange_pb2.TaskIdentity(application_id="tests", query_id="1", stage_id=1, task_attempt_id=1)
+    return exchange_pb2.TaskIdentity(
+        owner=exchange_pb2.Owner(application_id="tests"), query_id="1", stage_id=1, task_attempt_id=1
+    )
 
 
 def opening(command: exchange_pb2.ExchangeCommand, schema_header: bytes) -> Any:

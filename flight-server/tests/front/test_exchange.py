@@ -18,7 +18,7 @@ from flight_messages import (
 from front_harness import Running
 
 from updraft.errors import UserError
-from updraft.v1.exchange_pb2 import ErrorKind, Function, SessionFunction
+from updraft.v1.exchange_pb2 import ErrorKind, SessionFunction
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.pool import LeaseOutcome, WorkerDeath
 from updraft_server.pool.testing import FakePool, FakeWorker, echo
@@ -249,9 +249,9 @@ async def test_a_silent_call_ends_after_the_first_message_timeout(running_front:
         ([path_opening("nope")], grpc.StatusCode.NOT_FOUND, "echo 1"),
         ([path_opening("echo", "99")], grpc.StatusCode.NOT_FOUND, "echo 1"),
         ([command_opening(echo_command(protocol_version=7))], grpc.StatusCode.FAILED_PRECONDITION, "version 7"),
-        ([command_opening(echo_command(function=None))], grpc.StatusCode.INVALID_ARGUMENT, "names no function"),
+        ([command_opening(echo_command(registered=None))], grpc.StatusCode.INVALID_ARGUMENT, "names no function"),
         (
-            [command_opening(echo_command(function=Function(session=SessionFunction())))],
+            [command_opening(echo_command(session=SessionFunction()))],
             grpc.StatusCode.PERMISSION_DENIED,
             "--allow-session-functions",
         ),
@@ -287,27 +287,18 @@ async def test_a_bad_exchange_gets_a_clear_error_and_the_pool_lives(
         assert (await all_replies(again))[1] is None
 
 
-async def test_a_session_function_for_another_python_is_refused_naming_both(running_front: Running) -> None:
-    function = Function(session=SessionFunction(python_version="3.13", spark_version="4.3.0"))
+async def test_a_session_function_for_another_python_never_takes_a_worker(
+    running_front: Running,
+) -> None:
+    function = SessionFunction(python_version="3.13", spark_version="4.3.0")
     async with running_front(FakePool(), allow_session_functions=True) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command(function=function)))
+        await call.write(command_opening(echo_command(session=function)))
         replies, error = await failure(call)
         assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_VERSION
         assert "3.13" in error.details()
         assert "3.11" in error.details()
-
-
-async def test_a_session_function_may_set_listed_environment_variables_only(running_front: Running) -> None:
-    function = Function(
-        session=SessionFunction(python_version="3.11", spark_version="4.3.1", environment={"LD_PRELOAD": "x"})
-    )
-    async with running_front(FakePool(), allow_session_functions=True) as front:
-        call = front.exchange()
-        await call.write(command_opening(echo_command(function=function)))
-        _, error = await failure(call)
-        assert error.code() is grpc.StatusCode.PERMISSION_DENIED
-        assert "LD_PRELOAD" in error.details()
+        assert not front.pool.leases
 
 
 async def test_a_worker_that_breaks_the_frames_is_replaced_and_the_client_told(running_front: Running) -> None:

@@ -4,7 +4,6 @@
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +34,6 @@ LIMIT_SECONDS = 2.0
 LARGE_ROWS = 1_000_000
 
 
-@pytest.fixture(scope="module")
-def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
-    settings = WorkerSettings(allow_session_functions=True, batch_timeout_seconds=LIMIT_SECONDS)
-    started = Zygotes(tmp_path_factory.mktemp("zygote"), settings)
-    yield started
-    started.stop()
-
-
 def sleeper() -> Any:
     """A function that never comes back from its second batch; nested, so that it travels by value."""
 
@@ -54,15 +45,28 @@ def sleeper() -> Any:
     return sleeps_in_the_second_batch
 
 
-def struct_command(function, **options) -> exchange_pb2.ExchangeCommand:
+def struct_command(function) -> exchange_pb2.ExchangeCommand:
     from pyspark.sql.types import LongType, StructField, StructType
 
-    return session_command(MAP_ARROW_ITER, udf(function, StructType([StructField("_0", LongType())])), **options)
+    return session_command(MAP_ARROW_ITER, udf(function, StructType([StructField("_0", LongType())])))
 
 
-async def death_of(pool: Pool, command: exchange_pb2.ExchangeCommand, batches: list[pa.RecordBatch]) -> int | None:
+async def death_of(
+    pool: Pool,
+    command: exchange_pb2.ExchangeCommand,
+    batches: list[pa.RecordBatch],
+    *,
+    batch_timeout_seconds: float = LIMIT_SECONDS,
+    idle_timeout_seconds: float = 0.0,
+) -> int | None:
     lease = await pool.lease(None)
-    await send_command(lease, batches[0].schema, command)
+    await send_command(
+        lease,
+        batches[0].schema,
+        command,
+        batch_timeout_seconds=batch_timeout_seconds,
+        idle_timeout_seconds=idle_timeout_seconds,
+    )
     await send_requests(lease, requests(batches))
     with pytest.raises(PeerClosedError):
         await receive_reply(lease)
@@ -71,35 +75,28 @@ async def death_of(pool: Pool, command: exchange_pb2.ExchangeCommand, batches: l
     return death.signal
 
 
-async def test_a_function_that_sleeps_for_ever_is_ended_and_the_pool_heals(impatient: Zygotes) -> None:
-    async with running_pool(impatient) as pool:
+async def test_a_function_that_sleeps_for_ever_is_ended_and_the_pool_heals(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
         assert await death_of(pool, scalar_arrow(sleeper()), batches_of([2, 2])) == signal.SIGALRM
         await until(pool, lambda: pool.idle == 1)
         assert (await exchange(pool, batches_of([1]))).error is None
 
 
-async def test_work_after_the_last_batch_has_the_limit_too(impatient: Zygotes) -> None:
+async def test_work_after_the_last_batch_has_the_limit_too(zygotes: Zygotes) -> None:
     def sleeps_after_the_last(batches):
         yield from batches
         time.sleep(60)
 
-    async with running_pool(impatient) as pool:
+    async with running_pool(zygotes) as pool:
         command = struct_command(sleeps_after_the_last)
         assert await death_of(pool, command, [rows_struct(numbers(2))]) == signal.SIGALRM
 
 
-async def test_a_client_may_ask_for_less_than_the_pool_allows(zygotes: Zygotes) -> None:
-    limits = exchange_pb2.Limits(batch_timeout_milliseconds=200)
+async def test_a_slow_client_does_not_use_up_the_time_of_its_function(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        command = scalar_arrow(sleeper(), limits=limits)
-        assert await death_of(pool, command, batches_of([2, 2])) == signal.SIGALRM
-
-
-async def test_a_slow_client_does_not_use_up_the_time_of_its_function(impatient: Zygotes) -> None:
-    async with running_pool(impatient) as pool:
         lease = await pool.lease(None)
         batches = batches_of([LARGE_ROWS, LARGE_ROWS])
-        await send_command(lease, batches[0].schema, scalar_arrow(lambda x: x))
+        await send_command(lease, batches[0].schema, scalar_arrow(lambda x: x), batch_timeout_seconds=LIMIT_SECONDS)
         frames = requests(batches)
         await FrameSender(lease.socket).send(FrameKind.BATCH, *frames[0])
         # The worker waits for the next batch.
@@ -121,8 +118,7 @@ async def test_a_worker_whose_function_was_in_time_has_no_alarm_left(tmp_path: P
     own = Zygotes(tmp_path, WorkerSettings(allow_session_functions=True))
     try:
         async with running_pool(own) as pool:
-            limits = exchange_pb2.Limits(batch_timeout_milliseconds=60_000)
-            limited = await exchange(pool, batches_of([1]), scalar_arrow(remaining, limits=limits))
+            limited = await exchange(pool, batches_of([1]), scalar_arrow(remaining), batch_timeout_seconds=60)
             free = await exchange(pool, batches_of([1]), scalar_arrow(remaining))
     finally:
         own.stop()
@@ -131,10 +127,11 @@ async def test_a_worker_whose_function_was_in_time_has_no_alarm_left(tmp_path: P
 
 
 async def test_a_function_that_gives_nothing_for_too_long_is_idle(zygotes: Zygotes) -> None:
-    limits = exchange_pb2.Limits(idle_timeout_milliseconds=200)
     async with running_pool(zygotes) as pool:
-        command = scalar_arrow(sleeper(), limits=limits)
-        assert await death_of(pool, command, batches_of([2, 2])) == signal.SIGALRM
+        signal_of_death = await death_of(
+            pool, scalar_arrow(sleeper()), batches_of([2, 2]), batch_timeout_seconds=0, idle_timeout_seconds=0.2
+        )
+        assert signal_of_death == signal.SIGALRM
 
 
 async def test_a_function_that_gives_something_now_and_then_is_not_idle(zygotes: Zygotes) -> None:
@@ -149,8 +146,7 @@ async def test_a_function_that_gives_something_now_and_then_is_not_idle(zygotes:
         if not renewed:
             raise RuntimeError("the clock counts on from the first batch")
 
-    limits = exchange_pb2.Limits(idle_timeout_milliseconds=60_000)
     async with running_pool(zygotes) as pool:
-        reply = await exchange(pool, [rows_struct(numbers(10))], struct_command(slowly, limits=limits))
+        reply = await exchange(pool, [rows_struct(numbers(10))], struct_command(slowly), idle_timeout_seconds=60)
     assert reply.error is None
     assert reply.table.num_rows == 10

@@ -20,6 +20,7 @@ from session_commands import (
     GROUPED_MAP_ARROW_ITER,
     GROUPED_MAP_PANDAS,
     GROUPED_MAP_PANDAS_ITER,
+    RUNNER_CONF,
     WINDOW_AGG_ARROW,
     rows_struct,
     scalar_arrow,
@@ -137,8 +138,7 @@ def count_both_frames(key, left, right):
     ("eval_type", "function"), [(COGROUPED_MAP_ARROW, count_both_tables), (COGROUPED_MAP_PANDAS, count_both_frames)]
 )
 async def test_cogroups_pair_both_inputs(zygotes: Zygotes, eval_type: int, function: Any) -> None:
-    request = command(eval_type, function, TWO_INPUTS)
-    request.function.session.second_input_schema = SCHEMA.serialize().to_pybytes()
+    request = command(eval_type, function, TWO_INPUTS, second_input_schema=SCHEMA.serialize().to_pybytes())
     batches: Batches = [
         (rows((1, 1), (2, 1), (2, 2)), (1, 3, 3), 0),
         (rows((1, 1), (3, 1)), (1, 1, 2), 1),
@@ -169,8 +169,8 @@ async def test_an_aggregate_answers_each_request_with_a_row_for_each_end(zygotes
 
 async def test_a_window_answers_each_request_row_for_row(zygotes: Zygotes) -> None:
     window = udf(lambda column: pc.sum(column), LongType())
-    request = session_command(WINDOW_AGG_ARROW, window, eval_conf={"window_bound_types": "unbounded"})
-    request.function.session.runner_conf["window_bound_types"] = "unbounded"
+    bounds = {"window_bound_types": "unbounded"}
+    request = session_command(WINDOW_AGG_ARROW, window, eval_conf=bounds, runner_conf={**RUNNER_CONF, **bounds})
     batches: Batches = [(batch, ends, 0) for batch, ends in zip(batches_of([4, 2, 2]), ENDS, strict=True)]
     reply = await run(zygotes, batches[0][0].schema, request, batches)
     answered = [(sequence, batch.column(0).to_pylist()) for sequence, batch in reply.batches]
@@ -208,16 +208,15 @@ async def test_groups_that_make_no_sense_are_protocol_errors(zygotes: Zygotes, b
     ],
 )
 async def test_cogroups_out_of_order_are_protocol_errors(zygotes: Zygotes, batches: Batches, problem: str) -> None:
-    request = command(COGROUPED_MAP_ARROW, count_both_tables, TWO_INPUTS)
-    request.function.session.second_input_schema = SCHEMA.serialize().to_pybytes()
+    second = SCHEMA.serialize().to_pybytes()
+    request = command(COGROUPED_MAP_ARROW, count_both_tables, TWO_INPUTS, second_input_schema=second)
     reply = await run(zygotes, SCHEMA, request, batches)
     assert (reply.error.kind, problem in reply.error.message) == (exchange_pb2.ERROR_KIND_PROTOCOL, True), reply.error
 
 
 @pytest.mark.parametrize("schema", [b"", b"no schema", rows().serialize().to_pybytes()])
 async def test_cogroups_need_a_schema_of_their_second_input(zygotes: Zygotes, schema: bytes) -> None:
-    request = command(COGROUPED_MAP_ARROW, count_both_tables, TWO_INPUTS)
-    request.function.session.second_input_schema = schema
+    request = command(COGROUPED_MAP_ARROW, count_both_tables, TWO_INPUTS, second_input_schema=schema)
     reply = await run(zygotes, ROW_SCHEMA, request, [(BATCH, (2,), 0)])
     assert reply.error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
     assert "second_input_schema" in reply.error.message

@@ -73,9 +73,9 @@ WRONG: dict[str, tuple[list[Frame], str]] = {
         ],
         "neither a sequence number nor finish",
     ),
-    "a content with data": (
+    "an artifact with data": (
         [
-            (exchange_pb2.RequestMetadata(content=exchange_pb2.ContentChunk()).SerializeToString(), *data(ONE)),
+            (exchange_pb2.RequestMetadata(artifact=exchange_pb2.ArtifactChunk()).SerializeToString(), *data(ONE)),
             finish(0, 2),
         ],
         "neither a sequence number nor finish",
@@ -132,21 +132,19 @@ async def test_offsets_that_point_outside_are_found_before_the_function_runs(zyg
     assert reply.error.kind == PROTOCOL
 
 
-async def test_a_command_for_another_protocol_version_names_both(zygotes: Zygotes) -> None:
-    command = echo_command()
-    command.protocol_version = 9
-    reply = await outcome(zygotes, [finish(0, 0)], command=command)
-    assert reply.error.kind == exchange_pb2.ERROR_KIND_VERSION
-    assert "9" in reply.error.message
-    assert "1" in reply.error.message
-
-
 async def test_an_unknown_function_is_not_found_and_the_known_are_named(zygotes: Zygotes) -> None:
     command = echo_command()
-    command.function.registered.name = "nothing"
+    command.registered.name = "nothing"
     reply = await outcome(zygotes, [finish(0, 0)], command=command)
     assert reply.error.kind == exchange_pb2.ERROR_KIND_FUNCTION_NOT_FOUND
     assert "echo" in reply.error.message
+
+
+async def test_a_payload_that_is_no_message_is_the_clients_error(zygotes: Zygotes) -> None:
+    command = exchange_pb2.ExchangeCommand(session=exchange_pb2.SessionFunction(eval_type=250), payload=b"\xff")
+    reply = await outcome(zygotes, [finish(0, 0)], command=command)
+    assert reply.error.kind == PROTOCOL
+    assert "not a SessionPayload" in reply.error.message
 
 
 async def test_plain_flight_has_no_metadata_in_either_direction(zygotes: Zygotes) -> None:
@@ -173,7 +171,7 @@ async def test_limits_hold_before_anything_is_allocated(tmp_path: Any) -> None:
             limited, requests([pa.record_batch([pa.nulls(101)], ["n"])]), pa.schema([("n", pa.null())])
         )
         command = echo_command()
-        command.output_schema = bytes(10_000)
+        command.payload = bytes(10_000)
         long = await outcome(limited, [finish(0, 0)], command=command)
     finally:
         limited.stop()

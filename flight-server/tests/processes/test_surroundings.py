@@ -56,7 +56,7 @@ async def test_a_broadcast_is_unpickled_once_for_the_tasks_of_an_application(zyg
     path.write_bytes(pickle.dumps([10]))
     command = broadcast_sum(5)
     other = broadcast_sum(5)
-    other.task.application_id = "another"
+    other.task.owner.application_id = "another"
     async with running_pool(zygotes) as pool:
         sums = [
             answer(await exchange(pool, batches_of([1]), asked, broadcasts={"5": str(path)}))
@@ -146,8 +146,6 @@ async def test_variables_of_the_user_hold_for_the_exchange(zygotes: Zygotes) -> 
         given = scalar_arrow(variable, StringType(), user_environment={"MODEL": "large"})
         answers = [answer(await exchange(pool, batches_of([1]), one)) for one in (given, _without(variable))]
         assert answers == ["large", "none"]
-        path = scalar_arrow(variable, StringType(), user_environment={"PATH": "/evil"})
-        assert (await exchange(pool, batches_of([1]), path)).error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
 
 
 def _without(function: Any) -> exchange_pb2.ExchangeCommand:

@@ -122,11 +122,12 @@ HOSTILE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("change", HOSTILE)
 async def test_a_hostile_table_function_fails_alone(zygotes: Zygotes, change: str) -> None:
     command = table_command(ARROW_TABLE, Repeat, RESULT, eval_conf=INPUT)
-    table = command.function.session.udtf
+    payload = exchange_pb2.SessionPayload.FromString(command.payload)
     changed = exchange_pb2.Udtf(**HOSTILE[change])
     if changed.arguments:
-        del table.arguments[:]
-    table.MergeFrom(changed)
+        del payload.udtf.arguments[:]
+    payload.udtf.MergeFrom(changed)
+    command.payload = payload.SerializeToString()
     reply = await run(zygotes, command, batches_of([3]))
     assert reply.error.kind == exchange_pb2.ERROR_KIND_USER, reply.error
     assert (await run(zygotes, scalar_arrow(lambda x: x), batches_of([3]))).error is None

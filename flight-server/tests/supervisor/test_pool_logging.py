@@ -21,8 +21,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
 from served_pool import SCHEMA, Server, batch, echo, finish
 
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.service.log_output import MAX_LINE_BYTES
-from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Function, RegisteredFunction, RequestMetadata, TaskIdentity
+from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Owner, RegisteredFunction, RequestMetadata, TaskIdentity
 
 PIPE_BYTES = 4096
 FLOOD_LINES = 90 * 1024
@@ -178,9 +179,9 @@ def test_a_function_that_floods_its_log_delays_nobody_and_its_flood_is_counted(t
 
 
 def test_nothing_that_a_client_sends_makes_a_line_long(tmp_path: Path, functions: Path) -> None:
-    task = TaskIdentity(application_id="a" * (1 << 20), query_id="q" * (1 << 20))
+    task = TaskIdentity(owner=Owner(application_id="a" * (1 << 20)), query_id="q" * (1 << 20))
     command = ExchangeCommand(
-        protocol_version=1, function=Function(registered=RegisteredFunction(name="prints")), task=task
+        protocol_version=PROTOCOL_VERSION, registered=RegisteredFunction(name="prints"), task=task
     )
     options = ("--workers=1", "--functions=noisy")
     with (tmp_path / "log").open("wb") as log, served(tmp_path, log, *options, PYTHONPATH=str(functions)) as server:

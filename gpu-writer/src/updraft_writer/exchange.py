@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from updraft.arrow_decoder import encapsulated_message
-from updraft.errors import DeadlineError, LimitError, ProtocolError
+from updraft.errors import DeadlineError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
+from updraft.service.opening import Call, check_size, fail_without_finish
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import Finish
@@ -22,16 +23,14 @@ from updraft.v1.write_pb2 import WriteRequestMetadata
 from updraft_writer.encoders.encoder import Footer
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_file import OpenFile
-from updraft_writer.opening import Opening
 from updraft_writer.quota import Quota, Reservation
-from updraft_writer.replies import Call, Replies
+from updraft_writer.replies import Replies
+from updraft_writer.request import SERVICE, WriteRequest
 from updraft_writer.row_groups import reserved_bytes
 
 _MAX_UNANSWERED_ASKS = 16
 # Every batch asks for the quota, but most do not wait. Only real waits get a span.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
-# Grace period for a cancellation that arrives after the end of the stream.
-_CANCELLATION_NOTICE_SECONDS = 0.2
 
 
 class GivenUpError(Exception):
@@ -55,7 +54,7 @@ class WriteExchange:
         self,
         call: Call,
         replies: Replies,
-        opening: Opening,
+        request: WriteRequest,
         file: OpenFile,
         quota: Quota,
         limits: ExchangeLimits,
@@ -67,7 +66,7 @@ class WriteExchange:
         self.admission_seconds = 0.0
         self._call = call
         self._replies = replies
-        self._opening = opening
+        self._request = request
         self._file = file
         self._quota = quota
         self._limits = limits
@@ -86,7 +85,7 @@ class WriteExchange:
         """Receive batches until the client finishes, then finish the file; raises UpdraftError and GivenUpError."""
         receiving = asyncio.create_task(self._receive())
         steps = [self._answer_asks(), self._watch_leaves(), self._watch_client(), self._file.failed.wait()]
-        if self._opening.is_synchronous:
+        if self._request.is_synchronous:
             steps.append(self._tell_stored())
         helpers = [asyncio.create_task(step) for step in steps]
         try:
@@ -114,9 +113,7 @@ class WriteExchange:
             last = self._take(fields)
             del fields
         if last is None:
-            # To gRPC's reader a cancelled call ends like a half-closed one; the cancellation arrives in this wait.
-            await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
-            raise ProtocolError("the client ended its stream without finish: batches may have been lost")
+            await fail_without_finish()
         progress = self._file.progress
         if (last.batches, last.rows) != (progress.batches, progress.rows):
             raise ProtocolError(
@@ -129,11 +126,7 @@ class WriteExchange:
         self._replies.client_signs += 1
         if message is None:
             return None
-        if len(message) > self._limits.max_message_bytes:
-            raise LimitError(
-                f"a message of {len(message)} bytes is more than this writer takes, "
-                f"{self._limits.max_message_bytes} bytes: send smaller batches or raise --max-message-bytes"
-            )
+        check_size(len(message), self._limits.max_message_bytes, SERVICE)
         return split_flight_data(message)
 
     def _take(self, fields: FlightFields) -> Finish | None:
@@ -160,11 +153,7 @@ class WriteExchange:
         return None
 
     def _take_ask(self, body_bytes: int) -> None:
-        if body_bytes > self._limits.max_message_bytes:
-            raise LimitError(
-                f"a batch of {body_bytes} bytes is more than this writer takes, "
-                f"{self._limits.max_message_bytes} bytes: send smaller batches or raise --max-message-bytes"
-            )
+        check_size(body_bytes, self._limits.max_message_bytes, SERVICE, "batch")
         if len(self._asks) >= _MAX_UNANSWERED_ASKS:
             raise ProtocolError(f"more than {_MAX_UNANSWERED_ASKS} asks without an answer")
         self._asks.append(body_bytes)
@@ -182,7 +171,7 @@ class WriteExchange:
             raw_bytes = len(fields.data_body)
             if reserved_bytes(raw_bytes) > leave.held_bytes:
                 raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than leave was asked for")
-            batch = self._opening.decoder.decode_batch(
+            batch = self._request.decoder.decode_batch(
                 encapsulated_message(fields.data_header, fields.data_body), sequence=sequence
             )
             leave.resize(reserved_bytes(raw_bytes))
@@ -209,7 +198,7 @@ class WriteExchange:
             await self._replies.give_leave()
 
     async def _room_for(self, wanted_bytes: int) -> Reservation:
-        limit_bytes = self._opening.in_flight_limit_bytes
+        limit_bytes = self._request.in_flight_limit_bytes
         if limit_bytes is not None:
             # Batches with credit that were not sent count as in flight too, and nobody knows when they will be stored.
             while self._leaves:
@@ -255,5 +244,5 @@ class WriteExchange:
     @property
     def _waits_for_client(self) -> bool:
         """Whether the writer waits for the client: no ask waits for the quota, no synchronous batch is unstored."""
-        stores = self._opening.is_synchronous and self._stored_batches < self._file.progress.batches
+        stores = self._request.is_synchronous and self._stored_batches < self._file.progress.batches
         return not self._asks and not stores

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from updraft.errors import DeadlineError, ProtocolError, UpdraftError
-from updraft.flight_data import split_flight_data
+from updraft.errors import UpdraftError
+from updraft.service.opening import Call, OpeningLimits, first_message, schema_header, tenant_of, within_deadline
 from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
 from updraft_writer.encoders.encoder import Encoder, Footer
@@ -18,11 +18,9 @@ from updraft_writer.file_factory import FileFactory
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_file import OpenFile
 from updraft_writer.open_files import OpenFiles
-from updraft_writer.opening import Opening, checked_command, open_with_schema, parse_command
 from updraft_writer.quota import Quota
-from updraft_writer.replies import Call, Replies
-
-TENANT_HEADER = "x-updraft-tenant"
+from updraft_writer.replies import Replies
+from updraft_writer.request import SERVICE, WriteRequest, checked_command, parse_command, with_schema
 
 _log = structlog.get_logger(__name__)
 
@@ -61,6 +59,7 @@ class Exchanges:
         self._files = files
         self._factory = factory
         self._limits = limits
+        self._opening_limits = OpeningLimits(SERVICE, limits.max_message_bytes, limits.first_message_timeout_seconds)
         self._metrics = metrics
         self._tracer = tracer
         self._closing: set[asyncio.Task[None]] = set()
@@ -80,7 +79,8 @@ class Exchanges:
     async def _serve(self, call: Call, span: Span) -> None:
         replies, record = Replies(call), _Record(time.monotonic(), span)
         try:
-            receipt = await self._within_deadline(call, replies, record)
+            async with within_deadline(call, "file"):
+                receipt = await self._write(call, replies, record)
             # A client may leave as soon as it has the receipt, which must not look like a file that was given up.
             record.outcome = "ok"
             _raise_if_cancelled()
@@ -100,28 +100,16 @@ class Exchanges:
             span.describe({"format": record.format, "encoder": record.encoder, "outcome": record.outcome})
             _log.info("exchange ended", outcome=record.outcome, reason=record.reason, seconds=round(record.seconds, 4))
 
-    async def _within_deadline(self, call: Call, replies: Replies, record: _Record) -> Receipt:
-        deadline_seconds = call.remaining_seconds
-        try:
-            async with asyncio.timeout(deadline_seconds) as deadline:
-                return await self._write(call, replies, record)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            raise DeadlineError(
-                f"the file was not finished within {deadline_seconds:g} seconds, the deadline that its client set"
-            ) from None
-
     async def _write(self, call: Call, replies: Replies, record: _Record) -> Receipt:
-        opening = await self._open(call)
-        identity = opening.log_context
+        request = await self._open(call)
+        identity = request.log_context
         structlog.contextvars.bind_contextvars(**identity)
         record.span.describe(identity)
-        tenant = call.header(TENANT_HEADER) or opening.command.task.application_id
+        tenant = tenant_of(call, request.command.task)
         with ExitStack() as stack:
             place = stack.enter_context(self._files.place())
-            file, encoder = await self._factory.make(opening, replies, place, tenant=tenant, span=record.span)
-            record.format, record.encoder = str(opening.command.WhichOneof("format")), encoder.name
+            file, encoder = await self._factory.make(request, replies, place, tenant=tenant, span=record.span)
+            record.format, record.encoder = str(request.command.WhichOneof("format")), encoder.name
             # From here on the place is kept until the file is closed, however long a storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)
             self._files.add(file)
@@ -130,7 +118,7 @@ class Exchanges:
             exchange = WriteExchange(
                 call,
                 replies,
-                opening,
+                request,
                 file,
                 self._quota,
                 self._limits,
@@ -139,25 +127,12 @@ class Exchanges:
                 span=record.span,
             )
             footer = await exchange.run()
-            return self._receipt(opening, file, encoder, footer, record, exchange.admission_seconds)
+            return self._receipt(request, file, encoder, footer, record, exchange.admission_seconds)
 
-    async def _open(self, call: Call) -> Opening:
-        first = await self._opening_message(call)
-        fields = split_flight_data(first)
-        command = parse_command(fields)
-        # Flight's own libraries send the descriptor by itself first and again with the schema.
-        return open_with_schema(command, first if fields.data_header else await self._opening_message(call))
-
-    async def _opening_message(self, call: Call) -> bytes:
-        timeout_seconds = self._limits.first_message_timeout_seconds
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                message = await call.read()
-        except TimeoutError:
-            raise ProtocolError(f"no schema within {timeout_seconds:g} seconds of the call's start") from None
-        if message is None:
-            raise ProtocolError("the exchange ended before its schema")
-        return message
+    async def _open(self, call: Call) -> WriteRequest:
+        first = await first_message(call, self._opening_limits)
+        command = parse_command(first)
+        return with_schema(command, await schema_header(call, first, self._opening_limits))
 
     async def _let_go(self, record: _Record) -> None:
         """Wait until nothing is left of a file: a client that sees the call's end may remove the directory.
@@ -187,7 +162,13 @@ class Exchanges:
                 self._files.remove(file)
 
     def _receipt(
-        self, opening: Opening, file: OpenFile, encoder: Encoder, footer: Footer, record: _Record, waited_seconds: float
+        self,
+        request: WriteRequest,
+        file: OpenFile,
+        encoder: Encoder,
+        footer: Footer,
+        record: _Record,
+        waited_seconds: float,
     ) -> Receipt:
         progress, metrics = file.progress, self._metrics
         # A file may have left the GPU on its way.
@@ -200,7 +181,7 @@ class Exchanges:
         metrics.encode_seconds.inc(progress.encode_seconds)
         metrics.store_seconds.inc(progress.store_seconds)
         return Receipt(
-            path=opening.command.path,
+            path=request.command.path,
             rows=progress.rows,
             batches=progress.batches,
             raw_bytes=progress.raw_bytes,

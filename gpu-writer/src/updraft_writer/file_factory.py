@@ -15,10 +15,10 @@ from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles, Place
-from updraft_writer.opening import Opening
 from updraft_writer.quota import Quota
 from updraft_writer.reason import Reason
 from updraft_writer.replies import Replies, ReturnedSink
+from updraft_writer.request import WriteRequest
 from updraft_writer.sinks.location import Roots
 from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
@@ -49,10 +49,10 @@ class FileFactory:
         self._equipment = equipment
 
     async def make(
-        self, opening: Opening, replies: Replies, place: Place, *, tenant: str, span: Span
+        self, request: WriteRequest, replies: Replies, place: Place, *, tenant: str, span: Span
     ) -> tuple[OpenFile, Encoder]:
-        """The file for an opening, and its encoder; raises UpdraftError for a file that this writer cannot write."""
-        command, schema = opening.command, opening.decoder.schema
+        """The file for a request, and its encoder; raises UpdraftError for a file that this writer cannot write."""
+        command, schema = request.command, request.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
         # Granted before the first await, so that files that open at the same time see each other's grants.
         stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if _is_orc(command) else 0
@@ -72,7 +72,7 @@ class FileFactory:
             self._quota,
             tenant=tenant,
             encode_threads=self._equipment.encode_threads,
-            device=gpu.admission.place(hold=opening.holds_gpu) if isinstance(gpu, Gpu) else None,
+            device=gpu.admission.place(hold=request.holds_gpu) if isinstance(gpu, Gpu) else None,
             span=span,
         )
         if isinstance(sink, StoredSink):

@@ -3,40 +3,18 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Protocol
-
-import structlog
+from typing import Any
 
 from updraft.errors import DeadlineError, SinkError, UpdraftError
 from updraft.flight_data import join_flight_data
+from updraft.service.opening import Call, send_last
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
 
-# A client that does not read gets this long before the call ends without its in-band error.
-_LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
 # Interval of the keepalives that a writer sends when it has nothing else to send.
 _KEEPALIVE_SECONDS = 30.0
 _NOTHING = memoryview(b"")
-
-_log = structlog.get_logger(__name__)
-
-
-class Call(Protocol):
-    """The client's side of an exchange (`updraft.service.flight_service.Call`)."""
-
-    async def read(self) -> bytes | None:
-        """The next message, or None once the client has half-closed."""
-
-    async def write(self, message: bytes) -> None:
-        """Send a message, held back by flow control."""
-
-    def header(self, name: str) -> str:
-        """A request header, empty when absent."""
-
-    @property
-    def remaining_seconds(self) -> float | None:
-        """Time until the client's deadline."""
 
 
 class Replies:
@@ -82,11 +60,7 @@ class Replies:
 
     async def error(self, error: UpdraftError) -> None:
         """Send the error in-band. A client that does not read gets only the status."""
-        try:
-            async with asyncio.timeout(_LAST_MESSAGE_TIMEOUT_SECONDS):
-                await self._send(self._metadata(error=error.to_message()))
-        except TimeoutError:
-            _log.warning("the client does not read: it gets the error's status alone")
+        await send_last(self._send(self._metadata(error=error.to_message())))
 
     def _metadata(self, **event: Any) -> WriteReplyMetadata:
         return WriteReplyMetadata(credit=self._credit, stored=self._stored, **event)

@@ -7,12 +7,12 @@ from importlib.metadata import version
 from typing import Any
 
 from updraft.errors import FunctionNotFoundError, ProtocolError
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.service.flight_service import DRAIN_ACTION, Call, FlightService, remote_drain_refused
 from updraft.service.lifecycle import Event, Lifecycle
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.gpu.gpu import Gpu, described
 from updraft_writer.open_files import OpenFiles
-from updraft_writer.opening import PROTOCOL_VERSION
 from updraft_writer.quota import Quota
 from updraft_writer.reason import Reason
 

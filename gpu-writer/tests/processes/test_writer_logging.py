@@ -20,7 +20,7 @@ from writer_process import COMMAND
 
 from updraft.client.writer import WriterClient
 from updraft.service.log_output import MAX_LINE_BYTES
-from updraft.v1.exchange_pb2 import TaskIdentity
+from updraft.v1.exchange_pb2 import Owner, TaskIdentity
 
 PIPE_BYTES = 4096
 
@@ -107,9 +107,11 @@ def test_nothing_that_a_client_sends_makes_a_line_long(tmp_path: Path, what: str
     log = tmp_path / "log"
     with log.open("wb") as file, served(tmp_path, file) as writer:
         path = "/" + long if what == "path" else "/elsewhere"
-        task = TaskIdentity(application_id="application")
-        if what != "path":
-            setattr(task, what, long)
+        task = TaskIdentity(owner=Owner(application_id="application"))
+        if what == "application_id":
+            task.owner.application_id = long
+        if what == "query_id":
+            task.query_id = long
         writer.refuse(path, task=task)
         wait_for(lambda: b"exchange ended" in log.read_bytes(), "the end of the exchange")
     lines = log.read_bytes().splitlines()

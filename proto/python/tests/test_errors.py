@@ -6,8 +6,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from updraft.errors import PoolFullError, QuotaError, UpdraftError, UserError, error_from_message
+from updraft.errors import PoolFullError, QuotaError, UpdraftError, UserError, error_from_message, keep_end
 from updraft.v1.exchange_pb2 import Error, ErrorKind
 
 SPECIFICATION = Path(__file__).parents[2] / "README.md"
@@ -57,6 +59,18 @@ def test_a_long_traceback_keeps_its_end_and_says_that_it_was_cut() -> None:
     assert error.traceback_truncated
     assert error.traceback.endswith("KeyError: 'ü'")
     assert len(error.traceback.encode()) <= 1024 * 1024
+
+
+@given(st.text(st.characters(), max_size=200), st.integers(0, 100))
+def test_the_end_of_a_text_is_kept_within_its_bytes(text: str, limit: int) -> None:
+    kept, truncated = keep_end(text, limit)
+    assert len(kept.encode()) <= limit
+    assert truncated == (len(text.encode("utf-8", "backslashreplace")) > limit)
+
+
+def test_a_cut_traceback_is_known_to_be_cut_on_the_other_side() -> None:
+    read = error_from_message(UserError("m", traceback="x" * 2_000_000).to_message())
+    assert read.to_message().traceback_truncated
 
 
 def test_text_that_is_no_unicode_does_not_break_an_error() -> None:

@@ -22,6 +22,7 @@ from tests.support.flight import FlightData, ipc_parts, opening
 from tests.support.spark import runtime_confs
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1.write_pb2 import Ask, Delivery, ParquetOptions, WriteCommand, WriteRequestMetadata
 
 _QUOTA_BYTES = 1 << 20
@@ -140,7 +141,7 @@ def _everything_reserved(writer: LocalWriter, path: Path) -> Iterator[None]:
     """Another client has leave for as much as the quota is, and does not use it."""
     schema = pa.schema({"n": pa.int64()})
     command = WriteCommand(
-        protocol_version=1, path=str(path), delivery=Delivery.DELIVERY_DIRECT, parquet=ParquetOptions()
+        protocol_version=PROTOCOL_VERSION, path=str(path), delivery=Delivery.DELIVERY_DIRECT, parquet=ParquetOptions()
     )
     [(header, _)] = ipc_parts(schema, [])
     done = threading.Event()

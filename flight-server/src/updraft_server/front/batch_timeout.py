@@ -14,34 +14,34 @@ from updraft_server.pool.worker_events import WorkerDeath
 
 @dataclass(frozen=True, slots=True)
 class BatchTimeout:
-    """The limit in force for one exchange; zero seconds are none."""
+    """The limits in force for one exchange; zero seconds are none."""
 
     seconds: float
+    """The smaller of the two: what a worker dies of."""
     setting: str
     """What to change for more time."""
     excess: str = "worked for more than {:g} seconds on one batch"
     """What the function has done."""
+    batch_seconds: float = 0.0
+    """For one batch."""
+    idle_seconds: float = 0.0
+    """Between taking or giving batches."""
 
     @classmethod
     def effective(cls, pool_seconds: float, client_milliseconds: int, idle_milliseconds: int = 0) -> Self:
         """The smallest of the limits, of which zero is none: the pool's and the client's, and that for being idle."""
-        batch = cls._for_batches(pool_seconds, client_milliseconds)
+        batch_seconds, setting = _for_batches(pool_seconds, max(client_milliseconds, 0) / 1000)
         idle_seconds = max(idle_milliseconds, 0) / 1000
-        if idle_seconds and (not batch.seconds or idle_seconds < batch.seconds):
+        if idle_seconds and (not batch_seconds or idle_seconds < batch_seconds):
             return cls(
                 idle_seconds,
                 "idle_timeout_milliseconds in the limits of the client's command"
                 " (spark.sql.execution.pyspark.udf.idleTimeoutSeconds)",
                 "neither took nor gave a batch for more than {:g} seconds",
+                batch_seconds=batch_seconds,
+                idle_seconds=idle_seconds,
             )
-        return batch
-
-    @classmethod
-    def _for_batches(cls, pool_seconds: float, client_milliseconds: int) -> Self:
-        client_seconds = max(client_milliseconds, 0) / 1000
-        if client_seconds and (not pool_seconds or client_seconds < pool_seconds):
-            return cls(client_seconds, "batch_timeout_milliseconds in the limits of the client's command")
-        return cls(pool_seconds, "--batch-timeout-seconds of the pool")
+        return cls(batch_seconds, setting, batch_seconds=batch_seconds, idle_seconds=idle_seconds)
 
     def explains(self, death: WorkerDeath) -> bool:
         """Whether a worker died because of this limit."""
@@ -53,3 +53,9 @@ class BatchTimeout:
             f"the function {self.excess.format(self.seconds)}, and its worker was ended: "
             f"send smaller batches, or raise {self.setting}"
         )
+
+
+def _for_batches(pool_seconds: float, client_seconds: float) -> tuple[float, str]:
+    if client_seconds and (not pool_seconds or client_seconds < pool_seconds):
+        return client_seconds, "batch_timeout_milliseconds in the limits of the client's command"
+    return pool_seconds, "--batch-timeout-seconds of the pool"

@@ -29,11 +29,11 @@ from updraft.service.tracing import start_tracing
 from updraft_server.front.activity import Activity
 from updraft_server.front.admission import Admission, AdmissionLimits
 from updraft_server.front.artifacts.gathering import Gathering
-from updraft_server.front.artifacts.store import ContentStore
+from updraft_server.front.artifacts.store import ArtifactStore
+from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import ExchangeLimits, Exchanges
 from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
-from updraft_server.front.request import Offer
 from updraft_server.front.running_exchanges import RunningExchanges, SilenceLimits
 from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import html_page, json_page
@@ -77,7 +77,7 @@ class Front:
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
-        self._contents = ContentStore(
+        self._contents = ArtifactStore(
             contents_directory,
             limit_bytes=settings.content_store_bytes,
             retry_after_milliseconds=settings.retry_after_milliseconds,
@@ -90,7 +90,7 @@ class Front:
         exchanges = Exchanges(
             self.admission,
             gathering,
-            self._offer_once_started,
+            self._capabilities_once_started,
             _exchange_limits(settings),
             self._running,
             self.metrics,
@@ -101,7 +101,7 @@ class Front:
             exchanges,
             pool,
             self.admission,
-            self._offer,
+            self._capabilities,
             self.lifecycle,
             allow_remote_drain=settings.allow_remote_drain,
         )
@@ -175,19 +175,19 @@ class Front:
         finally:
             unsubscribe()
 
-    def _offer(self) -> Offer:
-        return Offer(
+    def _capabilities(self) -> Capabilities:
+        return Capabilities(
             functions=self._pool.functions,
             session_functions_allowed=self._settings.allow_session_functions,
             python_version=self._pool.python_version,
             pyspark_version=self._pool.pyspark_version,
         )
 
-    def _offer_once_started(self) -> Offer:
+    def _capabilities_once_started(self) -> Capabilities:
         # Before the pool has told its functions, every name would look unknown, which is an error for good.
         if self.lifecycle.phase is Phase.STARTING:
             raise PoolUnavailableError("the pool is starting: try again")
-        return self._offer()
+        return self._capabilities()
 
     def _watch_pool(self) -> None:
         pool, metrics = self._pool, self.metrics

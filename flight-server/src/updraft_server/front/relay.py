@@ -8,27 +8,24 @@ own receiver. `updraft_server.front.exchange` decides what the end of a relay me
 import asyncio
 import enum
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError, error_from_message
 from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
+from updraft.service.opening import LAST_MESSAGE_TIMEOUT_SECONDS, Call, check_size, fail_without_finish
 from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata, RequestMetadata
 from updraft_server.front.batch_timeout import BatchTimeout
-from updraft_server.front.request import Opening
+from updraft_server.front.request import SERVICE, Request
 from updraft_server.front.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
 from updraft_server.ipc.frames import FrameError, FrameKind
 from updraft_server.pool.pool import Lease, LeaseOutcome, WorkerDeath
 
-# How long a client that reads nothing can hold back its own error message.
-LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
 # How long after a worker's socket has closed its exit status may take to arrive.
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
-# How long the cancellation of a call may arrive after the end of its stream.
-_CANCELLATION_NOTICE_SECONDS = 0.2
 # Says that the exchange has its worker: a client holds back what is large until then.
 _ADMITTED = join_flight_data(memoryview(b""), ReplyMetadata(admitted=Admitted()).SerializeToString(), memoryview(b""))
 # The first field of ReplyMetadata, `consumed`: its tag, and the bytes that tag and number may have.
@@ -41,23 +38,6 @@ class Side(enum.Enum):
 
     CLIENT = "client"
     WORKER = "worker"
-
-
-class Call(Protocol):
-    """The client's side of an exchange (`updraft.service.flight_service.Call`)."""
-
-    async def read(self) -> bytes | None:
-        """The next message, or None once the client has half-closed."""
-
-    async def write(self, message: bytes) -> None:
-        """Send a message, held back by flow control."""
-
-    def header(self, name: str) -> str:
-        """A request header, empty when absent."""
-
-    @property
-    def remaining_seconds(self) -> float | None:
-        """Time until the client's deadline."""
 
 
 class RelayLimits(NamedTuple):
@@ -88,13 +68,13 @@ class Relay:
         self._writing = False
         self._settling = False
 
-    async def run(self, opening: Opening, assignment: Assignment) -> LeaseOutcome:
+    async def run(self, request: Request, assignment: Assignment) -> LeaseOutcome:
         """Relay until the worker says that it is done, or until `end`; raises UpdraftError."""
-        self._plain = opening.plain
+        self._plain = request.plain
         on_death = _death_notice(self._receiver)
         self._lease.death.add_done_callback(on_death)
-        requests = asyncio.create_task(self._relay_requests(opening, assignment))
-        self._replies = replies = asyncio.create_task(self._relay_replies(opening))
+        requests = asyncio.create_task(self._relay_requests(request, assignment))
+        self._replies = replies = asyncio.create_task(self._relay_replies(request))
         try:
             awaited: set[asyncio.Future[Any]] = {requests, replies, self._ended}
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
@@ -165,11 +145,11 @@ class Relay:
         self._replies.cancel()
         await asyncio.gather(self._replies, return_exceptions=True)
 
-    async def _relay_requests(self, opening: Opening, assignment: Assignment) -> None:
+    async def _relay_requests(self, request: Request, assignment: Assignment) -> None:
         try:
-            await self._sender.send(FrameKind.COMMAND, assignment.encode(), opening.schema, opening.command)
+            await self._sender.send(FrameKind.COMMAND, assignment.encode(), request.schema, request.payload)
             self._command_sent = True
-            if opening.plain:
+            if request.plain:
                 await self._relay_plain_batches()
             else:
                 await self._relay_numbered_batches()
@@ -190,13 +170,11 @@ class Relay:
                 raise ProtocolError("a message came after the one that says finish")
             finished = await self._relay_batch(message)
         if not finished:
-            # To gRPC's reader a cancelled call ends like a half-closed one; the cancellation arrives in this wait.
-            await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
-            raise ProtocolError("the client ended its stream without finish: batches may have been lost")
+            await fail_without_finish()
 
     async def _relay_batch(self, message: bytes) -> bool:
         """Pass one message on; true when it says that it is the client's last."""
-        check_size(message, self._limits.max_message_bytes)
+        check_size(len(message), self._limits.max_message_bytes, SERVICE)
         fields = split_flight_data(message)
         if fields.descriptor:
             raise ProtocolError("a flight descriptor came again: only the first message has one")
@@ -226,8 +204,8 @@ class Relay:
         self._transfer.received_bytes += len(message)
         await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
 
-    async def _relay_replies(self, opening: Opening) -> LeaseOutcome:
-        if not opening.plain:
+    async def _relay_replies(self, request: Request) -> LeaseOutcome:
+        if not request.plain:
             await self._send(_ADMITTED)
         try:
             while True:
@@ -295,15 +273,6 @@ def _consumed(metadata: bytes) -> int:
         if byte < 0x80:
             break
     return number
-
-
-def check_size(message: bytes, max_message_bytes: int) -> None:
-    """Raise LimitError for a message beyond the limit."""
-    if len(message) > max_message_bytes:
-        raise LimitError(
-            f"a message of {len(message)} bytes is more than this pool takes, {max_message_bytes} bytes: "
-            "send smaller batches or raise --max-message-bytes"
-        )
 
 
 def _request_metadata(app_metadata: memoryview) -> RequestMetadata:

@@ -1,238 +1,180 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first message of an exchange: what it wants, for whom, and whether this pool can do that at all.
+"""The command that opens an exchange: what it wants, for whom, and whether this pool can do that at all.
 
-Everything that can be refused without a worker is refused here. `updraft_server.front.exchange` goes on from an
-`Opening`.
+Everything that can be refused without a worker is refused here. A command is parsed once, and its payload never: that
+is a worker's. `updraft_server.front.exchange` goes on from the `Request`.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
 
-from updraft.errors import FunctionNotFoundError, FunctionRefusedError, ProtocolError, VersionMismatchError
-from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
+from updraft.errors import LimitError, ProtocolError
+from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.log_lines import shortened
-from updraft.v1.exchange_pb2 import DeferredFunction, ExchangeCommand, Function, SessionFunction, TaskIdentity
+from updraft.service.opening import check_version, task_context
+from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand, Limits, SessionFunction, TaskIdentity
 from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs
-from updraft_server.ipc.protocol import PROTOCOL_VERSION, SESSION_ENVIRONMENT, is_user_variable
-from updraft_server.pool.pool import RegisteredFunctionInfo, TaskKey
+from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.session_rules import check_session_function
+from updraft_server.pool.pool import TaskKey
+
+SERVICE = "pool"
+
+MAX_COMMAND_BYTES = 4 * 1024 * 1024
+"""Of an encoded command: a payload that makes it larger has to be deferred."""
 
 # How session functions are called in metrics: their own names are not ours to know, and would not be bounded.
 SESSION_LABEL = "session"
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What a pool can run."""
+class Request:
+    """A parsed command; `plain` where the client speaks plain Flight, which names a registered function alone."""
 
-    functions: Sequence[RegisteredFunctionInfo]
-    session_functions_allowed: bool
-    python_version: str
-    pyspark_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """A parsed first message.
-
-    `command` is empty for plain Flight, where `function` and `version` name a registered function instead.
-    """
-
-    plain: bool
-    command: bytes
-    schema: bytes
     function: str
+    """The name of a registered function, or SESSION_LABEL."""
     version: str
-    task: TaskIdentity
-    batch_timeout_milliseconds: int = 0
-    idle_timeout_milliseconds: int = 0
+    """Of a registered function; empty until resolved where the client asked for the newest."""
+    command: ExchangeCommand | None = None
+    """The envelope, without its payload; None for plain Flight."""
+    payload: bytes = b""
+    """What the worker gets, unread."""
+    schema: bytes = b""
+    """Arrow's header of the schema of the arguments."""
     needs: Needs = NO_NEEDS
+    """The artifacts of a session function."""
     binding: str = ""
     """Names what a worker has loaded for good once it has run this; empty when that is nothing of a session's own."""
     resolved: bool = False
-    deferred: DeferredFunction | None = None
-    """The function to ask for once there is room for the exchange; None: the command has it."""
+    """Whether `resolve` has found that this pool runs it."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the client speaks plain Flight."""
+        return self.command is None
+
+    @property
+    def task(self) -> TaskIdentity:
+        """Whose work it is; empty for plain Flight."""
+        return TaskIdentity() if self.command is None else self.command.task
+
+    @property
+    def limits(self) -> Limits:
+        """What the client asks for; none for plain Flight."""
+        return Limits() if self.command is None else self.command.limits
+
+    @property
+    def session(self) -> SessionFunction:
+        """What the envelope says of a session function; empty for a registered one."""
+        return SessionFunction() if self.command is None else self.command.session
+
+    @property
+    def is_session(self) -> bool:
+        """Whether a Spark session ships the function."""
+        return self.command is not None and self.command.HasField("session")
+
+    @property
+    def deferred(self) -> DeferredPayload | None:
+        """The payload to ask for once there is room for the exchange; None: it is there."""
+        if self.command is None or not self.command.HasField("deferred_payload"):
+            return None
+        return self.command.deferred_payload
 
     @property
     def held_bytes(self) -> int:
         """Memory that the exchange takes while it waits for a worker."""
-        return len(self.command) + len(self.schema) + (self.deferred.size_bytes if self.deferred else 0)
+        envelope_bytes = self.command.ByteSize() if self.command is not None else 0
+        deferred_bytes = self.deferred.size_bytes if self.deferred else 0
+        return envelope_bytes + len(self.payload) + deferred_bytes + len(self.schema)
 
     @property
     def task_key(self) -> TaskKey | None:
         """The task whose exchanges may overtake the queue; None for a client that names none."""
-        if not self.task.application_id:
+        if not self.task.owner.application_id:
             return None
-        return TaskKey(self.task.application_id, self.task.stage_id, self.task.task_attempt_id)
+        return TaskKey(self.task.owner.application_id, self.task.stage_id, self.task.task_attempt_id)
 
     @property
     def log_context(self) -> dict[str, str]:
-        """The task's identity, for every log line of the exchange: short, however long a client's own texts are."""
-        if not self.task.application_id:
-            return {"function": shortened(self.function)}
-        return {
-            "function": shortened(self.function),
-            "application": shortened(self.task.application_id),
-            "query": shortened(self.task.query_id),
-            "stage": f"{self.task.stage_id}.{self.task.stage_attempt_number}",
-            "partition": str(self.task.partition_id),
-            "attempt": str(self.task.attempt_number),
-        }
+        """The function and the task, for every log line of the exchange."""
+        return {"function": shortened(self.function), **task_context(self.task)}
 
 
-def parse_opening(message: bytes) -> Opening:
-    """Parse the first message; raises ProtocolError. What it asks for is not checked yet (`resolve`)."""
-    fields = split_flight_data(message)
-    if not fields.descriptor:
-        raise ProtocolError("the first message has no flight descriptor: nothing says what to run")
-    descriptor = parse_descriptor(fields.descriptor)
+def parse_request(first: FlightFields) -> Request:
+    """The request of the first message; raises ProtocolError. What it asks for is not checked yet (`resolve`)."""
+    descriptor = parse_descriptor(first.descriptor)
     if descriptor.kind is DescriptorKind.PATH:
-        return _plain_opening(descriptor.path, fields)
+        return _plain_request(descriptor.path)
     if descriptor.kind is DescriptorKind.CMD:
-        return _command_opening(bytes(descriptor.command), fields)
+        return _command_request(bytes(descriptor.command))
     raise ProtocolError("the flight descriptor has no type: expected CMD with an ExchangeCommand or PATH with a name")
 
 
-def resolve(opening: Opening, offer: Offer) -> Opening:
-    """The opening with the function that will run; raises UpdraftError for what this pool cannot or will not run."""
-    if opening.plain:
-        registered = find_function(offer.functions, opening.function, opening.version)
-        return replace(opening, version=registered.version, resolved=True)
-    command = ExchangeCommand.FromString(opening.command)
-    if command.protocol_version != PROTOCOL_VERSION:
-        raise VersionMismatchError(
-            f"the client speaks version {command.protocol_version} of the protocol, "
-            f"this pool version {PROTOCOL_VERSION}"
-        )
-    if opening.deferred is not None:
-        if command.function.WhichOneof("kind") is not None:
-            raise ProtocolError("the command has both a function and a deferred function")
-        _check_session_functions_allowed(offer)
-        return replace(opening, resolved=True)
-    match command.function.WhichOneof("kind"):
+def resolve(request: Request, capabilities: Capabilities) -> Request:
+    """The request with the function that will run; raises UpdraftError for what this pool cannot or will not run."""
+    command = request.command
+    if command is None:
+        return _with_version(request, capabilities)
+    check_version(command.protocol_version, SERVICE)
+    if request.deferred is not None and request.payload:
+        raise ProtocolError("the command has both a payload and a deferred payload")
+    match command.WhichOneof("function"):
         case "registered":
-            registered = find_function(offer.functions, opening.function, opening.version)
-            return replace(opening, version=registered.version, resolved=True)
+            if request.deferred is not None:
+                raise ProtocolError("the payload of a registered function cannot be deferred")
+            return _with_version(request, capabilities)
         case "session":
-            function = command.function.session
-            _check_session_function(function, offer)
-            needs = parse_needs(function)
-            return replace(opening, needs=needs, binding=_binding(command, needs), resolved=True)
+            check_session_function(command.session, capabilities)
+            needs = parse_needs(command.session)
+            return replace(request, needs=needs, binding=_binding(command, needs), resolved=True)
         case _:
             raise ProtocolError("the command names no function")
 
 
-def with_function(opening: Opening, function: bytes) -> Opening:
-    """The opening with its deferred function, still to be resolved; raises ProtocolError."""
-    command = ExchangeCommand.FromString(opening.command)
-    command.ClearField("deferred_function")
-    try:
-        command.function.CopyFrom(Function.FromString(function))
-    except DecodeError as error:
-        raise ProtocolError(f"the deferred function is not a Function: {error}") from None
-    if not command.function.HasField("session"):
-        raise ProtocolError("the deferred function is not a session function")
-    return replace(opening, command=command.SerializeToString(), deferred=None, resolved=False)
-
-
-def with_schema(opening: Opening, message: bytes) -> Opening:
-    """The opening completed by its second message; raises ProtocolError when that has no schema either.
-
-    Flight's own libraries send the descriptor by itself first and again with the schema.
-    """
-    fields = split_flight_data(message)
-    if not fields.data_header:
-        raise ProtocolError("neither the first nor the second message has an Arrow schema")
-    return replace(opening, schema=bytes(fields.data_header))
-
-
-def _plain_opening(path: tuple[str, ...], fields: FlightFields) -> Opening:
+def _plain_request(path: tuple[str, ...]) -> Request:
     if len(path) not in (1, 2):
         raise ProtocolError(f"the path has {len(path)} parts: expected a function's name, or its name and version")
-    return Opening(
-        plain=True,
-        command=b"",
-        schema=bytes(fields.data_header),
-        function=path[0],
-        version=path[1] if len(path) == 2 else "",
-        task=TaskIdentity(),
-    )
+    return Request(function=path[0], version=path[1] if len(path) == 2 else "")
 
 
-def _command_opening(encoded: bytes, fields: FlightFields) -> Opening:
+def _command_request(encoded: bytes) -> Request:
+    if len(encoded) > MAX_COMMAND_BYTES:
+        raise LimitError(
+            f"a command of {len(encoded)} bytes is more than this pool takes, {MAX_COMMAND_BYTES} bytes: "
+            "let its payload be deferred"
+        )
     try:
         command = ExchangeCommand.FromString(encoded)
     except DecodeError as error:
         raise ProtocolError(f"the command of the flight descriptor is not an ExchangeCommand: {error}") from None
-    function = command.function
-    is_deferred = command.HasField("deferred_function")
-    is_session = is_deferred or function.HasField("session")
-    return Opening(
-        plain=False,
-        command=encoded,
-        schema=bytes(fields.data_header),
-        function=SESSION_LABEL if is_session else function.registered.name,
-        version=function.registered.version,
-        task=command.task,
-        batch_timeout_milliseconds=command.limits.batch_timeout_milliseconds,
-        idle_timeout_milliseconds=command.limits.idle_timeout_milliseconds,
-        deferred=command.deferred_function if is_deferred else None,
+    payload = command.payload
+    command.ClearField("payload")
+    return Request(
+        function=SESSION_LABEL if command.HasField("session") else command.registered.name,
+        version=command.registered.version,
+        command=command,
+        payload=payload,
     )
 
 
-def find_function(functions: Sequence[RegisteredFunctionInfo], name: str, version: str) -> RegisteredFunctionInfo:
-    """The registered function, the last one of that name when no version is asked for; raises FunctionNotFoundError."""
-    for function in reversed(functions):
-        if function.name == name and version in ("", function.version):
-            return function
-    known = ", ".join(sorted({f"{function.name} {function.version}".strip() for function in functions})) or "none"
-    raise FunctionNotFoundError(f"no function {name!r} {version}".rstrip() + f" is registered; this pool has: {known}")
-
-
-def _check_session_functions_allowed(offer: Offer) -> None:
-    if not offer.session_functions_allowed:
-        raise FunctionRefusedError(
-            "this pool runs registered functions only: start it with --allow-session-functions to run session functions"
-        )
-
-
-def _check_session_function(function: SessionFunction, offer: Offer) -> None:
-    _check_session_functions_allowed(offer)
-    if not offer.pyspark_version:
-        raise FunctionRefusedError("this pool has no pyspark, so it cannot run what a Spark session ships")
-    _check_minor("Python", function.python_version, offer.python_version)
-    _check_minor("pyspark", function.spark_version, offer.pyspark_version)
-    refused = sorted(set(function.environment) - SESSION_ENVIRONMENT)
-    refused += sorted(name for name in function.user_environment if not is_user_variable(name))
-    if refused:
-        raise FunctionRefusedError(f"environment variables that an exchange may not set: {', '.join(refused)}")
+def _with_version(request: Request, capabilities: Capabilities) -> Request:
+    registered = capabilities.find(request.function, request.version)
+    return replace(request, version=registered.version, resolved=True)
 
 
 def _binding(command: ExchangeCommand, needs: Needs) -> str:
     """Modules of a session stay imported, and modules read the environment when they are imported."""
-    function = command.function.session
+    function = command.session
     if not (needs.files or function.user_environment):
         return ""
     parts = [
-        command.task.application_id,
-        function.environment.get("SPARK_JOB_ARTIFACT_UUID", ""),
+        command.task.owner.application_id,
+        command.task.owner.session_id,
         needs.file_set,
         *function.python_includes,
         *(f"{name}={value}" for name, value in sorted(function.user_environment.items())),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _check_minor(what: str, client: str, pool: str) -> None:
-    if _minor(client) != _minor(pool):
-        raise VersionMismatchError(
-            f"the function needs {what} {client or 'of an unnamed version'}, this pool has {what} {pool}: "
-            f"their major.minor must be equal; use a pool with {what} {_minor(client)}"
-        )
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])

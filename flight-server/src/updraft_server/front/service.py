@@ -7,13 +7,13 @@ from importlib.metadata import version
 from typing import Any
 
 from updraft.errors import FunctionNotFoundError, ProtocolError
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.service.flight_service import DRAIN_ACTION, Call, FlightService, remote_drain_refused
 from updraft.service.lifecycle import Event, Lifecycle, Phase
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft_server.front.admission import Admission
+from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.request import Offer, find_function
-from updraft_server.ipc.protocol import PROTOCOL_VERSION
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.pool.leases import RegisteredFunctionInfo
 
@@ -38,7 +38,7 @@ class PoolService(FlightService):
         exchanges: Exchanges,
         pool: WorkerPool,
         admission: Admission,
-        offer: Callable[[], Offer],
+        capabilities: Callable[[], Capabilities],
         lifecycle: Lifecycle,
         *,
         allow_remote_drain: bool,
@@ -46,7 +46,7 @@ class PoolService(FlightService):
         self._exchanges = exchanges
         self._pool = pool
         self._admission = admission
-        self._offer = offer
+        self._capabilities = capabilities
         self._lifecycle = lifecycle
         self._allow_remote_drain = allow_remote_drain
 
@@ -56,14 +56,14 @@ class PoolService(FlightService):
 
     def list_flights(self) -> Iterable[Any]:
         """One pyarrow.flight.FlightInfo for each registered function."""
-        return [_flight_info(function) for function in self._offer().functions]
+        return [_flight_info(function) for function in self._capabilities().functions]
 
     def flight_info(self, descriptor: Any) -> Any:
         """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
         parts = [part.decode("utf-8", "replace") for part in descriptor.path or ()]
         if len(parts) not in (1, 2):
             raise FunctionNotFoundError("expected a PATH descriptor with a function's name, or its name and version")
-        return _flight_info(find_function(self._offer().functions, parts[0], parts[1] if len(parts) == 2 else ""))
+        return _flight_info(self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else ""))
 
     def list_actions(self) -> Iterable[tuple[str, str]]:
         """Name and description of every action that is allowed."""
@@ -83,13 +83,13 @@ class PoolService(FlightService):
 
     def status(self) -> PoolStatus:
         """The pool as it is now."""
-        offer = self._offer()
+        capabilities = self._capabilities()
         return PoolStatus(
             protocol_version=PROTOCOL_VERSION,
             server_version=_server_version(),
-            python_version=offer.python_version,
-            pyspark_version=offer.pyspark_version,
-            session_functions_allowed=offer.session_functions_allowed,
+            python_version=capabilities.python_version,
+            pyspark_version=capabilities.pyspark_version,
+            session_functions_allowed=capabilities.session_functions_allowed,
             state=_STATES[self._lifecycle.phase],
             workers_idle=self._pool.idle,
             workers_busy=self._pool.busy,
@@ -98,7 +98,7 @@ class PoolService(FlightService):
             exchanges_waiting_limit=self._admission.queue_limit,
             functions=[
                 FunctionDescription(name=function.name, version=function.version, doc=function.doc)
-                for function in offer.functions
+                for function in capabilities.functions
             ],
         )
 

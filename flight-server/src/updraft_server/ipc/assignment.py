@@ -1,41 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the front tells a worker about an exchange beside the client's own command: the metadata of a COMMAND frame."""
+"""What the front has decided about an exchange: the metadata of a COMMAND frame, whose body is the client's payload."""
 
+import base64
 import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from google.protobuf.message import DecodeError
+
+from updraft.v1.exchange_pb2 import Limits, TaskIdentity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignment:
-    """The front's half of a COMMAND frame.
-
-    With `function_name` the exchange is plain Flight (descriptor PATH): the frame's body is empty and no message of the
-    exchange has app_metadata. Without it the body is the client's `ExchangeCommand`, unchanged.
-    """
+    """All that a worker needs to know of a command beside its payload: read, checked and decided by the front."""
 
     request_id: str
     """Names the exchange in logs."""
+    plain: bool = False
+    """The client speaks plain Flight: no message of the exchange has app_metadata."""
     tenant: str = ""
+    """Whose share of the pool the exchange takes."""
     function_name: str = ""
+    """Of a registered function; empty for a session function."""
     function_version: str = ""
+    """Of a registered function: the very one that runs."""
+    eval_type: int = 0
+    """Of a session function: a value of PySpark's PythonEvalType."""
+    python_includes: Sequence[str] = ()
+    """Names of files that Python imports from."""
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Variables for the time of the exchange."""
+    task: TaskIdentity = dataclasses.field(default_factory=TaskIdentity)
+    """Whose work it is."""
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    """What the client asks for; time limits are those below."""
+    batch_timeout_seconds: float = 0.0
+    """Time that the function may work on one batch; 0 is no limit."""
+    idle_timeout_seconds: float = 0.0
+    """Time for which the function may neither take a batch nor give one; 0 is no limit."""
     traceparent: str = ""
+    """The span to which the function belongs, as the W3C header has it."""
     files_directory: str = ""
     """Where the session's files are; empty when the function has none."""
     broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where the pickled values of broadcast variables are, by their ids."""
 
-    @property
-    def plain(self) -> bool:
-        """True when the client speaks plain Flight."""
-        return bool(self.function_name)
-
     def encode(self) -> bytes:
         """The app_metadata of the COMMAND frame."""
-        return json.dumps(dataclasses.asdict(self)).encode()
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name in _MESSAGES:
+            values[name] = base64.b64encode(values[name].SerializeToString()).decode()
+        return json.dumps(values).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Raises ValueError or TypeError when `data` is not an encoded assignment."""
-        return cls(**json.loads(data))
+        values = json.loads(data)
+        try:
+            for name, message in _MESSAGES.items():
+                values[name] = message.FromString(base64.b64decode(values[name]))
+            return cls(**values)
+        except (DecodeError, KeyError) as error:
+            raise ValueError(f"not an assignment: {error}") from None
+
+
+_MESSAGES: dict[str, type[Any]] = {"task": TaskIdentity, "limits": Limits}

@@ -24,7 +24,7 @@ class FrameKind(enum.IntEnum):
     """What a frame says; the comment names the side that sends it."""
 
     READY = 1  # worker: it has set itself up and takes a COMMAND. Read by the pool, not by the exchange.
-    COMMAND = 2  # front: app_metadata = Assignment, data_header = the IPC schema, data_body = ExchangeCommand or empty.
+    COMMAND = 2  # front: app_metadata = Assignment, data_header = the IPC schema, data_body = the payload.
     BATCH = 3  # front: the three fields of a FlightData as received.
     END = 4  # front: the client has half-closed.
     MESSAGE = 5  # worker: the three fields of a FlightData to send.

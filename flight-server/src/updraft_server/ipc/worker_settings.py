@@ -23,7 +23,3 @@ class WorkerSettings:
     """Rows that a function sees at once; 0 leaves it to the client."""
     max_exchanges: int = 0
     """Exchanges after which a worker is replaced; 0 is never."""
-    batch_timeout_seconds: float = 0.0
-    """Time that a function may work on one batch; 0 is no limit, and a client may ask for less."""
-    max_traceback_bytes: int = 1024 * 1024
-    """What of a traceback a client gets, counted from its end."""

@@ -225,7 +225,6 @@ def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings
             # The rest of a message is for the reply's metadata and Arrow's own header.
             max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
             max_exchanges=settings.max_exchanges_per_worker,
-            batch_timeout_seconds=settings.batch_timeout_seconds,
         ),
     )
 

@@ -2,6 +2,5 @@
 """What runs in a worker process: one exchange at a time, from frames to a function and back.
 
 `process` is the loop, `channel` the blocking socket, `arrow_input` the checks of what a client sent, `exchange` the
-protocol's state machine, `failures` what goes wrong and whose fault it is. Nothing here imports gRPC, the front or
-the pool.
+protocol's state machine, `user_exceptions` what a function raised. Nothing here imports gRPC, the front or the pool.
 """

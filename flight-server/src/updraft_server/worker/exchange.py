@@ -5,20 +5,20 @@ Functions pull with `take` and push with `reply`; numbering, counting, credits a
 """
 
 import enum
-import math
 from collections.abc import Sequence
 from typing import NoReturn
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, UserError
 from updraft.v1 import exchange_pb2
+from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameHeader, FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.batch_clock import BatchClock
 from updraft_server.worker.channel import Channel, ReceivedFrame
-from updraft_server.worker.failures import InternalFailure, LimitFailure, ProtocolFailure, UserFailure, WorkerFailure
 from updraft_server.worker.request_batch import RequestBatch, check_input, checked_ends
 
 _MAX_METADATA_BYTES = 64 * 1024
@@ -42,8 +42,8 @@ class Exchange:
         self._settings = settings
         self.state = InputState.OPEN
         self.plain = False
-        self.failure: WorkerFailure | None = None
-        """What was wrong with the client's half: it wins over whatever a function made of it."""
+        self.failure: UpdraftError | None = None
+        """The first error of ours: it wins over whatever a function made of it, and over what one raised itself."""
         self.consumed = 0
         """The number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
@@ -58,14 +58,12 @@ class Exchange:
         self._replies = 0
         self._rows_replied = 0
 
-    def open(self, limits: exchange_pb2.Limits, *, plain: bool) -> None:
-        """Take over what the command says: the client's limits where they are tighter, and the kind of Flight."""
-        self.plain = plain
+    def open(self, assignment: Assignment) -> None:
+        """Take over what the front has decided, and the client's limits where they are tighter."""
+        self.plain, limits = assignment.plain, assignment.limits
+        self.clock.limit(assignment.batch_timeout_seconds, assignment.idle_timeout_seconds)
         self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
         self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
-        own_milliseconds = math.ceil(self._settings.batch_timeout_seconds * 1000)
-        batch_milliseconds = _smaller(own_milliseconds, limits.batch_timeout_milliseconds)
-        self.clock.limit(batch_milliseconds / 1000, limits.idle_timeout_milliseconds / 1000)
         self.max_records_per_reply = max(limits.max_records_per_reply, 0)
         self.max_bytes_per_reply = _smaller(self.max_reply_batch_bytes, limits.max_bytes_per_reply)
 
@@ -75,18 +73,18 @@ class Exchange:
         return self._arrow.schema
 
     def accept_groups(self, second_input_schema: bytes) -> None:
-        """Let batches have group ends, and a second input where its schema is given; raises ProtocolFailure."""
+        """Let batches have group ends, and a second input where its schema is given; raises ProtocolError."""
         self._takes_groups = True
         if second_input_schema:
             self._arrow.decode_second_schema(second_input_schema)
 
-    def refuse(self, problem: str) -> NoReturn:
-        """Raise that the client's half is wrong in a way that only its reader can see."""
-        self.failure = ProtocolFailure(problem)
-        raise self.failure
+    def fail(self, error: UpdraftError) -> NoReturn:
+        """Raise an error of ours; what a function raises, of the same classes or not, is never taken for one."""
+        self.failure = self.failure or error
+        raise error
 
     def take(self) -> RequestBatch | None:
-        """The next batch, checked and valid; None once the client has finished. Raises WorkerFailure."""
+        """The next batch, checked and valid; None once the client has finished. Raises UpdraftError."""
         self.clock.pause()
         batch = self._next()
         # What a function does after its last batch counts like one more.
@@ -102,15 +100,15 @@ class Exchange:
             self._send_credit()
         try:
             return self._take()
-        except WorkerFailure as failure:
+        except UpdraftError as failure:
             self.failure = failure
             raise
 
     def announce(self, schema: pa.Schema) -> None:
         """Send the schema of the replies, once and before any of them."""
         if any(pa.types.is_dictionary(field.type) for field in schema):
-            raise UserFailure(
-                "the function returned a dictionary-encoded column, which cannot be sent: decode it first"
+            self.fail(
+                UserError("the function returned a dictionary-encoded column, which cannot be sent: decode it first")
             )
         self._reply_schema = schema
         header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
@@ -127,12 +125,14 @@ class Exchange:
             batch.validate(full=True)
         except pa.ArrowInvalid as error:
             # A JVM reads the buffers by their addresses: what lies outside of them would end it.
-            raise UserFailure(f"the function returned a column that is not valid Arrow: {error}") from error
+            self.fail(UserError(f"the function returned a column that is not valid Arrow: {error}"))
         message = batch.serialize()
         if message.size > self.max_reply_batch_bytes:
-            raise LimitFailure(
-                f"reply batch {sequence} has {message.size} bytes and cannot be split,"
-                f" the limit is {self.max_reply_batch_bytes}: send smaller batches or raise the limit"
+            self.fail(
+                LimitError(
+                    f"reply batch {sequence} has {message.size} bytes and cannot be split,"
+                    f" the limit is {self.max_reply_batch_bytes}: send smaller batches or raise the limit"
+                )
             )
         self._replies += 1
         self._rows_replied += batch.num_rows
@@ -165,7 +165,7 @@ class Exchange:
             self._check_finish(frame, metadata.finish)
             return self._take()
         if not frame.has_data:
-            raise ProtocolFailure(f"batch {metadata.sequence} has no Arrow data")
+            raise ProtocolError(f"batch {metadata.sequence} has no Arrow data")
         check_input(metadata, self._arrow.inputs)
         batch = self._arrow.decode_batch(frame, sequence=metadata.sequence, of_input=metadata.input)
         ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
@@ -180,12 +180,12 @@ class Exchange:
 
     def _receive_batch_frame(self, header: FrameHeader) -> ReceivedFrame:
         if header.kind is not FrameKind.BATCH:
-            raise InternalFailure(f"the front sent {header.kind.name} where a batch was expected")
+            raise InternalError(f"the front sent {header.kind.name} where a batch was expected")
         if header.metadata_bytes > _MAX_METADATA_BYTES:
-            raise LimitFailure(f"app_metadata has {header.metadata_bytes} bytes, the limit is {_MAX_METADATA_BYTES}")
+            raise LimitError(f"app_metadata has {header.metadata_bytes} bytes, the limit is {_MAX_METADATA_BYTES}")
         size_bytes = header.header_bytes + header.body_bytes
         if size_bytes > self._settings.max_batch_bytes:
-            raise LimitFailure(
+            raise LimitError(
                 f"batch {self.consumed + 1} has {size_bytes} bytes, the limit is {self._settings.max_batch_bytes}"
             )
         return self._channel.receive_fields(header)
@@ -193,26 +193,26 @@ class Exchange:
     def _metadata(self, frame: ReceivedFrame) -> exchange_pb2.RequestMetadata:
         """What the client says of a message, with the sequence number that is due or with its Finish."""
         if self.state is InputState.FINISHED:
-            raise ProtocolFailure("a message came after finish")
+            raise ProtocolError("a message came after finish")
         expected = self.consumed + 1
         if self.plain:
             return exchange_pb2.RequestMetadata(sequence=expected)
         try:
             metadata = exchange_pb2.RequestMetadata.FromString(frame.app_metadata)
         except DecodeError:
-            raise ProtocolFailure(f"app_metadata of message {expected} is not a RequestMetadata") from None
+            raise ProtocolError(f"app_metadata of message {expected} is not a RequestMetadata") from None
         event = metadata.WhichOneof("event")
         if event not in ("sequence", "finish"):
-            raise ProtocolFailure(f"message {expected} has neither a sequence number nor finish")
+            raise ProtocolError(f"message {expected} has neither a sequence number nor finish")
         if event == "sequence" and metadata.sequence != expected:
-            raise ProtocolFailure(f"batch {metadata.sequence} came where {expected} was expected")
+            raise ProtocolError(f"batch {metadata.sequence} came where {expected} was expected")
         return metadata
 
     def _check_finish(self, frame: ReceivedFrame, finish: exchange_pb2.Finish) -> None:
         if frame.has_data:
-            raise ProtocolFailure("the message with finish must have no Arrow data")
+            raise ProtocolError("the message with finish must have no Arrow data")
         if (finish.batches, finish.rows) != (self.consumed, self._rows_taken):
-            raise ProtocolFailure(
+            raise ProtocolError(
                 f"finish counts {finish.batches} batches and {finish.rows} rows,"
                 f" but {self.consumed} and {self._rows_taken} arrived"
             )
@@ -220,7 +220,7 @@ class Exchange:
 
     def _end(self) -> None:
         if self.state is InputState.OPEN and not self.plain:
-            raise ProtocolFailure(f"the client half-closed after {self.consumed} batches without finish")
+            raise ProtocolError(f"the client half-closed after {self.consumed} batches without finish")
         self.state = InputState.ENDED
 
     def _send_credit(self) -> None:

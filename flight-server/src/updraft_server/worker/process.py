@@ -6,27 +6,25 @@ from typing import NamedTuple, NoReturn
 
 from google.protobuf.message import DecodeError
 
+from updraft.errors import (
+    FunctionRefusedError,
+    InternalError,
+    LimitError,
+    ProtocolError,
+    UpdraftError,
+)
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.ipc.protocol import PROTOCOL_VERSION
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
-from updraft_server.worker.failures import (
-    InternalFailure,
-    LimitFailure,
-    ProtocolFailure,
-    RefusedFailure,
-    VersionFailure,
-    WorkerFailure,
-    describe,
-)
 from updraft_server.worker.process_state import ProcessState
 from updraft_server.worker.pyspark.runner import SessionRunner
 from updraft_server.worker.registered.functions import FunctionRegistry
 from updraft_server.worker.registered.runner import find_function, run_registered
+from updraft_server.worker.user_exceptions import describe
 
 
 class Ending(NamedTuple):
@@ -66,14 +64,14 @@ class Worker:
         exchange = Exchange(self._channel, arrow, self._settings)
         try:
             if header.payload_bytes > self._settings.max_command_bytes:
-                raise LimitFailure(
+                raise LimitError(
                     f"the command has {header.payload_bytes} bytes, the limit is {self._settings.max_command_bytes}"
                 )
             frame = self._channel.receive_fields(header)
-            assignment, command = _parse(frame)
-            exchange.open(command.limits, plain=assignment.plain)
+            assignment = _assignment(frame)
+            exchange.open(assignment)
             arrow.decode_schema(frame)
-            exchange.finish(self._run(assignment, command, exchange, received_seconds))
+            exchange.finish(self._run(assignment, frame, exchange, received_seconds))
         except BaseException as error:
             exchange.clock.stop()
             return self._failed(error, exchange)
@@ -83,39 +81,22 @@ class Worker:
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
     def _run(
-        self,
-        assignment: Assignment,
-        command: exchange_pb2.ExchangeCommand,
-        exchange: Exchange,
-        received_seconds: float,
+        self, assignment: Assignment, frame: ReceivedFrame, exchange: Exchange, received_seconds: float
     ) -> exchange_pb2.Report:
-        if assignment.plain:
+        if assignment.function_name:
             function = find_function(self._registry, assignment.function_name, assignment.function_version)
             return run_registered(function, exchange)
-        if command.protocol_version != PROTOCOL_VERSION:
-            raise VersionFailure(
-                f"the client speaks protocol version {command.protocol_version}, this pool speaks {PROTOCOL_VERSION}"
-            )
-        match command.function.WhichOneof("kind"):
-            case "registered":
-                named = command.function.registered
-                return run_registered(find_function(self._registry, named.name, named.version), exchange)
-            case "session":
-                if not self._settings.allow_session_functions:
-                    raise RefusedFailure("this pool does not run session functions: start it to allow them")
-                if self._sessions is None:
-                    raise RefusedFailure("this pool has no pyspark and runs registered functions only")
-                return self._sessions.run(command, assignment, exchange, received_seconds)
-            case _:
-                raise ProtocolFailure("the command names no function")
+        if self._sessions is None:
+            raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
+        return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)
 
     def _failed(self, error: BaseException, exchange: Exchange) -> Ending:
         # What the client did wrong explains whatever a function then made of it.
         failure = exchange.failure or error
-        if not isinstance(failure, WorkerFailure):
-            failure = InternalFailure(f"the worker failed: {describe(error)}")
-        message = failure.to_message(sequence=exchange.consumed, max_traceback_bytes=self._settings.max_traceback_bytes)
-        return Ending(FrameKind.FAILED, message.SerializeToString())
+        if not isinstance(failure, UpdraftError):
+            failure = InternalError(f"the worker failed: {describe(error)}")
+        failure.sequence = exchange.consumed
+        return Ending(FrameKind.FAILED, failure.to_message().SerializeToString())
 
 
 def _restored(before: ProcessState) -> bool:
@@ -126,14 +107,17 @@ def _restored(before: ProcessState) -> bool:
         return False
 
 
-def _parse(frame: ReceivedFrame) -> tuple[Assignment, exchange_pb2.ExchangeCommand]:
+def _assignment(frame: ReceivedFrame) -> Assignment:
     if frame.kind is not FrameKind.COMMAND:
-        raise InternalFailure(f"the front sent {frame.kind.name} where a command was expected")
+        raise InternalError(f"the front sent {frame.kind.name} where a command was expected")
     try:
-        assignment = Assignment.decode(frame.app_metadata)
+        return Assignment.decode(frame.app_metadata)
     except (ValueError, TypeError) as error:
-        raise InternalFailure(f"the front sent an assignment that cannot be read: {error}") from None
+        raise InternalError(f"the front sent an assignment that cannot be read: {error}") from None
+
+
+def _session_payload(frame: ReceivedFrame) -> exchange_pb2.SessionPayload:
     try:
-        return assignment, exchange_pb2.ExchangeCommand.FromString(bytes(memoryview(frame.data_body)))
+        return exchange_pb2.SessionPayload.FromString(bytes(memoryview(frame.data_body)))
     except DecodeError:
-        raise ProtocolFailure("the descriptor's command is not an ExchangeCommand") from None
+        raise ProtocolError("the command's payload is not a SessionPayload") from None

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from updraft.errors import ProtocolError
 from updraft.v1 import exchange_pb2
-from updraft_server.worker.failures import ProtocolFailure
 
 
 class RequestBatch(NamedTuple):
@@ -22,22 +22,22 @@ class RequestBatch(NamedTuple):
 
 
 def check_input(metadata: exchange_pb2.RequestMetadata, inputs: int) -> None:
-    """Raises ProtocolFailure for a batch of an input that the function does not have."""
+    """Raises ProtocolError for a batch of an input that the function does not have."""
     if metadata.input >= inputs:
-        raise ProtocolFailure(
+        raise ProtocolError(
             f"batch {metadata.sequence} is of input {metadata.input}, but the function has inputs 0 to {inputs - 1}"
         )
 
 
 def checked_ends(metadata: exchange_pb2.RequestMetadata, rows: int, *, takes_groups: bool) -> Sequence[int]:
-    """The group ends of a batch of so many rows; raises ProtocolFailure."""
+    """The group ends of a batch of so many rows; raises ProtocolError."""
     ends = list(metadata.group_ends)
     if not ends:
         return ends
     if not takes_groups:
-        raise ProtocolFailure(f"batch {metadata.sequence} has group ends, but the function takes no groups")
+        raise ProtocolError(f"batch {metadata.sequence} has group ends, but the function takes no groups")
     if ends[-1] > rows or any(end < before for before, end in pairwise(ends)):
-        raise ProtocolFailure(
+        raise ProtocolError(
             f"the group ends of batch {metadata.sequence} are not offsets up to its {rows} rows in order"
         )
     return ends

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dialogue about contents through a front whose workers are scripts: what is asked for, sent, refused, shared."""
+"""The dialogue about artifacts through a front whose workers are scripts: what is asked for, sent, refused, shared."""
 
 import asyncio
 import hashlib
@@ -25,11 +25,10 @@ from flight_messages import (
 from front_harness import Running, RunningFront
 
 from updraft.v1.exchange_pb2 import (
-    Content,
-    ContentChunk,
+    Artifact,
+    ArtifactChunk,
     ErrorKind,
     ExchangeCommand,
-    Function,
     ReplyMetadata,
     RequestMetadata,
     SessionFunction,
@@ -42,8 +41,8 @@ MODULE = b"answer = 42\n"
 VALUE = b"x" * 3000
 
 
-def content(data: bytes, **role: Any) -> Content:
-    return Content(sha256=hashlib.sha256(data).digest(), size_bytes=len(data), **role)
+def artifact(data: bytes, **role: Any) -> Artifact:
+    return Artifact(sha256=hashlib.sha256(data).digest(), size_bytes=len(data), **role)
 
 
 def tar_of(*members: tarfile.TarInfo, data: bytes = b"") -> bytes:
@@ -62,13 +61,13 @@ def member(name: str, size_bytes: int = 0, **fields: Any) -> tarfile.TarInfo:
     return info
 
 
-def command(contents: Iterable[Content], **fields: Any) -> ExchangeCommand:
-    session = SessionFunction(python_version="3.11", spark_version="4.3.0", contents=contents, **fields)
-    return echo_command(function=Function(session=session))
+def command(artifacts: Iterable[Artifact], **fields: Any) -> ExchangeCommand:
+    session = SessionFunction(python_version="3.11", spark_version="4.3.0", artifacts=artifacts, **fields)
+    return echo_command(session=session)
 
 
 def chunk(digest: bytes, data: bytes, offset: int = 0) -> bytes:
-    metadata = RequestMetadata(content=ContentChunk(sha256=digest, offset=offset)).SerializeToString()
+    metadata = RequestMetadata(artifact=ArtifactChunk(sha256=digest, offset=offset)).SerializeToString()
     return bytes(FlightData(app_metadata=metadata, data_body=data).SerializeToString())
 
 
@@ -100,8 +99,8 @@ class Client:
     async def wanted(self) -> set[bytes]:
         """What the pool asks for next."""
         reply = reply_metadata(await asyncio.wait_for(self._call.read(), 60))
-        assert reply.WhichOneof("event") == "contents_wanted", reply
-        return set(reply.contents_wanted.sha256)
+        assert reply.WhichOneof("event") == "artifacts_wanted", reply
+        return set(reply.artifacts_wanted.sha256)
 
     async def send(self, *messages: bytes) -> None:
         for message in messages:
@@ -133,9 +132,9 @@ class Fixture:
         self.recorder = recorder
         self._directory = directory
 
-    async def client(self, *contents: Content, **fields: Any) -> Client:
+    async def client(self, *artifacts: Artifact, **fields: Any) -> Client:
         call = self._front.exchange(timeout=60)
-        await call.write(command_opening(command(contents, **fields)))
+        await call.write(command_opening(command(artifacts, **fields)))
         return Client(call)
 
     @property
@@ -165,7 +164,7 @@ async def fixture(running_front: Running, tmp_path: Path, **changes: Any) -> Asy
 
 
 async def test_a_pool_asks_for_what_it_lacks_once_and_provides_it(running_front: Running, tmp_path: Path) -> None:
-    needs = [content(VALUE, broadcast_id=3), content(MODULE, file_name="answers.py")]
+    needs = [artifact(VALUE, broadcast_id=3), artifact(MODULE, file_name="answers.py")]
     async with fixture(running_front, tmp_path) as pool:
         client = await pool.client(*needs)
         assert await client.wanted() == {need.sha256 for need in needs}
@@ -183,7 +182,7 @@ async def test_a_pool_asks_for_what_it_lacks_once_and_provides_it(running_front:
 
 async def test_keepalives_may_come_between_parts(running_front: Running, tmp_path: Path) -> None:
     async with fixture(running_front, tmp_path) as pool:
-        client = await pool.client(content(VALUE, broadcast_id=3))
+        client = await pool.client(artifact(VALUE, broadcast_id=3))
         await client.wanted()
         for part in chunks(VALUE):
             await client.send(keep_alive(), part, keep_alive())
@@ -192,7 +191,7 @@ async def test_keepalives_may_come_between_parts(running_front: Running, tmp_pat
         assert pool.broadcast(3) == VALUE
 
 
-async def test_an_exchange_without_contents_is_not_told_about_them(running_front: Running, tmp_path: Path) -> None:
+async def test_an_exchange_without_artifacts_is_not_told_about_them(running_front: Running, tmp_path: Path) -> None:
     async with fixture(running_front, tmp_path) as pool:
         client = await pool.client()
         await client.end()
@@ -202,7 +201,7 @@ async def test_an_exchange_without_contents_is_not_told_about_them(running_front
 async def test_the_same_name_with_other_bytes_is_another_directory(running_front: Running, tmp_path: Path) -> None:
     async with fixture(running_front, tmp_path) as pool:
         for data in (MODULE, b"answer = 43\n"):
-            client = await pool.client(content(data, file_name="answers.py"))
+            client = await pool.client(artifact(data, file_name="answers.py"))
             await client.wanted()
             await client.send(*chunks(data))
             await client.wanted()
@@ -214,7 +213,7 @@ async def test_the_same_name_with_other_bytes_is_another_directory(running_front
 async def test_an_archive_is_unpacked_under_its_name(running_front: Running, tmp_path: Path) -> None:
     archive = tar_of(member("bin", type=tarfile.DIRTYPE, mode=0o755), member("bin/run", 5, mode=0o755), data=b"hello")
     async with fixture(running_front, tmp_path) as pool:
-        client = await pool.client(content(archive, directory_name="env"))
+        client = await pool.client(artifact(archive, directory_name="env"))
         await client.wanted()
         await client.send(*chunks(archive, 4096))
         await client.wanted()
@@ -224,9 +223,9 @@ async def test_an_archive_is_unpacked_under_its_name(running_front: Running, tmp
         assert run.stat().st_mode & 0o100
 
 
-async def test_an_empty_content_is_one_empty_chunk(running_front: Running, tmp_path: Path) -> None:
+async def test_an_empty_artifact_is_one_empty_chunk(running_front: Running, tmp_path: Path) -> None:
     async with fixture(running_front, tmp_path) as pool:
-        client = await pool.client(content(b"", file_name="empty"))
+        client = await pool.client(artifact(b"", file_name="empty"))
         await client.wanted()
         await client.send(*chunks(b""))
         assert await client.wanted() == set()
@@ -241,20 +240,20 @@ ABSOLUTE_LINK = tar_of(member("passwd", type=tarfile.SYMTYPE, linkname="/etc/pas
 @pytest.mark.parametrize(
     ("need", "messages", "words"),
     [
-        (content(VALUE, broadcast_id=1), [chunk(DIGEST, b"y" * 3000)], "arrived with the digest"),
-        (content(VALUE, broadcast_id=1), [chunk(DIGEST, VALUE + b"!")], "more than the 3000 bytes"),
-        (content(VALUE, broadcast_id=1), [chunk(DIGEST, VALUE[:9]), chunk(DIGEST, b"", 10)], "continues at byte 10"),
-        (content(VALUE, broadcast_id=1), [chunk(b"?" * 32, VALUE)], "has not asked for"),
-        (content(VALUE, broadcast_id=1), [chunk(DIGEST, VALUE[:9]), chunk(b"?" * 32, b"")], "before the end of"),
-        (content(VALUE, broadcast_id=1), [batch(1)], "before what the pool has asked for"),
-        (content(VALUE, broadcast_id=1), [finish(0)], "before what the pool has asked for"),
-        (content(b"no tar", directory_name="d"), chunks(b"no tar"), "not an archive"),
-        (content(OUTSIDE, directory_name="d"), chunks(OUTSIDE, 2**20), "outside"),
-        (content(ABSOLUTE_LINK, directory_name="d"), chunks(ABSOLUTE_LINK, 2**20), "absolute path"),
+        (artifact(VALUE, broadcast_id=1), [chunk(DIGEST, b"y" * 3000)], "arrived with the digest"),
+        (artifact(VALUE, broadcast_id=1), [chunk(DIGEST, VALUE + b"!")], "more than the 3000 bytes"),
+        (artifact(VALUE, broadcast_id=1), [chunk(DIGEST, VALUE[:9]), chunk(DIGEST, b"", 10)], "continues at byte 10"),
+        (artifact(VALUE, broadcast_id=1), [chunk(b"?" * 32, VALUE)], "has not asked for"),
+        (artifact(VALUE, broadcast_id=1), [chunk(DIGEST, VALUE[:9]), chunk(b"?" * 32, b"")], "before the end of"),
+        (artifact(VALUE, broadcast_id=1), [batch(1)], "before what the pool has asked for"),
+        (artifact(VALUE, broadcast_id=1), [finish(0)], "before what the pool has asked for"),
+        (artifact(b"no tar", directory_name="d"), chunks(b"no tar"), "not an archive"),
+        (artifact(OUTSIDE, directory_name="d"), chunks(OUTSIDE, 2**20), "outside"),
+        (artifact(ABSOLUTE_LINK, directory_name="d"), chunks(ABSOLUTE_LINK, 2**20), "absolute path"),
     ],
 )
 async def test_what_is_not_what_was_announced_is_refused_and_leaves_nothing(
-    running_front: Running, tmp_path: Path, need: Content, messages: list[bytes], words: str
+    running_front: Running, tmp_path: Path, need: Artifact, messages: list[bytes], words: str
 ) -> None:
     async with fixture(running_front, tmp_path) as pool:
         client = await pool.client(need)
@@ -271,7 +270,7 @@ async def test_an_archive_may_not_grow_when_it_is_unpacked(running_front: Runnin
     header = member("huge", 2**40)
     bomb = header.tobuf() + bytes(1024)
     async with fixture(running_front, tmp_path) as pool:
-        client = await pool.client(content(bomb, directory_name="d"))
+        client = await pool.client(artifact(bomb, directory_name="d"))
         await client.wanted()
         await client.send(*chunks(bomb, 2**20))
         assert "unpacks to more bytes" in (await client.refusal()).error.message
@@ -282,9 +281,9 @@ async def test_an_archive_may_not_grow_when_it_is_unpacked(running_front: Runnin
 async def test_a_name_that_is_a_path_is_refused(running_front: Running, tmp_path: Path, name: str) -> None:
     async with fixture(running_front, tmp_path) as pool:
         for refused in (
-            await pool.client(content(MODULE, file_name=name)),
-            await pool.client(content(MODULE, directory_name=name)),
-            await pool.client(content(MODULE, file_name="fine.zip"), python_includes=[name]),
+            await pool.client(artifact(MODULE, file_name=name)),
+            await pool.client(artifact(MODULE, directory_name=name)),
+            await pool.client(artifact(MODULE, file_name="fine.zip"), python_includes=[name]),
         ):
             assert (await refused.refusal()).error.kind == ErrorKind.ERROR_KIND_PROTOCOL
 
@@ -292,16 +291,16 @@ async def test_a_name_that_is_a_path_is_refused(running_front: Running, tmp_path
 @pytest.mark.parametrize(
     "needs",
     [
-        [content(MODULE)],
-        [Content(sha256=b"short", broadcast_id=1)],
-        [Content(sha256=DIGEST, size_bytes=-1, broadcast_id=1)],
-        [content(MODULE, file_name="a"), content(VALUE, file_name="a")],
-        [content(MODULE, broadcast_id=1), content(VALUE, broadcast_id=1)],
-        [content(MODULE, file_name="a"), content(MODULE, directory_name="b")],
+        [artifact(MODULE)],
+        [Artifact(sha256=b"short", broadcast_id=1)],
+        [Artifact(sha256=DIGEST, size_bytes=-1, broadcast_id=1)],
+        [artifact(MODULE, file_name="a"), artifact(VALUE, file_name="a")],
+        [artifact(MODULE, broadcast_id=1), artifact(VALUE, broadcast_id=1)],
+        [artifact(MODULE, file_name="a"), artifact(MODULE, directory_name="b")],
     ],
 )
 async def test_a_list_that_contradicts_itself_is_refused(
-    running_front: Running, tmp_path: Path, needs: list[Content]
+    running_front: Running, tmp_path: Path, needs: list[Artifact]
 ) -> None:
     async with fixture(running_front, tmp_path) as pool:
         assert (await (await pool.client(*needs)).refusal()).error.kind == ErrorKind.ERROR_KIND_PROTOCOL
@@ -309,17 +308,17 @@ async def test_a_list_that_contradicts_itself_is_refused(
 
 async def test_a_client_that_never_sends_is_given_up(running_front: Running, tmp_path: Path) -> None:
     async with fixture(running_front, tmp_path, content_timeout_seconds=0.2) as pool:
-        client = await pool.client(content(VALUE, broadcast_id=1))
+        client = await pool.client(artifact(VALUE, broadcast_id=1))
         await client.wanted()
         assert "within 0.2 seconds" in (await client.refusal()).error.message
 
 
 async def test_one_exchange_waits_for_what_another_sends(running_front: Running, tmp_path: Path) -> None:
-    need = content(VALUE, broadcast_id=1)
+    need = artifact(VALUE, broadcast_id=1)
     async with fixture(running_front, tmp_path) as pool:
         sender = await pool.client(need)
         assert await sender.wanted() == {need.sha256}
-        waiting = await pool.client(need, content(MODULE, file_name="own.py"))
+        waiting = await pool.client(need, artifact(MODULE, file_name="own.py"))
         assert await waiting.wanted() == {hashlib.sha256(MODULE).digest()}
         await waiting.send(*chunks(MODULE))
         await sender.send(*chunks(VALUE))
@@ -333,7 +332,7 @@ async def test_one_exchange_waits_for_what_another_sends(running_front: Running,
 async def test_who_waits_for_a_client_that_fails_is_asked_itself(
     running_front: Running, tmp_path: Path, how: str
 ) -> None:
-    need = content(VALUE, broadcast_id=1)
+    need = artifact(VALUE, broadcast_id=1)
     async with fixture(running_front, tmp_path) as pool:
         sender = await pool.client(need)
         await sender.wanted()
@@ -349,7 +348,7 @@ async def test_who_waits_for_a_client_that_fails_is_asked_itself(
 
 
 async def test_nobody_waits_for_a_client_that_has_stopped(running_front: Running, tmp_path: Path) -> None:
-    need = content(VALUE, broadcast_id=1)
+    need = artifact(VALUE, broadcast_id=1)
     async with fixture(running_front, tmp_path, content_timeout_seconds=3) as pool:
         stopped = await pool.client(need)
         await stopped.wanted()
@@ -364,8 +363,8 @@ MIB = 1024 * 1024
 
 
 async def give(pool: Fixture, data: bytes) -> set[bytes]:
-    """A whole exchange with one content; what the pool asked for."""
-    client = await pool.client(content(data, file_name="data"))
+    """A whole exchange with one artifact; what the pool asked for."""
+    client = await pool.client(artifact(data, file_name="data"))
     wanted = await client.wanted()
     if wanted:
         await client.send(*chunks(data, MIB))
@@ -374,7 +373,7 @@ async def give(pool: Fixture, data: bytes) -> set[bytes]:
     return wanted
 
 
-async def test_the_least_recently_used_content_makes_room(running_front: Running, tmp_path: Path) -> None:
+async def test_the_least_recently_used_artifact_makes_room(running_front: Running, tmp_path: Path) -> None:
     one, two, three = (bytes([number]) * (MIB // 2) for number in range(3))
     async with fixture(running_front, tmp_path, content_store_bytes=MIB) as pool:
         for data in (one, two, one, three):
@@ -388,11 +387,11 @@ async def test_the_least_recently_used_content_makes_room(running_front: Running
 async def test_what_an_exchange_holds_stays_and_another_comes_again(running_front: Running, tmp_path: Path) -> None:
     held, other = bytes(MIB), b"o" * MIB
     async with fixture(running_front, tmp_path, content_store_bytes=MIB) as pool:
-        client = await pool.client(content(held, broadcast_id=1))
+        client = await pool.client(artifact(held, broadcast_id=1))
         await client.wanted()
         await client.send(*chunks(held, MIB))
         await client.wanted()
-        refused = await (await pool.client(content(other, broadcast_id=1))).refusal()
+        refused = await (await pool.client(artifact(other, broadcast_id=1))).refusal()
         assert refused.error.kind == ErrorKind.ERROR_KIND_POOL_FULL
         await client.end()
         assert await give(pool, other) == {hashlib.sha256(other).digest()}
@@ -400,7 +399,7 @@ async def test_what_an_exchange_holds_stays_and_another_comes_again(running_fron
 
 async def test_what_can_never_fit_is_refused_for_good(running_front: Running, tmp_path: Path) -> None:
     async with fixture(running_front, tmp_path, content_store_bytes=MIB) as pool:
-        refused = await (await pool.client(content(bytes(MIB + 1), broadcast_id=1))).refusal()
+        refused = await (await pool.client(artifact(bytes(MIB + 1), broadcast_id=1))).refusal()
         assert refused.error.kind == ErrorKind.ERROR_KIND_LIMIT
         assert "--content-store-bytes" in refused.error.message
 

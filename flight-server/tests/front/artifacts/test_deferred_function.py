@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is large comes after admission: the dialogue about a deferred function through a front with scripted workers."""
+"""What is large comes after admission: the dialogue about a deferred payload through a front with scripted workers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,36 +13,33 @@ from front_harness import Running, RunningFront
 
 from updraft.service.lifecycle import Event
 from updraft.v1.exchange_pb2 import (
-    DeferredFunction,
+    DeferredPayload,
     ErrorKind,
     ExchangeCommand,
-    Function,
-    FunctionChunk,
-    RegisteredFunction,
+    Owner,
+    PayloadChunk,
     ReplyMetadata,
     RequestMetadata,
     SessionFunction,
+    SessionPayload,
     TaskIdentity,
     Udf,
 )
+from updraft_server.front.request import MAX_COMMAND_BYTES
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.testing import FakePool, FakeWorker
 
 PICKLE = bytes(range(256)) * 2000
 
 
-def session(**fields: Any) -> bytes:
-    function = SessionFunction(python_version="3.11", spark_version="4.3.0", udfs=[Udf(commands=[PICKLE])], **fields)
-    return Function(session=function).SerializeToString()
-
-
-FUNCTION = session()
+SESSION = SessionFunction(python_version="3.11", spark_version="4.3.0")
+PAYLOAD = SessionPayload(udfs=[Udf(commands=[PICKLE])]).SerializeToString()
 # An exchange of a task that holds a worker is never refused.
-ANOTHER_TASK = TaskIdentity(application_id="app-2", task_attempt_id=1)
+ANOTHER_TASK = TaskIdentity(owner=Owner(application_id="app-2"), task_attempt_id=1)
 
 
 def chunk(data: bytes, offset: int = 0) -> bytes:
-    metadata = RequestMetadata(function=FunctionChunk(offset=offset)).SerializeToString()
+    metadata = RequestMetadata(payload=PayloadChunk(offset=offset)).SerializeToString()
     return bytes(FlightData(app_metadata=metadata, data_body=data).SerializeToString())
 
 
@@ -50,8 +47,8 @@ def chunks(data: bytes, size_bytes: int = 100_000) -> list[bytes]:
     return [chunk(data[start : start + size_bytes], start) for start in range(0, len(data), size_bytes)]
 
 
-def envelope(size_bytes: int = len(FUNCTION), **changes: Any) -> ExchangeCommand:
-    return echo_command(function=None, deferred_function=DeferredFunction(size_bytes=size_bytes), **changes)
+def envelope(size_bytes: int = len(PAYLOAD), **changes: Any) -> ExchangeCommand:
+    return echo_command(deferred_payload=DeferredPayload(size_bytes=size_bytes), **{"session": SESSION, **changes})
 
 
 class Client:
@@ -76,14 +73,14 @@ class Client:
 
 
 class Commands:
-    """A script that remembers the commands that workers got, and finishes when it may."""
+    """A script that remembers the payloads that workers got, and finishes when it may."""
 
     def __init__(self) -> None:
-        self.seen: list[ExchangeCommand] = []
+        self.seen: list[bytes] = []
         self.go_on = asyncio.Event()
 
     async def script(self, worker: FakeWorker) -> None:
-        self.seen.append(ExchangeCommand.FromString(bytes((await worker.receive()).data_body)))
+        self.seen.append(bytes((await worker.receive()).data_body))
         await self.go_on.wait()
         while (await worker.receive()).kind is FrameKind.BATCH:
             pass
@@ -117,24 +114,24 @@ def pool(running_front: Running) -> Any:
     return started
 
 
-async def test_a_worker_gets_the_command_as_if_it_had_come_whole(pool: Any) -> None:
+async def test_a_worker_gets_the_payload_as_if_it_had_come_whole(pool: Any) -> None:
     async with pool() as running:
         running.commands.go_on.set()
         client = await running.open(envelope())
-        assert await client.event() == "function_wanted"
-        await client.send(*chunks(FUNCTION))
+        assert await client.event() == "payload_wanted"
+        await client.send(*chunks(PAYLOAD))
         assert await client.event() == "admitted"
         await client.send(batch(1), finish(1))
         await client.call.done_writing()
         assert (await all_replies(client.call))[1] is None
-        assert running.commands.seen == [echo_command(function=Function.FromString(FUNCTION))]
+        assert running.commands.seen == [PAYLOAD]
 
 
 async def test_a_full_pool_does_not_ask_for_the_function(pool: Any) -> None:
     async with pool(queue_limit=0) as running:
         holder = await running.open(envelope())
-        assert await holder.event() == "function_wanted"
-        await holder.send(*chunks(FUNCTION))
+        assert await holder.event() == "payload_wanted"
+        await holder.send(*chunks(PAYLOAD))
         assert await holder.event() == "admitted"
         replies, code = await (await running.open(envelope(task=ANOTHER_TASK))).refusal()
         assert [reply.WhichOneof("event") for reply in replies] == ["error"]
@@ -146,8 +143,8 @@ async def test_who_waits_in_the_queue_is_admitted_only_with_its_worker(pool: Any
     async with pool() as running:
         first, second = await running.open(envelope()), await running.open(envelope(task=ANOTHER_TASK))
         for client in (first, second):
-            assert await client.event() == "function_wanted"
-            await client.send(*chunks(FUNCTION))
+            assert await client.event() == "payload_wanted"
+            await client.send(*chunks(PAYLOAD))
         assert await first.event() == "admitted"
         admitted = asyncio.create_task(second.event())
         running.commands.go_on.set()
@@ -161,7 +158,7 @@ async def test_who_waits_in_the_queue_is_admitted_only_with_its_worker(pool: Any
 async def test_functions_that_are_on_their_way_count_against_the_memory_of_the_queue(pool: Any) -> None:
     async with pool(queue_bytes=1024 * 1024) as running:
         first = await running.open(envelope(1_000_000))
-        assert await first.event() == "function_wanted"
+        assert await first.event() == "payload_wanted"
         _, code = await (await running.open(envelope(1_000_000))).refusal()
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         first.call.cancel()
@@ -170,7 +167,7 @@ async def test_functions_that_are_on_their_way_count_against_the_memory_of_the_q
 async def test_a_drain_tells_a_client_that_sends_its_function(pool: Any) -> None:
     async with pool() as running:
         client = await running.open(envelope())
-        assert await client.event() == "function_wanted"
+        assert await client.event() == "payload_wanted"
         running.drain()
         replies, code = await client.refusal()
         assert replies[-1].error.kind == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
@@ -180,7 +177,7 @@ async def test_a_drain_tells_a_client_that_sends_its_function(pool: Any) -> None
 async def test_a_client_that_sends_byte_after_byte_loses_its_place(pool: Any) -> None:
     async with pool(content_timeout_seconds=1) as running:
         client = await running.open(envelope(65536))
-        assert await client.event() == "function_wanted"
+        assert await client.event() == "payload_wanted"
 
         async def dribble() -> None:
             for offset in range(1000):
@@ -200,19 +197,18 @@ async def test_a_client_that_sends_byte_after_byte_loses_its_place(pool: Any) ->
         (envelope(3), [chunk(b"four")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the 3 bytes"),
         (envelope(), [chunk(b"")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the"),
         (envelope(), [batch(1)], ErrorKind.ERROR_KIND_PROTOCOL, "before what the pool has asked for"),
-        (envelope(3), [chunk(b"\xff\xff\xff")], ErrorKind.ERROR_KIND_PROTOCOL, "not a Function"),
         (envelope(0), [], ErrorKind.ERROR_KIND_LIMIT, "a function of 0 bytes"),
         (envelope(2**40), [], ErrorKind.ERROR_KIND_LIMIT, f"a function of {2**40} bytes"),
         (envelope(-1), [], ErrorKind.ERROR_KIND_LIMIT, "a function of -1 bytes"),
         (
-            echo_command(deferred_function=DeferredFunction(size_bytes=1)),
+            envelope(1, payload=b"x"),
             [],
             ErrorKind.ERROR_KIND_PROTOCOL,
-            "both a function and a deferred function",
+            "both a payload and a deferred payload",
         ),
     ],
 )
-async def test_what_is_no_deferred_function_is_refused(
+async def test_what_is_no_deferred_payload_is_refused(
     pool: Any, command: ExchangeCommand, sent: list[bytes], kind: ErrorKind, words: str
 ) -> None:
     async with pool() as running:
@@ -225,12 +221,10 @@ async def test_what_is_no_deferred_function_is_refused(
 
 
 async def test_a_registered_function_is_never_deferred(pool: Any) -> None:
-    function = Function(registered=RegisteredFunction(name="echo")).SerializeToString()
     async with pool() as running:
-        client = await running.open(envelope(len(function)))
-        await client.send(chunk(function))
-        replies, _ = await client.refusal()
-        assert "not a session function" in replies[-1].error.message
+        command = echo_command(deferred_payload=DeferredPayload(size_bytes=1))
+        replies, _ = await (await running.open(command)).refusal()
+        assert "cannot be deferred" in replies[-1].error.message
 
 
 async def test_a_pool_without_session_functions_does_not_ask(pool: Any) -> None:
@@ -240,11 +234,17 @@ async def test_a_pool_without_session_functions_does_not_ask(pool: Any) -> None:
         assert code is grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_what_the_function_says_is_checked_as_if_it_had_come_whole(pool: Any) -> None:
-    function = session(environment={"LD_PRELOAD": "x"})
+async def test_what_the_envelope_says_is_checked_before_its_payload_is_asked_for(pool: Any) -> None:
+    session = SessionFunction(python_version="3.11", spark_version="4.3.0", environment={"LD_PRELOAD": "x"})
     async with pool() as running:
-        client = await running.open(envelope(len(function)))
-        await client.send(*chunks(function))
-        replies, code = await client.refusal()
+        replies, code = await (await running.open(envelope(session=session))).refusal()
+        assert [reply.WhichOneof("event") for reply in replies] == ["error"]
         assert "LD_PRELOAD" in replies[-1].error.message
         assert code is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_a_command_that_is_large_because_its_payload_is_not_deferred_is_a_limit(pool: Any) -> None:
+    async with pool() as running:
+        command = echo_command(session=SESSION, payload=bytes(MAX_COMMAND_BYTES))
+        assert await (await running.open(command)).refusal() == ([], grpc.StatusCode.INVALID_ARGUMENT)
+        assert running.commands.seen == []

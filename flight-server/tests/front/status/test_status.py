@@ -15,7 +15,7 @@ from front_harness import Running, RunningFront
 from updraft.errors import UserError
 from updraft.service.lifecycle import Event
 from updraft.v1.control_pb2 import PoolState, PoolStatus
-from updraft.v1.exchange_pb2 import Function, RegisteredFunction, TaskIdentity
+from updraft.v1.exchange_pb2 import Owner, RegisteredFunction, TaskIdentity
 from updraft_server.front.activity import KEPT_FAILURES, Activity, ExchangePhase
 from updraft_server.front.status.page import amount, duration, html_page, points, size
 from updraft_server.front.status.report import ExchangeRow, Report
@@ -166,7 +166,7 @@ async def test_one_that_waits_says_so(running_front: Running) -> None:
     async with running_front(pool) as front:
         first = await running_exchange(front)
         second = front.exchange()
-        task = TaskIdentity(application_id="app-2", task_attempt_id=9)
+        task = TaskIdentity(owner=Owner(application_id="app-2"), task_attempt_id=9)
         await second.write(command_opening(echo_command(task=task)))
         await asyncio.wait_for(pool.asked_in_vain.wait(), 60)
         report = await seen(front)
@@ -179,8 +179,8 @@ async def test_one_that_waits_says_so(running_front: Running) -> None:
 async def test_a_name_without_end_is_not_kept_whole(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
         call = front.exchange()
-        endless = Function(registered=RegisteredFunction(name="x" * 100_000))
-        await call.write(command_opening(echo_command(function=endless)))
+        endless = RegisteredFunction(name="x" * 100_000)
+        await call.write(command_opening(echo_command(registered=endless)))
         replies, _ = await all_replies(call)
         assert reply_metadata(replies[-1]).HasField("error")
         (error,) = (await seen(front)).errors

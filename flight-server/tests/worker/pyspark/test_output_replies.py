@@ -3,12 +3,13 @@
 
 import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from updraft.errors import UpdraftError
 from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
 from updraft_server.worker.pyspark.replies import OutputReplies
 from updraft_server.worker.pyspark.wire import END_OF_DATA_SECTION, INT
@@ -33,6 +34,9 @@ class Recorder:
             self.outputs.append(self.open + values[start:end])
             self.open, start = [], end
         self.open += values[start:]
+
+    def fail(self, error: UpdraftError) -> NoReturn:
+        raise error
 
 
 @given(st.lists(st.integers(0, 60), max_size=30), st.sampled_from([400, 1 << 20]))

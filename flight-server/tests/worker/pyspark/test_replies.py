@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from updraft_server.worker.failures import UserFailure
+from updraft.errors import UpdraftError, UserError
 from updraft_server.worker.pyspark.replies import (
     FreeRunningReplies,
     JoinedReplies,
@@ -30,6 +31,9 @@ class Recorder:
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
         self.replies.append((sequence, batch.column(0).to_pylist()))
+
+    def fail(self, error: UpdraftError) -> NoReturn:
+        raise error
 
 
 def rows(start: int, count: int) -> pa.RecordBatch:
@@ -70,7 +74,7 @@ def test_any_cut_and_any_read_ahead_give_the_same_replies(requests: list[int], p
 def test_rows_that_nobody_asked_for_are_a_user_failure() -> None:
     replies = OneToOneReplies(Recorder())
     replies.requested(1, 2)
-    with pytest.raises(UserFailure, match="1 more rows"):
+    with pytest.raises(UserError, match="1 more rows"):
         replies.add(rows(0, 3))
 
 
@@ -89,7 +93,7 @@ def test_a_value_too_many_is_a_user_failure() -> None:
     replies = OneToOneReplies(Recorder(), ahead=1)
     replies.requested(1, 0)
     replies.add(rows(0, 1))
-    with pytest.raises(UserFailure, match="1 more rows"):
+    with pytest.raises(UserError, match="1 more rows"):
         replies.close()
 
 
@@ -97,7 +101,7 @@ def test_rows_that_are_missing_are_a_user_failure() -> None:
     replies = OneToOneReplies(Recorder())
     replies.requested(1, 2)
     replies.add(rows(0, 1))
-    with pytest.raises(UserFailure, match="1 of the 2 rows of batch 1"):
+    with pytest.raises(UserError, match="1 of the 2 rows of batch 1"):
         replies.close()
 
 

@@ -37,7 +37,8 @@ class UpdraftError(Exception):
     """Base of the tree; never raised itself.
 
     `message` says what happened, to which function or task, and what to do. `exception_class`, `traceback` and
-    `sequence` (the request batch; 0 when there was none) describe what a function raised.
+    `sequence` (the request batch; 0 when there was none) describe what a function raised; `traceback_truncated` says
+    that the start of the traceback was lost on the way here.
     """
 
     kind: ClassVar[ErrorKind]
@@ -45,29 +46,38 @@ class UpdraftError(Exception):
     # When to come again; 0 where coming again is no question of time.
     retry_after_milliseconds: int = 0
 
-    def __init__(self, message: str, *, exception_class: str = "", traceback: str = "", sequence: int = 0) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        exception_class: str = "",
+        traceback: str = "",
+        traceback_truncated: bool = False,
+        sequence: int = 0,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.exception_class = exception_class
         self.traceback = traceback
+        self.traceback_truncated = traceback_truncated
         self.sequence = sequence
 
     def to_message(self) -> Error:
         """The in-band form: the traceback cut to its last MiB, the message to its first."""
-        traceback, truncated = _keep_end(self.traceback, MAX_TRACEBACK_BYTES)
+        traceback, truncated = keep_end(self.traceback, MAX_TRACEBACK_BYTES)
         return Error(
             kind=self.kind,
-            message=_keep_start(self.message, MAX_MESSAGE_BYTES),
-            exception_class=_keep_start(self.exception_class, MAX_STATUS_MESSAGE_BYTES),
+            message=keep_start(self.message, MAX_MESSAGE_BYTES),
+            exception_class=keep_start(self.exception_class, MAX_STATUS_MESSAGE_BYTES),
             traceback=traceback,
-            traceback_truncated=truncated,
+            traceback_truncated=self.traceback_truncated or truncated,
             sequence=self.sequence,
         )
 
     def status_message(self) -> str:
         """The gRPC status message: one line of at most 1 KiB."""
         line = " ".join(self.message.split())
-        return _keep_start(line, MAX_STATUS_MESSAGE_BYTES)
+        return keep_start(line, MAX_STATUS_MESSAGE_BYTES)
 
 
 class UserError(UpdraftError):
@@ -216,20 +226,23 @@ def error_from_message(error: Error) -> UpdraftError:
         error.message,
         exception_class=error.exception_class,
         traceback=error.traceback,
+        traceback_truncated=error.traceback_truncated,
         sequence=error.sequence,
     )
 
 
-def _keep_start(text: str, limit_bytes: int) -> str:
+def keep_start(text: str, limit_bytes: int) -> str:
+    """The start of a text, at most `limit_bytes` as UTF-8; three dots stand for what was cut."""
     # What users raise may hold lone surrogates, which neither protobuf nor gRPC can carry.
-    encoded = text.encode("utf-8", "replace")
+    encoded = text.encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode()
     return encoded[: limit_bytes - 3].decode("utf-8", "ignore") + "..."
 
 
-def _keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
-    encoded = text.encode("utf-8", "replace")
+def keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
+    """The end of a text, at most `limit_bytes` as UTF-8, and whether anything was cut: Python names the error there."""
+    encoded = text.encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode(), False
-    return encoded[-limit_bytes:].decode("utf-8", "ignore"), True
+    return encoded[len(encoded) - limit_bytes :].decode("utf-8", "ignore"), True

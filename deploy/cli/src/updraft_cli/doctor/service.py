@@ -8,11 +8,10 @@ import pyarrow as pa
 from pyarrow import flight
 
 from updraft.errors import UpdraftError
+from updraft.protocol import PROTOCOL_VERSION
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
 from updraft_cli.service import POOL_STATUS_ACTION, WRITER_STATUS_ACTION, Service, Status, first_line
-
-PROTOCOL_VERSION = 1
 
 
 def check_service(service: Service, driver: Driver | None, findings: Findings) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What session functions need beside their pickle: broadcast variables and the files of a session, by digest.
 
-`needs` reads and checks what a command lists; `store` keeps contents on disk within its limit; `arrival` is one content
-on its way in; `file_sets` shows files under the names that a session gives them; `dialogue` asks a client and reads its
+`needs` reads and checks what a command lists; `store` keeps artifacts on disk within its limit; `arrival` is one on its
+way in; `file_sets` shows files under the names that a session gives them; `dialogue` asks a client and reads its
 answers; `gathering` decides what to ask for. All of it runs in the front, which opens none of it; workers read the
 files where they lie.
 """

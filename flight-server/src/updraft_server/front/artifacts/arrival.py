@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One content on its way into the store: written, checked, unpacked; kept as a whole or not at all.
+"""One artifact on its way into the store: written, checked, unpacked; kept as a whole or not at all.
 
 Everything here blocks on the disk: `updraft_server.front.artifacts.gathering` calls it in threads.
 """
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Self
 
 from updraft.errors import ProtocolError
-from updraft_server.front.artifacts.needs import ContentKey, Form
+from updraft_server.front.artifacts.needs import ArtifactKey, Form
 
 _READ_ONLY = 0o444
 
 
 class Arrival:
-    """The bytes of a content, in order; a context manager that removes what was not kept."""
+    """The bytes of an artifact, in order; a context manager that removes what was not kept."""
 
-    def __init__(self, key: ContentKey, path: Path) -> None:
+    def __init__(self, key: ArtifactKey, path: Path) -> None:
         self._key = key
         self._path = path
         self._directory = path.with_suffix(".unpacked")
@@ -55,7 +55,7 @@ class Arrival:
             self._path.chmod(_READ_ONLY)
 
     def keep(self) -> Path:
-        """Where the checked content lies from now on."""
+        """Where the checked artifact lies from now on."""
         self._kept = True
         return self._directory if self._key.form is Form.DIRECTORY else self._path
 
@@ -75,7 +75,7 @@ class Arrival:
 
     @property
     def _name(self) -> str:
-        return f"content {self._key.sha256.hex()}"
+        return f"artifact {self._key.sha256.hex()}"
 
     def __enter__(self) -> Self:
         return self

@@ -1,85 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool asks of a client before an exchange has its worker: contents, and a function too large to come early."""
+"""What a pool asks of a client before an exchange has its worker: artifacts, and a payload too large to come early."""
 
 import asyncio
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import join_flight_data, split_flight_data
-from updraft.v1.exchange_pb2 import ContentsWanted, DeferredFunction, FunctionWanted, ReplyMetadata, RequestMetadata
+from updraft.service.opening import Call
+from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
 _NOTHING = memoryview(b"")
 # Slower than any network that a task would be run over.
 _LEAST_BYTES_PER_SECOND = 64 * 1024
 
 
-class ContentCall(Protocol):
-    """The client's side of an exchange."""
-
-    async def read(self) -> bytes | None:
-        """The next message, or None once the client has half-closed."""
-
-    async def write(self, message: bytes) -> None:
-        """Send a message."""
-
-
 class Chunk(NamedTuple):
-    """A part of a content that was asked for."""
+    """A part of an artifact that was asked for."""
 
     digest: bytes
     offset: int
     data: memoryview
 
 
-class ContentDialogue:
+class ArtifactDialogue:
     """Asks one client by digest and reads what it sends."""
 
-    def __init__(self, call: ContentCall, *, max_message_bytes: int, timeout_seconds: float) -> None:
+    def __init__(self, call: Call, *, max_message_bytes: int, timeout_seconds: float) -> None:
         self._call = call
         self._max_message_bytes = max_message_bytes
         self._timeout_seconds = timeout_seconds
 
     async def ask(self, digests: Iterable[bytes]) -> None:
         """Ask for these; for none: say that nothing more is wanted."""
-        await self._say(ReplyMetadata(contents_wanted=ContentsWanted(sha256=digests)))
+        await self._say(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests)))
 
     async def chunk(self) -> Chunk:
-        """The next part of a content; raises ProtocolError for anything else, and when nothing comes in time."""
-        metadata, data = await self._receive("content")
-        return Chunk(metadata.content.sha256, metadata.content.offset, data)
+        """The next part of an artifact; raises ProtocolError for anything else, and when nothing comes in time."""
+        metadata, data = await self._receive("artifact")
+        return Chunk(metadata.artifact.sha256, metadata.artifact.offset, data)
 
-    async def function(self, deferred: DeferredFunction) -> bytes:
-        """Ask for the deferred function and return it whole; raises ProtocolError and LimitError."""
+    async def payload(self, deferred: DeferredPayload) -> bytes:
+        """Ask for the deferred payload and return it whole; raises ProtocolError and LimitError."""
         size_bytes = deferred.size_bytes
         if not 0 < size_bytes <= self._max_message_bytes:
             raise LimitError(
                 f"a function of {size_bytes} bytes is more than this pool takes, {self._max_message_bytes} bytes: "
                 "broadcast what the function refers to, or raise --max-message-bytes"
             )
-        await self._say(ReplyMetadata(function_wanted=FunctionWanted()))
+        await self._say(ReplyMetadata(payload_wanted=PayloadWanted()))
         # A client that sends byte after byte would hold its place in the queue as long as it likes.
         limit_seconds = self._timeout_seconds + size_bytes / _LEAST_BYTES_PER_SECOND
         try:
             async with asyncio.timeout(limit_seconds):
-                return await self._whole_function(size_bytes)
+                return await self._whole_payload(size_bytes)
         except TimeoutError:
             raise ProtocolError(
                 f"the client did not send its function of {size_bytes} bytes within {limit_seconds:g} seconds"
             ) from None
 
-    async def _whole_function(self, size_bytes: int) -> bytes:
-        function = bytearray()
-        while len(function) < size_bytes:
-            metadata, data = await self._receive("function")
-            if metadata.function.offset != len(function):
-                raise ProtocolError(f"the function continues at byte {metadata.function.offset}, not {len(function)}")
-            if not 0 < len(data) <= size_bytes - len(function):
+    async def _whole_payload(self, size_bytes: int) -> bytes:
+        payload = bytearray()
+        while len(payload) < size_bytes:
+            metadata, data = await self._receive("payload")
+            if metadata.payload.offset != len(payload):
+                raise ProtocolError(f"the function continues at byte {metadata.payload.offset}, not {len(payload)}")
+            if not 0 < len(data) <= size_bytes - len(payload):
                 raise ProtocolError(f"the function does not have the {size_bytes} bytes that were announced")
-            function += data
-        return bytes(function)
+            payload += data
+        return bytes(payload)
 
     async def _say(self, metadata: ReplyMetadata) -> None:
         await self._call.write(join_flight_data(_NOTHING, metadata.SerializeToString(), _NOTHING))

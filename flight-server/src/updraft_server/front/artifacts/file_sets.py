@@ -17,11 +17,11 @@ def lay_out(path: Path, building: Path, files: Mapping[str, Path]) -> None:
         return
     try:
         building.mkdir(mode=0o700)
-        for name, content in files.items():
-            if content.is_dir():
-                (building / name).symlink_to(content)
+        for name, artifact in files.items():
+            if artifact.is_dir():
+                (building / name).symlink_to(artifact)
             else:
-                os.link(content, building / name)
+                os.link(artifact, building / name)
         building.rename(path)
     except OSError:
         # Another exchange of the session may have been quicker.

@@ -14,10 +14,10 @@ from typing import ParamSpec, TypeVar
 
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts.arrival import Arrival
-from updraft_server.front.artifacts.dialogue import Chunk, ContentDialogue
+from updraft_server.front.artifacts.dialogue import ArtifactDialogue, Chunk
 from updraft_server.front.artifacts.file_sets import lay_out
 from updraft_server.front.artifacts.needs import Needs
-from updraft_server.front.artifacts.store import ContentStore, Holding, StoredContent
+from updraft_server.front.artifacts.store import ArtifactStore, Holding, StoredArtifact
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -37,15 +37,15 @@ _NO_PROVISION = Provision()
 
 
 class Gathering:
-    """Provides exchanges with their contents."""
+    """Provides exchanges with their artifacts."""
 
-    def __init__(self, store: ContentStore, *, timeout_seconds: float) -> None:
+    def __init__(self, store: ArtifactStore, *, timeout_seconds: float) -> None:
         self._store = store
         self._timeout_seconds = timeout_seconds
 
     @asynccontextmanager
-    async def provided(self, dialogue: ContentDialogue, needs: Needs) -> AsyncIterator[Provision]:
-        """The contents, held for the time of the block; raises UpdraftError when they cannot be had."""
+    async def provided(self, dialogue: ArtifactDialogue, needs: Needs) -> AsyncIterator[Provision]:
+        """The artifacts, held for the time of the block; raises UpdraftError when they cannot be had."""
         if not needs.keys:
             yield _NO_PROVISION
             return
@@ -55,64 +55,64 @@ class Gathering:
         finally:
             holding.release()
 
-    async def _provide(self, dialogue: ContentDialogue, needs: Needs, holding: Holding) -> Provision:
+    async def _provide(self, dialogue: ArtifactDialogue, needs: Needs, holding: Holding) -> Provision:
         try:
             while missing := holding.missing():
-                wanted = [content for content in missing if not content.senders]
+                wanted = [artifact for artifact in missing if not artifact.senders]
                 if not wanted and not await self._progress(missing):
                     wanted = missing
                 if wanted:
                     await self._receive(dialogue, wanted)
             provision = await self._lay_out(needs, holding)
         except OSError as error:
-            raise PoolUnavailableError(f"this pool cannot store a content: {error.strerror}") from error
+            raise PoolUnavailableError(f"this pool cannot store an artifact: {error.strerror}") from error
         await dialogue.ask(())
         return provision
 
-    async def _progress(self, contents: Sequence[StoredContent]) -> bool:
+    async def _progress(self, artifacts: Sequence[StoredArtifact]) -> bool:
         """Wait for a sender to end; False when all of them have sent nothing for too long."""
-        before_bytes = sum(content.arrived_bytes for content in contents)
-        changes = [asyncio.ensure_future(content.change()) for content in contents]
+        before_bytes = sum(artifact.arrived_bytes for artifact in artifacts)
+        changes = [asyncio.ensure_future(artifact.change()) for artifact in artifacts]
         try:
             changed, _ = await asyncio.wait(changes, timeout=self._timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for change in changes:
                 change.cancel()
-        return bool(changed) or sum(content.arrived_bytes for content in contents) > before_bytes
+        return bool(changed) or sum(artifact.arrived_bytes for artifact in artifacts) > before_bytes
 
-    async def _receive(self, dialogue: ContentDialogue, contents: Iterable[StoredContent]) -> None:
-        wanted = {content.key.sha256: content for content in contents}
-        for content in wanted.values():
-            content.began()
+    async def _receive(self, dialogue: ArtifactDialogue, artifacts: Iterable[StoredArtifact]) -> None:
+        wanted = {artifact.key.sha256: artifact for artifact in artifacts}
+        for artifact in wanted.values():
+            artifact.began()
         try:
             await dialogue.ask(tuple(wanted))
             while wanted:
                 chunk = await dialogue.chunk()
                 if chunk.digest not in wanted:
-                    raise ProtocolError(f"content {chunk.digest.hex()} came, which this pool has not asked for")
+                    raise ProtocolError(f"artifact {chunk.digest.hex()} came, which this pool has not asked for")
                 await self._receive_one(dialogue, wanted[chunk.digest], chunk)
                 wanted.pop(chunk.digest).ended()
         finally:
-            for content in wanted.values():
-                content.ended()
+            for artifact in wanted.values():
+                artifact.ended()
 
-    async def _receive_one(self, dialogue: ContentDialogue, content: StoredContent, chunk: Chunk) -> None:
-        """One content, whose first chunk is here; chunks of several are not mixed."""
-        with Arrival(content.key, self._store.new_path()) as arrival:
+    async def _receive_one(self, dialogue: ArtifactDialogue, artifact: StoredArtifact, chunk: Chunk) -> None:
+        """One artifact, whose first chunk is here; chunks of several are not mixed."""
+        with Arrival(artifact.key, self._store.new_path()) as arrival:
             while True:
                 await _in_thread(arrival.add, chunk.offset, chunk.data)
-                content.arrived_bytes += len(chunk.data)
+                artifact.arrived_bytes += len(chunk.data)
                 if arrival.complete:
                     break
                 chunk = await dialogue.chunk()
-                if chunk.digest != content.key.sha256:
+                if chunk.digest != artifact.key.sha256:
                     raise ProtocolError(
-                        f"content {chunk.digest.hex()} came before the end of {content.key.sha256.hex()}"
+                        f"artifact {chunk.digest.hex()} came before the end of {artifact.key.sha256.hex()}"
                     )
             await _in_thread(arrival.check)
             # Another exchange may have lost patience with this client and sent it too.
-            if content.path is None:
-                content.path = arrival.keep()
+            if artifact.path is None:
+                artifact.path = arrival.keep()
 
     async def _lay_out(self, needs: Needs, holding: Holding) -> Provision:
         broadcasts = {number: str(holding.path(key)) for number, key in needs.broadcasts.items()}

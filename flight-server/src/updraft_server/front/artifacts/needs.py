@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from updraft.errors import LimitError, ProtocolError
-from updraft.v1.exchange_pb2 import Content, SessionFunction
+from updraft.v1.exchange_pb2 import Artifact, SessionFunction
 
 Name = TypeVar("Name", int, str)
 
-MAX_CONTENTS = 4096
+MAX_ARTIFACTS = 4096
 _MAX_NAME_BYTES = 255
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class Form(enum.Enum):
-    """How a content lies on disk."""
+    """How an artifact lies on disk."""
 
     FILE = "file"
     DIRECTORY = "directory"
 
 
-class ContentKey(NamedTuple):
-    """A content by its bytes; equal keys are the same content."""
+class ArtifactKey(NamedTuple):
+    """An artifact by its bytes; equal keys are the same artifact."""
 
     sha256: bytes
     size_bytes: int
@@ -37,16 +37,16 @@ class ContentKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The contents of one exchange and what each is there for."""
+    """The artifacts of one exchange and what each is there for."""
 
-    broadcasts: Mapping[int, ContentKey] = field(default_factory=dict)
+    broadcasts: Mapping[int, ArtifactKey] = field(default_factory=dict)
     """By the broadcast variable's id."""
-    files: Mapping[str, ContentKey] = field(default_factory=dict)
+    files: Mapping[str, ArtifactKey] = field(default_factory=dict)
     """By the name under which the function finds them."""
 
     @property
-    def keys(self) -> frozenset[ContentKey]:
-        """Every content once."""
+    def keys(self) -> frozenset[ArtifactKey]:
+        """Every artifact once."""
         return frozenset((*self.broadcasts.values(), *self.files.values()))
 
     @property
@@ -62,40 +62,42 @@ NO_NEEDS = Needs()
 
 
 def parse_needs(function: SessionFunction) -> Needs:
-    """Raises ProtocolError for what is no content or no plain name, LimitError for too many."""
-    if not function.contents and not function.python_includes:
+    """Raises ProtocolError for what is no artifact or no plain name, LimitError for too many."""
+    if not function.artifacts and not function.python_includes:
         return NO_NEEDS
-    if len(function.contents) > MAX_CONTENTS:
-        raise LimitError(f"the function needs {len(function.contents)} contents, the limit is {MAX_CONTENTS}")
-    broadcasts: dict[int, ContentKey] = {}
-    files: dict[str, ContentKey] = {}
-    forms: dict[bytes, ContentKey] = {}
-    for content in function.contents:
-        key = _key(content)
+    if len(function.artifacts) > MAX_ARTIFACTS:
+        raise LimitError(f"the function needs {len(function.artifacts)} artifacts, the limit is {MAX_ARTIFACTS}")
+    broadcasts: dict[int, ArtifactKey] = {}
+    files: dict[str, ArtifactKey] = {}
+    forms: dict[bytes, ArtifactKey] = {}
+    for artifact in function.artifacts:
+        key = _key(artifact)
         if forms.setdefault(key.sha256, key) != key:
-            raise ProtocolError(f"content {key.sha256.hex()} is listed with two sizes or as file and directory")
-        if content.WhichOneof("role") == "broadcast_id":
-            _add(broadcasts, content.broadcast_id, key)
+            raise ProtocolError(f"artifact {key.sha256.hex()} is listed with two sizes or as file and directory")
+        if artifact.WhichOneof("role") == "broadcast_id":
+            _add(broadcasts, artifact.broadcast_id, key)
         else:
-            _add(files, _plain_name(content.file_name or content.directory_name), key)
+            _add(files, _plain_name(artifact.file_name or artifact.directory_name), key)
     for name in function.python_includes:
         _plain_name(name)
     return Needs(broadcasts, files)
 
 
-def _key(content: Content) -> ContentKey:
-    if len(content.sha256) != _DIGEST_BYTES or content.size_bytes < 0:
-        raise ProtocolError(f"not a content: a digest of {len(content.sha256)} bytes, a size of {content.size_bytes}")
-    role = content.WhichOneof("role")
+def _key(artifact: Artifact) -> ArtifactKey:
+    if len(artifact.sha256) != _DIGEST_BYTES or artifact.size_bytes < 0:
+        raise ProtocolError(
+            f"not an artifact: a digest of {len(artifact.sha256)} bytes, a size of {artifact.size_bytes}"
+        )
+    role = artifact.WhichOneof("role")
     if role is None:
-        raise ProtocolError(f"nothing says what content {content.sha256.hex()} is for")
+        raise ProtocolError(f"nothing says what artifact {artifact.sha256.hex()} is for")
     form = Form.DIRECTORY if role == "directory_name" else Form.FILE
-    return ContentKey(content.sha256, content.size_bytes, form)
+    return ArtifactKey(artifact.sha256, artifact.size_bytes, form)
 
 
-def _add(known: dict[Name, ContentKey], name: Name, key: ContentKey) -> None:
+def _add(known: dict[Name, ArtifactKey], name: Name, key: ArtifactKey) -> None:
     if known.setdefault(name, key) != key:
-        raise ProtocolError(f"two contents are listed as {name!r}")
+        raise ProtocolError(f"two artifacts are listed as {name!r}")
 
 
 def _plain_name(name: str) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contents on disk, within a limit: what exchanges hold stays, of the rest the least recently used goes first.
+"""Artifacts on disk, within a limit: what exchanges hold stays, of the rest the least recently used goes first.
 
-Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.gathering` fills it. A content takes
+Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.gathering` fills it. An artifact takes
 its room from the moment when an exchange asks for it, so that what has begun to arrive also fits. Nobody is trusted
-with a digest, but tenants are not told apart: whoever may run session functions may name any content.
+with a digest, but tenants are not told apart: whoever may run session functions may name any artifact.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Iterable, Mapping
 from pathlib import Path
 
 from updraft.errors import LimitError, PoolFullError
-from updraft_server.front.artifacts.needs import ContentKey
+from updraft_server.front.artifacts.needs import ArtifactKey
 
 
-class StoredContent:
-    """A content that is there, or that an exchange waits for."""
+class StoredArtifact:
+    """An artifact that is there, or that an exchange waits for."""
 
-    def __init__(self, key: ContentKey) -> None:
+    def __init__(self, key: ArtifactKey) -> None:
         self.key = key
         self.path: Path | None = None
         """None until it is there."""
@@ -48,31 +48,31 @@ class StoredContent:
 
 
 class Holding:
-    """The contents of one exchange, which stay until they are released."""
+    """The artifacts of one exchange, which stay until they are released."""
 
-    def __init__(self, store: "ContentStore", contents: Mapping[ContentKey, StoredContent]) -> None:
+    def __init__(self, store: "ArtifactStore", artifacts: Mapping[ArtifactKey, StoredArtifact]) -> None:
         self._store = store
-        self._contents = contents
+        self._artifacts = artifacts
 
-    def missing(self) -> list[StoredContent]:
+    def missing(self) -> list[StoredArtifact]:
         """What is not there yet."""
-        return [content for content in self._contents.values() if content.path is None]
+        return [artifact for artifact in self._artifacts.values() if artifact.path is None]
 
-    def path(self, key: ContentKey) -> Path:
-        """Where a content lies that is there."""
-        path = self._contents[key].path
+    def path(self, key: ArtifactKey) -> Path:
+        """Where an artifact lies that is there."""
+        path = self._artifacts[key].path
         if path is None:
             raise KeyError(key)
         return path
 
     def release(self) -> None:
-        """Let the contents go."""
-        contents, self._contents = self._contents, {}
-        self._store.let_go(contents.values())
+        """Let the artifacts go."""
+        artifacts, self._artifacts = self._artifacts, {}
+        self._store.let_go(artifacts.values())
 
 
-class ContentStore:
-    """The contents of a pool, in a directory that it owns and empties when it starts."""
+class ArtifactStore:
+    """The artifacts of a pool, in a directory that it owns and empties when it starts."""
 
     def __init__(self, directory: Path, *, limit_bytes: int, retry_after_milliseconds: int) -> None:
         self._contents_path = directory / "contents"
@@ -80,8 +80,8 @@ class ContentStore:
         self._trash_path = directory / "trash"
         self._limit_bytes = limit_bytes
         self._retry_after_milliseconds = retry_after_milliseconds
-        self._contents: OrderedDict[ContentKey, StoredContent] = OrderedDict()
-        self._file_sets: dict[Path, frozenset[ContentKey]] = {}
+        self._artifacts: OrderedDict[ArtifactKey, StoredArtifact] = OrderedDict()
+        self._file_sets: dict[Path, frozenset[ArtifactKey]] = {}
         self._names = itertools.count()
         self._deletions: set[asyncio.Future[None]] = set()
         self.used_bytes = 0
@@ -93,63 +93,65 @@ class ContentStore:
         """A path in the store that nothing else uses."""
         return self._contents_path / str(next(self._names))
 
-    def file_set_path(self, name: str, keys: Iterable[ContentKey]) -> Path:
-        """Where links to these contents are laid out; they go when one of the contents goes."""
+    def file_set_path(self, name: str, keys: Iterable[ArtifactKey]) -> Path:
+        """Where links to these artifacts are laid out; they go when one of the artifacts goes."""
         path = self._sets_path / name
         self._file_sets[path] = frozenset(keys)
         return path
 
-    def hold(self, keys: frozenset[ContentKey]) -> Holding:
-        """Keep these contents, there or not; raises PoolFullError, or LimitError for what can never fit."""
+    def hold(self, keys: frozenset[ArtifactKey]) -> Holding:
+        """Keep these artifacts, there or not; raises PoolFullError, or LimitError for what can never fit."""
         self._make_room(keys)
         for key in keys:
-            if key not in self._contents:
-                self._contents[key] = StoredContent(key)
+            if key not in self._artifacts:
+                self._artifacts[key] = StoredArtifact(key)
                 self.used_bytes += key.size_bytes
-            self._contents[key].holders += 1
-        return Holding(self, {key: self._contents[key] for key in keys})
+            self._artifacts[key].holders += 1
+        return Holding(self, {key: self._artifacts[key] for key in keys})
 
-    def let_go(self, contents: Iterable[StoredContent]) -> None:
+    def let_go(self, artifacts: Iterable[StoredArtifact]) -> None:
         """The end of a holding: what has not arrived is forgotten, the rest counts as used now."""
-        for content in contents:
-            content.holders -= 1
-            if content.path is not None:
-                self._contents.move_to_end(content.key)
-            elif not content.holders:
-                self._forget(content)
+        for artifact in artifacts:
+            artifact.holders -= 1
+            if artifact.path is not None:
+                self._artifacts.move_to_end(artifact.key)
+            elif not artifact.holders:
+                self._forget(artifact)
 
-    def _make_room(self, wanted: frozenset[ContentKey]) -> None:
+    def _make_room(self, wanted: frozenset[ArtifactKey]) -> None:
         wanted_bytes = sum(key.size_bytes for key in wanted)
         if wanted_bytes > self._limit_bytes:
             raise LimitError(
-                f"the function needs contents of {wanted_bytes} bytes, this pool keeps at most {self._limit_bytes}:"
+                f"the function needs artifacts of {wanted_bytes} bytes, this pool keeps at most {self._limit_bytes}:"
                 " raise --content-store-bytes"
             )
-        idle = [content for content in self._contents.values() if not content.holders and content.key not in wanted]
-        new_bytes = sum(key.size_bytes for key in wanted if key not in self._contents)
+        idle = [
+            artifact for artifact in self._artifacts.values() if not artifact.holders and artifact.key not in wanted
+        ]
+        new_bytes = sum(key.size_bytes for key in wanted if key not in self._artifacts)
         excess_bytes = self.used_bytes + new_bytes - self._limit_bytes
-        if excess_bytes > sum(content.key.size_bytes for content in idle):
+        if excess_bytes > sum(artifact.key.size_bytes for artifact in idle):
             raise PoolFullError(
-                f"running exchanges hold contents of {self.used_bytes} of {self._limit_bytes} bytes,"
+                f"running exchanges hold artifacts of {self.used_bytes} of {self._limit_bytes} bytes,"
                 f" and {new_bytes} more are needed: come again later, or raise --content-store-bytes",
                 retry_after_milliseconds=self._retry_after_milliseconds,
             )
-        for content in idle:
+        for artifact in idle:
             if self.used_bytes + new_bytes <= self._limit_bytes:
                 return
-            self._evict(content)
+            self._evict(artifact)
 
-    def _forget(self, content: StoredContent) -> None:
-        del self._contents[content.key]
-        self.used_bytes -= content.key.size_bytes
+    def _forget(self, artifact: StoredArtifact) -> None:
+        del self._artifacts[artifact.key]
+        self.used_bytes -= artifact.key.size_bytes
 
-    def _evict(self, content: StoredContent) -> None:
-        self._forget(content)
-        paths = [path for path, keys in self._file_sets.items() if content.key in keys]
+    def _evict(self, artifact: StoredArtifact) -> None:
+        self._forget(artifact)
+        paths = [path for path, keys in self._file_sets.items() if artifact.key in keys]
         for path in paths:
             del self._file_sets[path]
-        if content.path is not None:
-            paths.append(content.path)
+        if artifact.path is not None:
+            paths.append(artifact.path)
         self._delete(paths)
 
     def _delete(self, paths: Iterable[Path]) -> None:

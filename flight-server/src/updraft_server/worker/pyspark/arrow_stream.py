@@ -68,7 +68,7 @@ class ArrowStream:
         self._replies.add(batch)
 
     def close(self) -> None:
-        """Raises UserFailure when the function owes rows."""
+        """Raises UserError when the function owes rows."""
         self._replies.close()
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from updraft.errors import ProtocolError
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.pyspark.kinds import Answers
 from updraft_server.worker.pyspark.replies import Replies
@@ -54,7 +55,7 @@ class AnsweredRequests:
 
     def refuse(self, problem: str) -> NoReturn:
         """Raise that the client broke the protocol."""
-        self._exchange.refuse(problem)
+        self._exchange.fail(ProtocolError(problem))
 
 
 class GroupReader:

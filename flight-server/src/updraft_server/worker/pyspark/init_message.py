@@ -7,10 +7,12 @@ version has. Secrets stay in Spark, and of the local properties those that a fun
 
 import json
 import struct
+import sys
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from updraft.v1 import exchange_pb2
+from updraft_server.worker.pyspark.session_function import SessionFunction
 from updraft_server.worker.pyspark.wire import INT, LONG, text, with_length
 
 BOOL = struct.Struct("!?")
@@ -28,29 +30,29 @@ class Surroundings(NamedTuple):
     """Those that it has seen and must forget."""
 
 
-def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunction, around: Surroundings) -> bytes:
+def compose(task: exchange_pb2.TaskIdentity, function: SessionFunction, around: Surroundings) -> bytes:
     """The bytes of the init message for an exchange."""
     return b"".join(
         [
-            task_header(task, function),
+            task_header(task),
             text(_task_context(task)),
             contents(function, around),
             INT.pack(function.eval_type),
-            settings(function.runner_conf),
-            settings(function.eval_conf),
-            table_function(function.udtf)
-            if function.HasField("udtf")
-            else functions(function.udfs, argument_names=True, result_ids=True),
+            settings(function.payload.runner_conf),
+            settings(function.payload.eval_conf),
+            table_function(function.payload.udtf)
+            if function.payload.HasField("udtf")
+            else functions(function.payload.udfs, argument_names=True, result_ids=True),
         ]
     )
 
 
-def task_header(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunction) -> bytes:
-    """Which split the task has, and the Python that the functions need."""
-    return INT.pack(task.partition_id) + text(function.python_version)
+def task_header(task: exchange_pb2.TaskIdentity) -> bytes:
+    """Which split the task has, and the Python that the functions need: this one, as the front has made sure."""
+    return INT.pack(task.partition_id) + text(f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
-def contents(function: exchange_pb2.SessionFunction, around: Surroundings) -> bytes:
+def contents(function: SessionFunction, around: Surroundings) -> bytes:
     """The directory of the files, the modules among them, and the broadcasts."""
     includes = b"".join(map(text, function.python_includes))
     return text(around.files_directory) + INT.pack(len(function.python_includes)) + includes + _broadcasts(around)

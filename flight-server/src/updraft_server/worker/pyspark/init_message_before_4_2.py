@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.pyspark.init_message import BOOL, functions, settings, table_function
 from updraft_server.worker.pyspark.kinds import KINDS, Answers, EvalType
+from updraft_server.worker.pyspark.session_function import SessionFunction
 from updraft_server.worker.pyspark.wire import INT, LONG, text
 
 PROFILER = "spark.sql.pyspark.udf.profiler"
@@ -35,20 +36,20 @@ def task_context(task: exchange_pb2.TaskIdentity) -> bytes:
     )
 
 
-def arrow_settings(function: exchange_pb2.SessionFunction, eval_conf: Mapping[str, str]) -> bytes:
+def arrow_settings(function: SessionFunction, eval_conf: Mapping[str, str]) -> bytes:
     """The settings of a function over Arrow batches; none of a pickled one."""
     if function.eval_type in (EvalType.BATCHED, EvalType.TABLE):
         return b""
-    runner_conf = {key: value for key, value in function.runner_conf.items() if key != PROFILER}
+    runner_conf = {key: value for key, value in function.payload.runner_conf.items() if key != PROFILER}
     return settings({**runner_conf, **eval_conf})
 
 
-def profiled_functions(function: exchange_pb2.SessionFunction) -> bytes:
+def profiled_functions(function: SessionFunction) -> bytes:
     """The profiler, if there is one, and the UDFs; a table function has none."""
-    if function.HasField("udtf"):
-        return table_function(function.udtf)
-    profiler = function.runner_conf.get(PROFILER)
+    if function.payload.HasField("udtf"):
+        return table_function(function.payload.udtf)
+    profiler = function.payload.runner_conf.get(PROFILER)
     named = BOOL.pack(profiler is not None) + (text(profiler) if profiler else b"")
     # Functions that answer as they like take rows: their arguments have no names to flag.
     has_names = KINDS[EvalType(function.eval_type)].answers is not Answers.FREELY
-    return named + functions(function.udfs, argument_names=has_names, result_ids=profiler is not None)
+    return named + functions(function.payload.udfs, argument_names=has_names, result_ids=profiler is not None)

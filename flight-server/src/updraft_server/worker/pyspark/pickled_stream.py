@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from updraft.errors import InternalError, ProtocolError
 from updraft_server.ipc.frames import Buffer
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.failures import InternalFailure, ProtocolFailure
 from updraft_server.worker.pyspark.wire import END_OF_DATA_SECTION, END_OF_STREAM, INT
 from updraft_server.worker.request_batch import RequestBatch
 
@@ -55,7 +55,9 @@ class PickledInput:
         while (request := self._next_request()) is not None:
             column = request.batch.column(0)
             if column.null_count:
-                raise ProtocolFailure(f"batch {self._exchange.consumed} has null where pickled rows must be")
+                self._exchange.fail(
+                    ProtocolError(f"batch {self._exchange.consumed} has null where pickled rows must be")
+                )
             self.requested(len(column))
             for value in column.to_pylist():
                 yield INT.pack(len(value))
@@ -88,17 +90,19 @@ class PickledStream(PickledInput):
                 self.trailer += data
         else:
             if len(data) != self._result_bytes:
-                raise InternalFailure(f"pyspark's worker announced {self._result_bytes} bytes and wrote {len(data)}")
+                self._exchange.fail(
+                    InternalError(f"pyspark's worker announced {self._result_bytes} bytes and wrote {len(data)}")
+                )
             self._result_bytes = None
             self._results.append(data)
             self._reply_when_complete()
         return len(data)
 
     def close(self) -> None:
-        """Raises ProtocolFailure when the values were not cut as PySpark cuts their results."""
+        """Raises ProtocolError when the values were not cut as PySpark cuts their results."""
         if self._owed:
             sequence, values = self._owed[0]
-            raise ProtocolFailure(
+            raise ProtocolError(
                 f"batch {sequence} has {values} values, for which pyspark made {len(self._results)}:"
                 " every value but the last must hold PYTHON_UDF_BATCH_SIZE rows"
             )
@@ -113,4 +117,4 @@ class PickledStream(PickledInput):
 
 def _check_schema(schema: pa.Schema) -> None:
     if len(schema) != 1 or schema.types[0] not in (pa.binary(), pa.large_binary()):
-        raise ProtocolFailure(f"pickled UDFs take one binary column, not {schema.types}")
+        raise ProtocolError(f"pickled UDFs take one binary column, not {schema.types}")

@@ -9,6 +9,7 @@ from updraft_server.worker.pyspark.init_message_before_4_2 import (
     task_context,
 )
 from updraft_server.worker.pyspark.pyspark_4_2 import invoke
+from updraft_server.worker.pyspark.session_function import SessionFunction
 from updraft_server.worker.pyspark.trailer import TIMINGS_BEFORE_4_2
 from updraft_server.worker.pyspark.wire import INT, text
 
@@ -18,12 +19,12 @@ TIMINGS = TIMINGS_BEFORE_4_2
 _NO_PORT_NO_SECRET = INT.pack(0) + text("")
 
 
-def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunction, around: Surroundings) -> bytes:
+def compose(task: exchange_pb2.TaskIdentity, function: SessionFunction, around: Surroundings) -> bytes:
     """The bytes of the init message for an exchange."""
     not_a_barrier = NO
     return b"".join(
         [
-            task_header(task, function),
+            task_header(task),
             not_a_barrier,
             _NO_PORT_NO_SECRET,
             task_context(task),
@@ -35,6 +36,6 @@ def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunct
     )
 
 
-def _window_bounds(function: exchange_pb2.SessionFunction) -> dict[str, str]:
-    bounds = function.runner_conf.get("window_bound_types")
+def _window_bounds(function: SessionFunction) -> dict[str, str]:
+    bounds = function.payload.runner_conf.get("window_bound_types")
     return {} if bounds is None else {"pandas_window_bound_types": bounds}

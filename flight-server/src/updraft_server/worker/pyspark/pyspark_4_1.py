@@ -9,6 +9,7 @@ from updraft_server.worker.pyspark.init_message_before_4_2 import (
     task_context,
 )
 from updraft_server.worker.pyspark.pyspark_4_2 import invoke
+from updraft_server.worker.pyspark.session_function import SessionFunction
 from updraft_server.worker.pyspark.trailer import TIMINGS_BEFORE_4_2
 from updraft_server.worker.pyspark.wire import INT, text
 
@@ -17,12 +18,12 @@ __all__ = ["TIMINGS", "compose", "invoke"]
 TIMINGS = TIMINGS_BEFORE_4_2
 
 
-def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunction, around: Surroundings) -> bytes:
+def compose(task: exchange_pb2.TaskIdentity, function: SessionFunction, around: Surroundings) -> bytes:
     """The bytes of the init message for an exchange."""
     not_a_barrier = NO
     return b"".join(
         [
-            task_header(task, function),
+            task_header(task),
             not_a_barrier,
             task_context(task),
             contents(function, around),
@@ -34,10 +35,10 @@ def compose(task: exchange_pb2.TaskIdentity, function: exchange_pb2.SessionFunct
     )
 
 
-def _eval_conf(function: exchange_pb2.SessionFunction) -> bytes:
-    if "input_type" in function.eval_conf:
-        return text(function.eval_conf["input_type"])
-    if "table_arg_offsets" in function.eval_conf:
-        offsets = [int(offset) for offset in function.eval_conf["table_arg_offsets"].split(",") if offset]
+def _eval_conf(function: SessionFunction) -> bytes:
+    if "input_type" in function.payload.eval_conf:
+        return text(function.payload.eval_conf["input_type"])
+    if "table_arg_offsets" in function.payload.eval_conf:
+        offsets = [int(offset) for offset in function.payload.eval_conf["table_arg_offsets"].split(",") if offset]
         return INT.pack(len(offsets)) + b"".join(map(INT.pack, offsets))
     return b""

@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol
 import pyarrow as pa
 
 from updraft.arrow_bytes import data_bytes
-from updraft_server.worker.failures import UserFailure
+from updraft.errors import UpdraftError, UserError
 from updraft_server.worker.pyspark.row_slices import slice_by_rows
 
 _JOINED_BYTES = 512 * 1024
@@ -34,6 +34,9 @@ class ReplyChannel(Protocol):
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
         """Send a batch."""
 
+    def fail(self, error: UpdraftError) -> NoReturn:
+        """Raise what ends the exchange."""
+
 
 class Replies(Protocol):
     """Takes a function's results in order."""
@@ -42,13 +45,13 @@ class Replies(Protocol):
         """A request batch was handed to the function."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """The function has yielded a batch; raises WorkerFailure."""
+        """The function has yielded a batch; raises UpdraftError."""
 
     def flush(self) -> None:
         """The next request is about to be waited for: send what was held back to be sent with more."""
 
     def close(self) -> None:
-        """The function has ended; raises UserFailure when something is owed."""
+        """The function has ended; raises UserError when something is owed."""
 
 
 class FreeRunningReplies:
@@ -182,19 +185,21 @@ class OneToOneReplies:
         self._send_complete()
 
     def close(self) -> None:
-        """Raises UserFailure when rows are missing or left over."""
+        """Raises UserError when rows are missing or left over."""
         self._send_complete()
         if self._owed:
             sequence, rows = self._owed[0]
-            raise UserFailure(
-                f"the function ended with {self._ready_rows} of the {rows} rows of batch {sequence}:"
-                " it must yield one row for each that it was given"
+            self._exchange.fail(
+                UserError(
+                    f"the function ended with {self._ready_rows} of the {rows} rows of batch {sequence}:"
+                    " it must yield one row for each that it was given"
+                )
             )
         if self._ready_rows:
             self._fail_of_more()
 
     def _fail_of_more(self) -> NoReturn:
-        raise UserFailure(f"the function yielded {self._ready_rows} more rows than it was given")
+        self._exchange.fail(UserError(f"the function yielded {self._ready_rows} more rows than it was given"))
 
     def _send_complete(self) -> None:
         while self._owed and self._schema is not None and self._ready_rows >= self._owed[0][1]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a session function: checks before anything is unpickled, PySpark's worker, and what came of it."""
+"""Runs a session function: PySpark's worker, and what came of it. The front has checked versions and environment."""
 
 import contextlib
 import faulthandler
@@ -7,21 +7,11 @@ import os
 import sys
 from typing import Any, NoReturn
 
+from updraft.errors import FunctionRefusedError, InternalError, UserError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.ipc.protocol import SESSION_ENVIRONMENT, is_user_variable
 from updraft_server.sandbox.memory_limit import address_space
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.failures import (
-    InternalFailure,
-    ProtocolFailure,
-    RefusedFailure,
-    UserFailure,
-    VersionFailure,
-    WorkerFailure,
-    describe,
-    qualified_name,
-)
 from updraft_server.worker.process_state import restore_environment
 from updraft_server.worker.pyspark import arrow_stream, struct_columns
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
@@ -29,9 +19,11 @@ from updraft_server.worker.pyspark.broadcasts import KnownBroadcasts
 from updraft_server.worker.pyspark.init_message import Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
 from updraft_server.worker.pyspark.log_capture import SESSION_VARIABLE, captured_logs
+from updraft_server.worker.pyspark.session_function import SessionFunction
 from updraft_server.worker.pyspark.streams import SessionStream, session_stream
 from updraft_server.worker.pyspark.tracebacks import ReportedException
 from updraft_server.worker.pyspark.trailer import Trailer, TrailerError, parse_trailer
+from updraft_server.worker.user_exceptions import describe, qualified_name
 
 # Before, PySpark converted elsewhere.
 _SHORT_CONVERSIONS_SINCE = (4, 2)
@@ -62,20 +54,19 @@ class SessionRunner:
 
     def run(
         self,
-        command: exchange_pb2.ExchangeCommand,
         assignment: Assignment,
+        payload: exchange_pb2.SessionPayload,
         exchange: Exchange,
         received_seconds: float,
     ) -> exchange_pb2.Report:
-        """Run the command's function over the exchange; raises WorkerFailure."""
-        function = command.function.session
-        self._check_versions(function)
+        """Run the function over the exchange; raises UpdraftError."""
+        function = SessionFunction(assignment.eval_type, assignment.python_includes, payload)
         stream = session_stream(self._kind(function.eval_type), function, exchange)
-        message = self._adapter.compose(command.task, function, self._surroundings(command.task, assignment))
+        message = self._adapter.compose(assignment.task, function, self._surroundings(assignment))
         before = dict(os.environ)
-        restore_environment(before | _checked_environment(function))
+        restore_environment({**before, **assignment.environment})
         try:
-            with address_space(command.limits.worker_memory_bytes), _logs(function, exchange):
+            with address_space(assignment.limits.worker_memory_bytes), _logs(assignment, exchange):
                 trailer = self._run_worker(message, stream, exchange)
         finally:
             self._forget()
@@ -83,9 +74,9 @@ class SessionRunner:
         stream.close()
         return trailer.to_report(int(received_seconds * 1000))
 
-    def _surroundings(self, task: exchange_pb2.TaskIdentity, assignment: Assignment) -> Surroundings:
+    def _surroundings(self, assignment: Assignment) -> Surroundings:
         paths = {int(number): path for number, path in assignment.broadcasts.items()}
-        changes = self._broadcasts.change_to(task.application_id, paths)
+        changes = self._broadcasts.change_to(assignment.task.owner.application_id, paths)
         return Surroundings(assignment.files_directory or self._files_directory, changes.added, changes.removed)
 
     def _run_worker(self, message: bytes, stream: SessionStream, exchange: Exchange) -> Trailer:
@@ -98,46 +89,31 @@ class SessionRunner:
         try:
             trailer = parse_trailer(bytes(stream.trailer), self._adapter.TIMINGS)
         except TrailerError as error:
-            raise InternalFailure(str(error)) from None
+            raise InternalError(str(error)) from None
         if ended_by is not None or trailer.traceback is not None:
             # What came before the exception is the client's: it may want no more than that.
             stream.flush()
             self._raise_reported(trailer, ended_by, exchange)
         if not trailer.complete:
-            raise InternalFailure("pyspark's worker ended without saying so")
+            raise InternalError("pyspark's worker ended without saying so")
         return trailer
 
     def _raise_reported(self, trailer: Trailer, ended_by: BaseException | None, exchange: Exchange) -> NoReturn:
-        error = self._reported.error or ended_by
         if exchange.failure is not None:
             raise exchange.failure
+        error = self._reported.error or ended_by
         if error is None:
-            raise InternalFailure("pyspark's worker reported a traceback without an exception")
-        if isinstance(error, WorkerFailure):
-            raise error
-        raise UserFailure(
+            raise InternalError("pyspark's worker reported a traceback without an exception")
+        raise UserError(
             describe(error), exception_class=qualified_name(error), traceback=trailer.traceback or ""
         ) from None
-
-    def _check_versions(self, function: exchange_pb2.SessionFunction) -> None:
-        own_python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        if function.python_version != own_python:
-            raise VersionFailure(
-                f"the function was pickled by Python {function.python_version}, this pool runs Python {own_python}:"
-                " use a pool with the driver's Python version"
-            )
-        if _major_and_minor(function.spark_version) != _major_and_minor(self.pyspark_version):
-            raise VersionFailure(
-                f"the session runs Spark {function.spark_version}, this pool has pyspark {self.pyspark_version}:"
-                " use a pool with the same major and minor version"
-            )
 
     def _kind(self, eval_type: int) -> Kind:
         for known, kind in self._kinds.items():
             if known == eval_type:
                 return kind
         runs = ", ".join(f"{known.value} ({known.name})" for known in self._kinds)
-        raise RefusedFailure(
+        raise FunctionRefusedError(
             f"this pool, with pyspark {self.pyspark_version}, does not run functions of eval type {eval_type};"
             f" it runs {runs}"
         )
@@ -169,19 +145,7 @@ def _shorten_conversions() -> None:
     plain_numbers.install(conversion)
 
 
-def _checked_environment(function: exchange_pb2.SessionFunction) -> dict[str, str]:
-    refused = sorted(function.environment.keys() - SESSION_ENVIRONMENT)
-    refused += sorted(name for name in function.user_environment if not is_user_variable(name))
-    if refused:
-        raise ProtocolFailure(f"the command may not set {', '.join(refused)} in the environment")
-    return {**function.environment, **function.user_environment}
-
-
-def _logs(function: exchange_pb2.SessionFunction, exchange: Exchange) -> contextlib.AbstractContextManager[None]:
-    if SESSION_VARIABLE in function.environment:
+def _logs(assignment: Assignment, exchange: Exchange) -> contextlib.AbstractContextManager[None]:
+    if SESSION_VARIABLE in assignment.environment:
         return captured_logs(exchange.log)
     return contextlib.nullcontext()
-
-
-def _major_and_minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])

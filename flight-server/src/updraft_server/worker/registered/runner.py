@@ -5,22 +5,23 @@ import time
 
 import pyarrow as pa
 
+from updraft.errors import FunctionNotFoundError, UserError
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.failures import NotFoundFailure, UserFailure, user_failure
 from updraft_server.worker.registered.functions import FunctionRegistry, RegisteredFunction
+from updraft_server.worker.user_exceptions import user_error
 
 
 def find_function(registry: FunctionRegistry, name: str, version: str) -> RegisteredFunction:
-    """Raises NotFoundFailure, which names what there is."""
+    """Raises FunctionNotFoundError, which names what there is."""
     try:
         return registry.find(name, version)
     except LookupError as error:
-        raise NotFoundFailure(error.args[0]) from None
+        raise FunctionNotFoundError(error.args[0]) from None
 
 
 def run_registered(function: RegisteredFunction, exchange: Exchange) -> exchange_pb2.Report:
-    """One reply for each request; raises WorkerFailure."""
+    """One reply for each request; raises UpdraftError."""
     started = time.monotonic()
     if exchange.plain and function.result_schema is not None:
         # A plain client asks for the schema before it looks for a batch, of which there may be none.
@@ -41,11 +42,11 @@ def _call(function: RegisteredFunction, batch: pa.RecordBatch) -> pa.RecordBatch
     try:
         result = function.call(batch)
     except BaseException as error:
-        raise user_failure(error) from error
+        raise user_error(error) from error
     if not isinstance(result, pa.RecordBatch):
-        raise UserFailure(f"function {function.name!r} must return a RecordBatch, not {type(result).__name__}")
+        raise UserError(f"function {function.name!r} must return a RecordBatch, not {type(result).__name__}")
     if result.num_rows != batch.num_rows:
-        raise UserFailure(f"function {function.name!r} returned {result.num_rows} rows for {batch.num_rows}")
+        raise UserError(f"function {function.name!r} returned {result.num_rows} rows for {batch.num_rows}")
     return result
 
 

@@ -34,11 +34,11 @@ import grpc
 import pyarrow as pa
 
 from updraft.client.remote_file import RemoteFile
+from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1.exchange_pb2 import TaskIdentity
 from updraft.v1.write_pb2 import Delivery, OrcOptions, Pace, ParquetOptions, WriteCommand
 
 _DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
-_PROTOCOL_VERSION = 1
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -120,7 +120,7 @@ class WriterClient:
             The open file, to be used in a `with` block or ended with `finish` or `abort`.
         """
         command = WriteCommand(
-            protocol_version=_PROTOCOL_VERSION,
+            protocol_version=PROTOCOL_VERSION,
             task=task,
             path=path,
             delivery=Delivery.DELIVERY_DIRECT if into is None else Delivery.DELIVERY_RETURN,

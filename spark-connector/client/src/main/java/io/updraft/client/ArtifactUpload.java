@@ -63,7 +63,7 @@ final class ArtifactUpload {
   }
 
   private boolean sendFunction() throws InterruptedException {
-    if (!lock.awaitInCall(core::isFunctionWanted)) {
+    if (!lock.awaitInCall(core::isPayloadWanted)) {
       return false;
     }
     for (int offset = 0; offset < function.size(); offset += chunkBytes) {

@@ -270,12 +270,12 @@ public final class Exchange implements AutoCloseable {
 
   /** Sends what the pool asks for before the first batch; false when the call was lost. */
   private boolean upload(ExchangeCall to) {
-    if (request.deferredFunction().isEmpty() && artifacts.isEmpty()) {
+    if (request.deferredPayload().isEmpty() && artifacts.isEmpty()) {
       return true;
     }
     ArtifactUpload upload =
         new ArtifactUpload(
-            request.deferredFunction(), artifacts, core, lock, to, options.maxMessageBytes());
+            request.deferredPayload(), artifacts, core, lock, to, options.maxMessageBytes());
     try {
       return upload.run();
     } catch (InterruptedException e) {

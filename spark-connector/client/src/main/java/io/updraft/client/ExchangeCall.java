@@ -57,9 +57,9 @@ final class ExchangeCall extends FlightCall {
     return send(OutgoingMessage.artifact(sha256, offset, data));
   }
 
-  /** Sends a part of the deferred function. @return bytes sent */
+  /** Sends a part of the deferred payload. @return bytes sent */
   long send(long offset, byte[] data) {
-    return send(OutgoingMessage.function(offset, data));
+    return send(OutgoingMessage.payload(offset, data));
   }
 
   @Override

@@ -35,7 +35,7 @@ final class ExchangeCore extends CallCore {
   private long consumed;
 
   private List<ByteString> wanted;
-  private boolean functionWanted;
+  private boolean payloadWanted;
   private boolean workDone;
   private boolean roomWanted;
   private Schema resultSchema;
@@ -67,8 +67,8 @@ final class ExchangeCore extends CallCore {
   }
 
   /** Whether the pool has asked for the deferred function. */
-  boolean isFunctionWanted() {
-    return functionWanted;
+  boolean isPayloadWanted() {
+    return payloadWanted;
   }
 
   /** Whether the pool has said which artifacts it lacks, since {@link #takeWanted}. */
@@ -88,7 +88,7 @@ final class ExchangeCore extends CallCore {
     base = log.oneToOne() ? log.answered() : 0;
     consumed = 0;
     wanted = null;
-    functionWanted = false;
+    payloadWanted = false;
     workDone = false;
     report = null;
     admission.restart();
@@ -215,8 +215,8 @@ final class ExchangeCore extends CallCore {
       takeBatch(from, batch);
     } else if (event instanceof ReplyEvent.ArtifactsWanted artifacts) {
       wanted = artifacts.digests();
-    } else if (event instanceof ReplyEvent.FunctionWanted) {
-      functionWanted = true;
+    } else if (event instanceof ReplyEvent.PayloadWanted) {
+      payloadWanted = true;
     } else if (event instanceof ReplyEvent.Admitted) {
       admission.admitted();
     } else if (event instanceof ReplyEvent.Logged logged) {

@@ -24,9 +24,6 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * by a task that is busy elsewhere.
  */
 public final class FileExchange implements AutoCloseable {
-  /** The version of proto/README.md that this client speaks. */
-  public static final int PROTOCOL_VERSION = Exchange.PROTOCOL_VERSION;
-
   /** Messages that the writer may send before they were handled: credit, parts, the last word. */
   private static final int REPLIES_AHEAD = 4;
 

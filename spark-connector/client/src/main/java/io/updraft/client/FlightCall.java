@@ -58,9 +58,13 @@ abstract class FlightCall implements CallCore.Call {
 
   /** As pools tell tasks apart. */
   private static String name(TaskIdentity task) {
-    return task.getApplicationId().isEmpty()
+    return task.getOwner().getApplicationId().isEmpty()
         ? null
-        : task.getApplicationId() + "/" + task.getStageId() + "/" + task.getTaskAttemptId();
+        : task.getOwner().getApplicationId()
+            + "/"
+            + task.getStageId()
+            + "/"
+            + task.getTaskAttemptId();
   }
 
   /** The call has reached the wire for the first time, or takes more after it was full. */

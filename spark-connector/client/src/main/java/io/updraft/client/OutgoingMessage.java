@@ -5,10 +5,10 @@ import com.google.protobuf.ByteString;
 import com.google.protobuf.CodedOutputStream;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
-import io.updraft.proto.v1.ContentChunk;
+import io.updraft.proto.v1.ArtifactChunk;
 import io.updraft.proto.v1.Finish;
-import io.updraft.proto.v1.FunctionChunk;
 import io.updraft.proto.v1.KeepAlive;
+import io.updraft.proto.v1.PayloadChunk;
 import io.updraft.proto.v1.RequestMetadata;
 import io.updraft.proto.v1.WriteRequestMetadata;
 import java.io.ByteArrayOutputStream;
@@ -85,15 +85,15 @@ final class OutgoingMessage {
 
   /** A part of an artifact. */
   static OutgoingMessage artifact(ByteString sha256, long offset, byte[] data) {
-    ContentChunk chunk = ContentChunk.newBuilder().setSha256(sha256).setOffset(offset).build();
-    byte[] metadata = RequestMetadata.newBuilder().setContent(chunk).build().toByteArray();
+    ArtifactChunk chunk = ArtifactChunk.newBuilder().setSha256(sha256).setOffset(offset).build();
+    byte[] metadata = RequestMetadata.newBuilder().setArtifact(chunk).build().toByteArray();
     return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);
   }
 
-  /** A part of the deferred function. */
-  static OutgoingMessage function(long offset, byte[] data) {
-    FunctionChunk chunk = FunctionChunk.newBuilder().setOffset(offset).build();
-    byte[] metadata = RequestMetadata.newBuilder().setFunction(chunk).build().toByteArray();
+  /** A part of the deferred payload. */
+  static OutgoingMessage payload(long offset, byte[] data) {
+    PayloadChunk chunk = PayloadChunk.newBuilder().setOffset(offset).build();
+    byte[] metadata = RequestMetadata.newBuilder().setPayload(chunk).build().toByteArray();
     return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);
   }
 

@@ -33,7 +33,7 @@ sealed interface ReplyEvent {
   }
 
   /** The pool has room for the exchange and asks for its function. */
-  record FunctionWanted() implements ReplyEvent {
+  record PayloadWanted() implements ReplyEvent {
     @Override
     public boolean isWork() {
       return false;

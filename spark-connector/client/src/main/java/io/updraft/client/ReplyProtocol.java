@@ -2,7 +2,7 @@
 package io.updraft.client;
 
 import com.google.protobuf.InvalidProtocolBufferException;
-import io.updraft.proto.v1.ContentsWanted;
+import io.updraft.proto.v1.ArtifactsWanted;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.ReplyMetadata;
 import org.apache.arrow.flatbuf.MessageHeader;
@@ -60,8 +60,8 @@ final class ReplyProtocol {
       case ERROR -> failed(metadata);
       case FINISH -> finished(metadata.getFinish());
       case SEQUENCE -> batch(message, metadata);
-      case CONTENTS_WANTED -> artifactsWanted(metadata.getContentsWanted());
-      case FUNCTION_WANTED -> functionWanted();
+      case ARTIFACTS_WANTED -> artifactsWanted(metadata.getArtifactsWanted());
+      case PAYLOAD_WANTED -> payloadWanted();
       case ADMITTED -> admitted();
       case EVENT_NOT_SET -> schemaOrCredit(message, metadata);
     };
@@ -145,7 +145,7 @@ final class ReplyProtocol {
     return last <= rows;
   }
 
-  private ReplyEvent artifactsWanted(ContentsWanted wanted) throws MalformedReplyException {
+  private ReplyEvent artifactsWanted(ArtifactsWanted wanted) throws MalformedReplyException {
     if (state != State.INIT) {
       throw new MalformedReplyException("the pool asked for contents after it had them all");
     }
@@ -155,11 +155,11 @@ final class ReplyProtocol {
     return new ReplyEvent.ArtifactsWanted(wanted.getSha256List());
   }
 
-  private ReplyEvent functionWanted() throws MalformedReplyException {
+  private ReplyEvent payloadWanted() throws MalformedReplyException {
     if (state != State.INIT) {
       throw new MalformedReplyException("the pool asked for the function after it had it");
     }
-    return new ReplyEvent.FunctionWanted();
+    return new ReplyEvent.PayloadWanted();
   }
 
   private ReplyEvent admitted() throws MalformedReplyException {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
 import io.updraft.proto.v1.ExchangeCommand;
-import io.updraft.proto.v1.Function;
-import io.updraft.proto.v1.FunctionWanted;
+import io.updraft.proto.v1.PayloadWanted;
 import io.updraft.proto.v1.ReplyMetadata;
 import io.updraft.proto.v1.SessionFunction;
-import io.updraft.proto.v1.Udf;
 import java.io.ByteArrayOutputStream;
 import java.time.Duration;
 import java.util.List;
@@ -48,35 +47,33 @@ final class AdmissionTest {
   }
 
   @Test
-  void a_large_function_is_sent_when_the_pool_asks_for_it() throws Exception {
+  void a_large_payload_is_sent_when_the_pool_asks_for_it() throws Exception {
     byte[] pickle = new byte[3 << 20];
     new Random(1).nextBytes(pickle);
-    Function function =
-        Function.newBuilder()
-            .setSession(
-                SessionFunction.newBuilder()
-                    .addUdfs(Udf.newBuilder().addCommands(ByteString.copyFrom(pickle))))
+    ExchangeCommand command =
+        ExchangeFixture.COMMAND.toBuilder()
+            .setSession(SessionFunction.getDefaultInstance())
+            .setPayload(ByteString.copyFrom(pickle))
             .build();
-    ExchangeCommand command = ExchangeFixture.COMMAND.toBuilder().setFunction(function).build();
-    CompletableFuture<Function> arrived = new CompletableFuture<>();
+    CompletableFuture<byte[]> arrived = new CompletableFuture<>();
     TestPool.Behaviour asks =
         call -> {
           FlightData opening = call.receiveEarly();
           ExchangeCommand envelope = opening.command();
-          long size = envelope.getDeferredFunction().getSizeBytes();
-          assertTrue(!envelope.hasFunction() && opening.encode().length < 10_000);
+          long size = envelope.getDeferredPayload().getSizeBytes();
+          assertTrue(envelope.getPayload().isEmpty() && opening.encode().length < 10_000);
           call.send(
               FlightData.reply(
                   ReplyMetadata.newBuilder()
-                      .setFunctionWanted(FunctionWanted.getDefaultInstance())
+                      .setPayloadWanted(PayloadWanted.getDefaultInstance())
                       .build()));
           ByteArrayOutputStream bytes = new ByteArrayOutputStream();
           while (bytes.size() < size) {
             FlightData chunk = call.receiveEarly();
-            assertEquals(bytes.size(), chunk.request().getFunction().getOffset());
+            assertEquals(bytes.size(), chunk.request().getPayload().getOffset());
             bytes.writeBytes(chunk.body());
           }
-          arrived.complete(Function.parseFrom(bytes.toByteArray()));
+          arrived.complete(bytes.toByteArray());
           Behaviours.echo(call, opening);
         };
     try (TestPool pool = TestPool.of(Behaviours.full("5"), asks);
@@ -84,7 +81,7 @@ final class AdmissionTest {
             new ExchangeFixture(
                 ClientOptions.builder(pool.endpoint()).build(), command, Replay.REPLAY)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, 100));
-      assertEquals(function, arrived.get());
+      assertArrayEquals(pickle, arrived.get());
     }
   }
 

@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
-import io.updraft.proto.v1.ContentsWanted;
+import io.updraft.proto.v1.ArtifactsWanted;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.ReplyMetadata;
 import java.io.ByteArrayInputStream;
@@ -53,19 +53,19 @@ final class ArtifactsTest {
   }
 
   private static void ask(PoolCall call, Given... wanted) {
-    ContentsWanted.Builder asked = ContentsWanted.newBuilder();
+    ArtifactsWanted.Builder asked = ArtifactsWanted.newBuilder();
     for (Given artifact : wanted) {
       asked.addSha256(artifact.sha256());
     }
-    call.send(FlightData.reply(ReplyMetadata.newBuilder().setContentsWanted(asked).build()));
+    call.send(FlightData.reply(ReplyMetadata.newBuilder().setArtifactsWanted(asked).build()));
   }
 
   private static void receive(PoolCall call, Given artifact) throws InterruptedException {
     ByteArrayOutputStream arrived = new ByteArrayOutputStream();
     while (arrived.size() < artifact.sizeBytes()) {
       FlightData message = call.receiveEarly();
-      assertEquals(artifact.sha256(), message.request().getContent().getSha256());
-      assertEquals(arrived.size(), message.request().getContent().getOffset());
+      assertEquals(artifact.sha256(), message.request().getArtifact().getSha256());
+      assertEquals(arrived.size(), message.request().getArtifact().getOffset());
       arrived.writeBytes(message.body());
     }
     assertArrayEquals(artifact.data(), arrived.toByteArray());

@@ -2,7 +2,6 @@
 package io.updraft.client;
 
 import io.updraft.proto.v1.ExchangeCommand;
-import io.updraft.proto.v1.Function;
 import io.updraft.proto.v1.RegisteredFunction;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,8 +16,7 @@ final class ExchangeFixture implements AutoCloseable {
   static final ExchangeCommand COMMAND =
       ExchangeCommand.newBuilder()
           .setProtocolVersion(Exchange.PROTOCOL_VERSION)
-          .setFunction(
-              Function.newBuilder().setRegistered(RegisteredFunction.newBuilder().setName("echo")))
+          .setRegistered(RegisteredFunction.newBuilder().setName("echo"))
           .build();
 
   private final RootAllocator root = new RootAllocator();

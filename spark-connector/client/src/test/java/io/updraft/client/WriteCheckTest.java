@@ -27,7 +27,10 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(120)
 final class WriteCheckTest {
   private static final WriteCommand COMMAND =
-      WriteCommand.newBuilder().setProtocolVersion(1).setPath("file:/data/part-00000").build();
+      WriteCommand.newBuilder()
+          .setProtocolVersion(Exchange.PROTOCOL_VERSION)
+          .setPath("file:/data/part-00000")
+          .build();
   private static final byte[] EMPTY_RESULT = new byte[0];
 
   /** A call that arrived: its headers and the bytes of its Action. */

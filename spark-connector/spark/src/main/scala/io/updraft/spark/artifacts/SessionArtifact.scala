@@ -19,8 +19,8 @@ final class SessionArtifact(origin: ArtifactFile, measured: Measured) extends Ar
   override def open(): InputStream = measured.open()
 
   /** As the command lists it. */
-  def listed: v1.Content = {
-    val listed = v1.Content.newBuilder().setSha256(sha256()).setSizeBytes(sizeBytes())
+  def listed: v1.Artifact = {
+    val listed = v1.Artifact.newBuilder().setSha256(sha256()).setSizeBytes(sizeBytes())
     origin.role match {
       case ArtifactRole.Broadcast(id) => listed.setBroadcastId(id)
       case ArtifactRole.Named(name) if origin.file.isDirectory => listed.setDirectoryName(name)

@@ -17,7 +17,16 @@ import org.apache.spark.sql.updraft.{
 }
 import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
 
-import io.updraft.proto.v1.{Argument, ExchangeCommand, Function, Limits, SessionFunction, Udf, Udtf}
+import io.updraft.client.Exchange
+import io.updraft.proto.v1.{
+  Argument,
+  ExchangeCommand,
+  Limits,
+  SessionFunction,
+  SessionPayload,
+  Udf,
+  Udtf
+}
 import io.updraft.spark.artifacts.SessionArtifact
 
 /** What an operator asks of a pool, without the task: made on the driver, serialized to the tasks.
@@ -50,14 +59,20 @@ final case class FunctionCall(
   def command(artifacts: Seq[SessionArtifact], context: TaskContext): ExchangeCommand =
     ExchangeCommand
       .newBuilder()
-      .setProtocolVersion(FunctionCall.ProtocolVersion)
-      .setFunction(Function.newBuilder().setSession(sessionFunction(artifacts)))
-      .setTask(TaskIdentities.of(context))
+      .setProtocolVersion(Exchange.PROTOCOL_VERSION)
+      .setSession(sessionFunction(artifacts))
+      .setPayload(payload.toByteString)
+      .setTask(TaskIdentities.of(context, connectSession))
       .setLimits(limits(context))
       .build()
 
   /** The session whose logs the functions write, if it collects them. */
   def loggingSession: Option[String] = environment.get(FunctionCall.SessionVariable)
+
+  private def connectSession: String =
+    environment.get(
+      FunctionCall.ArtifactsVariable
+    ).filter(_ != FunctionCall.ClassicArtifacts).getOrElse("")
 
   private def limits(context: TaskContext): Limits = {
     val conf = SQLConf.get
@@ -71,30 +86,41 @@ final case class FunctionCall(
       .build()
   }
 
-  private def sessionFunction(artifacts: Seq[SessionArtifact]): SessionFunction = {
-    val builder = SessionFunction
+  private def sessionFunction(artifacts: Seq[SessionArtifact]): SessionFunction =
+    SessionFunction
       .newBuilder()
       .setPythonVersion(call.pythonVersion)
       .setSparkVersion(SPARK_VERSION)
       .setEvalType(evalType)
+      .putAllEnvironment((FunctionCall.hostEnvironment ++ environment).asJava)
+      .addAllArtifacts(artifacts.map(_.listed).asJava)
+      .addAllPythonIncludes(call.artifacts.includes.asJava)
+      .putAllUserEnvironment(call.artifacts.variables.asJava)
+      .build()
+
+  /** What only a worker opens: all of it is known on the driver. */
+  private def payload: SessionPayload = {
+    val builder = SessionPayload
+      .newBuilder()
       .addAllUdfs(call.udfs.map(FunctionCall.udf).asJava)
       .putAllRunnerConf(runnerConf.asJava)
       .putAllEvalConf(evalConf.asJava)
       .setSecondInputSchema(ByteString.copyFrom(secondInputSchema))
-      .putAllEnvironment((FunctionCall.hostEnvironment ++ environment).asJava)
-      .addAllContents(artifacts.map(_.listed).asJava)
-      .addAllPythonIncludes(call.artifacts.includes.asJava)
-      .putAllUserEnvironment(call.artifacts.variables.asJava)
     call.table.foreach(table => builder.setUdtf(FunctionCall.udtf(table, joined)))
     builder.build()
   }
 }
 
 object FunctionCall {
-  val ProtocolVersion = 1
 
   /** With it PySpark's worker logs for a session of this name. */
   val SessionVariable = "PYSPARK_SPARK_SESSION_UUID"
+
+  /** With it PySpark's worker knows the artifacts of a Spark Connect session. */
+  private val ArtifactsVariable = "SPARK_JOB_ARTIFACT_UUID"
+
+  /** Its value without Spark Connect. */
+  private val ClassicArtifacts = "default"
 
   /** What Spark's own workers find of the executor that starts them. */
   private def hostEnvironment: Map[String, String] = Map(

@@ -7,12 +7,12 @@ import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.{SparkEnv, TaskContext}
 
-import io.updraft.proto.v1.{ResourceAddresses, TaskIdentity}
+import io.updraft.proto.v1.{Owner, ResourceAddresses, TaskIdentity}
 
 /** Whose work an exchange is, in the words of the protocol. */
 object TaskIdentities {
 
-  def of(context: TaskContext): TaskIdentity = {
+  def of(context: TaskContext, connectSession: String = ""): TaskIdentity = {
     val resources = context.resources().map { case (kind, resource) =>
       kind -> ResourceAddresses
         .newBuilder()
@@ -21,7 +21,12 @@ object TaskIdentities {
     }
     TaskIdentity
       .newBuilder()
-      .setApplicationId(SparkEnv.get.conf.get("spark.app.id", ""))
+      .setOwner(
+        Owner
+          .newBuilder()
+          .setApplicationId(SparkEnv.get.conf.get("spark.app.id", ""))
+          .setSessionId(connectSession)
+      )
       .setQueryId(Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)).getOrElse(""))
       .setStageId(context.stageId())
       .setStageAttemptNumber(context.stageAttemptNumber())

@@ -23,14 +23,14 @@ private[trace] final class RecordedSpan(
     val builder = tracing.tracer.spanBuilder(name).setSpanKind(SpanKind.CLIENT)
     identify(builder, task)
     locate(builder, Endpoint.parse(connection.endpoint))
-    QueryIds.of(task.getApplicationId, task.getQueryId).foreach { query =>
+    QueryIds.of(task.getOwner.getApplicationId, task.getQueryId).foreach { query =>
       builder.setParent(Context.root().`with`(Span.wrap(query)))
     }
     span = builder.startSpan()
   }
 
   private def identify(builder: SpanBuilder, task: TaskIdentity): Unit = {
-    builder.setAttribute("updraft.application", task.getApplicationId)
+    builder.setAttribute("updraft.application", task.getOwner.getApplicationId)
     builder.setAttribute("updraft.query", task.getQueryId)
     builder.setAttribute("updraft.stage", s"${task.getStageId}.${task.getStageAttemptNumber}")
     builder.setAttribute("updraft.partition", task.getPartitionId.toLong)

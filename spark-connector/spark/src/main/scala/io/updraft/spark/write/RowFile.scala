@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-import io.updraft.client.FileExchange
+import io.updraft.client.{Exchange, FileExchange}
 import io.updraft.proto.v1.WriteCommand
 import io.updraft.spark.columns.{BatchCut, BatchLimits, BatchSize, ColumnSet}
 import io.updraft.spark.config.WriteSettings
@@ -187,7 +187,7 @@ object RowFile {
 
   private def ofFile(command: WriteCommand, target: Path, context: TaskContext): WriteCommand =
     command.toBuilder
-      .setProtocolVersion(FileExchange.PROTOCOL_VERSION)
+      .setProtocolVersion(Exchange.PROTOCOL_VERSION)
       .setTask(TaskIdentities.of(context))
       .setPath(uri(target))
       .build()

@@ -11,7 +11,7 @@ import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.{SparkContext, SparkException}
 
 import io.updraft.client.WriteCheck.Refusal
-import io.updraft.client.{Endpoint, FileExchange, WriteCheck}
+import io.updraft.client.{Endpoint, Exchange, WriteCheck}
 import io.updraft.proto.v1.{ErrorKind, WriteCommand}
 import io.updraft.spark.config.{WriteConf, WriteSettings}
 
@@ -57,7 +57,7 @@ object WriterCheck {
   ): Array[Byte] = {
     val qualified = directory.getFileSystem(conf).makeQualified(directory)
     command.toBuilder
-      .setProtocolVersion(FileExchange.PROTOCOL_VERSION)
+      .setProtocolVersion(Exchange.PROTOCOL_VERSION)
       .setPath(RowFile.uri(new Path(qualified, AnyFile)))
       .build()
       .toByteArray

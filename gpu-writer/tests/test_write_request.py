@@ -11,9 +11,10 @@ from running_writer import command
 
 from updraft.errors import ProtocolError, VersionMismatchError
 from updraft.flight_data import join_flight_data, split_flight_data
-from updraft.v1.exchange_pb2 import ExchangeCommand, Function, RegisteredFunction, TaskIdentity
+from updraft.protocol import PROTOCOL_VERSION
+from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, RegisteredFunction, TaskIdentity
 from updraft.v1.write_pb2 import Pace
-from updraft_writer.opening import open_with_schema, parse_command
+from updraft_writer.request import parse_command, with_schema
 
 SCHEMA = pa.schema({"n": pa.int64()})
 HEADER = memoryview(pa.ipc.read_message(SCHEMA.serialize()).metadata).cast("B")
@@ -26,14 +27,14 @@ def first_message(encoded: bytes, header: memoryview = HEADER) -> bytes:
 
 
 def parsed(**changes: Any) -> Any:
-    message = first_message(command(**{"path": "/f", **changes}).SerializeToString())
-    return open_with_schema(parse_command(split_flight_data(message)), message)
+    fields = split_flight_data(first_message(command(**{"path": "/f", **changes}).SerializeToString()))
+    return with_schema(parse_command(fields), fields.data_header)
 
 
 def test_a_command_and_its_schema_are_read() -> None:
-    opening = parsed()
-    assert opening.command.path == "/f"
-    assert opening.decoder.schema.equals(SCHEMA)
+    request = parsed()
+    assert request.command.path == "/f"
+    assert request.decoder.schema.equals(SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,9 @@ def test_a_place_on_the_gpu_is_held_by_default_when_the_file_is_asynchronous(cha
 
 
 def test_log_lines_name_the_task() -> None:
-    task = TaskIdentity(application_id="app", query_id="7", stage_id=1, stage_attempt_number=2, partition_id=3)
+    task = TaskIdentity(
+        owner=Owner(application_id="app"), query_id="7", stage_id=1, stage_attempt_number=2, partition_id=3
+    )
     assert parsed(task=task).log_context == {
         "path": "/f",
         "application": "app",
@@ -75,8 +78,8 @@ def test_log_lines_name_the_task() -> None:
 
 
 def test_a_command_for_a_pool_is_not_taken_for_a_file() -> None:
-    function = Function(registered=RegisteredFunction(name="echo"))
-    encoded = ExchangeCommand(protocol_version=1, function=function).SerializeToString()
+    function = RegisteredFunction(name="echo")
+    encoded = ExchangeCommand(protocol_version=PROTOCOL_VERSION, registered=function).SerializeToString()
     with pytest.raises(ProtocolError, match="delivery"):
         parse_command(split_flight_data(first_message(encoded)))
 
@@ -103,10 +106,10 @@ def test_whatever_the_first_message_is_it_is_a_command_or_the_client_s_error(mes
 @given(st.binary(max_size=200))
 def test_whatever_the_command_is_it_is_one_or_the_client_s_error(encoded: bytes) -> None:
     with suppress(ProtocolError, VersionMismatchError):
-        open_with_schema(parse_command(split_flight_data(first_message(encoded))), first_message(encoded))
+        with_schema(parse_command(split_flight_data(first_message(encoded))), HEADER)
 
 
 @given(st.binary(min_size=1, max_size=200))
 def test_whatever_the_schema_is_it_is_one_or_the_client_s_error(header: bytes) -> None:
     with suppress(ProtocolError):
-        open_with_schema(command("/f"), first_message(b"", memoryview(header)))
+        with_schema(command("/f"), memoryview(header))

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
-from updraft.errors import ProtocolError, VersionMismatchError
-from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor, split_flight_data
+from updraft.errors import ProtocolError
+from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.log_lines import shortened
+from updraft.service.opening import check_version, task_context
 from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
 
-PROTOCOL_VERSION = 1
+SERVICE = "writer"
 
 _MAX_BATCH_ROWS = 1 << 26
 # The end of a path is the file's name: a path of any real table is logged whole.
@@ -19,7 +20,7 @@ _MAX_PATH_CHARACTERS = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class WriteRequest:
     """A command that a client may send, and the decoder for the batches that follow."""
 
     command: WriteCommand
@@ -46,24 +47,12 @@ class Opening:
 
     @property
     def log_context(self) -> dict[str, str]:
-        """The task's identity, for every log line of the exchange: short, however long a client's own texts are."""
-        task = self.command.task
-        context = {"path": shortened(self.command.path, _MAX_PATH_CHARACTERS)}
-        if task.application_id:
-            context |= {
-                "application": shortened(task.application_id),
-                "query": shortened(task.query_id),
-                "stage": f"{task.stage_id}.{task.stage_attempt_number}",
-                "partition": str(task.partition_id),
-                "attempt": str(task.attempt_number),
-            }
-        return context
+        """The path and the task, for every log line of the exchange."""
+        return {"path": shortened(self.command.path, _MAX_PATH_CHARACTERS), **task_context(self.command.task)}
 
 
 def parse_command(fields: FlightFields) -> WriteCommand:
     """The command of the first message; raises ProtocolError and VersionMismatchError."""
-    if not fields.descriptor:
-        raise ProtocolError("the first message has no flight descriptor: nothing says what to write")
     descriptor = parse_descriptor(fields.descriptor)
     if descriptor.kind is not DescriptorKind.CMD:
         raise ProtocolError("a writer needs a flight descriptor of type CMD with a WriteCommand")
@@ -76,11 +65,7 @@ def checked_command(encoded: bytes) -> WriteCommand:
         command = WriteCommand.FromString(encoded)
     except DecodeError as error:
         raise ProtocolError(f"these bytes are not a WriteCommand: {error}") from None
-    if command.protocol_version != PROTOCOL_VERSION:
-        raise VersionMismatchError(
-            f"the client speaks version {command.protocol_version} of the protocol, "
-            f"this writer version {PROTOCOL_VERSION}"
-        )
+    check_version(command.protocol_version, SERVICE)
     if command.delivery not in (Delivery.DELIVERY_DIRECT, Delivery.DELIVERY_RETURN):
         raise ProtocolError("the command names no delivery: direct or return")
     if command.pace not in Pace.values():
@@ -88,10 +73,7 @@ def checked_command(encoded: bytes) -> WriteCommand:
     return command
 
 
-def open_with_schema(command: WriteCommand, message: bytes) -> Opening:
-    """The opening completed by the message that has the schema; raises ProtocolError."""
-    fields = split_flight_data(message)
-    if not fields.data_header:
-        raise ProtocolError("neither the first nor the second message has an Arrow schema")
-    schema = encapsulated_message(fields.data_header, memoryview(b""))
-    return Opening(command, ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS))
+def with_schema(command: WriteCommand, header: memoryview) -> WriteRequest:
+    """The request completed by Arrow's header of the schema; raises ProtocolError."""
+    schema = encapsulated_message(header, memoryview(b""))
+    return WriteRequest(command, ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS))

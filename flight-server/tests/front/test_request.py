@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command asks for and whether a pool runs it, without a worker and without a look at its payload."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flight_messages import command_opening, echo_command, path_opening
+
+from updraft.errors import FunctionNotFoundError, LimitError, ProtocolError, VersionMismatchError
+from updraft.flight_data import split_flight_data
+from updraft.v1.exchange_pb2 import (
+    Artifact,
+    DeferredPayload,
+    ExchangeCommand,
+    Owner,
+    RegisteredFunction,
+    SessionFunction,
+    TaskIdentity,
+)
+from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.request import MAX_COMMAND_BYTES, Request, parse_request, resolve
+from updraft_server.pool.pool import RegisteredFunctionInfo
+
+ECHOES = [RegisteredFunctionInfo("echo", "1", ""), RegisteredFunctionInfo("echo", "2", "")]
+POOL = Capabilities(ECHOES, session_functions_allowed=True, python_version="3.11.9", pyspark_version="4.3.0")
+GARBAGE = b"\xff no message at all"
+
+
+def parsed(command: ExchangeCommand) -> Request:
+    return parse_request(split_flight_data(command_opening(command)))
+
+
+def session(session_id: str = "", **fields: Any) -> ExchangeCommand:
+    function = SessionFunction(python_version="3.11", spark_version="4.3.0", **fields)
+    task = TaskIdentity(owner=Owner(application_id="app", session_id=session_id))
+    return echo_command(session=function, payload=GARBAGE, task=task)
+
+
+def test_a_payload_is_never_read() -> None:
+    request = resolve(parsed(session()), POOL)
+    assert (request.payload, request.function, request.resolved) == (GARBAGE, "session", True)
+    assert request.command is not None
+    assert not request.command.payload
+
+
+def test_a_waiting_exchange_is_charged_for_all_that_it_holds_or_will_send() -> None:
+    request = replace(parsed(session()), schema=b"schema")
+    assert request.held_bytes >= len(GARBAGE) + len(b"schema")
+    deferred = parsed(echo_command(session=SessionFunction(), deferred_payload=DeferredPayload(size_bytes=1_000_000)))
+    assert deferred.held_bytes > 1_000_000
+
+
+@pytest.mark.parametrize(("version", "found"), [("", "2"), ("1", "1")])
+def test_a_registered_function_is_the_newest_or_the_one_asked_for(version: str, found: str) -> None:
+    assert (
+        resolve(parsed(echo_command(registered=RegisteredFunction(name="echo", version=version))), POOL).version
+        == found
+    )
+    path = ("echo", version) if version else ("echo",)
+    assert resolve(parse_request(split_flight_data(path_opening(*path))), POOL).version == found
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "says"),
+    [
+        (echo_command(protocol_version=9), VersionMismatchError, "version 9"),
+        (echo_command(registered=None), ProtocolError, "names no function"),
+        (
+            echo_command(registered=RegisteredFunction(name="echo", version="3")),
+            FunctionNotFoundError,
+            "echo 1, echo 2",
+        ),
+        (echo_command(deferred_payload=DeferredPayload(size_bytes=1)), ProtocolError, "cannot be deferred"),
+        (session(artifacts=[Artifact(sha256=b"short", broadcast_id=1)]), ProtocolError, "digest of 5 bytes"),
+    ],
+)
+def test_what_this_pool_cannot_run_is_refused(command: ExchangeCommand, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        resolve(parsed(command), POOL)
+
+
+def test_a_command_that_is_too_large_is_not_even_parsed() -> None:
+    with pytest.raises(LimitError, match="let its payload be deferred"):
+        parsed(echo_command(session=SessionFunction(), payload=bytes(MAX_COMMAND_BYTES)))
+
+
+def test_a_worker_is_bound_by_what_python_remembers_of_a_session() -> None:
+    def binding(command: ExchangeCommand) -> str:
+        return resolve(parsed(command), POOL).binding
+
+    variables = {"user_environment": {"MODEL": "large"}}
+    assert binding(session("a")) == ""
+    assert binding(session("a", **variables)) == binding(session("a", **variables)) != ""
+    assert binding(session("a", **variables)) != binding(session("b", **variables))

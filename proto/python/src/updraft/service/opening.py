@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the exchanges of every service have in common: how one opens, whose it is, its deadline, how a failure is told.
+
+A service adds what its own command means: `updraft_server.front.request`, `updraft_writer.request`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+import structlog
+
+from updraft.errors import DeadlineError, LimitError, ProtocolError, VersionMismatchError
+from updraft.flight_data import FlightFields, split_flight_data
+from updraft.protocol import PROTOCOL_VERSION, TENANT_HEADER
+from updraft.service.log_lines import shortened
+from updraft.v1.exchange_pb2 import TaskIdentity
+
+# How long a client that reads nothing can hold back its own error message.
+LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
+# Grace period for a cancellation that arrives after the end of the client's stream.
+_CANCELLATION_NOTICE_SECONDS = 0.2
+
+_log = structlog.get_logger(__name__)
+
+
+class Call(Protocol):
+    """The client's side of an exchange (`updraft.service.flight_service.Call`)."""
+
+    async def read(self) -> bytes | None:
+        """The next message, or None once the client has half-closed."""
+
+    async def write(self, message: bytes) -> None:
+        """Send a message, held back by flow control."""
+
+    def header(self, name: str) -> str:
+        """A request header, empty when absent."""
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Time until the client's deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningLimits:
+    """What holds for the first messages of an exchange."""
+
+    service: str
+    """What messages call the service: "pool" or "writer"."""
+    max_message_bytes: int
+    """Of any one message."""
+    first_message_timeout_seconds: float
+    """Until each of the messages that open an exchange."""
+
+
+async def first_message(call: Call, limits: OpeningLimits) -> FlightFields:
+    """The message with the descriptor; raises ProtocolError when there is none, or none in time, and LimitError."""
+    fields = await _message(call, limits)
+    if not fields.descriptor:
+        raise ProtocolError("the first message has no flight descriptor: nothing says what to do")
+    return fields
+
+
+async def schema_header(call: Call, first: FlightFields, limits: OpeningLimits) -> memoryview:
+    """Arrow's header of the schema; raises ProtocolError where neither the first message nor the second has one.
+
+    Flight's own libraries send the descriptor by itself first and again with the schema.
+    """
+    header = first.data_header or (await _message(call, limits)).data_header
+    if not header:
+        raise ProtocolError("neither the first nor the second message has an Arrow schema")
+    return header
+
+
+async def _message(call: Call, limits: OpeningLimits) -> FlightFields:
+    timeout_seconds = limits.first_message_timeout_seconds
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            message = await call.read()
+    except TimeoutError:
+        raise ProtocolError(f"no schema within {timeout_seconds:g} seconds of the call's start") from None
+    if message is None:
+        raise ProtocolError("the exchange ended before its schema")
+    check_size(len(message), limits.max_message_bytes, limits.service)
+    return split_flight_data(message)
+
+
+def check_size(size_bytes: int, max_message_bytes: int, service: str, what: str = "message") -> None:
+    """Raise LimitError for a message that is larger than the service takes."""
+    if size_bytes > max_message_bytes:
+        raise LimitError(
+            f"a {what} of {size_bytes} bytes is more than this {service} takes, {max_message_bytes} bytes: "
+            "send smaller batches or raise --max-message-bytes"
+        )
+
+
+def check_version(client_version: int, service: str) -> None:
+    """Raise VersionMismatchError for a command of another version of the protocol."""
+    if client_version != PROTOCOL_VERSION:
+        raise VersionMismatchError(
+            f"the client speaks version {client_version} of the protocol, this {service} version {PROTOCOL_VERSION}"
+        )
+
+
+def tenant_of(call: Call, task: TaskIdentity) -> str:
+    """Whose share of the service the exchange takes: the header's tenant, else the owner's, else the application."""
+    return call.header(TENANT_HEADER) or task.owner.tenant or task.owner.application_id
+
+
+def task_context(task: TaskIdentity) -> dict[str, str]:
+    """The task for every log line of its exchange: short, however long a client's own texts are; empty without one."""
+    if not task.owner.application_id:
+        return {}
+    return {
+        "application": shortened(task.owner.application_id),
+        "query": shortened(task.query_id),
+        "stage": f"{task.stage_id}.{task.stage_attempt_number}",
+        "partition": str(task.partition_id),
+        "attempt": str(task.attempt_number),
+    }
+
+
+@asynccontextmanager
+async def within_deadline(call: Call, what: str) -> AsyncIterator[None]:
+    """Raise DeadlineError when the client's own deadline ends the block; `what` was then not finished."""
+    deadline_seconds = call.remaining_seconds
+    try:
+        async with asyncio.timeout(deadline_seconds) as deadline:
+            yield
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise DeadlineError(
+            f"the {what} was not finished within {deadline_seconds:g} seconds, the deadline that its client set"
+        ) from None
+
+
+async def fail_without_finish() -> NoReturn:
+    """The client's stream has ended without its finish: raise ProtocolError, unless the call was cancelled."""
+    # To gRPC's reader a cancelled call ends like a half-closed one; the cancellation arrives in this wait.
+    await asyncio.sleep(_CANCELLATION_NOTICE_SECONDS)
+    raise ProtocolError("the client ended its stream without finish: batches may have been lost")
+
+
+async def send_last(sending: Awaitable[None]) -> None:
+    """Send the message that has the error; a client that does not read gets the status alone."""
+    try:
+        async with asyncio.timeout(LAST_MESSAGE_TIMEOUT_SECONDS):
+            await sending
+    except TimeoutError:
+        _log.warning("the client does not read: it gets the error's status alone")
