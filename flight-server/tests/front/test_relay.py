@@ -69,7 +69,7 @@ class Exchange:
         self.lease = lease
         self.transfer = Transfer()
         self.relay = Relay(call, lease, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
-        self._request: Any = SimpleNamespace(plain=plain, command=b"" if plain else b"command", schema=b"schema")
+        self._request: Any = SimpleNamespace(plain=plain, payload=b"" if plain else b"payload", schema=b"schema")
 
     async def run(self) -> LeaseOutcome:
         try:
