@@ -39,6 +39,7 @@ from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import html_page, json_page
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
+from updraft_server.ipc.parent import follow_parent
 from updraft_server.ipc.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
 from updraft_server.linux.process_control import hide_memory
 from updraft_server.pool.interface import WorkerPool
@@ -308,6 +309,7 @@ def main() -> None:
     """Run the front in this process; exits with 1 and one line when it cannot start."""
     import uvloop
 
+    follow_parent()
     hide_memory()
     retain_freed_memory()
     settings = take_over(os.environ[SETTINGS_VARIABLE])

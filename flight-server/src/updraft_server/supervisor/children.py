@@ -3,7 +3,6 @@
 
 import functools
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from updraft_server.ipc.heartbeat import HeartbeatMonitor
+from updraft_server.ipc.parent import parent_environment
 from updraft_server.ipc.zygote_packets import LIFELINE_VARIABLE, LISTENER_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
-from updraft_server.linux.process_control import end_with_parent
 
 # What a zygote and its workers inherit of the environment: nothing that could be a secret.
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
@@ -40,14 +39,13 @@ class Child:
     """A process of the pool, and the pipe on which it shows that it is not stuck."""
 
     def __init__(self, module: str, environment: Mapping[str, str], inherited_descriptors: Iterable[int] = ()) -> None:
-        """Start `python -m module`, which the kernel ends with this process; it does not import from where it runs."""
+        """Start `python -m module`, which follows its parent; it does not import from where it runs."""
         self._heartbeat = HeartbeatMonitor()
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
             [sys.executable, "-P", "-m", module],
-            env={**environment, **self._heartbeat.environment},
+            env={**environment, **parent_environment(), **self._heartbeat.environment},
             stdin=subprocess.DEVNULL,
             pass_fds=(*inherited_descriptors, self._heartbeat.writing),
-            preexec_fn=_prepare_child,
         )
         self._heartbeat.started()
         self.pid = self._process.pid
@@ -96,8 +94,3 @@ def zygote_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     kept = {name: inherited[name] for name in _KEPT_VARIABLES if name in inherited}
     threads = {name: inherited.get(name, "1") for name in _THREAD_VARIABLES}
     return kept | threads | _WORKER_VARIABLES
-
-
-def _prepare_child() -> None:
-    end_with_parent()
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())

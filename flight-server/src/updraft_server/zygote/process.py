@@ -17,6 +17,7 @@ from pathlib import Path
 from updraft.service.allocator import retain_freed_batches
 from updraft.service.lossy_streams import protect_standard_streams
 from updraft_server.ipc.heartbeat import Heartbeat
+from updraft_server.ipc.parent import follow_parent
 from updraft_server.ipc.zygote_packets import (
     EXIT_IMAGE_BROKEN,
     LIFELINE_VARIABLE,
@@ -33,6 +34,7 @@ from updraft_server.zygote.zygote import Zygote
 
 def main() -> None:
     """Load the image and serve; exits with EXIT_IMAGE_BROKEN and the reason when it cannot be loaded."""
+    follow_parent()
     # Modules of functions may print while they are imported.
     protect_standard_streams()
     settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
