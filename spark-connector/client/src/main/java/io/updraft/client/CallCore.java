@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import com.google.protobuf.MessageLite;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import java.util.OptionalLong;
@@ -9,7 +10,7 @@ import java.util.concurrent.TimeUnit;
 /**
  * What {@link ExchangeCore} and {@link FileCore} share: one call after another until the outcome is
  * known, and how long the task may wait for each. It calls nothing of gRPC, waits for nothing,
- * locks nothing and reads no clock; {@link CoreLock} does.
+ * locks nothing and reads no clock; {@link CallShell} does.
  */
 abstract class CallCore {
   /** What a core knows of a call. */
@@ -26,6 +27,15 @@ abstract class CallCore {
     /** Lets the peer send so many messages more. */
     void request(int messages);
   }
+
+  /**
+   * A message to send.
+   *
+   * @param metadata what it says
+   * @param batch the batch in it, or null
+   * @param last whether nothing follows
+   */
+  record Step<M extends MessageLite>(M metadata, RequestBatch batch, boolean last) {}
 
   /** A wait without a set end looks up at least so often. */
   private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);

@@ -45,9 +45,6 @@ final class FileCore extends CallCore {
     }
   }
 
-  /** A message to send, and the batch in it; {@code last}: nothing follows. */
-  record Step(WriteRequestMetadata metadata, RequestBatch batch, boolean last) {}
-
   /** Failures that this side or the connection finds; the writer may have published the file. */
   private static final Set<ErrorKind> UNANSWERED =
       EnumSet.of(
@@ -150,35 +147,35 @@ final class FileCore extends CallCore {
    *
    * @param ready whether the transport takes a batch without queueing it
    */
-  Step nextToSend(boolean ready) {
+  Step<WriteRequestMetadata> nextToSend(boolean ready) {
     if (!isRunning() || stage != Stage.OPEN) {
       return null;
     }
     Ask ask = window.nextAsk();
     if (ask != null) {
-      return new Step(WriteRequestMetadata.newBuilder().setAsk(ask).build(), null, false);
+      return new Step<>(WriteRequestMetadata.newBuilder().setAsk(ask).build(), null, false);
     }
     if (window.hasCredit() && ready) {
       RequestBatch batch = window.send();
       var metadata = WriteRequestMetadata.newBuilder().setSequence(window.sent()).build();
-      return new Step(metadata, batch, false);
+      return new Step<>(metadata, batch, false);
     }
     if (isSendingFinished() && window.isEmpty()) {
       stage = stage.after(Stage.Event.FINISHED);
       var metadata = WriteRequestMetadata.newBuilder().setFinish(window.finish()).build();
-      return new Step(metadata, null, true);
+      return new Step<>(metadata, null, true);
     }
     return null;
   }
 
   /** Gives the file up; what is to be said of that, or null when nothing may be said any more. */
-  Step abort(String reason) {
+  Step<WriteRequestMetadata> abort(String reason) {
     if (stage != Stage.OPEN) {
       return null;
     }
     stage = stage.after(Stage.Event.ABORTED);
     Abort abort = Abort.newBuilder().setReason(reason).build();
-    return new Step(WriteRequestMetadata.newBuilder().setAbort(abort).build(), null, true);
+    return new Step<>(WriteRequestMetadata.newBuilder().setAbort(abort).build(), null, true);
   }
 
   /** Fails the file unless it is whole. */

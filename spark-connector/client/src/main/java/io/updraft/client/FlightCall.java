@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import com.google.protobuf.ByteString;
+import com.google.protobuf.MessageLite;
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
 import io.grpc.ConnectivityState;
@@ -9,6 +10,7 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import io.updraft.proto.v1.TaskIdentity;
 import java.io.InputStream;
+import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import org.apache.arrow.memory.BufferAllocator;
@@ -16,10 +18,12 @@ import org.apache.arrow.memory.OutOfMemoryException;
 
 /**
  * One DoExchange call: its connection, its headers, and the gate behind which nothing is read any
- * more. What the messages mean is its subclasses' ({@link ExchangeCall}, {@link FileCall}). The
- * hooks run on gRPC's event loop.
+ * more. What the messages mean, the subclasses say. The hooks run on gRPC's event loop.
  */
 abstract class FlightCall implements CallCore.Call {
+  /** How often a call looks whether it has been silent for too long: services end silent calls. */
+  private static final long LOOK_SECONDS = 1;
+
   private final ClientOptions options;
   private final BufferAllocator allocator;
   private final long startedNanos = System.nanoTime();
@@ -30,6 +34,7 @@ abstract class FlightCall implements CallCore.Call {
   /** Whoever sends has it: a call takes messages from one thread at a time. */
   private final ReentrantLock sending = new ReentrantLock();
 
+  private ScheduledFuture<?> keepAlives;
   private boolean opened;
   private boolean halfClosed;
   private long lastSentNanos;
@@ -121,10 +126,12 @@ abstract class FlightCall implements CallCore.Call {
       if (cancelled) {
         return 0;
       }
+      keepAlives =
+          EventLoops.TIMER.scheduleWithFixedDelay(
+              this::keepAliveIfQuiet, LOOK_SECONDS, LOOK_SECONDS, TimeUnit.SECONDS);
       call.start(new Listener(), CallHeaders.of(options));
     }
     call.request(replies);
-    KeepAlives.add(this);
     long bytes = send(OutgoingMessage.opening(command, schemaHeader));
     sending.lock();
     try {
@@ -169,20 +176,22 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /** What this call says when it has nothing else to say. */
-  abstract OutgoingMessage keepAliveMessage();
+  abstract MessageLite keepAlive();
 
   /**
    * Says that this side is still there, when nothing was sent for a while. Never waits: where the
-   * task is sending, or the transport has not taken what was sent, nothing need be said.
+   * task is sending, or the transport has not taken what was sent, nothing need be said. An
+   * exception ends the keepalives of this call, which is broken and says so to whoever waits for
+   * it.
    */
-  final void keepAlive(long nowNanos) {
+  private void keepAliveIfQuiet() {
     if (ended() || !sending.tryLock()) {
       return;
     }
     try {
-      boolean quiet = nowNanos - lastSentNanos >= options.keepAlive().toNanos();
+      boolean quiet = System.nanoTime() - lastSentNanos >= options.keepAlive().toNanos();
       if (quiet && opened && !halfClosed && call.isReady()) {
-        send(keepAliveMessage());
+        send(OutgoingMessage.of(keepAlive()));
       }
     } finally {
       sending.unlock();
@@ -228,7 +237,9 @@ abstract class FlightCall implements CallCore.Call {
 
   /** Cancels what has not ended and returns when no reply is being read any more. Idempotent. */
   final void close(String reason) {
-    KeepAlives.remove(this);
+    if (keepAlives != null) {
+      keepAlives.cancel(false);
+    }
     cancel(reason);
     gate.close();
     synchronized (this) {
@@ -284,7 +295,6 @@ abstract class FlightCall implements CallCore.Call {
     @Override
     public void onClose(Status status, Metadata trailers) {
       closed = true;
-      KeepAlives.remove(FlightCall.this);
       onClosed(status, trailers);
     }
   }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+
+import io.netty.util.concurrent.DefaultThreadFactory;
 import java.io.IOException;
 import java.util.ArrayDeque;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.TimeUnit;
 import org.apache.arrow.memory.ArrowBuf;
 
 /**
@@ -23,16 +25,11 @@ final class PartWriter implements AutoCloseable {
     void onFailed(Exception failure);
   }
 
-  private static final long LONGEST_CLOSE_SECONDS = 30;
+  private static final long LONGEST_CLOSE_MILLISECONDS = 30_000;
 
   /** Threads end when no file needs them. */
   private static final ExecutorService THREADS =
-      Executors.newCachedThreadPool(
-          runnable -> {
-            Thread thread = new Thread(runnable, "updraft-file-parts");
-            thread.setDaemon(true);
-            return thread;
-          });
+      Executors.newCachedThreadPool(new DefaultThreadFactory("updraft-file-parts", true));
 
   private final PartSink sink;
   private final Owner owner;
@@ -95,17 +92,7 @@ final class PartWriter implements AutoCloseable {
   @Override
   public synchronized void close() {
     drop();
-    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONGEST_CLOSE_SECONDS);
-    boolean interrupted = false;
-    while (running && end - System.nanoTime() > 0) {
-      try {
-        wait(TimeUnit.SECONDS.toMillis(1));
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
+    Patience.await(
+        () -> !running, LONGEST_CLOSE_MILLISECONDS, nanos -> NANOSECONDS.timedWait(this, nanos));
   }
 }

@@ -41,6 +41,11 @@ final class RequestLog implements AutoCloseable {
     return answered;
   }
 
+  /** Number of the last batch that the current call has sent. */
+  long transmitted() {
+    return transmitted;
+  }
+
   /** Whether every batch that is not answered is still there. */
   boolean replayable() {
     return replayable;
