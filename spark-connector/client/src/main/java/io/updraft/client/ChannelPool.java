@@ -28,7 +28,7 @@ final class ChannelPool {
   private static final Set<Known> ANSWERED = ConcurrentHashMap.newKeySet();
 
   /**
-   * What makes two exchanges fit for one connection. Files are followed when they are renewed.
+   * What exchanges on one connection have in common. Renewed files make a new connection.
    *
    * @param pod null where the endpoint's name is enough
    */
@@ -39,7 +39,7 @@ final class ChannelPool {
       Duration connectTimeout,
       int maxMessageBytes) {}
 
-  /** An endpoint and the files with which it has answered: with others it may never do so. */
+  /** An endpoint and the TLS files it was called with: with others it may never answer. */
   private record Known(Endpoint endpoint, TlsFiles tls) {
     static Known of(ClientOptions options) {
       return new Known(options.endpoint(), options.tls());
@@ -107,7 +107,7 @@ final class ChannelPool {
     return POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod)).leastLoaded();
   }
 
-  /** Lets go of pods that an endpoint does not have any more, once nobody uses them. */
+  /** Closes unused connections to pods that the endpoint no longer has. */
   private static synchronized void closeAllBut(Endpoint endpoint, List<InetAddress> addresses) {
     POOLS
         .entrySet()
@@ -127,7 +127,7 @@ final class ChannelPool {
     return true;
   }
 
-  /** Those of one family: a pod may have an address of each. The JVM keeps them for a while. */
+  /** Addresses of one family: a pod may have one of each. The JVM caches them. */
   private static List<InetAddress> addresses(Endpoint endpoint) {
     if (endpoint.transport() == Endpoint.Transport.UNIX) {
       return List.of();
@@ -136,7 +136,7 @@ final class ChannelPool {
       InetAddress[] all = InetAddress.getAllByName(endpoint.host());
       return Arrays.stream(all).filter(all[0].getClass()::isInstance).toList();
     } catch (UnknownHostException e) {
-      // The call will say so, in its own time.
+      // The call fails with the reason.
       return List.of();
     }
   }
@@ -180,7 +180,7 @@ final class ChannelPool {
       return shared.channel;
     }
 
-    /** The exchange goes on elsewhere, where there is an elsewhere. */
+    /** The exchange goes on at another pod, if there is one. */
     void avoid() {
       if (place != null) {
         place.avoid(System.nanoTime());

@@ -5,6 +5,7 @@ import io.updraft.proto.v1.ExchangeCommand;
 import io.updraft.proto.v1.KeepAlive;
 import io.updraft.proto.v1.Report;
 import io.updraft.proto.v1.RequestMetadata;
+import io.updraft.proto.v1.TaskIdentity;
 import java.util.Collection;
 import java.util.List;
 import java.util.function.BooleanSupplier;
@@ -38,17 +39,13 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   private Exchange(
       ClientOptions options,
-      ExchangeCommand command,
-      Schema schema,
+      TaskIdentity task,
+      ExchangeRequest request,
       BufferAllocator allocator,
       Replay replay,
       Collection<? extends Artifact> artifacts) {
-    super(
-        options,
-        command.getTask(),
-        allocator,
-        new ExchangeCore(options, replay, System.nanoTime()));
-    this.request = ExchangeRequest.of(command, schema);
+    super(options, task, allocator, new ExchangeCore(options, replay, System.nanoTime()));
+    this.request = request;
     this.artifacts = artifacts;
   }
 
@@ -83,7 +80,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
       BufferAllocator allocator,
       Replay replay,
       Collection<? extends Artifact> artifacts) {
-    return opened(new Exchange(options, command, schema, allocator, replay, artifacts));
+    ExchangeRequest request = ExchangeRequest.of(command, schema);
+    return opened(new Exchange(options, command.getTask(), request, allocator, replay, artifacts));
   }
 
   /** Whether the window has room for one more batch. */

@@ -12,7 +12,7 @@ import java.util.OptionalLong;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * An exchange as a state machine: what the task asks of it, what its calls report, what follows.
+ * An exchange as a state machine: what the task asks for, what its calls report, and what follows.
  * {@link Exchange} locks it, sends for it and waits.
  */
 final class ExchangeCore extends CallCore {
@@ -21,7 +21,7 @@ final class ExchangeCore extends CallCore {
   private final Recovery recovery;
   private final Admission admission = new Admission();
 
-  /** Number of the batch before the current call's first. */
+  /** Number of the last batch before the current call. */
   private long base;
 
   /** Rows of the batches that the current call has sent. */
@@ -168,7 +168,7 @@ final class ExchangeCore extends CallCore {
     return entry == null && phase() == Phase.FINISHED ? ReplyQueue.END : entry;
   }
 
-  /** The same, or room in a window that was full, which is told once. */
+  /** The same, or {@link ReplyQueue#ROOM} once when a window that was full has opened. */
   ReplyQueue.Entry nextOrRoom() {
     ReplyQueue.Entry entry = next();
     if (entry != null || !roomWanted || isSendingFinished() || !log.hasRoom()) {
@@ -269,7 +269,7 @@ final class ExchangeCore extends CallCore {
 
   @Override
   void onClosed(Call from, Status status, Metadata trailers, long nowNanos) {
-    // All results are here and counted: a connection that breaks now has nothing to take away.
+    // All results have arrived and were counted: a connection that breaks now does no harm.
     boolean complete = isCurrent(from) && report != null;
     if (complete && reasonOf(status).origin() == Failure.Origin.CONNECTION) {
       finish();
@@ -281,7 +281,7 @@ final class ExchangeCore extends CallCore {
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     boolean connected = call().connected();
-    // What was never given a batch has done no work: it waited for a worker, or for its input.
+    // A call that was sent no batch has done no work: it waited for a worker or for its input.
     boolean lostOnTheWire =
         reason.origin() == Failure.Origin.CONNECTION && connected && admission.hasHandedOver();
     if (admission.isOpen() && connected) {
@@ -293,7 +293,7 @@ final class ExchangeCore extends CallCore {
     return recovery.decide(reason, progress, hint, nowNanos);
   }
 
-  /** A worker that gave no sign since its first batch was sent may have died before it saw that. */
+  /** Zero if the worker gave no sign: it may have died before it saw its first batch. */
   private long startedBatch() {
     boolean sign = consumed > 0 || log.answered() > base;
     return sign && log.answered() < log.sent() ? log.answered() + 1 : 0;

@@ -19,15 +19,15 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * One file that a writer writes for us: batches go out as the writer gives credit, a receipt comes
  * back. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
- * <p>The shell of {@link FileCore}, as {@link Exchange} is that of its core. The task thread hands
- * batches over and waits; gRPC's event loop sends them when credit comes, so that none is held up
- * by a task that is busy elsewhere.
+ * <p>The task's thread hands batches over and waits; gRPC's event loop sends them when credit
+ * comes, so that none is held up by a task that is busy elsewhere. What happens when is decided by
+ * {@link FileCore}.
  */
 public final class FileExchange extends CallShell<FileCore> {
-  /** Messages that the writer may send before they were handled: credit, parts, the last word. */
+  /** Messages that the writer may send before they were handled: credit, parts, the receipt. */
   private static final int REPLIES_AHEAD = 4;
 
-  /** How long the end of a file that was given up is waited for. */
+  /** How long an abort waits for the writer to end the call. */
   private static final long ABORT_MILLISECONDS = 5_000;
 
   private final Pace pace;
@@ -39,7 +39,7 @@ public final class FileExchange extends CallShell<FileCore> {
   private FileExchange(
       ClientOptions options,
       WriteCommand command,
-      Schema schema,
+      byte[] schemaHeader,
       BufferAllocator allocator,
       PartSink sink) {
     super(
@@ -49,7 +49,7 @@ public final class FileExchange extends CallShell<FileCore> {
         new FileCore(options, command.getDelivery(), System.nanoTime()));
     this.pace = command.getPace();
     this.command = command.toByteString();
-    this.schemaHeader = RequestBatch.header(schema);
+    this.schemaHeader = schemaHeader;
     this.parts = new PartWriter(sink, new StoredParts());
   }
 
@@ -67,7 +67,8 @@ public final class FileExchange extends CallShell<FileCore> {
       Schema schema,
       BufferAllocator allocator,
       PartSink sink) {
-    return opened(new FileExchange(options, command, schema, allocator, sink));
+    byte[] schemaHeader = RequestBatch.header(schema);
+    return opened(new FileExchange(options, command, schemaHeader, allocator, sink));
   }
 
   /**
@@ -80,16 +81,13 @@ public final class FileExchange extends CallShell<FileCore> {
   public void send(ArrowRecordBatch batch) throws InterruptedException {
     RequestBatch request =
         RequestBatch.takeOver(batch, BatchGroups.NONE, options.maxMessageBytes());
-    boolean admitted = false;
     try {
       awaitWriter(() -> core.hasRoom(request.bodyBytes()));
-      admitted = true;
-      locked(() -> core.admit(request));
-    } finally {
-      if (!admitted) {
-        request.close();
-      }
+    } catch (InterruptedException | RuntimeException e) {
+      request.close();
+      throw e;
     }
+    locked(() -> core.admit(request));
     if (pace == Pace.PACE_SYNCHRONOUS) {
       awaitWriter(core::isStored);
     }
@@ -211,7 +209,7 @@ public final class FileExchange extends CallShell<FileCore> {
       try {
         return WriteReplyMetadata.parseFrom(message.appMetadata());
       } catch (InvalidProtocolBufferException e) {
-        throw new MalformedReplyException("a reply's app_metadata is not a writer's", e);
+        throw new MalformedReplyException("a reply's app_metadata is not a WriteReplyMetadata", e);
       }
     }
 

@@ -21,7 +21,7 @@ import org.apache.arrow.memory.OutOfMemoryException;
  * more. What the messages mean, the subclasses say. The hooks run on gRPC's event loop.
  */
 abstract class FlightCall implements CallCore.Call {
-  /** How often a call looks whether it has been silent for too long: services end silent calls. */
+  /** How often a call checks whether it was silent for too long: services end silent calls. */
   private static final long LOOK_SECONDS = 1;
 
   private final ClientOptions options;
@@ -31,7 +31,7 @@ abstract class FlightCall implements CallCore.Call {
   private final ClientCall<OutgoingMessage, InputStream> call;
   private final ReadGate gate = new ReadGate();
 
-  /** Whoever sends has it: a call takes messages from one thread at a time. */
+  /** Held while sending: gRPC takes messages from one thread at a time. */
   private final ReentrantLock sending = new ReentrantLock();
 
   private ScheduledFuture<?> keepAlives;
@@ -61,7 +61,7 @@ abstract class FlightCall implements CallCore.Call {
     this.call = connection.channel().newCall(FlightMethod.DO_EXCHANGE, callOptions);
   }
 
-  /** As pools tell tasks apart. */
+  /** The task's name, by which pools tell tasks apart; null without one. */
   private static String name(TaskIdentity task) {
     return task.getOwner().getApplicationId().isEmpty()
         ? null
@@ -95,8 +95,7 @@ abstract class FlightCall implements CallCore.Call {
 
   @Override
   public final boolean connected() {
-    // onReady stays away while more is queued than gRPC wants, as for a call that waits for a
-    // worker.
+    // gRPC does not call onReady while its queue is full, as in a call that waits for a worker.
     if (!connected && connection.channel().getState(false) == ConnectivityState.READY) {
       reached();
     }
@@ -180,7 +179,7 @@ abstract class FlightCall implements CallCore.Call {
 
   /**
    * Says that this side is still there, when nothing was sent for a while. Never waits: where the
-   * task is sending, or the transport has not taken what was sent, nothing need be said. An
+   * task is sending, or the transport has not taken what was sent, no keepalive is needed. An
    * exception ends the keepalives of this call, which is broken and says so to whoever waits for
    * it.
    */
@@ -229,7 +228,7 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
-  /** Closes a call that another one follows, on another pod where there are several. */
+  /** Closes a call that another one replaces, on another pod where there are several. */
   final void leave(String reason) {
     connection.avoid();
     close(reason);

@@ -12,11 +12,11 @@ import org.apache.arrow.memory.ArrowBuf;
 
 /**
  * Carries the parts of one returned file from gRPC's event loop to its {@link PartSink}, in order,
- * on a thread that may block: the task's own may be far from its next row, and the writer does not
- * wait for it. What may be queued is bounded by what was requested of gRPC.
+ * on a thread that may block: the task's own may be busy for long, and the writer does not wait for
+ * it. The queue is bounded by the messages that were requested of gRPC.
  */
 final class PartWriter implements AutoCloseable {
-  /** Whom it tells, on its thread. */
+  /** Told about each part, on the thread that stores it. */
   interface Owner {
     /** A part is stored. */
     void onStored(int bytes);
@@ -88,7 +88,7 @@ final class PartWriter implements AutoCloseable {
     }
   }
 
-  /** Drops what was not stored and returns when the sink is not being used any more. */
+  /** Drops what was not stored and waits until the sink is no longer in use. */
   @Override
   public synchronized void close() {
     drop();

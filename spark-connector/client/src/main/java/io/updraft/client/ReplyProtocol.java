@@ -70,7 +70,7 @@ final class ReplyProtocol {
     try {
       return ReplyMetadata.parseFrom(message.appMetadata());
     } catch (InvalidProtocolBufferException e) {
-      throw new MalformedReplyException("a reply's app_metadata is not ours", e);
+      throw new MalformedReplyException("a reply's app_metadata is not a ReplyMetadata", e);
     }
   }
 

@@ -10,7 +10,7 @@ import java.util.TreeMap;
  */
 final class RequestLog implements AutoCloseable {
   /**
-   * What the function took without answering may hold this many windows before replay is given up.
+   * Windows of unanswered batches to keep for a replay; beyond that the exchange gives replay up.
    */
   private static final int REPLAY_WINDOWS = 4;
 
