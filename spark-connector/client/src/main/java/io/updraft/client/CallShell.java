@@ -78,7 +78,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   /** Starts the first call of a shell; closes the shell when that fails. */
   static <S extends CallShell<?>> S opened(S shell) {
     try {
-      ((CallShell<?>) shell).startCall();
+      shell.startCall();
       return shell;
     } catch (RuntimeException e) {
       shell.close();
@@ -87,7 +87,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   }
 
   /** Starts a call in place of the one that was lost. */
-  private void startCall() {
+  final void startCall() {
     if (call != null) {
       call.leave("another call takes its place");
     }

@@ -86,7 +86,12 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /** Whether the window has room for one more batch. */
   public boolean hasRoom() {
-    return read(core::hasRoom);
+    lock.lock();
+    try {
+      return core.hasRoom();
+    } finally {
+      lock.unlock();
+    }
   }
 
   /**
