@@ -34,7 +34,7 @@ abstract class FlightCall implements CallCore.Call {
   /** Held while sending: gRPC takes messages from one thread at a time. */
   private final ReentrantLock sending = new ReentrantLock();
 
-  private ScheduledFuture<?> keepAlives;
+  private volatile ScheduledFuture<?> keepAlives;
   private boolean opened;
   private boolean halfClosed;
   private long lastSentNanos;
@@ -179,9 +179,7 @@ abstract class FlightCall implements CallCore.Call {
 
   /**
    * Says that this side is still there, when nothing was sent for a while. Never waits: where the
-   * task is sending, or the transport has not taken what was sent, no keepalive is needed. An
-   * exception ends the keepalives of this call, which is broken and says so to whoever waits for
-   * it.
+   * task is sending, or the transport has not taken what was sent, no keepalive is needed.
    */
   private void keepAliveIfQuiet() {
     if (ended() || !sending.tryLock()) {
@@ -192,6 +190,10 @@ abstract class FlightCall implements CallCore.Call {
       if (quiet && opened && !halfClosed && call.isReady()) {
         send(OutgoingMessage.of(keepAlive()));
       }
+    } catch (RuntimeException | Error e) {
+      // The call is broken, and says so to whoever waits for it. The event loop serves others: it
+      // must not see what is an Error of Netty's when there is no memory for one message.
+      keepAlives.cancel(false);
     } finally {
       sending.unlock();
     }
