@@ -166,7 +166,7 @@ def test_a_full_quota_is_waited_for_and_then_named(spark: SparkSession, place: P
     with LocalWriter(place, arguments=quota) as full, runtime_confs(spark, {ENDPOINT: full.tcp_endpoint, **confs}):
         with (
             _everything_reserved(full, place / "other.parquet"),
-            pytest.raises(FAILURES, match=r"gave no leave to write within 2\.0 s.*--quota-bytes"),
+            pytest.raises(FAILURES, match=r"gave no credit within 2\.0 s.*--quota-bytes"),
         ):
             write(spark.range(1000), place / "refused", "updraft-parquet")
         full.becomes_empty()

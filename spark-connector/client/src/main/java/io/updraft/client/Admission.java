@@ -2,19 +2,19 @@
 package io.updraft.client;
 
 /**
- * How far one call of an exchange was let in, and so what it may be given. Little goes out before
- * the pool has a worker for the exchange, so that a refusal wastes little, and nothing that could
- * not be sent again: a pool that dies with the exchange in its queue takes no batch with it.
+ * How far the pool has admitted one call of an exchange, and so what may be sent in it. Before the
+ * pool has a worker for the exchange, little is sent, so that a refusal wastes little, and only
+ * what can be sent again, so that a pool that dies with the exchange in its queue loses no batch.
  */
 final class Admission {
-  /** The most that a call is given before it is admitted, its command included. */
+  /** Bytes that may be sent in a call before it is admitted, its command included. */
   static final int BYTES_BEFORE_ADMISSION = 64 << 10;
 
-  /** How far a call is. */
+  /** How far a call has come. */
   enum Stage {
-    /** The pool has not got what it asks for before the first batch. */
+    /** The pool still lacks what it asks for before the first batch. */
     PREPARING,
-    /** The same, and the pool has said already that the exchange has its worker. */
+    /** The same, but the pool has already said that the exchange has its worker. */
     PREPARING_ADMITTED,
     /** Batches may follow; the exchange waits for its worker. */
     QUEUED,
@@ -79,7 +79,7 @@ final class Admission {
     stage = stage.after(Stage.Event.ADMITTED);
   }
 
-  /** Whether only the pool keeps the call from going on. */
+  /** Whether this side has sent all that the pool asked for. */
   boolean isOpen() {
     return stage != Stage.PREPARING && stage != Stage.PREPARING_ADMITTED;
   }

@@ -2,6 +2,9 @@
 package io.updraft.client;
 
 import com.google.protobuf.ByteString;
+import io.updraft.proto.v1.ArtifactChunk;
+import io.updraft.proto.v1.PayloadChunk;
+import io.updraft.proto.v1.RequestMetadata;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.Collection;
@@ -20,9 +23,8 @@ final class ArtifactUpload {
 
   private final ByteString function;
   private final Map<ByteString, Artifact> artifacts;
-  private final ExchangeCore core;
-  private final CoreLock lock;
-  private final ExchangeCall call;
+  private final CallShell<ExchangeCore> shell;
+  private final FlightCall call;
   private final int chunkBytes;
   private long bytesSent;
 
@@ -34,18 +36,15 @@ final class ArtifactUpload {
   ArtifactUpload(
       ByteString function,
       Collection<? extends Artifact> artifacts,
-      ExchangeCore core,
-      CoreLock lock,
-      ExchangeCall call,
-      long maxMessageBytes) {
+      CallShell<ExchangeCore> shell,
+      FlightCall call) {
     this.function = function;
     this.artifacts =
         artifacts.stream()
             .collect(Collectors.toMap(Artifact::sha256, Function.identity(), (one, same) -> one));
-    this.core = core;
-    this.lock = lock;
+    this.shell = shell;
     this.call = call;
-    this.chunkBytes = (int) Math.min(CHUNK_BYTES, maxMessageBytes / 2);
+    this.chunkBytes = Math.min(CHUNK_BYTES, shell.options.maxMessageBytes() / 2);
   }
 
   long bytesSent() {
@@ -63,25 +62,27 @@ final class ArtifactUpload {
   }
 
   private boolean sendFunction() throws InterruptedException {
-    if (!lock.awaitInCall(core::isPayloadWanted)) {
+    if (!shell.awaitInCall(shell.core::isPayloadWanted)) {
       return false;
     }
     for (int offset = 0; offset < function.size(); offset += chunkBytes) {
       int end = Math.min(offset + chunkBytes, function.size());
-      if (!lock.awaitInCall(call::isReady)) {
+      if (!shell.awaitInCall(call::isReady)) {
         return false;
       }
-      bytesSent += call.send(offset, function.substring(offset, end).toByteArray());
+      send(
+          RequestMetadata.newBuilder().setPayload(PayloadChunk.newBuilder().setOffset(offset)),
+          function.substring(offset, end).toByteArray());
     }
     return true;
   }
 
   private boolean sendArtifacts() throws InterruptedException {
     while (true) {
-      if (!lock.awaitInCall(core::isWantedKnown)) {
+      if (!shell.awaitInCall(shell.core::isWantedKnown)) {
         return false;
       }
-      List<ByteString> wanted = lock.read(core::takeWanted);
+      List<ByteString> wanted = shell.read(shell.core::takeWanted);
       if (wanted.isEmpty()) {
         return true;
       }
@@ -96,7 +97,8 @@ final class ArtifactUpload {
   private Artifact artifactOf(ByteString digest) {
     Artifact artifact = artifacts.get(digest);
     if (artifact == null) {
-      throw Failure.malformed("the pool asked for a content that the function does not need", null)
+      throw Failure.malformed(
+              "the pool asked for an artifact that the function does not need", null)
           .toException();
     }
     return artifact;
@@ -111,15 +113,23 @@ final class ArtifactUpload {
         if (chunk.length < length) {
           throw new IOException("it ended after " + (offset + chunk.length) + " bytes");
         }
-        if (!lock.awaitInCall(call::isReady)) {
+        if (!shell.awaitInCall(call::isReady)) {
           return false;
         }
-        bytesSent += call.send(artifact.sha256(), offset, chunk);
+        send(
+            RequestMetadata.newBuilder()
+                .setArtifact(
+                    ArtifactChunk.newBuilder().setSha256(artifact.sha256()).setOffset(offset)),
+            chunk);
         offset += length;
       } while (offset < artifact.sizeBytes());
       return true;
     } catch (IOException e) {
       throw Failure.unreadable(artifact, e).toException();
     }
+  }
+
+  private void send(RequestMetadata.Builder metadata, byte[] chunk) {
+    bytesSent += call.send(OutgoingMessage.of(metadata.build(), chunk));
   }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import io.updraft.proto.v1.RequestMetadata;
+
 /**
  * Which groups a request batch has: see "Groups" in proto/README.md.
  *
@@ -11,4 +13,14 @@ package io.updraft.client;
 public record BatchGroups(int[] ends, int input) {
   /** A batch of a function that takes no groups. */
   public static final BatchGroups NONE = new BatchGroups(new int[0], 0);
+
+  /** What is said with the batch of this number. */
+  RequestMetadata metadata(long sequence) {
+    RequestMetadata.Builder metadata =
+        RequestMetadata.newBuilder().setSequence(sequence).setInput(input);
+    for (int end : ends) {
+      metadata.addGroupEnds(end);
+    }
+    return metadata.build();
+  }
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import com.google.protobuf.MessageLite;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 
 /**
- * What {@link ExchangeCore} and {@link FileCore} share: one call after another until the outcome is
- * known, and how long the task may wait for each. It calls nothing of gRPC, waits for nothing,
- * locks nothing and reads no clock; {@link CoreLock} does.
+ * What {@link ExchangeCore} and {@link FileCore} share: the calls that follow one another until the
+ * outcome is known, and how long the task may wait for each. It never calls gRPC, waits, locks or
+ * reads a clock; {@link CallShell} does.
  */
 abstract class CallCore {
   /** What a core knows of a call. */
@@ -23,11 +24,20 @@ abstract class CallCore {
     /** What is known of its endpoint. */
     Reach reach();
 
-    /** Lets the peer send so many messages more. */
+    /** Lets the peer send this many more messages. */
     void request(int messages);
   }
 
-  /** A wait without a set end looks up at least so often. */
+  /**
+   * A message to send.
+   *
+   * @param metadata what it says
+   * @param batch the batch in it, or null
+   * @param last whether nothing follows
+   */
+  record Step<M extends MessageLite>(M metadata, RequestBatch batch, boolean last) {}
+
+  /** A wait without a limit of its own ends after this time, and begins anew. */
   private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);
 
   private final ClientOptions options;
@@ -37,7 +47,7 @@ abstract class CallCore {
   private Call call;
   private Failure failure;
 
-  /** What the peer has said in the current call of why it fails. */
+  /** Why the current call fails, as the peer said in-band. */
   private Failure inBand;
 
   /** When the next call begins; only while backing off. */
@@ -53,7 +63,7 @@ abstract class CallCore {
     this.progressNanos = nowNanos;
   }
 
-  /** A new call has taken over: what was known of the last one is void. */
+  /** A new call has taken over: nothing that was known of the last one holds. */
   abstract void onBegun();
 
   /** What follows when the current call is lost. */
@@ -81,7 +91,7 @@ abstract class CallCore {
     return phase == Phase.RUNNING;
   }
 
-  /** Whether this is the call that is open: what others say comes too late. */
+  /** Whether this is the call that is open: whatever the others say comes too late. */
   final boolean isCurrent(Call from) {
     return from == call && phase == Phase.RUNNING;
   }
@@ -90,7 +100,7 @@ abstract class CallCore {
     return phase == Phase.BACKING_OFF && againNanos - nowNanos <= 0;
   }
 
-  /** Until the deadline; zero when there is none. */
+  /** Time until the deadline; zero when there is none. */
   final long remainingNanos(long nowNanos) {
     if (options.deadline().isZero()) {
       return 0;
@@ -110,7 +120,7 @@ abstract class CallCore {
     return true;
   }
 
-  /** The task has no batch that it has not handed over. Idempotent. */
+  /** The task has handed over its last batch. Idempotent. */
   final void finishSending() {
     sendingFinished = true;
   }
@@ -124,7 +134,7 @@ abstract class CallCore {
     progressNanos = nowNanos;
   }
 
-  /** How long may be waited until something is to be done or is too late. */
+  /** How long to wait until something has to be done or a timeout has passed. */
   final long restNanos(long waitingSinceNanos, long nowNanos) {
     return switch (phase) {
       case BACKING_OFF -> Math.max(1, againNanos - nowNanos);
@@ -132,7 +142,7 @@ abstract class CallCore {
           call.connected()
               ? untilLateNanos(waitingSinceNanos, nowNanos)
               : options.connectTimeout().toNanos() - (nowNanos - call.startedNanos());
-      // What is left to do is this side's; whoever does it says so.
+      // Only this side has work left, and whoever does it wakes the task.
       case FINISHED, FAILED, CLOSED -> LONGEST_WAIT_NANOS;
     };
   }
@@ -145,7 +155,7 @@ abstract class CallCore {
     return options.replyTimeout().toNanos() - idleNanos;
   }
 
-  /** A wait came to its end with nothing to show. */
+  /** A wait ended and nothing had come. */
   final void expire(long waitingSinceNanos, long nowNanos) {
     if (phase != Phase.RUNNING) {
       return;
@@ -161,7 +171,10 @@ abstract class CallCore {
     }
   }
 
-  /** A full peer's status, which comes next, says when to come again; the others are final. */
+  /**
+   * Takes an error that was sent in-band. A full peer's call goes on to its status, which says when
+   * to retry; any other call is lost at once.
+   */
   final void takeError(Failure error, long nowNanos) {
     inBand = error;
     if (!error.isWithoutRoom()) {
@@ -169,12 +182,12 @@ abstract class CallCore {
     }
   }
 
-  /** Whether the peer has said why it fails: the end of its call is near. */
+  /** Whether the peer has said why the call fails: its status follows. */
   final boolean hasError() {
     return inBand != null;
   }
 
-  /** Why the current call ends with this status. */
+  /** Why the current call ended with this status. */
   final Failure reasonOf(Status status) {
     return inBand != null ? inBand : Failure.ofStatus(status, options);
   }
@@ -193,7 +206,7 @@ abstract class CallCore {
     }
   }
 
-  /** The current call is lost: another one takes its place, or that is the end. */
+  /** The current call is lost: another one takes its place, or the outcome is a failure. */
   private void lose(Failure reason, OptionalLong hint, long nowNanos) {
     Recovery.Decision decision = decide(reason, hint, nowNanos);
     if (decision instanceof Recovery.Decision.Again again) {
@@ -204,7 +217,7 @@ abstract class CallCore {
     }
   }
 
-  /** The numbers of both sides agree. */
+  /** The peer has finished, and the counts of both sides agree. */
   final void finish() {
     phase = phase.after(Phase.Event.FINISHED);
   }
@@ -222,12 +235,12 @@ abstract class CallCore {
     failure = reason;
   }
 
-  /** Why it failed; only of what has failed. */
+  /** Why it failed; only in phase {@link Phase#FAILED}. */
   final ExchangeException failure() {
     return failure.toException();
   }
 
-  /** Releases what is held; nothing is taken in any more. */
+  /** Releases what is held; nothing is accepted any more. */
   void close() {
     phase = phase.after(Phase.Event.CLOSED);
   }

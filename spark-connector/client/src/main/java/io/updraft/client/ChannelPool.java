@@ -9,10 +9,10 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -23,45 +23,26 @@ import java.util.concurrent.ConcurrentHashMap;
  * name has the addresses of several pods, {@link Replicas} chooses one for each call.
  */
 final class ChannelPool {
-  private static final int CORES_PER_CONNECTION = 4;
-
-  /** Connections that one endpoint, or one pod behind it, may have. */
-  static final int CONNECTIONS =
-      Math.max(1, Math.min(8, Runtime.getRuntime().availableProcessors() / CORES_PER_CONNECTION));
-
   private static final Map<Key, ChannelPool> POOLS = new HashMap<>();
   private static final ConcurrentHashMap<Endpoint, Replicas> REPLICAS = new ConcurrentHashMap<>();
   private static final Set<Known> ANSWERED = ConcurrentHashMap.newKeySet();
 
   /**
-   * What makes two exchanges fit for one connection. Files are followed when they are renewed.
+   * What exchanges on one connection have in common. Renewed files make a new connection.
    *
    * @param pod null where the endpoint's name is enough
    */
   private record Key(
-      Endpoint endpoint,
+      Known known,
       InetAddress pod,
-      Credential ca,
-      Credential certificate,
-      Credential key,
+      List<Long> filesModifiedMilliseconds,
       Duration connectTimeout,
       int maxMessageBytes) {}
 
-  /** An endpoint and the files with which it has answered: with others it may never do so. */
-  private record Known(
-      Endpoint endpoint, Optional<Path> ca, Optional<Path> certificate, Optional<Path> key) {
+  /** An endpoint and the TLS files it was called with: with others it may never answer. */
+  private record Known(Endpoint endpoint, TlsFiles tls) {
     static Known of(ClientOptions options) {
-      return new Known(
-          options.endpoint(),
-          options.tlsCaFile(),
-          options.tlsCertificateFile(),
-          options.tlsKeyFile());
-    }
-  }
-
-  private record Credential(Path file, long modifiedMilliseconds) {
-    static Credential of(Path file) {
-      return new Credential(file, file == null ? 0 : file.toFile().lastModified());
+      return new Known(options.endpoint(), options.tls());
     }
   }
 
@@ -118,24 +99,22 @@ final class ChannelPool {
   private static synchronized SharedChannel to(ClientOptions options, InetAddress pod) {
     Key key =
         new Key(
-            options.endpoint(),
+            Known.of(options),
             pod,
-            Credential.of(options.tlsCaFile().orElse(null)),
-            Credential.of(options.tlsCertificateFile().orElse(null)),
-            Credential.of(options.tlsKeyFile().orElse(null)),
+            options.tls().modifiedMilliseconds(),
             options.connectTimeout(),
             options.maxMessageBytes());
     return POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod)).leastLoaded();
   }
 
-  /** Lets go of pods that an endpoint does not have any more, once nobody uses them. */
+  /** Closes unused connections to pods that the endpoint no longer has. */
   private static synchronized void closeAllBut(Endpoint endpoint, List<InetAddress> addresses) {
     POOLS
         .entrySet()
         .removeIf(
             entry ->
                 entry.getKey().pod() != null
-                    && entry.getKey().endpoint().equals(endpoint)
+                    && entry.getKey().known().endpoint().equals(endpoint)
                     && !addresses.contains(entry.getKey().pod())
                     && entry.getValue().closeIfUnused());
   }
@@ -148,7 +127,7 @@ final class ChannelPool {
     return true;
   }
 
-  /** Those of one family: a pod may have an address of each. The JVM keeps them for a while. */
+  /** Addresses of one family: a pod may have one of each. The JVM caches them. */
   private static List<InetAddress> addresses(Endpoint endpoint) {
     if (endpoint.transport() == Endpoint.Transport.UNIX) {
       return List.of();
@@ -157,20 +136,16 @@ final class ChannelPool {
       InetAddress[] all = InetAddress.getAllByName(endpoint.host());
       return Arrays.stream(all).filter(all[0].getClass()::isInstance).toList();
     } catch (UnknownHostException e) {
-      // The call will say so, in its own time.
+      // The call fails with the reason.
       return List.of();
     }
   }
 
   private synchronized SharedChannel leastLoaded() {
-    SharedChannel best = null;
-    for (SharedChannel channel : channels) {
-      if (best == null || channel.exchanges < best.exchanges) {
-        best = channel;
-      }
-    }
+    SharedChannel best =
+        channels.stream().min(Comparator.comparingInt(channel -> channel.exchanges)).orElse(null);
     boolean busy = best == null || best.exchanges > 0;
-    if (busy && channels.size() < CONNECTIONS) {
+    if (busy && channels.size() < EventLoops.THREADS) {
       best = new SharedChannel(Channels.open(options, pod));
       channels.add(best);
     }
@@ -179,7 +154,7 @@ final class ChannelPool {
   }
 
   /** A connection and how many exchanges use it. */
-  private final class SharedChannel {
+  final class SharedChannel {
     private final ManagedChannel channel;
     private int exchanges;
 
@@ -194,28 +169,18 @@ final class ChannelPool {
     }
   }
 
-  /** One exchange's part of a connection. */
-  static final class Connection {
-    private final SharedChannel shared;
-    private final Replicas.Place place;
-    private final Reach reach;
-
-    private Connection(SharedChannel shared, Replicas.Place place, Reach reach) {
-      this.shared = shared;
-      this.place = place;
-      this.reach = reach;
-    }
-
-    /** What was known of the endpoint when the connection was asked for. */
-    Reach reach() {
-      return reach;
-    }
-
+  /**
+   * One exchange's part of a connection.
+   *
+   * @param place the pod among several; null where the endpoint's name is enough
+   * @param reach what was known of the endpoint when the connection was asked for
+   */
+  record Connection(SharedChannel shared, Replicas.Place place, Reach reach) {
     ManagedChannel channel() {
       return shared.channel;
     }
 
-    /** The exchange goes on elsewhere, where there is an elsewhere. */
+    /** The exchange goes on at another pod, if there is one. */
     void avoid() {
       if (place != null) {
         place.avoid(System.nanoTime());

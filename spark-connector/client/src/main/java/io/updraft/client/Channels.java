@@ -15,7 +15,6 @@ import io.netty.handler.ssl.SslContextBuilder;
 import io.netty.handler.ssl.SslProvider;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
 import java.util.logging.Logger;
@@ -119,26 +118,25 @@ final class Channels {
 
   private static SslContext sslContext(ClientOptions options) {
     SslContextBuilder builder = SslContextBuilder.forClient();
-    options
-        .tlsCaFile()
+    TlsFiles files = options.tls();
+    Peer peer = options.peer();
+    String pair = peer.tlsCertificateFileSetting() + " or " + peer.tlsKeyFileSetting();
+    files
+        .ca()
+        .ifPresent(ca -> use(peer.tlsCaFileSetting(), () -> builder.trustManager(ca.toFile())));
+    files
+        .certificate()
         .ifPresent(
-            file ->
-                use(options.peer().tlsCaFileSetting(), () -> builder.trustManager(file.toFile())));
-    options.tlsCertificateFile().ifPresent(file -> useCertificate(builder, options, file));
+            chain ->
+                use(
+                    pair,
+                    () -> builder.keyManager(chain.toFile(), files.key().orElseThrow().toFile())));
     try {
       return GrpcSslContexts.configure(builder, SslProvider.JDK).build();
     } catch (SSLException e) {
       throw new IllegalArgumentException(
           "TLS cannot be used for " + options.endpoint() + ": " + e.getMessage(), e);
     }
-  }
-
-  private static void useCertificate(SslContextBuilder builder, ClientOptions options, Path file) {
-    Peer peer = options.peer();
-    String settings = peer.tlsCertificateFileSetting() + " or " + peer.tlsKeyFileSetting();
-    use(
-        settings,
-        () -> builder.keyManager(file.toFile(), options.tlsKeyFile().orElseThrow().toFile()));
   }
 
   private static void use(String setting, Runnable load) {

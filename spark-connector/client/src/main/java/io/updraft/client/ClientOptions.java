@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
@@ -49,27 +48,9 @@ public final class ClientOptions {
     return Optional.ofNullable(values.token);
   }
 
-  /**
-   * PEM file with the certificate authorities that sign the service's certificate. Only used with
-   * {@code grpc+tls}. Default: empty, which trusts those of the JVM. A file that cannot be used
-   * raises {@link IllegalArgumentException} when a call is opened.
-   */
-  public Optional<Path> tlsCaFile() {
-    return Optional.ofNullable(values.tlsCaFile);
-  }
-
-  /**
-   * PEM file with this client's certificate chain, for mutual TLS. Default: empty. Goes together
-   * with {@link #tlsKeyFile}; a file that cannot be used raises {@link IllegalArgumentException}
-   * when a call is opened.
-   */
-  public Optional<Path> tlsCertificateFile() {
-    return Optional.ofNullable(values.tlsCertificateFile);
-  }
-
-  /** PEM file with the private key of {@link #tlsCertificateFile}, in PKCS 8. Default: empty. */
-  public Optional<Path> tlsKeyFile() {
-    return Optional.ofNullable(values.tlsKeyFile);
+  /** The files of TLS; only used with {@code grpc+tls}. Default: {@link TlsFiles#NONE}. */
+  public TlsFiles tls() {
+    return values.tls;
   }
 
   /** Tenant used for fair scheduling in the pool's queue. Default: empty, the application's. */
@@ -153,13 +134,11 @@ public final class ClientOptions {
   }
 
   /** Collects options; every setter returns the builder. */
-  public static final class Builder {
+  public static final class Builder implements Cloneable {
     private Endpoint endpoint;
     private Peer peer = Peer.POOL;
     private String token;
-    private Path tlsCaFile;
-    private Path tlsCertificateFile;
-    private Path tlsKeyFile;
+    private TlsFiles tls = TlsFiles.NONE;
     private String tenant;
     private String traceParent;
     private Duration connectTimeout = Duration.ofSeconds(10);
@@ -177,24 +156,11 @@ public final class ClientOptions {
     }
 
     private Builder copy() {
-      Builder copy = new Builder(endpoint);
-      copy.peer = peer;
-      copy.token = token;
-      copy.tlsCaFile = tlsCaFile;
-      copy.tlsCertificateFile = tlsCertificateFile;
-      copy.tlsKeyFile = tlsKeyFile;
-      copy.tenant = tenant;
-      copy.traceParent = traceParent;
-      copy.connectTimeout = connectTimeout;
-      copy.acquireTimeout = acquireTimeout;
-      copy.replyTimeout = replyTimeout;
-      copy.deadline = deadline;
-      copy.keepAlive = keepAlive;
-      copy.windowBatches = windowBatches;
-      copy.windowBytes = windowBytes;
-      copy.maxMessageBytes = maxMessageBytes;
-      copy.maxReplays = maxReplays;
-      return copy;
+      try {
+        return (Builder) clone();
+      } catch (CloneNotSupportedException e) {
+        throw new AssertionError(e);
+      }
     }
 
     /**
@@ -219,21 +185,9 @@ public final class ClientOptions {
       return this;
     }
 
-    /** See {@link ClientOptions#tlsCaFile}. */
-    public Builder tlsCaFile(Path value) {
-      tlsCaFile = value;
-      return this;
-    }
-
-    /** See {@link ClientOptions#tlsCertificateFile}. */
-    public Builder tlsCertificateFile(Path value) {
-      tlsCertificateFile = value;
-      return this;
-    }
-
-    /** See {@link ClientOptions#tlsKeyFile}. */
-    public Builder tlsKeyFile(Path value) {
-      tlsKeyFile = value;
+    /** See {@link ClientOptions#tls}. */
+    public Builder tls(TlsFiles value) {
+      tls = Objects.requireNonNull(value);
       return this;
     }
 
@@ -345,11 +299,10 @@ public final class ClientOptions {
     /**
      * The options as they stand; the builder may be used further.
      *
-     * @throws IllegalArgumentException if only one of {@link #tlsCertificateFile} and {@link
-     *     #tlsKeyFile} is set
+     * @throws IllegalArgumentException if TLS has a certificate without its key, or a key alone
      */
     public ClientOptions build() {
-      if ((tlsCertificateFile == null) != (tlsKeyFile == null)) {
+      if (tls.certificate().isPresent() != tls.key().isPresent()) {
         throw new IllegalArgumentException(
             peer.tlsCertificateFileSetting() + " and " + peer.tlsKeyFileSetting() + " go together");
       }

@@ -7,16 +7,16 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The batches of a file, numbered from 1: which wait here, which the writer was asked about, which
- * it gave credit for, was sent and has stored. Not thread-safe.
+ * The batches of a file, numbered from 1: which wait here, for which credit was asked for or given,
+ * and which were sent and stored. Not thread-safe.
  */
 final class CreditWindow implements AutoCloseable {
-  /** So many asks may be without an answer: the protocol's limit. */
+  /** How many asks may be unanswered: the protocol's limit. */
   private static final int MOST_UNANSWERED_ASKS = 16;
 
   private final long windowBytes;
 
-  /** Batches that were not sent, and how many bytes they have. */
+  /** Batches that were not sent yet. */
   private final List<RequestBatch> waiting = new ArrayList<>();
 
   private long waitingBytes;
@@ -48,7 +48,7 @@ final class CreditWindow implements AutoCloseable {
     return waiting.isEmpty() && stored == sent;
   }
 
-  /** Whether one more batch of so many bytes may be held here; a single one always may. */
+  /** Whether one more batch of this size may wait here; a single one always may. */
   boolean hasRoom(long bytes) {
     return waiting.isEmpty() || waitingBytes + bytes <= windowBytes;
   }
@@ -64,7 +64,7 @@ final class CreditWindow implements AutoCloseable {
     credit = 0;
   }
 
-  /** The next batch to ask credit for, as the protocol has it; null when none may be asked for. */
+  /** The next request for credit; null when none may be sent. */
   Ask nextAsk() {
     if (asked >= sent + waiting.size() || asked - credit >= MOST_UNANSWERED_ASKS) {
       return null;
@@ -93,17 +93,17 @@ final class CreditWindow implements AutoCloseable {
     return Finish.newBuilder().setBatches(sent).setRows(sentRows).build();
   }
 
-  /** Credit up to a batch; zero is what a message without the field reads as: it says nothing. */
+  /** Takes credit up to a batch; zero means that the message had no such field. */
   void takeCredit(long number) throws MalformedReplyException {
     if (number != 0 && (number < credit || number > asked)) {
       throw new MalformedReplyException(
-          "the writer gave leave up to batch %d after %d, of %d asked for"
+          "the writer gave credit up to batch %d after %d, of %d asked for"
               .formatted(number, credit, asked));
     }
     credit = Math.max(credit, number);
   }
 
-  /** The writer has stored every batch up to this one; zero says nothing. */
+  /** The writer has stored every batch up to this one; zero means that it did not say. */
   void takeStored(long number) throws MalformedReplyException {
     if (number > sent) {
       throw new MalformedReplyException(

@@ -7,9 +7,14 @@ import java.util.Objects;
 
 /**
  * Where a pool or a writer listens: {@code grpc://host:port}, {@code grpc+tls://host:port} or
- * {@code grpc+unix:///path}.
+ * {@code grpc+unix:///path}. {@link #parse} makes it.
+ *
+ * @param transport how the bytes travel
+ * @param host host name or address; empty for a Unix socket
+ * @param port TCP port; zero for a Unix socket
+ * @param path path of the Unix socket; empty for the others
  */
-public final class Endpoint {
+public record Endpoint(Transport transport, String host, int port, String path) {
   private static final String EXPECTED =
       "expected grpc://host:port, grpc+tls://host:port or grpc+unix:///path";
 
@@ -21,18 +26,6 @@ public final class Endpoint {
     TLS,
     /** A Unix domain socket of this host. */
     UNIX
-  }
-
-  private final Transport transport;
-  private final String host;
-  private final int port;
-  private final String path;
-
-  private Endpoint(Transport transport, String host, int port, String path) {
-    this.transport = transport;
-    this.host = host;
-    this.port = port;
-    this.path = path;
   }
 
   /**
@@ -78,36 +71,6 @@ public final class Endpoint {
 
   private static IllegalArgumentException malformed(String text, Throwable cause) {
     return new IllegalArgumentException("\"" + text + "\" is not an endpoint: " + EXPECTED, cause);
-  }
-
-  /** How the bytes travel. */
-  public Transport transport() {
-    return transport;
-  }
-
-  /** Host name or address; empty for a Unix socket. */
-  public String host() {
-    return host;
-  }
-
-  /** TCP port; zero for a Unix socket. */
-  public int port() {
-    return port;
-  }
-
-  /** Path of the Unix socket; empty for the others. */
-  public String path() {
-    return path;
-  }
-
-  @Override
-  public boolean equals(Object other) {
-    return other instanceof Endpoint that && toString().equals(that.toString());
-  }
-
-  @Override
-  public int hashCode() {
-    return toString().hashCode();
   }
 
   /** The endpoint as it is written in settings. */

@@ -12,6 +12,7 @@ import io.netty.channel.socket.nio.NioDomainSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import io.netty.channel.unix.DomainSocketAddress;
 import io.netty.util.concurrent.DefaultThreadFactory;
+import io.netty.util.concurrent.EventExecutor;
 import java.net.SocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.util.concurrent.ThreadFactory;
@@ -24,18 +25,25 @@ import java.util.concurrent.ThreadFactory;
 final class EventLoops {
   private static final boolean EPOLL = Epoll.isAvailable();
 
-  /** As many threads as one endpoint may have connections. */
-  static final EventLoopGroup GROUP =
-      group(ChannelPool.CONNECTIONS, new DefaultThreadFactory("updraft-io", true));
+  private static final int CORES_PER_THREAD = 4;
+
+  /** How many there are, and so how many connections are of use to one endpoint. */
+  static final int THREADS =
+      Math.max(1, Math.min(8, Runtime.getRuntime().availableProcessors() / CORES_PER_THREAD));
+
+  static final EventLoopGroup GROUP = group(new DefaultThreadFactory("updraft-io", true));
+
+  /** The one that looks after silent calls: asking for the next would move connections together. */
+  static final EventExecutor TIMER = GROUP.iterator().next();
 
   private EventLoops() {}
 
   // What replaces these two in Netty 4.2 is not in 4.1, which Spark 4.0 brings.
   @SuppressWarnings("deprecation")
-  private static EventLoopGroup group(int threads, ThreadFactory factory) {
+  private static EventLoopGroup group(ThreadFactory factory) {
     return EPOLL
-        ? new EpollEventLoopGroup(threads, factory)
-        : new NioEventLoopGroup(threads, factory);
+        ? new EpollEventLoopGroup(THREADS, factory)
+        : new NioEventLoopGroup(THREADS, factory);
   }
 
   static Class<? extends Channel> tcpChannel() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import io.grpc.Metadata;
-import io.grpc.Status;
 import io.updraft.proto.v1.ExchangeCommand;
+import io.updraft.proto.v1.KeepAlive;
 import io.updraft.proto.v1.Report;
+import io.updraft.proto.v1.RequestMetadata;
 import io.updraft.proto.v1.TaskIdentity;
 import java.util.Collection;
 import java.util.List;
@@ -23,50 +23,30 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * receives, and either sends what may be sent: a batch that waits for admission is not held up by a
  * task that is busy elsewhere.
  */
-public final class Exchange implements AutoCloseable {
+public final class Exchange extends CallShell<ExchangeCore> {
   /** The version of proto/README.md that this client speaks. */
   public static final int PROTOCOL_VERSION = 1;
 
-  /** How long a close waits for the transport to give sent buffers back. */
-  private static final long CLOSE_MILLISECONDS = 500;
-
-  private final ClientOptions options;
-  private final TaskIdentity task;
   private final ExchangeRequest request;
   private final Collection<? extends Artifact> artifacts;
-  private final BufferAllocator allocator;
-  private final WireAllocator wire;
-  private final ExchangeCore core;
-  private final CoreLock lock;
   private final BooleanSupplier replyFound = this::findReply;
-  private ExchangeCall call;
 
   /** What {@link #findReply} has found. */
   private ReplyQueue.Entry found;
 
-  /** Of commands and what was uploaded with them. */
+  /** Bytes of commands and of what was uploaded with them. */
   private long openingBytes;
-
-  /** Of batches and last messages. */
-  private long batchBytes;
-
-  private boolean closed;
 
   private Exchange(
       ClientOptions options,
-      ExchangeCommand command,
-      Schema schema,
+      TaskIdentity task,
+      ExchangeRequest request,
       BufferAllocator allocator,
       Replay replay,
       Collection<? extends Artifact> artifacts) {
-    this.options = options;
-    this.task = command.getTask();
-    this.request = ExchangeRequest.of(command, schema);
+    super(options, task, allocator, new ExchangeCore(options, replay, System.nanoTime()));
+    this.request = request;
     this.artifacts = artifacts;
-    this.allocator = allocator;
-    this.wire = new WireAllocator(allocator);
-    this.core = new ExchangeCore(options, replay, System.nanoTime());
-    this.lock = new CoreLock(core);
   }
 
   /**
@@ -100,14 +80,8 @@ public final class Exchange implements AutoCloseable {
       BufferAllocator allocator,
       Replay replay,
       Collection<? extends Artifact> artifacts) {
-    Exchange exchange = new Exchange(options, command, schema, allocator, replay, artifacts);
-    try {
-      exchange.startCall();
-    } catch (RuntimeException e) {
-      exchange.close();
-      throw e;
-    }
-    return exchange;
+    ExchangeRequest request = ExchangeRequest.of(command, schema);
+    return opened(new Exchange(options, command.getTask(), request, allocator, replay, artifacts));
   }
 
   /** Whether the window has room for one more batch. */
@@ -151,7 +125,7 @@ public final class Exchange implements AutoCloseable {
     lock.lock();
     try {
       running = core.admit(taken);
-      sendWhatMayBeSent();
+      advance();
     } finally {
       lock.unlock();
     }
@@ -162,13 +136,7 @@ public final class Exchange implements AutoCloseable {
 
   /** Says that every batch was sent. Idempotent. */
   public void finishSending() {
-    lock.lock();
-    try {
-      core.finishSending();
-      sendWhatMayBeSent();
-    } finally {
-      lock.unlock();
-    }
+    locked(core::finishSending);
   }
 
   /**
@@ -178,7 +146,7 @@ public final class Exchange implements AutoCloseable {
    */
   public Reply poll() {
     recoverIfDue();
-    return credited(lock.read(core::next));
+    return credited(read(core::next));
   }
 
   /**
@@ -190,9 +158,7 @@ public final class Exchange implements AutoCloseable {
    */
   public Reply take() throws InterruptedException {
     recoverIfDue();
-    while (!lock.await(replyFound)) {
-      startCall();
-    }
+    await(replyFound);
     ReplyQueue.Entry entry = found;
     found = null;
     return credited(entry);
@@ -214,68 +180,31 @@ public final class Exchange implements AutoCloseable {
     return entry.reply();
   }
 
-  private void recoverIfDue() {
-    if (isRecoveryDue()) {
-      startCall();
-    }
+  @Override
+  FlightCall newCall() {
+    return new PoolCall();
   }
 
-  private boolean isRecoveryDue() {
-    lock.lock();
-    try {
-      return core.isRecoveryDue(System.nanoTime());
-    } finally {
-      lock.unlock();
-    }
-  }
-
-  private void startCall() {
-    if (call != null) {
-      call.leave("the exchange moves to another worker");
-    }
-    long remainingNanos = core.remainingNanos(System.nanoTime());
-    ExchangeCall next = new ExchangeCall(options, task, allocator, wire, this, remainingNanos);
-    lock.lock();
-    try {
-      call = next;
-      if (!core.begin(next)) {
-        return;
-      }
-    } finally {
-      lock.unlock();
-    }
+  @Override
+  void start(FlightCall next) {
     openingBytes +=
         next.start(request.command(), request.schemaHeader(), options.windowBatches() + 1);
     if (upload(next)) {
-      opened(next);
+      locked(() -> core.opened(request.command().size(), System.nanoTime()));
     }
   }
 
-  private void opened(ExchangeCall sent) {
-    lock.lock();
-    try {
-      core.opened(sent, request.command().size(), System.nanoTime());
-      sendWhatMayBeSent();
-    } finally {
-      lock.unlock();
-    }
-  }
-
-  /** Only under the lock. */
-  private void sendWhatMayBeSent() {
-    for (ExchangeCore.Step step = core.nextToSend(); step != null; step = core.nextToSend()) {
-      batchBytes += step.batch() == null ? call.finish() : call.send(step.batch());
-    }
+  @Override
+  CallCore.Step<?> nextToSend() {
+    return core.nextToSend();
   }
 
   /** Sends what the pool asks for before the first batch; false when the call was lost. */
-  private boolean upload(ExchangeCall to) {
+  private boolean upload(FlightCall to) {
     if (request.deferredPayload().isEmpty() && artifacts.isEmpty()) {
       return true;
     }
-    ArtifactUpload upload =
-        new ArtifactUpload(
-            request.deferredPayload(), artifacts, core, lock, to, options.maxMessageBytes());
+    ArtifactUpload upload = new ArtifactUpload(request.deferredPayload(), artifacts, this, to);
     try {
       return upload.run();
     } catch (InterruptedException e) {
@@ -287,37 +216,9 @@ public final class Exchange implements AutoCloseable {
     }
   }
 
-  /** The call has reached the wire, or takes more after it was full: other waits apply now. */
-  void onReady() {
-    lock.run(() -> {});
-  }
-
-  /** A message of a call, in order; a batch in the event is the exchange's from now on. */
-  void onEvent(ExchangeCall from, ReplyEvent event, long consumedInCall, int sizeBytes)
-      throws MalformedReplyException {
-    lock.lock();
-    try {
-      core.onEvent(from, event, consumedInCall, sizeBytes, System.nanoTime());
-      if (event instanceof ReplyEvent.Admitted) {
-        sendWhatMayBeSent();
-      }
-      lock.wake();
-    } finally {
-      lock.unlock();
-    }
-  }
-
-  void onBroken(ExchangeCall from, Failure broken) {
-    lock.run(() -> core.onBroken(from, broken));
-  }
-
-  void onClosed(ExchangeCall from, Status status, Metadata trailers) {
-    lock.run(() -> core.onClosed(from, status, trailers, System.nanoTime()));
-  }
-
   /** The schema of the results; null until the pool has sent it. */
   public Schema resultSchema() {
-    return lock.read(core::resultSchema);
+    return read(core::resultSchema);
   }
 
   /**
@@ -326,51 +227,55 @@ public final class Exchange implements AutoCloseable {
    * @throws IllegalStateException before {@link Reply.Kind#END}
    */
   public Report report() {
-    return lock.read(core::report);
+    return read(core::report);
   }
 
   /** Bytes of request messages, those sent again included. */
   public long bytesSent() {
-    return openingBytes + lock.read(() -> batchBytes);
+    return openingBytes + sentBytes();
   }
 
   /** Bytes of reply messages. */
   public long bytesReceived() {
-    return lock.read(core::bytesReceived);
+    return read(core::bytesReceived);
   }
 
   /**
    * Ends the exchange; a waiting task thread wakes with the reason. Idempotent, from any thread.
    */
   public void cancel(String reason) {
-    ExchangeCall open;
-    lock.lock();
-    try {
-      open = core.cancel(reason) ? call : null;
-      lock.wake();
-    } finally {
-      lock.unlock();
-    }
-    if (open != null) {
-      open.cancel(reason);
-    }
+    locked(() -> core.cancel(reason));
+    call().cancel(reason);
   }
 
-  /**
-   * Releases everything; cancels an exchange that has not finished. Afterwards nothing of it is
-   * allocated in the task's allocator. Idempotent.
-   */
-  @Override
-  public void close() {
-    if (closed) {
-      return;
+  /** One call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
+  private final class PoolCall extends ShellCall {
+    private final ReplyProtocol protocol = new ReplyProtocol();
+
+    @Override
+    void onReady(boolean first) {
+      // Only artifacts wait for it again: batches have a window of their own.
+      if (first || protocol.state() == ReplyProtocol.State.INIT) {
+        locked(() -> {});
+      }
     }
-    closed = true;
-    lock.run(core::close);
-    if (call != null) {
-      call.close("the task closed the exchange");
+
+    @Override
+    boolean onMessage(IncomingMessage message) throws MalformedReplyException {
+      ReplyEvent event = protocol.accept(message);
+      lock.lock();
+      try {
+        core.onEvent(this, event, protocol.consumed(), message.sizeBytes(), System.nanoTime());
+        advance();
+      } finally {
+        lock.unlock();
+      }
+      return !(event instanceof ReplyEvent.Batch || event instanceof ReplyEvent.Logged);
     }
-    wire.close();
-    wire.awaitEmpty(CLOSE_MILLISECONDS);
+
+    @Override
+    RequestMetadata keepAlive() {
+      return RequestMetadata.newBuilder().setKeepAlive(KeepAlive.getDefaultInstance()).build();
+    }
   }
 }

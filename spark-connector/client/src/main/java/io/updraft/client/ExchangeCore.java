@@ -4,32 +4,28 @@ package io.updraft.client;
 import com.google.protobuf.ByteString;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.Report;
+import io.updraft.proto.v1.RequestMetadata;
 import java.util.List;
 import java.util.OptionalLong;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
- * An exchange as a state machine: what the task asks of it, what its calls report, what follows.
+ * An exchange as a state machine: what the task asks for, what its calls report, and what follows.
  * {@link Exchange} locks it, sends for it and waits.
  */
 final class ExchangeCore extends CallCore {
-  /**
-   * A message to send.
-   *
-   * @param batch null for the last message, which says that every batch was sent
-   */
-  record Step(RequestBatch batch) {}
-
-  private static final Step FINISH = new Step(null);
-
   private final RequestLog log;
   private final ReplyQueue replies = new ReplyQueue();
   private final Recovery recovery;
   private final Admission admission = new Admission();
 
-  /** Number of the batch before the current call's first. */
+  /** Number of the last batch before the current call. */
   private long base;
+
+  /** Rows of the batches that the current call has sent. */
+  private long sentRows;
 
   /** Number, in the current call, of the last batch that the function took. */
   private long consumed;
@@ -86,6 +82,7 @@ final class ExchangeCore extends CallCore {
   @Override
   void onBegun() {
     base = log.oneToOne() ? log.answered() : 0;
+    sentRows = 0;
     consumed = 0;
     wanted = null;
     payloadWanted = false;
@@ -95,15 +92,13 @@ final class ExchangeCore extends CallCore {
     log.restart();
   }
 
-  /** A call has sent its command, and what the pool asked for: batches may follow. */
-  void opened(Call from, long commandBytes, long nowNanos) {
-    if (isCurrent(from)) {
-      admission.opened(commandBytes, nowNanos);
-    }
+  /** The call has sent its command, and what the pool asked for: batches may follow. */
+  void opened(long commandBytes, long nowNanos) {
+    admission.opened(commandBytes, nowNanos);
   }
 
   /** What the current call is to send next; null when it has to wait. */
-  Step nextToSend() {
+  Step<RequestMetadata> nextToSend() {
     if (!isRunning()) {
       return null;
     }
@@ -114,13 +109,20 @@ final class ExchangeCore extends CallCore {
       }
       admission.handOver(batch);
       log.transmit();
-      return new Step(batch);
+      sentRows += batch.rows();
+      return new Step<>(batch.groups().metadata(transmitted()), batch, false);
     }
     if (isSendingFinished() && admission.takesFinish()) {
       admission.finish();
-      return FINISH;
+      Finish finish = Finish.newBuilder().setBatches(transmitted()).setRows(sentRows).build();
+      return new Step<>(RequestMetadata.newBuilder().setFinish(finish).build(), null, true);
     }
     return null;
+  }
+
+  /** Batches that the current call has sent. */
+  private long transmitted() {
+    return log.transmitted() - base;
   }
 
   boolean hasRoom() {
@@ -166,7 +168,7 @@ final class ExchangeCore extends CallCore {
     return entry == null && phase() == Phase.FINISHED ? ReplyQueue.END : entry;
   }
 
-  /** The same, or room in a window that was full, which is told once. */
+  /** The same, or {@link ReplyQueue#ROOM} once when a window that was full has opened. */
   ReplyQueue.Entry nextOrRoom() {
     ReplyQueue.Entry entry = next();
     if (entry != null || !roomWanted || isSendingFinished() || !log.hasRoom()) {
@@ -176,14 +178,12 @@ final class ExchangeCore extends CallCore {
     return ReplyQueue.ROOM;
   }
 
-  /** Fails the exchange; false when it has ended. */
-  boolean cancel(String reason) {
-    if (!phase().isUndecided()) {
-      return false;
+  /** Fails the exchange unless it has ended. */
+  void cancel(String reason) {
+    if (phase().isUndecided()) {
+      replies.close();
+      fail(Failure.cancelled(reason));
     }
-    replies.close();
-    fail(Failure.cancelled(reason));
-    return true;
   }
 
   @Override
@@ -205,6 +205,11 @@ final class ExchangeCore extends CallCore {
     if (!isCurrent(from)) {
       event.drop();
       return;
+    }
+    if (consumedInCall > transmitted()) {
+      event.drop();
+      throw new MalformedReplyException(
+          "the pool consumed batch %d of %d sent".formatted(consumedInCall, transmitted()));
     }
     workDone |= event.isWork();
     consumed = consumedInCall;
@@ -264,7 +269,7 @@ final class ExchangeCore extends CallCore {
 
   @Override
   void onClosed(Call from, Status status, Metadata trailers, long nowNanos) {
-    // All results are here and counted: a connection that breaks now has nothing to take away.
+    // All results have arrived and were counted: a connection that breaks now does no harm.
     boolean complete = isCurrent(from) && report != null;
     if (complete && reasonOf(status).origin() == Failure.Origin.CONNECTION) {
       finish();
@@ -276,7 +281,7 @@ final class ExchangeCore extends CallCore {
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     boolean connected = call().connected();
-    // What was never given a batch has done no work: it waited for a worker, or for its input.
+    // A call that was sent no batch has done no work: it waited for a worker or for its input.
     boolean lostOnTheWire =
         reason.origin() == Failure.Origin.CONNECTION && connected && admission.hasHandedOver();
     if (admission.isOpen() && connected) {
@@ -288,7 +293,7 @@ final class ExchangeCore extends CallCore {
     return recovery.decide(reason, progress, hint, nowNanos);
   }
 
-  /** A worker that gave no sign since its first batch was sent may have died before it saw that. */
+  /** Zero if the worker gave no sign: it may have died before it saw its first batch. */
   private long startedBatch() {
     boolean sign = consumed > 0 || log.answered() > base;
     return sign && log.answered() < log.sent() ? log.answered() + 1 : 0;

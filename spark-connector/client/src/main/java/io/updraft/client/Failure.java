@@ -49,6 +49,11 @@ record Failure(
   private static final Pattern TOO_LARGE =
       Pattern.compile("message exceeds maximum size|message larger than max");
 
+  /** A failure with the code that goes with its kind. */
+  private Failure(ErrorKind kind, String message, Throwable cause, Origin origin) {
+    this(kind, ErrorCodes.codeOf(kind).name(), message, null, cause, origin);
+  }
+
   /** What the pool said in-band. */
   static Failure inBand(Error error) {
     ErrorKind kind = error.getKind();
@@ -60,28 +65,23 @@ record Failure(
   static Failure ofStatus(Status status, ClientOptions options) {
     String peer = "the " + options.peer().noun() + " at " + options.endpoint();
     String text = String.valueOf(status.getDescription());
-    if (status.getCode() == Status.Code.CANCELLED && status.getCause() != null) {
-      return new Failure(
-          ErrorKind.ERROR_KIND_INTERNAL, "INTERNAL", text, null, status.getCause(), Origin.CLIENT);
+    Throwable cause = status.getCause();
+    if (status.getCode() == Status.Code.CANCELLED && cause != null) {
+      return new Failure(ErrorKind.ERROR_KIND_INTERNAL, text, cause, Origin.CLIENT);
     }
     if (status.isOk() || status.getCode() == Status.Code.CANCELLED) {
       String message = "the stream from " + peer + " ended without a finish";
-      return new Failure(
-          ErrorKind.ERROR_KIND_WORKER, "ABORTED", message, null, null, Origin.CONNECTION);
+      return new Failure(ErrorKind.ERROR_KIND_WORKER, message, null, Origin.CONNECTION);
     }
+    ErrorKind kind = ErrorCodes.kindOf(status.getCode());
     String code = status.getCode().name();
-    Optional<Throwable> refusal = refusedByTls(status.getCause());
+    Optional<Throwable> refusal = refusedByTls(cause);
     if (refusal.isPresent()) {
       String message =
           "%s is not what TLS expects (%s says whom to trust): %s"
               .formatted(peer, options.peer().tlsCaFileSetting(), refusal.get().getMessage());
-      return new Failure(
-          ErrorKind.ERROR_KIND_POOL_UNAVAILABLE,
-          code,
-          message,
-          null,
-          status.getCause(),
-          Origin.CLIENT);
+      kind = ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
+      return new Failure(kind, code, message, null, cause, Origin.CLIENT);
     }
     if (TOO_LARGE.matcher(text).find()) {
       return new Failure(ErrorKind.ERROR_KIND_LIMIT, code, text, null, null, Origin.CLIENT);
@@ -89,12 +89,11 @@ record Failure(
     if (status.getCode() == Status.Code.UNAUTHENTICATED) {
       text += " (" + options.peer().tokenFileSetting() + ")";
     }
-    boolean broken = status.getCause() instanceof IOException || isConnectionLoss(status);
-    String reason = broken && status.getCause() != null ? text + ": " + status.getCause() : text;
+    boolean broken = cause instanceof IOException || isConnectionLoss(status);
+    String reason = broken && cause != null ? text + ": " + cause : text;
     String message = peer + " answered " + code + ": " + reason;
     Origin origin = broken ? Origin.CONNECTION : Origin.POOL;
-    return new Failure(
-        ErrorCodes.kindOf(status.getCode()), code, message, null, status.getCause(), origin);
+    return new Failure(kind, code, message, null, cause, origin);
   }
 
   /**
@@ -115,7 +114,7 @@ record Failure(
             || text.startsWith("Keepalive failed"));
   }
 
-  /** What the pool's bytes broke. */
+  /** The peer's bytes break the protocol, or cannot be read. */
   static Failure malformed(String message, Throwable cause) {
     return new Failure(
         ErrorKind.ERROR_KIND_PROTOCOL, "INTERNAL", message, null, cause, Origin.CLIENT);
@@ -124,50 +123,37 @@ record Failure(
   static Failure tooLarge(long bytes, int limitBytes) {
     String message =
         "a batch of " + bytes + " bytes is larger than a message may be: " + limitBytes;
-    return new Failure(
-        ErrorKind.ERROR_KIND_LIMIT, "INVALID_ARGUMENT", message, null, null, Origin.CLIENT);
+    return new Failure(ErrorKind.ERROR_KIND_LIMIT, message, null, Origin.CLIENT);
   }
 
   /** This side has lost what it announced. */
   static Failure unreadable(Artifact artifact, IOException cause) {
     String message =
-        "a content of %d bytes that the function needs cannot be read: %s"
+        "an artifact of %d bytes that the function needs cannot be read: %s"
             .formatted(artifact.sizeBytes(), cause.getMessage());
-    return new Failure(
-        ErrorKind.ERROR_KIND_INTERNAL, "INTERNAL", message, null, cause, Origin.CLIENT);
+    return new Failure(ErrorKind.ERROR_KIND_INTERNAL, message, cause, Origin.CLIENT);
   }
 
   /** This side could not store what came back. */
   static Failure notKept(Exception cause) {
     String message = "the bytes that the writer returned could not be stored: " + cause;
-    return new Failure(ErrorKind.ERROR_KIND_SINK, "ABORTED", message, null, cause, Origin.CLIENT);
+    return new Failure(ErrorKind.ERROR_KIND_SINK, message, cause, Origin.CLIENT);
   }
 
   /** No connection was made in time. */
   static Failure unconnected(Endpoint endpoint) {
     String message = "no connection to " + endpoint;
-    return new Failure(
-        ErrorKind.ERROR_KIND_POOL_UNAVAILABLE,
-        "UNAVAILABLE",
-        message,
-        null,
-        null,
-        Origin.CONNECTION);
+    return new Failure(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, message, null, Origin.CONNECTION);
   }
 
   static Failure cancelled(String reason) {
+    String message = "the exchange was cancelled: " + reason;
     return new Failure(
-        ErrorKind.ERROR_KIND_UNSPECIFIED,
-        "CANCELLED",
-        "the exchange was cancelled: " + reason,
-        null,
-        null,
-        Origin.CLIENT);
+        ErrorKind.ERROR_KIND_UNSPECIFIED, "CANCELLED", message, null, null, Origin.CLIENT);
   }
 
   static Failure deadline(String message) {
-    return new Failure(
-        ErrorKind.ERROR_KIND_DEADLINE, "DEADLINE_EXCEEDED", message, null, null, Origin.CLIENT);
+    return new Failure(ErrorKind.ERROR_KIND_DEADLINE, message, null, Origin.CLIENT);
   }
 
   /**

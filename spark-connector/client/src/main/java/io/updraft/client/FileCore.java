@@ -13,13 +13,13 @@ import java.util.OptionalLong;
 import java.util.Set;
 
 /**
- * A file on its way as a state machine: what is to be sent next, what the writer may say when, what
- * follows when a call is lost. {@link FileExchange} locks it, sends for it and waits.
+ * A file being written, as a state machine: what to send next, what the writer may say when, and
+ * what follows when a call is lost. {@link FileExchange} locks it, sends for it and waits.
  */
 final class FileCore extends CallCore {
-  /** How far this side of a call is. */
+  /** How far this side has come in a call. */
   enum Stage {
-    /** The call has not said what to write: nothing may go before that. */
+    /** The command was not sent yet; nothing may go before it. */
     OPENING,
     /** Asks and batches may follow. */
     OPEN,
@@ -35,7 +35,7 @@ final class FileCore extends CallCore {
       ABORTED
     }
 
-    /** The stage that follows; what comes too early or too late changes nothing. */
+    /** The stage that follows; an event that comes too early or too late changes nothing. */
     Stage after(Event event) {
       return switch (event) {
         case OPENED -> this == OPENING ? OPEN : this;
@@ -45,10 +45,7 @@ final class FileCore extends CallCore {
     }
   }
 
-  /** A message to send, and the batch in it; {@code last}: nothing follows. */
-  record Step(WriteRequestMetadata metadata, RequestBatch batch, boolean last) {}
-
-  /** Failures that this side or the connection finds; the writer may have published the file. */
+  /** Failures after which the writer may have published the file: it did not say. */
   private static final Set<ErrorKind> UNANSWERED =
       EnumSet.of(
           ErrorKind.ERROR_KIND_DEADLINE,
@@ -63,7 +60,7 @@ final class FileCore extends CallCore {
 
   private Stage stage = Stage.OPENING;
 
-  /** Begun with the first loss. */
+  /** Null until the first call is lost. */
   private Recovery recovery;
 
   private Receipt receipt;
@@ -76,7 +73,7 @@ final class FileCore extends CallCore {
     this.window = new CreditWindow(options.windowBytes());
   }
 
-  /** Throws what has ended the file. */
+  /** Throws if the file has failed or was closed. */
   void check() {
     if (phase() == Phase.FAILED) {
       throw failure();
@@ -87,7 +84,7 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Whether one more batch of so many bytes may be held here; a single one always may.
+   * Whether one more batch of this size may wait here; a single one always may.
    *
    * @throws ExchangeException if the file has failed
    */
@@ -97,7 +94,7 @@ final class FileCore extends CallCore {
   }
 
   /**
-   * Whether everything that was taken over is stored, as a writer tells with a synchronous pace.
+   * Whether the writer has stored every batch; it only says so with a synchronous pace.
    *
    * @throws ExchangeException if the file has failed
    */
@@ -120,7 +117,7 @@ final class FileCore extends CallCore {
     return phase() == Phase.FINISHED && receivedBytes == storedBytes;
   }
 
-  /** The receipt of a file that is whole; else null. */
+  /** The receipt; null until the file is whole. */
   Receipt receipt() {
     return isReceived() ? receipt : null;
   }
@@ -140,45 +137,45 @@ final class FileCore extends CallCore {
     window.restart();
   }
 
-  /** The call's first message was sent, which says what to write. */
+  /** The command was sent. */
   void opened() {
     stage = stage.after(Stage.Event.OPENED);
   }
 
   /**
-   * What is to be sent next, or null.
+   * The next message; null when nothing may be sent now.
    *
    * @param ready whether the transport takes a batch without queueing it
    */
-  Step nextToSend(boolean ready) {
+  Step<WriteRequestMetadata> nextToSend(boolean ready) {
     if (!isRunning() || stage != Stage.OPEN) {
       return null;
     }
     Ask ask = window.nextAsk();
     if (ask != null) {
-      return new Step(WriteRequestMetadata.newBuilder().setAsk(ask).build(), null, false);
+      return new Step<>(WriteRequestMetadata.newBuilder().setAsk(ask).build(), null, false);
     }
     if (window.hasCredit() && ready) {
       RequestBatch batch = window.send();
       var metadata = WriteRequestMetadata.newBuilder().setSequence(window.sent()).build();
-      return new Step(metadata, batch, false);
+      return new Step<>(metadata, batch, false);
     }
     if (isSendingFinished() && window.isEmpty()) {
       stage = stage.after(Stage.Event.FINISHED);
       var metadata = WriteRequestMetadata.newBuilder().setFinish(window.finish()).build();
-      return new Step(metadata, null, true);
+      return new Step<>(metadata, null, true);
     }
     return null;
   }
 
-  /** Gives the file up; what is to be said of that, or null when nothing may be said any more. */
-  Step abort(String reason) {
+  /** Gives the file up; returns the message that says so, or null when it is too late for one. */
+  Step<WriteRequestMetadata> abort(String reason) {
     if (stage != Stage.OPEN) {
       return null;
     }
     stage = stage.after(Stage.Event.ABORTED);
     Abort abort = Abort.newBuilder().setReason(reason).build();
-    return new Step(WriteRequestMetadata.newBuilder().setAbort(abort).build(), null, true);
+    return new Step<>(WriteRequestMetadata.newBuilder().setAbort(abort).build(), null, true);
   }
 
   /** Fails the file unless it is whole. */
@@ -257,7 +254,7 @@ final class FileCore extends CallCore {
     storedBytes += bytes;
   }
 
-  /** What came back may wait to be stored: until then a call that breaks counts. */
+  /** Until every part is stored, a broken call fails the file. */
   @Override
   void onBroken(Call from, Failure broken) {
     if (from == call()) {
@@ -265,7 +262,7 @@ final class FileCore extends CallCore {
     }
   }
 
-  /** As long as no batch was sent another call can take the place of one that is lost. */
+  /** As long as no batch was sent, another call can take the place of one that is lost. */
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     if (recovery == null) {

@@ -2,13 +2,13 @@
 package io.updraft.client;
 
 import com.google.protobuf.ByteString;
-import io.grpc.Metadata;
-import io.grpc.Status;
+import com.google.protobuf.InvalidProtocolBufferException;
+import io.updraft.proto.v1.KeepAlive;
 import io.updraft.proto.v1.Pace;
 import io.updraft.proto.v1.Receipt;
-import io.updraft.proto.v1.TaskIdentity;
 import io.updraft.proto.v1.WriteCommand;
 import io.updraft.proto.v1.WriteReplyMetadata;
+import io.updraft.proto.v1.WriteRequestMetadata;
 import java.util.function.BooleanSupplier;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
@@ -19,48 +19,37 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * One file that a writer writes for us: batches go out as the writer gives credit, a receipt comes
  * back. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
- * <p>The shell of {@link FileCore}, as {@link Exchange} is that of its core. The task thread hands
- * batches over and waits; gRPC's event loop sends them when credit comes, so that none is held up
- * by a task that is busy elsewhere.
+ * <p>The task's thread hands batches over and waits; gRPC's event loop sends them when credit
+ * comes, so that none is held up by a task that is busy elsewhere. What happens when is decided by
+ * {@link FileCore}.
  */
-public final class FileExchange implements AutoCloseable {
-  /** Messages that the writer may send before they were handled: credit, parts, the last word. */
+public final class FileExchange extends CallShell<FileCore> {
+  /** Messages that the writer may send before they were handled: credit, parts, the receipt. */
   private static final int REPLIES_AHEAD = 4;
 
-  /** How long the end of a file that was given up is waited for. */
+  /** How long an abort waits for the writer to end the call. */
   private static final long ABORT_MILLISECONDS = 5_000;
 
-  private static final long CLOSE_MILLISECONDS = 500;
-
-  private final ClientOptions options;
-  private final TaskIdentity task;
   private final Pace pace;
   private final ByteString command;
   private final byte[] schemaHeader;
-  private final BufferAllocator allocator;
-  private final WireAllocator wire;
-  private final FileCore core;
-  private final CoreLock lock;
   private final PartWriter parts;
-  private volatile FileCall call;
   private long waitedNanos;
-  private boolean closed;
 
   private FileExchange(
       ClientOptions options,
       WriteCommand command,
-      Schema schema,
+      byte[] schemaHeader,
       BufferAllocator allocator,
       PartSink sink) {
-    this.options = options;
-    this.task = command.getTask();
+    super(
+        options,
+        command.getTask(),
+        allocator,
+        new FileCore(options, command.getDelivery(), System.nanoTime()));
     this.pace = command.getPace();
     this.command = command.toByteString();
-    this.schemaHeader = RequestBatch.header(schema);
-    this.allocator = allocator;
-    this.wire = new WireAllocator(allocator);
-    this.core = new FileCore(options, command.getDelivery(), System.nanoTime());
-    this.lock = new CoreLock(core);
+    this.schemaHeader = schemaHeader;
     this.parts = new PartWriter(sink, new StoredParts());
   }
 
@@ -78,14 +67,8 @@ public final class FileExchange implements AutoCloseable {
       Schema schema,
       BufferAllocator allocator,
       PartSink sink) {
-    FileExchange file = new FileExchange(options, command, schema, allocator, sink);
-    try {
-      file.startCall();
-    } catch (RuntimeException e) {
-      file.close();
-      throw e;
-    }
-    return file;
+    byte[] schemaHeader = RequestBatch.header(schema);
+    return opened(new FileExchange(options, command, schemaHeader, allocator, sink));
   }
 
   /**
@@ -98,18 +81,15 @@ public final class FileExchange implements AutoCloseable {
   public void send(ArrowRecordBatch batch) throws InterruptedException {
     RequestBatch request =
         RequestBatch.takeOver(batch, BatchGroups.NONE, options.maxMessageBytes());
-    boolean admitted = false;
     try {
-      await(() -> core.hasRoom(request.bodyBytes()));
-      admitted = true;
-      locked(() -> core.admit(request));
-    } finally {
-      if (!admitted) {
-        request.close();
-      }
+      awaitWriter(() -> core.hasRoom(request.bodyBytes()));
+    } catch (InterruptedException | RuntimeException e) {
+      request.close();
+      throw e;
     }
+    locked(() -> core.admit(request));
     if (pace == Pace.PACE_SYNCHRONOUS) {
-      await(core::isStored);
+      awaitWriter(core::isStored);
     }
   }
 
@@ -122,28 +102,25 @@ public final class FileExchange implements AutoCloseable {
    */
   public Receipt finish() throws InterruptedException {
     locked(core::finishSending);
-    await(core::isWhole);
-    return lock.read(core::receipt);
+    awaitWriter(core::isWhole);
+    return read(core::receipt);
   }
 
   /** Gives the file up and waits, for a bounded time, until the writer has let go of it. */
   public void abort(String reason) {
-    boolean interrupted;
     lock.lock();
     try {
-      FileCore.Step step = core.abort(reason);
+      CallCore.Step<?> step = core.abort(reason);
       if (step != null) {
         send(step);
       }
-      boolean awaited = call.connected() && (step != null || core.hasError());
-      interrupted = awaited && lock.awaitUninterruptibly(call::ended, ABORT_MILLISECONDS);
+      if (call().connected() && (step != null || core.hasError())) {
+        awaitAfterwards(call()::ended, ABORT_MILLISECONDS);
+      }
     } finally {
       lock.unlock();
     }
     close();
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
   }
 
   /** Time that the task has waited for the writer. */
@@ -151,100 +128,38 @@ public final class FileExchange implements AutoCloseable {
     return waitedNanos;
   }
 
-  private void await(BooleanSupplier condition) throws InterruptedException {
+  private void awaitWriter(BooleanSupplier condition) throws InterruptedException {
     long startedNanos = System.nanoTime();
     try {
-      while (!lock.await(condition)) {
-        startCall();
-      }
+      await(condition);
     } finally {
       waitedNanos += System.nanoTime() - startedNanos;
     }
   }
 
-  private void startCall() {
-    if (call != null) {
-      call.leave("the file is opened again");
-    }
-    long remainingNanos = core.remainingNanos(System.nanoTime());
-    FileCall next = new FileCall(options, task, allocator, this, remainingNanos);
-    lock.lock();
-    try {
-      call = next;
-      if (!core.begin(next)) {
-        return;
-      }
-    } finally {
-      lock.unlock();
-    }
+  @Override
+  FlightCall newCall() {
+    return new WriterCall();
+  }
+
+  @Override
+  void start(FlightCall next) {
     next.start(command, schemaHeader, REPLIES_AHEAD);
     locked(core::opened);
   }
 
-  /** Runs an action, sends what may be sent after it and lets the task thread look again. */
-  private void locked(Runnable action) {
-    lock.lock();
-    try {
-      action.run();
-      sendWhatMayBeSent();
-      lock.wake();
-    } finally {
-      lock.unlock();
-    }
+  @Override
+  CallCore.Step<?> nextToSend() {
+    return core.nextToSend(call() != null && call().isReady());
   }
 
-  private void sendWhatMayBeSent() {
-    for (FileCore.Step step = nextToSend(); step != null; step = nextToSend()) {
-      send(step);
-    }
-  }
-
-  private FileCore.Step nextToSend() {
-    return core.nextToSend(call != null && call.isReady());
-  }
-
-  private void send(FileCore.Step step) {
-    if (step.batch() == null) {
-      call.send(OutgoingMessage.of(step.metadata()));
-    } else {
+  @Override
+  void send(CallCore.Step<?> step) {
+    super.send(step);
+    if (step.batch() != null) {
       // The transport keeps references of its own to what it has not written yet.
-      try (RequestBatch batch = step.batch()) {
-        call.send(OutgoingMessage.batch(batch, step.metadata(), wire));
-      }
+      step.batch().close();
     }
-    if (step.last()) {
-      call.halfClose();
-    }
-  }
-
-  void onReady() {
-    locked(() -> {});
-  }
-
-  /** Takes a message of a call; true when a part of the file in it waits to be stored. */
-  boolean onReply(FileCall from, WriteReplyMetadata reply, ArrowBuf body)
-      throws MalformedReplyException {
-    lock.lock();
-    try {
-      boolean part = core.onReply(from, reply, body.readableBytes(), System.nanoTime());
-      if (part) {
-        body.getReferenceManager().retain();
-        parts.add(body);
-      }
-      sendWhatMayBeSent();
-      lock.wake();
-      return part;
-    } finally {
-      lock.unlock();
-    }
-  }
-
-  void onBroken(FileCall from, Failure broken) {
-    locked(() -> core.onBroken(from, broken));
-  }
-
-  void onClosed(FileCall from, Status status, Metadata trailers) {
-    locked(() -> core.onClosed(from, status, trailers, System.nanoTime()));
   }
 
   /**
@@ -252,42 +167,68 @@ public final class FileExchange implements AutoCloseable {
    * or {@link #close} it. Idempotent.
    */
   public void cancel(String reason) {
-    fail(Failure.cancelled(reason));
+    locked(() -> core.fail(Failure.cancelled(reason)));
   }
 
-  private void fail(Failure failure) {
-    locked(() -> core.fail(failure));
-  }
-
-  /**
-   * Releases everything; cancels a file that has not finished. Afterwards nothing of it is
-   * allocated in the task's allocator. Idempotent.
-   */
   @Override
   public void close() {
-    if (closed) {
-      return;
+    try {
+      super.close();
+    } finally {
+      parts.close();
     }
-    closed = true;
-    locked(core::close);
-    if (call != null) {
-      call.close("the task closed the file");
+  }
+
+  private final class WriterCall extends ShellCall {
+    @Override
+    void onReady(boolean first) {
+      locked(() -> {});
     }
-    parts.close();
-    wire.close();
-    wire.awaitEmpty(CLOSE_MILLISECONDS);
+
+    @Override
+    boolean onMessage(IncomingMessage message) throws MalformedReplyException {
+      WriteReplyMetadata reply = metadata(message);
+      ArrowBuf body = message.batchBody();
+      lock.lock();
+      try {
+        boolean part = core.onReply(this, reply, body.readableBytes(), System.nanoTime());
+        if (part) {
+          body.getReferenceManager().retain();
+          parts.add(body);
+        }
+        advance();
+        // The next part of a file comes when this one is stored.
+        return !part;
+      } finally {
+        lock.unlock();
+      }
+    }
+
+    private static WriteReplyMetadata metadata(IncomingMessage message)
+        throws MalformedReplyException {
+      try {
+        return WriteReplyMetadata.parseFrom(message.appMetadata());
+      } catch (InvalidProtocolBufferException e) {
+        throw new MalformedReplyException("a reply's app_metadata is not a WriteReplyMetadata", e);
+      }
+    }
+
+    @Override
+    WriteRequestMetadata keepAlive() {
+      return WriteRequestMetadata.newBuilder().setKeepAlive(KeepAlive.getDefaultInstance()).build();
+    }
   }
 
   private final class StoredParts implements PartWriter.Owner {
     @Override
     public void onStored(int bytes) {
       locked(() -> core.onStored(bytes, System.nanoTime()));
-      call.request(1);
+      call().request(1);
     }
 
     @Override
     public void onFailed(Exception failure) {
-      fail(Failure.notKept(failure));
+      locked(() -> core.fail(Failure.notKept(failure)));
     }
   }
 }

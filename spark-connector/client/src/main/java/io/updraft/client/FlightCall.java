@@ -2,6 +2,7 @@
 package io.updraft.client;
 
 import com.google.protobuf.ByteString;
+import com.google.protobuf.MessageLite;
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
 import io.grpc.ConnectivityState;
@@ -9,6 +10,7 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import io.updraft.proto.v1.TaskIdentity;
 import java.io.InputStream;
+import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import org.apache.arrow.memory.BufferAllocator;
@@ -16,10 +18,12 @@ import org.apache.arrow.memory.OutOfMemoryException;
 
 /**
  * One DoExchange call: its connection, its headers, and the gate behind which nothing is read any
- * more. What the messages mean is its subclasses' ({@link ExchangeCall}, {@link FileCall}). The
- * hooks run on gRPC's event loop.
+ * more. What the messages mean, the subclasses say. The hooks run on gRPC's event loop.
  */
 abstract class FlightCall implements CallCore.Call {
+  /** How often a call checks whether it was silent for too long: services end silent calls. */
+  private static final long LOOK_SECONDS = 1;
+
   private final ClientOptions options;
   private final BufferAllocator allocator;
   private final long startedNanos = System.nanoTime();
@@ -27,9 +31,10 @@ abstract class FlightCall implements CallCore.Call {
   private final ClientCall<OutgoingMessage, InputStream> call;
   private final ReadGate gate = new ReadGate();
 
-  /** Whoever sends has it: a call takes messages from one thread at a time. */
+  /** Held while sending: gRPC takes messages from one thread at a time. */
   private final ReentrantLock sending = new ReentrantLock();
 
+  private volatile ScheduledFuture<?> keepAlives;
   private boolean opened;
   private boolean halfClosed;
   private long lastSentNanos;
@@ -56,7 +61,7 @@ abstract class FlightCall implements CallCore.Call {
     this.call = connection.channel().newCall(FlightMethod.DO_EXCHANGE, callOptions);
   }
 
-  /** As pools tell tasks apart. */
+  /** The task's name, by which pools tell tasks apart; null without one. */
   private static String name(TaskIdentity task) {
     return task.getOwner().getApplicationId().isEmpty()
         ? null
@@ -90,8 +95,7 @@ abstract class FlightCall implements CallCore.Call {
 
   @Override
   public final boolean connected() {
-    // onReady stays away while more is queued than gRPC wants, as for a call that waits for a
-    // worker.
+    // gRPC does not call onReady while its queue is full, as in a call that waits for a worker.
     if (!connected && connection.channel().getState(false) == ConnectivityState.READY) {
       reached();
     }
@@ -121,10 +125,12 @@ abstract class FlightCall implements CallCore.Call {
       if (cancelled) {
         return 0;
       }
+      keepAlives =
+          EventLoops.TIMER.scheduleWithFixedDelay(
+              this::keepAliveIfQuiet, LOOK_SECONDS, LOOK_SECONDS, TimeUnit.SECONDS);
       call.start(new Listener(), CallHeaders.of(options));
     }
     call.request(replies);
-    KeepAlives.add(this);
     long bytes = send(OutgoingMessage.opening(command, schemaHeader));
     sending.lock();
     try {
@@ -169,21 +175,25 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   /** What this call says when it has nothing else to say. */
-  abstract OutgoingMessage keepAliveMessage();
+  abstract MessageLite keepAlive();
 
   /**
    * Says that this side is still there, when nothing was sent for a while. Never waits: where the
-   * task is sending, or the transport has not taken what was sent, nothing need be said.
+   * task is sending, or the transport has not taken what was sent, no keepalive is needed.
    */
-  final void keepAlive(long nowNanos) {
+  private void keepAliveIfQuiet() {
     if (ended() || !sending.tryLock()) {
       return;
     }
     try {
-      boolean quiet = nowNanos - lastSentNanos >= options.keepAlive().toNanos();
+      boolean quiet = System.nanoTime() - lastSentNanos >= options.keepAlive().toNanos();
       if (quiet && opened && !halfClosed && call.isReady()) {
-        send(keepAliveMessage());
+        send(OutgoingMessage.of(keepAlive()));
       }
+    } catch (RuntimeException | Error e) {
+      // The call is broken, and says so to whoever waits for it. The event loop serves others: it
+      // must not see what is an Error of Netty's when there is no memory for one message.
+      keepAlives.cancel(false);
     } finally {
       sending.unlock();
     }
@@ -220,7 +230,7 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
-  /** Closes a call that another one follows, on another pod where there are several. */
+  /** Closes a call that another one replaces, on another pod where there are several. */
   final void leave(String reason) {
     connection.avoid();
     close(reason);
@@ -228,7 +238,9 @@ abstract class FlightCall implements CallCore.Call {
 
   /** Cancels what has not ended and returns when no reply is being read any more. Idempotent. */
   final void close(String reason) {
-    KeepAlives.remove(this);
+    if (keepAlives != null) {
+      keepAlives.cancel(false);
+    }
     cancel(reason);
     gate.close();
     synchronized (this) {
@@ -284,7 +296,6 @@ abstract class FlightCall implements CallCore.Call {
     @Override
     public void onClose(Status status, Metadata trailers) {
       closed = true;
-      KeepAlives.remove(FlightCall.this);
       onClosed(status, trailers);
     }
   }

@@ -69,15 +69,11 @@ final class FlightDataReader {
   private void readField(FlightField field, int length)
       throws IOException, MalformedReplyException {
     switch (field) {
-      case HEADER -> header = readBytes(length);
-      case APP_METADATA -> appMetadata = readBytes(length);
+      case HEADER -> header = stream.readNBytes(length);
+      case APP_METADATA -> appMetadata = stream.readNBytes(length);
       case BODY -> readBody(length);
       case DESCRIPTOR -> stream.skipNBytes(length);
     }
-  }
-
-  private byte[] readBytes(int length) throws IOException {
-    return stream.readNBytes(length);
   }
 
   private void readBody(int length) throws IOException, MalformedReplyException {
@@ -88,7 +84,7 @@ final class FlightDataReader {
     if (stream instanceof HasByteBuffer source && source.byteBufferSupported()) {
       copyBuffers(source, length);
     } else {
-      body.writeBytes(readBytes(length));
+      body.writeBytes(stream.readNBytes(length));
     }
   }
 

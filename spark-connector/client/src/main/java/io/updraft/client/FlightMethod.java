@@ -8,7 +8,6 @@ import io.netty.buffer.ByteBufInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
-import java.io.UncheckedIOException;
 import java.util.function.Function;
 
 /**
@@ -16,61 +15,31 @@ import java.util.function.Function;
  * are handed over as the stream they came in.
  */
 final class FlightMethod {
-  /** Stands for the result of an action: only the call's status is read. */
-  enum Unread {
-    RESULT
-  }
-
-  private static final String SERVICE = "arrow.flight.protocol.FlightService/";
-
   /** Replies are read by {@link FlightDataReader}. */
   static final MethodDescriptor<OutgoingMessage, InputStream> DO_EXCHANGE =
-      MethodDescriptor.<OutgoingMessage, InputStream>newBuilder()
-          .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
-          .setFullMethodName(SERVICE + "DoExchange")
-          .setRequestMarshaller(new Requests<>(MessageStream::new))
-          .setResponseMarshaller(new Replies<>(stream -> stream))
-          .build();
+      method(MethodDescriptor.MethodType.BIDI_STREAMING, "DoExchange", MessageStream::new);
 
-  static final MethodDescriptor<FlightAction, Unread> DO_ACTION =
-      MethodDescriptor.<FlightAction, Unread>newBuilder()
-          .setType(MethodDescriptor.MethodType.SERVER_STREAMING)
-          .setFullMethodName(SERVICE + "DoAction")
-          .setRequestMarshaller(new Requests<>(FlightAction::encoded))
-          .setResponseMarshaller(new Replies<>(FlightMethod::unread))
-          .build();
+  static final MethodDescriptor<FlightAction, InputStream> DO_ACTION =
+      method(MethodDescriptor.MethodType.SERVER_STREAMING, "DoAction", FlightAction::encoded);
 
   private FlightMethod() {}
 
-  private static Unread unread(InputStream stream) {
-    try {
-      stream.close();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
-    return Unread.RESULT;
+  private static <T> MethodDescriptor<T, InputStream> method(
+      MethodDescriptor.MethodType type, String name, Function<T, InputStream> encoder) {
+    return MethodDescriptor.<T, InputStream>newBuilder()
+        .setType(type)
+        .setFullMethodName("arrow.flight.protocol.FlightService/" + name)
+        .setRequestMarshaller(new Bytes<>(encoder, null))
+        .setResponseMarshaller(new Bytes<>(null, stream -> stream))
+        .build();
   }
 
-  /** What a client sends. */
-  private record Requests<T>(Function<T, InputStream> encoder)
+  /** One direction of a method: a client writes requests and reads replies, never the reverse. */
+  private record Bytes<T>(Function<T, InputStream> encoder, Function<InputStream, T> decoder)
       implements MethodDescriptor.Marshaller<T> {
     @Override
-    public InputStream stream(T request) {
-      return encoder.apply(request);
-    }
-
-    @Override
-    public T parse(InputStream stream) {
-      throw new UnsupportedOperationException("a client reads no requests");
-    }
-  }
-
-  /** What a client receives. */
-  private record Replies<T>(Function<InputStream, T> decoder)
-      implements MethodDescriptor.Marshaller<T> {
-    @Override
-    public InputStream stream(T reply) {
-      throw new UnsupportedOperationException("a client writes no replies");
+    public InputStream stream(T message) {
+      return encoder.apply(message);
     }
 
     @Override

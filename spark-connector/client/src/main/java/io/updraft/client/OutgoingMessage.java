@@ -3,46 +3,34 @@ package io.updraft.client;
 
 import com.google.protobuf.ByteString;
 import com.google.protobuf.CodedOutputStream;
+import com.google.protobuf.MessageLite;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
-import io.updraft.proto.v1.ArtifactChunk;
-import io.updraft.proto.v1.Finish;
-import io.updraft.proto.v1.KeepAlive;
-import io.updraft.proto.v1.PayloadChunk;
-import io.updraft.proto.v1.RequestMetadata;
-import io.updraft.proto.v1.WriteRequestMetadata;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 
-/** One FlightData from client to pool or writer. */
-final class OutgoingMessage {
+/**
+ * One FlightData from client to pool or writer; what is not in it is empty.
+ *
+ * @param descriptor what the call is for; only in its first message
+ * @param header IPC metadata of a schema or a batch
+ * @param appMetadata the protocol's own message
+ * @param body bytes of a chunk
+ * @param batch the batch whose buffers are the body; null without one
+ * @param allocator holds the batch's buffers while they are sent; null without a batch
+ */
+record OutgoingMessage(
+    byte[] descriptor,
+    byte[] header,
+    byte[] appMetadata,
+    byte[] body,
+    RequestBatch batch,
+    WireAllocator allocator) {
   private static final byte[] NOTHING = {};
   private static final int DESCRIPTOR_TYPE = 1;
   private static final int DESCRIPTOR_CMD = 2;
   private static final int TYPE_CMD = 2;
-
-  private final byte[] descriptor;
-  private final byte[] header;
-  private final byte[] appMetadata;
-  private final byte[] body;
-  private final RequestBatch batch;
-  private final WireAllocator allocator;
-
-  private OutgoingMessage(
-      byte[] descriptor,
-      byte[] header,
-      byte[] appMetadata,
-      byte[] body,
-      RequestBatch batch,
-      WireAllocator allocator) {
-    this.descriptor = descriptor;
-    this.header = header;
-    this.appMetadata = appMetadata;
-    this.body = body;
-    this.batch = batch;
-    this.allocator = allocator;
-  }
 
   /** The command and the schema of the arguments. */
   static OutgoingMessage opening(ByteString command, byte[] schemaHeader) {
@@ -50,58 +38,17 @@ final class OutgoingMessage {
         commandDescriptor(command), schemaHeader, NOTHING, NOTHING, null, null);
   }
 
-  /** A batch with its number in this call. */
-  static OutgoingMessage batch(RequestBatch batch, long sequence, WireAllocator allocator) {
-    RequestMetadata.Builder metadata = RequestMetadata.newBuilder().setSequence(sequence);
-    for (int end : batch.groups().ends()) {
-      metadata.addGroupEnds(end);
-    }
-    metadata.setInput(batch.groups().input());
-    return new OutgoingMessage(
-        NOTHING, batch.header(), metadata.build().toByteArray(), NOTHING, batch, allocator);
+  /** What a core wants sent. */
+  static OutgoingMessage of(CallCore.Step<?> step, WireAllocator allocator) {
+    RequestBatch batch = step.batch();
+    byte[] header = batch == null ? NOTHING : batch.header();
+    byte[] metadata = step.metadata().toByteArray();
+    return new OutgoingMessage(NOTHING, header, metadata, NOTHING, batch, allocator);
   }
 
-  /** A batch of a file; its number is in the metadata. */
-  static OutgoingMessage batch(
-      RequestBatch batch, WriteRequestMetadata metadata, WireAllocator allocator) {
-    return new OutgoingMessage(
-        NOTHING, batch.header(), metadata.toByteArray(), NOTHING, batch, allocator);
-  }
-
-  /** What a client says of its file. */
-  static OutgoingMessage of(WriteRequestMetadata metadata) {
-    return new OutgoingMessage(NOTHING, NOTHING, metadata.toByteArray(), NOTHING, null, null);
-  }
-
-  /** That a client of a pool is still there. */
-  static OutgoingMessage keepAlive() {
-    byte[] metadata =
-        RequestMetadata.newBuilder()
-            .setKeepAlive(KeepAlive.getDefaultInstance())
-            .build()
-            .toByteArray();
-    return new OutgoingMessage(NOTHING, NOTHING, metadata, NOTHING, null, null);
-  }
-
-  /** A part of an artifact. */
-  static OutgoingMessage artifact(ByteString sha256, long offset, byte[] data) {
-    ArtifactChunk chunk = ArtifactChunk.newBuilder().setSha256(sha256).setOffset(offset).build();
-    byte[] metadata = RequestMetadata.newBuilder().setArtifact(chunk).build().toByteArray();
-    return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);
-  }
-
-  /** A part of the deferred payload. */
-  static OutgoingMessage payload(long offset, byte[] data) {
-    PayloadChunk chunk = PayloadChunk.newBuilder().setOffset(offset).build();
-    byte[] metadata = RequestMetadata.newBuilder().setPayload(chunk).build().toByteArray();
-    return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);
-  }
-
-  /** The last message: what was sent in this call. */
-  static OutgoingMessage finish(long batches, long rows) {
-    Finish finish = Finish.newBuilder().setBatches(batches).setRows(rows).build();
-    byte[] metadata = RequestMetadata.newBuilder().setFinish(finish).build().toByteArray();
-    return new OutgoingMessage(NOTHING, NOTHING, metadata, NOTHING, null, null);
+  /** A message without a batch; what it says of the data is in the metadata. */
+  static OutgoingMessage of(MessageLite metadata, byte... data) {
+    return new OutgoingMessage(NOTHING, NOTHING, metadata.toByteArray(), data, null, null);
   }
 
   private static byte[] commandDescriptor(ByteString command) {

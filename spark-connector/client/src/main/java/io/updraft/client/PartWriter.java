@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+
+import io.netty.util.concurrent.DefaultThreadFactory;
 import java.io.IOException;
 import java.util.ArrayDeque;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.TimeUnit;
 import org.apache.arrow.memory.ArrowBuf;
 
 /**
  * Carries the parts of one returned file from gRPC's event loop to its {@link PartSink}, in order,
- * on a thread that may block: the task's own may be far from its next row, and the writer does not
- * wait for it. What may be queued is bounded by what was requested of gRPC.
+ * on a thread that may block: the task's own may be busy for long, and the writer does not wait for
+ * it. The queue is bounded by the messages that were requested of gRPC.
  */
 final class PartWriter implements AutoCloseable {
-  /** Whom it tells, on its thread. */
+  /** Told about each part, on the thread that stores it. */
   interface Owner {
     /** A part is stored. */
     void onStored(int bytes);
@@ -23,16 +25,11 @@ final class PartWriter implements AutoCloseable {
     void onFailed(Exception failure);
   }
 
-  private static final long LONGEST_CLOSE_SECONDS = 30;
+  private static final long LONGEST_CLOSE_MILLISECONDS = 30_000;
 
   /** Threads end when no file needs them. */
   private static final ExecutorService THREADS =
-      Executors.newCachedThreadPool(
-          runnable -> {
-            Thread thread = new Thread(runnable, "updraft-file-parts");
-            thread.setDaemon(true);
-            return thread;
-          });
+      Executors.newCachedThreadPool(new DefaultThreadFactory("updraft-file-parts", true));
 
   private final PartSink sink;
   private final Owner owner;
@@ -91,21 +88,11 @@ final class PartWriter implements AutoCloseable {
     }
   }
 
-  /** Drops what was not stored and returns when the sink is not being used any more. */
+  /** Drops what was not stored and waits until the sink is no longer in use. */
   @Override
   public synchronized void close() {
     drop();
-    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONGEST_CLOSE_SECONDS);
-    boolean interrupted = false;
-    while (running && end - System.nanoTime() > 0) {
-      try {
-        wait(TimeUnit.SECONDS.toMillis(1));
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
+    Patience.await(
+        () -> !running, LONGEST_CLOSE_MILLISECONDS, nanos -> NANOSECONDS.timedWait(this, nanos));
   }
 }

@@ -6,7 +6,7 @@ public enum Peer {
   /** Runs functions. */
   POOL("pool", "worker", "spark.updraft.udf."),
   /** Writes files. */
-  WRITER("writer", "leave to write", "spark.updraft.write.");
+  WRITER("writer", "credit", "spark.updraft.write.");
 
   private final String noun;
   private final String grant;
@@ -23,7 +23,7 @@ public enum Peer {
     return noun;
   }
 
-  /** What it gives to an exchange that may begin. */
+  /** What it gives to an exchange or a file that may begin. */
   String grant() {
     return grant;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import java.util.concurrent.TimeUnit;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 /**
  * Keeps the event loop from allocating for a task that has ended: once {@link #close} has returned,
@@ -9,7 +9,7 @@ import java.util.concurrent.TimeUnit;
  */
 final class ReadGate {
   /** Reading is a copy of one message: this only bounds a defect. */
-  private static final long LONGEST_READ_SECONDS = 30;
+  private static final long LONGEST_READ_MILLISECONDS = 30_000;
 
   private boolean shut;
   private Thread reader;
@@ -36,17 +36,9 @@ final class ReadGate {
   /** Nothing more is read, and what is being read has been handed over. */
   synchronized void close() {
     shut = true;
-    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LONGEST_READ_SECONDS);
-    boolean interrupted = false;
-    while (reader != null && reader != Thread.currentThread() && end - System.nanoTime() > 0) {
-      try {
-        wait(TimeUnit.SECONDS.toMillis(1));
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
+    Patience.await(
+        () -> reader == null || reader == Thread.currentThread(),
+        LONGEST_READ_MILLISECONDS,
+        nanos -> NANOSECONDS.timedWait(this, nanos));
   }
 }

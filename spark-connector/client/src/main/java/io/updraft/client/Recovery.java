@@ -10,20 +10,20 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Decides what follows when a call ended before its time: ask the pool again, move the unanswered
- * batches to another worker, or give up. A policy with a clock handed in; it waits for nothing.
+ * Decides what follows when a call ends early: ask the pool again, move the unanswered batches to
+ * another worker, or give up. A policy: callers read the clock and wait.
  */
 final class Recovery {
   private static final long FIRST_BACKOFF_MILLISECONDS = 50;
   private static final long LONGEST_BACKOFF_MILLISECONDS = 4_000;
   private static final int BACKOFF_DOUBLINGS = 10;
 
-  /** Whoever reads the executor's log while a task waits sees what it waits for. */
+  /** How often the log says what a task waits for. */
   private static final Duration TOLD_EVERY = Duration.ofSeconds(10);
 
   private static final Logger log = LoggerFactory.getLogger(Recovery.class);
 
-  /** Nothing is to blame: what was lost may never have begun to work. */
+  /** No batch is to blame: the worker may never have begun. */
   private static final long NOTHING = 0;
 
   /** Whatever the worker did before it took its first batch: import, unpickle, set up. */
@@ -65,18 +65,18 @@ final class Recovery {
     this.acquiringSinceNanos = nowNanos;
   }
 
-  /** A batch was answered: the pool works, and what was suspected did no harm. */
+  /** A batch was answered: the pool works, and the suspected batch did no harm. */
   void progressed() {
     replays = 0;
     suspect = NOTHING;
   }
 
-  /** So long a peer had a call in its queue: that time was not spent asking in vain. */
+  /** The call spent this time in the peer's queue, which does not count as asking in vain. */
   void waited(long nanos) {
     acquiringSinceNanos += nanos;
   }
 
-  /** What to do after this failure; the hint is the pool's own wish, in milliseconds. */
+  /** What to do after this failure; the hint says when the pool wants to be asked again, in ms. */
   Decision decide(Failure failure, Progress progress, OptionalLong hint, long nowNanos) {
     if (failure.origin() == Failure.Origin.CLIENT) {
       return new Decision.GiveUp(failure);
@@ -129,7 +129,7 @@ final class Recovery {
     }
   }
 
-  /** A peer that restarts costs time, not tasks; one that is misspelt is not waited for. */
+  /** A peer that restarts is waited for; an endpoint that is misspelt is not. */
   private Duration acquireLimit(Failure failure, Reach reach) {
     if (failure.origin() != Failure.Origin.CONNECTION) {
       return options.acquireTimeout();
@@ -157,7 +157,7 @@ final class Recovery {
             failure.message());
   }
 
-  /** What else there has to be where somebody listens and nobody talks. */
+  /** What else to check where something listens and does not answer. */
   private String expectation() {
     return options.endpoint().transport() == Endpoint.Transport.TLS
         ? "with TLS (%s) and whether it wants a certificate of this client ("
@@ -170,7 +170,7 @@ final class Recovery {
     return time.toMillis() / 1000.0 + " s";
   }
 
-  /** Grows with each try and is never the same for two tasks; the peer's wish is the least. */
+  /** Grows with each try, differs between tasks, and is at least what the peer asked for. */
   private long backoffMilliseconds(OptionalLong hint) {
     long first =
         Math.min(

@@ -11,10 +11,10 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * The pods behind one name, and which of them the next call of this JVM goes to: the one with the
- * fewest calls, of several the one that was idle longest. All calls of one task go to one pod,
- * which would otherwise not know them as one task's: tasks that each hold a worker of one pod and
- * wait for one of another would wait for ever. A pod that has just failed or refused a call comes
- * last. A policy: names are resolved and clocks are read elsewhere.
+ * fewest calls, and among equals the one that was idle longest. All calls of one task go to one
+ * pod, so that it knows them as one task's: tasks that each held a worker of one pod and waited for
+ * one of another would deadlock. A pod that has just failed or refused a call comes last. A policy:
+ * callers resolve names and read the clock.
  */
 final class Replicas {
   private static final long AVOIDED_NANOS = TimeUnit.SECONDS.toNanos(10);
@@ -28,7 +28,7 @@ final class Replicas {
 
   private static final class Pod {
     final InetAddress address;
-    // Those that were never used come first, in an order of this JVM's own: others start elsewhere.
+    // Unused pods come first, in random order, so that JVMs do not all start with the same one.
     long lastUse = -ThreadLocalRandom.current().nextLong(Long.MAX_VALUE);
     int calls;
     boolean failed;
@@ -90,7 +90,7 @@ final class Replicas {
       return pod.address;
     }
 
-    /** The call has failed: others go elsewhere for a while, where there is an elsewhere. */
+    /** The call has failed: for a while, others go to another pod if there is one. */
     void avoid(long nowNanos) {
       synchronized (Replicas.this) {
         pod.failed = true;

@@ -12,7 +12,11 @@ import org.apache.arrow.vector.types.pojo.Schema;
 sealed interface ReplyEvent {
   /** Whether it shows that the function may have seen a batch. */
   default boolean isWork() {
-    return true;
+    boolean before =
+        this instanceof ArtifactsWanted
+            || this instanceof PayloadWanted
+            || this instanceof Admitted;
+    return !before && !(this instanceof Failed);
   }
 
   /** Releases what nobody will take. */
@@ -25,28 +29,13 @@ sealed interface ReplyEvent {
   record Credit() implements ReplyEvent {}
 
   /** The pool lacks these artifacts; none: it has all of them. */
-  record ArtifactsWanted(List<ByteString> digests) implements ReplyEvent {
-    @Override
-    public boolean isWork() {
-      return false;
-    }
-  }
+  record ArtifactsWanted(List<ByteString> digests) implements ReplyEvent {}
 
   /** The pool has room for the exchange and asks for its function. */
-  record PayloadWanted() implements ReplyEvent {
-    @Override
-    public boolean isWork() {
-      return false;
-    }
-  }
+  record PayloadWanted() implements ReplyEvent {}
 
   /** The exchange has its worker: batches of any size may be sent. */
-  record Admitted() implements ReplyEvent {
-    @Override
-    public boolean isWork() {
-      return false;
-    }
-  }
+  record Admitted() implements ReplyEvent {}
 
   /** What the function logged for the session. */
   record Logged(List<String> lines) implements ReplyEvent {}
@@ -63,10 +52,5 @@ sealed interface ReplyEvent {
   record Finished(Report report) implements ReplyEvent {}
 
   /** The exchange failed in the pool. */
-  record Failed(Error error) implements ReplyEvent {
-    @Override
-    public boolean isWork() {
-      return false;
-    }
-  }
+  record Failed(Error error) implements ReplyEvent {}
 }

@@ -10,7 +10,7 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
  * The pool's half of one call as a state machine: what may come when, and whether the numbers
- * agree. Neighbours: {@link FlightDataReader} before it, {@link ExchangeCall} after it. No
+ * agree. Neighbours: {@link FlightDataReader} before it, {@link ExchangeCore} after it. No
  * transport, no locks.
  */
 final class ReplyProtocol {
@@ -47,15 +47,14 @@ final class ReplyProtocol {
   /**
    * Takes the next message.
    *
-   * @param sentBatches request batches that this call has sent
    * @throws MalformedReplyException if the message breaks the protocol
    */
-  ReplyEvent accept(IncomingMessage message, long sentBatches) throws MalformedReplyException {
+  ReplyEvent accept(IncomingMessage message) throws MalformedReplyException {
     if (state == State.FINISHED || state == State.FAILED) {
       throw new MalformedReplyException("the pool sent a message after its last");
     }
     ReplyMetadata metadata = metadata(message);
-    takeConsumed(metadata.getConsumed(), sentBatches);
+    takeConsumed(metadata.getConsumed());
     return switch (metadata.getEventCase()) {
       case ERROR -> failed(metadata);
       case FINISH -> finished(metadata.getFinish());
@@ -71,26 +70,16 @@ final class ReplyProtocol {
     try {
       return ReplyMetadata.parseFrom(message.appMetadata());
     } catch (InvalidProtocolBufferException e) {
-      throw new MalformedReplyException("a reply's app_metadata is not ours", e);
+      throw new MalformedReplyException("a reply's app_metadata is not a ReplyMetadata", e);
     }
   }
 
   /** Zero is what a message without the field reads as: it says nothing. */
-  private void takeConsumed(long number, long sentBatches) throws MalformedReplyException {
-    if (number == 0) {
-      return;
+  private void takeConsumed(long number) throws MalformedReplyException {
+    if (number != 0 && number < consumed) {
+      throw new MalformedReplyException("the pool consumed batch " + number + " after " + consumed);
     }
-    if (number < consumed || number > sentBatches) {
-      throw new MalformedReplyException(
-          "the pool consumed batch "
-              + number
-              + " after "
-              + consumed
-              + ", of "
-              + sentBatches
-              + " sent");
-    }
-    consumed = number;
+    consumed = Math.max(consumed, number);
   }
 
   private ReplyEvent failed(ReplyMetadata metadata) {
@@ -147,7 +136,7 @@ final class ReplyProtocol {
 
   private ReplyEvent artifactsWanted(ArtifactsWanted wanted) throws MalformedReplyException {
     if (state != State.INIT) {
-      throw new MalformedReplyException("the pool asked for contents after it had them all");
+      throw new MalformedReplyException("the pool asked for artifacts after it had them all");
     }
     if (wanted.getSha256Count() == 0) {
       state = State.PROVIDED;

@@ -10,7 +10,7 @@ import java.util.TreeMap;
  */
 final class RequestLog implements AutoCloseable {
   /**
-   * What the function took without answering may hold this many windows before replay is given up.
+   * Windows of unanswered batches to keep for a replay; beyond that the exchange gives replay up.
    */
   private static final int REPLAY_WINDOWS = 4;
 
@@ -39,6 +39,11 @@ final class RequestLog implements AutoCloseable {
 
   long answered() {
     return answered;
+  }
+
+  /** Number of the last batch that the current call has sent. */
+  long transmitted() {
+    return transmitted;
   }
 
   /** Whether every batch that is not answered is still there. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import java.util.concurrent.TimeUnit;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 
@@ -49,20 +50,8 @@ final class WireAllocator {
     }
   }
 
-  /** Waits until the transport has given everything back; false when it still holds something. */
-  synchronized boolean awaitEmpty(long milliseconds) {
-    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(milliseconds);
-    boolean interrupted = false;
-    while (buffers > 0 && end - System.nanoTime() > 0) {
-      try {
-        wait(Math.max(1, TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime())));
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
-    return buffers == 0;
+  /** Waits, at most so long, until the transport has given everything back. */
+  synchronized void awaitEmpty(long milliseconds) {
+    Patience.await(() -> buffers == 0, milliseconds, nanos -> NANOSECONDS.timedWait(this, nanos));
   }
 }

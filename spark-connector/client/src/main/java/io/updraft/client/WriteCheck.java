@@ -5,8 +5,10 @@ import io.grpc.CallOptions;
 import io.grpc.ClientCall;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.grpc.internal.GrpcUtil;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.WriteCommand;
+import java.io.InputStream;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -79,11 +81,16 @@ public final class WriteCheck {
             options.connectTimeout().toNanos(), TimeUnit.NANOSECONDS);
     // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
     connection.channel().resetConnectBackoff();
-    ClientCall<FlightAction, FlightMethod.Unread> call =
+    ClientCall<FlightAction, InputStream> call =
         connection.channel().newCall(FlightMethod.DO_ACTION, callOptions);
     CompletableFuture<Status> end = new CompletableFuture<>();
     call.start(
         new ClientCall.Listener<>() {
+          @Override
+          public void onMessage(InputStream result) {
+            GrpcUtil.closeQuietly(result);
+          }
+
           @Override
           public void onClose(Status status, Metadata trailers) {
             end.complete(status);

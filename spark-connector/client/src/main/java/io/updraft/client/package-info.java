@@ -9,8 +9,10 @@
  * it.
  *
  * <p>Both are built alike. A core decides ({@link ExchangeCore}, {@link FileCore}, and {@link
- * CallCore} for what they share) and knows neither lock nor clock; its shell, the public class,
- * locks it, sends for it and waits ({@link CoreLock}); a call ({@link ExchangeCall}, {@link
- * FileCall}) puts what arrives in order and tells the shell.
+ * CallCore} for what they share) and knows neither lock nor clock. Its shell, the public class,
+ * locks it, sends for it and waits ({@link CallShell} for what they share). A {@link FlightCall} is
+ * one attempt: its connection, its messages, its end.
+ *
+ * <p>No file knows one that knows it, not even by a detour; {@code PackagesTest} checks that.
  */
 package io.updraft.client;

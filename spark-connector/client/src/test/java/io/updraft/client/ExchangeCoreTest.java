@@ -40,7 +40,7 @@ final class ExchangeCoreTest {
 
   private ExchangeCore opened(Replay replay) {
     ExchangeCore core = begun(replay, CALL);
-    core.opened(CALL, 10, 0);
+    core.opened(10, 0);
     return core;
   }
 
@@ -90,7 +90,7 @@ final class ExchangeCoreTest {
     admit(core, LARGE_ROWS);
     on(core, new ReplyEvent.Admitted());
     assertNull(core.nextToSend());
-    core.opened(CALL, 10, 0);
+    core.opened(10, 0);
     assertNotNull(core.nextToSend());
   }
 
@@ -113,9 +113,30 @@ final class ExchangeCoreTest {
     admit(core, ROWS);
     assertFalse(core.hasRoom());
     assertNull(core.nextOrRoom());
+    core.nextToSend();
     core.onEvent(CALL, new ReplyEvent.Credit(), 1, 0, 0);
     assertSame(ReplyQueue.ROOM, core.nextOrRoom());
     assertNull(core.nextOrRoom());
+  }
+
+  @Test
+  void credit_for_what_the_call_has_not_sent_is_refused() throws Exception {
+    ExchangeCore core = opened(Replay.REPLAY);
+    on(core, new ReplyEvent.Admitted());
+    admit(core, ROWS);
+    core.nextToSend();
+    on(core, answer(1));
+    on(core, failed(ErrorKind.ERROR_KIND_WORKER));
+    assertTrue(core.begin(CALL));
+    core.opened(10, 0);
+    admit(core, ROWS);
+    core.nextToSend();
+    core.onEvent(CALL, new ReplyEvent.Credit(), 1, 0, 0);
+    ReplyEvent beyond = new ReplyEvent.Credit();
+    String message =
+        assertThrows(MalformedReplyException.class, () -> core.onEvent(CALL, beyond, 2, 0, 0))
+            .getMessage();
+    assertTrue(message.contains("consumed batch 2 of 1"), message);
   }
 
   @Test
@@ -132,7 +153,7 @@ final class ExchangeCoreTest {
     assertTrue(core.isRecoveryDue(0));
     TestCall second = new TestCall(true);
     assertTrue(core.begin(second));
-    core.opened(second, 10, 0);
+    core.opened(10, 0);
     assertNotNull(core.nextToSend());
     assertNull(core.nextToSend());
     on(core, answer(1));
@@ -158,7 +179,8 @@ final class ExchangeCoreTest {
     assertNull(core.next());
     core.onClosed(CALL, Status.OK, new Metadata(), 0);
     assertSame(ReplyQueue.END, core.next());
-    assertFalse(core.cancel("late"));
+    core.cancel("late");
+    assertEquals(Phase.FINISHED, core.phase());
   }
 
   @Test
@@ -208,7 +230,8 @@ final class ExchangeCoreTest {
     core.close();
     core.onClosed(CALL, Status.UNAVAILABLE, new Metadata(), 0);
     assertFalse(core.begin(new TestCall(true)));
-    assertFalse(core.cancel("late"));
+    core.cancel("late");
+    assertEquals(Phase.CLOSED, core.phase());
     assertThrows(IllegalStateException.class, core::next);
   }
 }

@@ -15,6 +15,7 @@ import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.Receipt;
 import io.updraft.proto.v1.WriteReplyMetadata;
+import io.updraft.proto.v1.WriteRequestMetadata;
 import java.time.Duration;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -68,7 +69,7 @@ class FileCoreTest {
     assertNull(core.nextToSend(true));
     core.onReply(core.call(), credit(1), 0, 0);
     assertNull(core.nextToSend(false));
-    FileCore.Step step = core.nextToSend(true);
+    CallCore.Step<WriteRequestMetadata> step = core.nextToSend(true);
     assertEquals(1, step.metadata().getSequence());
     assertNotNull(step.batch());
   }
@@ -108,7 +109,7 @@ class FileCoreTest {
     assertNull(core.nextToSend(true));
     core.onReply(core.call(), credit(1), 0, 0);
     core.nextToSend(true);
-    FileCore.Step last = core.nextToSend(true);
+    CallCore.Step<WriteRequestMetadata> last = core.nextToSend(true);
     assertTrue(last.last());
     assertEquals(ROWS, last.metadata().getFinish().getRows());
     assertThrows(

@@ -164,7 +164,7 @@ class KeepAliveTest {
               void onClosed(Status status, Metadata trailers) {}
 
               @Override
-              OutgoingMessage keepAliveMessage() {
+              RequestMetadata keepAlive() {
                 failed.countDown();
                 throw new OutOfMemoryError("as of Netty's direct memory");
               }

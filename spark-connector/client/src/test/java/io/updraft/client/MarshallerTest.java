@@ -35,6 +35,11 @@ final class MarshallerTest {
     root.close();
   }
 
+  private static OutgoingMessage message(RequestBatch batch, long sequence, WireAllocator wire) {
+    var step = new CallCore.Step<>(batch.groups().metadata(sequence), batch, false);
+    return OutgoingMessage.of(step, wire);
+  }
+
   private static byte[] written(OutgoingMessage message) throws IOException {
     try (InputStream stream = FlightMethod.DO_EXCHANGE.streamRequest(message)) {
       return stream.readAllBytes();
@@ -82,7 +87,7 @@ final class MarshallerTest {
     byte[] bytes;
     try (RequestBatch batch =
         new RequestBatch(Batches.counting(root, 42, rows), BatchGroups.NONE)) {
-      OutgoingMessage message = OutgoingMessage.batch(batch, 3, wire);
+      OutgoingMessage message = message(batch, 3, wire);
       bytes = written(message);
       assertEquals(message.sizeBytes(), bytes.length);
       assertArrayEquals(bytes, written(message));
@@ -106,7 +111,7 @@ final class MarshallerTest {
     WireAllocator wire = new WireAllocator(root);
     RequestBatch batch = new RequestBatch(Batches.counting(root, 0, 10_000), BatchGroups.NONE);
     batch.close();
-    assertThrows(IOException.class, () -> written(OutgoingMessage.batch(batch, 1, wire)));
+    assertThrows(IOException.class, () -> written(message(batch, 1, wire)));
     wire.close();
   }
 

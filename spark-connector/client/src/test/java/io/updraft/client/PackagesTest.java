@@ -4,8 +4,12 @@ package io.updraft.client;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
 import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
 
+import com.tngtech.archunit.core.domain.JavaClass;
 import com.tngtech.archunit.core.domain.JavaClasses;
+import com.tngtech.archunit.core.domain.Source;
 import com.tngtech.archunit.core.importer.ClassFileImporter;
+import com.tngtech.archunit.library.dependencies.SliceAssignment;
+import com.tngtech.archunit.library.dependencies.SliceIdentifier;
 import org.junit.jupiter.api.Test;
 
 /** Which package may know which. */
@@ -14,6 +18,31 @@ class PackagesTest {
   private static final JavaClasses CLASSES =
       new ClassFileImporter()
           .importUrl(Exchange.class.getProtectionDomain().getCodeSource().getLocation());
+
+  private static final SliceAssignment FILES =
+      new SliceAssignment() {
+        @Override
+        public SliceIdentifier getIdentifierOf(JavaClass javaClass) {
+          // Generated messages of one .proto file know each other.
+          return javaClass.getPackageName().equals(Exchange.class.getPackageName())
+              ? javaClass
+                  .getSource()
+                  .flatMap(Source::getFileName)
+                  .map(SliceIdentifier::of)
+                  .orElseGet(SliceIdentifier::ignore)
+              : SliceIdentifier.ignore();
+        }
+
+        @Override
+        public String getDescription() {
+          return "files";
+        }
+      };
+
+  @Test
+  void noFileKnowsOneThatKnowsItBeItByADetour() {
+    slices().assignedFrom(FILES).should().beFreeOfCycles().check(CLASSES);
+  }
 
   @Test
   void noPackageKnowsOneThatKnowsIt() {

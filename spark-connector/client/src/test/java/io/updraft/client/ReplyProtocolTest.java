@@ -21,7 +21,6 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 final class ReplyProtocolTest {
-  private static final long SENT = 10;
   private static final byte[] NOTHING = {};
   private static final byte[] SCHEMA =
       RequestBatch.bytes(MessageSerializer.serializeMetadata(Batches.SCHEMA, IpcOption.DEFAULT));
@@ -43,7 +42,7 @@ final class ReplyProtocolTest {
     }
     byte[] appMetadata = metadata.build().toByteArray();
     try (IncomingMessage message = new IncomingMessage(header, appMetadata, body, 0)) {
-      return protocol.accept(message, SENT);
+      return protocol.accept(message);
     }
   }
 
@@ -155,11 +154,6 @@ final class ReplyProtocolTest {
   void a_batch_of_rows_needs_its_body() throws Exception {
     acceptSchema();
     refused("32 bytes at 0 in a body of 0", sequence(1), Batches.header(4), 0);
-  }
-
-  @Test
-  void credit_for_what_was_not_sent_is_refused() {
-    refused("consumed batch 11", ReplyMetadata.newBuilder().setConsumed(SENT + 1), NOTHING, 0);
   }
 
   @Test

@@ -22,12 +22,14 @@ import io.netty.util.concurrent.EventExecutor;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.WriteCommand;
 import java.io.ByteArrayOutputStream;
+import java.io.File;
 import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
@@ -76,7 +78,11 @@ final class TransportTest {
   private static ClientOptions.Builder tls(TestPool pool, X509Bundle trusted) throws Exception {
     return ClientOptions.builder(Endpoint.parse("grpc+tls://127.0.0.1:" + pool.port()))
         .connectTimeout(Duration.ofSeconds(20))
-        .tlsCaFile(trusted.toTempRootCertPem().toPath());
+        .tls(trusting(trusted.toTempRootCertPem()));
+  }
+
+  private static TlsFiles trusting(File ca) {
+    return new TlsFiles(Optional.of(ca.toPath()), Optional.empty(), Optional.empty());
   }
 
   private static List<Long> exchanged(ClientOptions options) throws InterruptedException {
@@ -130,8 +136,11 @@ final class TransportTest {
     try (TestPool pool = tlsPool(ClientAuth.REQUIRE)) {
       ClientOptions options =
           tls(pool, authority)
-              .tlsCertificateFile(client.toTempCertChainPem().toPath())
-              .tlsKeyFile(client.toTempPrivateKeyPem().toPath())
+              .tls(
+                  new TlsFiles(
+                      Optional.of(authority.toTempRootCertPem().toPath()),
+                      Optional.of(client.toTempCertChainPem().toPath()),
+                      Optional.of(client.toTempPrivateKeyPem().toPath())))
               .build();
       assertEquals(List.of(1L, 2L, 3L), exchanged(options));
     }
@@ -164,7 +173,7 @@ final class TransportTest {
   void tls_files_that_are_not_there_are_named(@TempDir Path directory) {
     ClientOptions options =
         ClientOptions.builder(Endpoint.parse("grpc+tls://127.0.0.1:1"))
-            .tlsCaFile(directory.resolve("ca.pem"))
+            .tls(trusting(directory.resolve("ca.pem").toFile()))
             .build();
     String message =
         assertThrows(IllegalArgumentException.class, () -> exchanged(options)).getMessage();

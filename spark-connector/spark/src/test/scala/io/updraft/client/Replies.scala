@@ -6,7 +6,7 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 
 import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
 
-/** Replies as an exchange gives them; only this package can make them. */
+/** Replies as an exchange gives them. */
 object Replies {
 
   /** A batch of binary values, in which outputs end. */

@@ -4,9 +4,12 @@ package io.updraft.spark.config
 import java.io.IOException
 import java.nio.file.{Files, Path}
 import java.time.Duration
+import java.util.Optional
 import java.util.concurrent.TimeUnit
 
-import io.updraft.client.{ClientOptions, Endpoint, Peer}
+import scala.jdk.OptionConverters._
+
+import io.updraft.client.{ClientOptions, Endpoint, Peer, TlsFiles}
 
 /** How to reach a pool or a writer, as [[ConnectionConf]] says; travels to the executors. */
 final case class ConnectionSettings(
@@ -30,13 +33,13 @@ final case class ConnectionSettings(
       .peer(peer)
       .connectTimeout(Duration.ofMillis(connectTimeoutMilliseconds))
       .acquireTimeout(Duration.ofMillis(acquireTimeoutMilliseconds))
+      .tls(new TlsFiles(path(tlsCaFile), path(tlsCertificateFile), path(tlsKeyFile)))
     tokenFile.map(readToken).orElse(token).foreach(builder.token)
-    tlsCaFile.foreach(file => builder.tlsCaFile(Path.of(file)))
-    tlsCertificateFile.foreach(file => builder.tlsCertificateFile(Path.of(file)))
-    tlsKeyFile.foreach(file => builder.tlsKeyFile(Path.of(file)))
     tenant.foreach(builder.tenant)
     builder
   }
+
+  private def path(file: Option[String]): Optional[Path] = file.map(Path.of(_)).toJava
 
   /** Tries until a result settles it or the connect timeout has passed; returns the last result. */
   def whileConnecting[A](settles: A => Boolean)(tryOnce: => A): A =
