@@ -102,6 +102,7 @@ lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Jav
 	.venv/bin/buf format --diff --exit-code proto
 	.ci/spdx
 	.venv/bin/python .ci/versions.py --check
+	.venv/bin/python .ci/chart_settings.py --check
 	.venv/bin/python .ci/chart_values.py --check
 	.venv/bin/python .ci/dashboards.py --check
 
@@ -274,6 +275,7 @@ format: .venv/.synced ## Format everything
 	cd spark-connector && $(MVN) -q spotless:apply
 
 docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own declarations
+	.venv/bin/python .ci/chart_settings.py
 	.venv/bin/python .ci/chart_values.py
 	.venv/bin/python .ci/dashboards.py
 	.venv/bin/updraft-server docs > docs/reference/server.md

@@ -42,7 +42,7 @@ def test_what_it_runs_is_an_option_of_the_command(values: dict[str, Any]) -> Non
 def test_it_runs_the_pools_image_and_shows_the_token_of_each() -> None:
     values = {
         "common": {"image": {"registry": "registry.example"}},
-        "pools": {"default": {"image": {"tag": "ours"}, "auth": {"existingSecret": "mine"}}},
+        "pools": {"default": {"workers": {"image": {"tag": "ours"}}, "front": {"auth": {"existingSecret": "mine"}}}},
         "writer": {"auth": {"insecureNoToken": True}},
     }
     pod = _pod(values)["spec"]
@@ -77,7 +77,7 @@ def test_it_trusts_what_every_system_trusts_where_the_secret_has_no_authority() 
 
 
 def test_who_asks_for_client_certificates_is_left_out() -> None:
-    pool = {"tls": {**_TLS, "clientCertificates": True}}
+    pool = {"front": {"tls": {**_TLS, "clientCertificates": True}}}
     (container,) = _pod({"pools": {"default": pool}})["spec"]["containers"]
     assert container["name"] == "writer"
     assert render({"pools": {"default": pool}, "writer": {"enabled": False}}).all("Pod") == []

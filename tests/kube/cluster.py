@@ -51,12 +51,12 @@ class Release:
         volume = {"name": TABLES, "persistentVolumeClaim": {"claimName": TABLES}}
         values = {
             "common.image.registry": images,
-            "poolDefaults.resources": _SMALL,
-            "poolDefaults.workers": 2,
-            "pools.default.image.repository": "updraft-team",
+            "poolDefaults.workers.resources": _SMALL,
+            "poolDefaults.workers.count": 2,
+            "pools.default.workers.image.repository": "updraft-team",
             f"pools.{SEALED}.replicas": 1,
-            f"pools.{SEALED}.auth.existingSecret": f"{SEALED}-tokens",
-            f"pools.{SEALED}.tls": {"mode": "secret", "secretName": f"pool-{SEALED}-tls"},
+            f"pools.{SEALED}.front.auth.existingSecret": f"{SEALED}-tokens",
+            f"pools.{SEALED}.front.tls": {"mode": "secret", "secretName": f"pool-{SEALED}-tls"},
             "writer.tls": {"mode": "secret", "secretName": "writer-tls"},
             "writer.resources": _SMALL,
             "writer.roots": [str(tables)],

@@ -51,13 +51,15 @@ def _values() -> dict[str, Any]:
             "drainTimeoutSeconds": 60,
             "preStopSeconds": 1,
         },
-        "poolDefaults": {"workers": 1, "resources": _SMALL},
+        "poolDefaults": {"workers": {"count": 1, "resources": _SMALL}},
         "pools": {
             "default": {},
             "sealed": {
-                "tls": {"mode": "secret", "secretName": "sealed"},
-                "functions": {"modules": ["prices"], "configMap": "functions"},
-                "allowSessionFunctions": False,
+                "front": {"tls": {"mode": "secret", "secretName": "sealed"}},
+                "workers": {
+                    "functions": {"modules": ["prices"], "configMap": "functions"},
+                    "allowSessionFunctions": False,
+                },
             },
         },
         "writer": {"resources": _SMALL},

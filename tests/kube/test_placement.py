@@ -70,7 +70,7 @@ def pool(namespace: Namespace, nodes: None) -> Iterator[str]:
         "default": None,
         "gpu": {
             "replicas": _GPUS,
-            "gpu": {"count": 1, "resource": _GPU, "runtimeClassName": _SIMULATED},
+            "workers": {"gpu": {"count": 1, "resource": _GPU, "runtimeClassName": _SIMULATED}},
             "nodeSelector": {"accelerator": _SIMULATED},
             "tolerations": [{"key": taint["key"], "operator": "Exists"} for taint in _TAINTS],
         },
