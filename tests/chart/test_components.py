@@ -88,24 +88,24 @@ def test_a_pool_has_a_worker_for_each_cpu_of_its_pod(limits: dict[str, str], sou
 
 
 @_BOTH
-def test_probes_ask_for_services_by_name_on_the_port_for_health(name: str) -> None:
+def test_probes_check_services_by_name_on_the_health_port(name: str) -> None:
     container = render().container(name)
     health = next(port["containerPort"] for port in container["ports"] if port["name"] == "health")
     asked = {kind: container[f"{kind}Probe"]["grpc"] for kind in ("startup", "readiness", "liveness")}
     assert {probe["port"] for probe in asked.values()} == {health}
     assert asked["startup"] == asked["readiness"]
-    # What drains is not ready, and has to live until it has finished.
+    # A draining pod is not ready, and must not be restarted before it has finished.
     assert asked["liveness"]["service"] == "updraft.live"
 
 
 @_BOTH
-def test_a_pod_that_hangs_is_not_waited_for_as_one_that_drains(name: str) -> None:
+def test_a_hanging_pod_gets_less_time_to_end_than_a_draining_one(name: str) -> None:
     liveness = render({"common": {"drainTimeoutSeconds": 900, "preStopSeconds": 5}}).container(name)["livenessProbe"]
     assert liveness["terminationGracePeriodSeconds"] == 10
 
 
 @_BOTH
-def test_a_pod_gets_longer_to_end_than_its_drain_may_take(name: str) -> None:
+def test_a_pod_gets_more_time_to_end_than_its_drain_may_take(name: str) -> None:
     release = render({"common": {"drainTimeoutSeconds": 900, "preStopSeconds": 20}})
     assert release.environment(name)["UPDRAFT_DRAIN_TIMEOUT_SECONDS"] == "900"
     assert release.container(name)["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "20"]
@@ -148,7 +148,7 @@ def test_selectors_choose_the_pods_of_their_component_alone(name: str) -> None:
     assert sum(selectors[0].items() <= pod.items() for pod in others) == 1
 
 
-def test_a_gpu_is_asked_for_by_its_resource_and_runs_with_its_runtime_class() -> None:
+def test_a_gpu_becomes_a_limit_and_brings_its_runtime_class() -> None:
     gpu = {"gpu": {"count": 2, "resource": "amd.com/gpu", "runtimeClassName": "rocm"}}
     pool = {"pools": {"default": {"workers": gpu}}}
     for values, name, other in ((pool, _POOL, _WRITER), ({"writer": gpu}, _WRITER, _POOL)):
@@ -179,7 +179,7 @@ def test_the_notes_print_the_confs_of_each_pool_and_of_the_writer() -> None:
     assert confs["spark.kubernetes.executor.secrets.air-updraft-tokens"] == "/etc/updraft/air-updraft-tokens"
 
 
-def test_a_job_of_two_tenants_has_a_place_for_the_token_of_each() -> None:
+def test_a_job_of_two_tenants_can_mount_the_token_of_each() -> None:
     said = notes({"pools": {tenant: {"front": {"auth": {"existingSecret": f"{tenant}-tokens"}}} for tenant in "ab"}})
     places = re.findall(r"spark\.kubernetes\.executor\.secrets\.(\S+) +(\S+)", said)
     assert {"a-tokens": "/etc/updraft/a-tokens", "b-tokens": "/etc/updraft/b-tokens"}.items() <= dict(places).items()
@@ -199,6 +199,6 @@ def test_the_notes_name_the_files_that_tls_needs(tls: dict[str, Any], files: set
     assert "Do not mount Secret ours into jobs" in said
 
 
-def test_a_writer_without_roots_gives_files_back() -> None:
+def test_a_writer_without_roots_returns_files() -> None:
     assert re.search(r"spark.updraft.write.delivery +return", notes())
     assert "spark.updraft.write.delivery" not in notes({"writer": {"roots": ["/data"]}})

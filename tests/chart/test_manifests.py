@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every manifest, for values that use everything, is one that each Kubernetes takes."""
+"""Each supported Kubernetes accepts every manifest, also for values that use everything."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
 
 
 def _own(manifests: tuple[Manifest, ...]) -> list[Manifest]:
-    """Those whose schema is Kubernetes' own."""
+    """The manifests whose schema is Kubernetes' own."""
     core = ("v1", "apps/v1", "policy/v1", "autoscaling/v2", "networking.k8s.io/v1")
     return [manifest for manifest in manifests if manifest["apiVersion"] in core]
 
 
 @pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
 @pytest.mark.parametrize("kubernetes", _KUBERNETES)
-def test_each_kubernetes_takes_every_manifest(kubernetes: str, values: dict[str, Any]) -> None:
+def test_each_kubernetes_accepts_every_manifest(kubernetes: str, values: dict[str, Any]) -> None:
     release = render(values)
     for manifest in _own(release.manifests):
         kubernetes_validate.validate(manifest, kubernetes, strict=True)
@@ -60,7 +60,7 @@ def test_each_kubernetes_takes_every_manifest(kubernetes: str, values: dict[str,
 
 
 @pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
-def test_helms_own_checks_find_nothing(values: dict[str, Any]) -> None:
+def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
     assert "0 chart(s) failed" in lint(values)
 
 
@@ -102,7 +102,7 @@ def test_an_older_kubernetes_is_refused() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_mistake_is_refused_by_its_name(mistake: dict[str, Any], named: str) -> None:
+def test_a_mistake_is_refused_by_naming_it(mistake: dict[str, Any], named: str) -> None:
     with pytest.raises(ChartError, match=named):
         render(mistake)
 

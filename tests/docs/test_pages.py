@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every page of the repository: what it links to is there."""
+"""Every page of the repository: its links, make targets and guarantees hold."""
 
 from __future__ import annotations
 

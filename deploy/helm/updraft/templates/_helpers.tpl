@@ -84,7 +84,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- printf "%s:%s" $path (default .appVersion .image.tag) -}}
 {{- end }}
 
-{{/* The Secret with the tokens of every component that names none. */}}
+{{/* The Secret with the tokens of every component that names no Secret of its own. */}}
 {{- define "updraft.tokenSecret" -}}
 {{- printf "%s-tokens" (include "updraft.fullname" .) -}}
 {{- end }}

@@ -131,7 +131,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- toYaml $resources -}}
 {{- end }}
 
-{{/* `settings` as environment variables. Settings that the chart must know have values of their own. */}}
+{{/* `settings` as environment variables, with those that the chart sets from other values. */}}
 {{- define "updraft.env" -}}
 {{- $values := .values -}}
 {{- $settings := dict
