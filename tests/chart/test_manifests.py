@@ -93,6 +93,8 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"pools": {"default": {"allowSessionFunctions": False}}}, "allowSessionFunctions"),
         ({"pools": {"default": {"settings": {"queueLimit": 3}}}}, "settings"),
         ({"poolDefaults": {"resources": {}}}, "resources"),
+        ({"poolDefaults": {"workers": 2}}, "workers: Invalid type. Expected: object"),
+        ({"poolDefaults": {"front": None}}, "front is required"),
         ({"pools": {"default": {"tls": {"mode": "off"}}}}, "tls"),
         # Values of the other half.
         ({"pools": {"default": {"workers": {"tls": {"mode": "off"}}}}}, "tls"),
