@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from tests.support.paths import REPOSITORY
 
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
@@ -54,6 +57,18 @@ class Page:
         if anchor and anchor not in Page(target).anchors:
             return f"{link}: {target.name} has no heading for #{anchor}"
         return None
+
+
+def repository_pages() -> list[str]:
+    """Paths of all Markdown files of the repository, relative to its root."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sorted(name for name in listed.stdout.split() if (REPOSITORY / name).exists())
 
 
 def links_in(text: str) -> list[str]:
