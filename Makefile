@@ -80,7 +80,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens kube-tools e2e-kube test-rapids fuzz
+.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids fuzz
 # The stages of `make check`, in the order in which check.mk runs them; those of FOURTH belong to check-all.
 CONNECTOR := spark-connector
 FIRST := test-connector setup-all lint types
@@ -102,6 +102,7 @@ lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Jav
 	.venv/bin/buf format --diff --exit-code proto
 	.ci/spdx
 	.venv/bin/python .ci/versions.py --check
+	.venv/bin/python .ci/chart_settings.py --check
 	.venv/bin/python .ci/chart_values.py --check
 	.venv/bin/python .ci/dashboards.py --check
 
@@ -201,6 +202,11 @@ dashboard-screens: setup $(JAR) ## Draw the dashboards' pictures in docs from wh
 	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
 	$(PYTHON) -m tests.programs.dashboard_screens
 
+status-screen: .venv/.synced ## Take the picture of a busy pool's status page for docs, in chromium
+	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: apt-get install chromium chromium-driver'; exit 1; }
+	@$(UV) sync --quiet --locked --inexact --group browser
+	$(PYTHON) -m tests.programs.status_screen
+
 kube-tools: setup ## Build what e2e-kube scales by and simulates nodes with, from Go modules: metrics server, Prometheus adapter, KEDA, kwok
 	@command -v go >/dev/null || { echo 'error: go is not on PATH: these programs are built from their modules'; exit 1; }
 	$(PYTHON) -m tests.kube.tools
@@ -274,6 +280,7 @@ format: .venv/.synced ## Format everything
 	cd spark-connector && $(MVN) -q spotless:apply
 
 docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own declarations
+	.venv/bin/python .ci/chart_settings.py
 	.venv/bin/python .ci/chart_values.py
 	.venv/bin/python .ci/dashboards.py
 	.venv/bin/updraft-server docs > docs/reference/server.md

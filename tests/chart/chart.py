@@ -25,7 +25,7 @@ Manifest = dict[str, Any]
 
 
 class ChartError(Exception):
-    """Helm refused; the text is what a user reads."""
+    """Helm failed; the text is what a user reads."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Release:
         return found
 
     def pod(self, name: str) -> dict[str, Any]:
-        """The pod that a Deployment makes."""
+        """The pod of a Deployment."""
         spec: dict[str, Any] = self.one("Deployment", name)["spec"]["template"]["spec"]
         return spec
 
@@ -54,7 +54,7 @@ class Release:
         return dict(container)
 
     def environment(self, name: str) -> dict[str, str]:
-        """The variables of that container whose values stand in the manifest."""
+        """The variables of that container that have literal values."""
         return {variable["name"]: variable["value"] for variable in self.container(name)["env"] if "value" in variable}
 
 
@@ -65,18 +65,18 @@ def render(values: dict[str, Any] | None = None, *, kubernetes: str = NEWEST_KUB
 
 
 def lint(values: dict[str, Any] | None = None) -> str:
-    """What `helm lint --strict` says; raises ChartError."""
+    """The output of `helm lint --strict`; raises ChartError."""
     return _helm(
         "lint", str(CHART), "--strict", "--kube-version", f"{NEWEST_KUBERNETES}.0", values=yaml.safe_dump(values)
     )
 
 
 def notes(values: dict[str, Any] | None = None) -> str:
-    """What a user reads after the installation."""
+    """The notes that a user reads after the installation."""
     with tempfile.TemporaryDirectory() as directory:
         chart = Path(directory) / "updraft"
         shutil.copytree(CHART, chart)
-        # Helm shows its notes only to who has a cluster.
+        # Helm renders notes only with a cluster.
         (chart / "templates/notes.yaml").write_text('kind: Notes\ntext: {{ include "updraft.notes" . | quote }}\n')
         rendered = _rendered(chart, yaml.safe_dump(values or {}), NEWEST_KUBERNETES)
     (text,) = (manifest["text"] for manifest in yaml.safe_load_all(rendered) if manifest["kind"] == "Notes")

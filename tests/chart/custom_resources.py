@@ -14,11 +14,11 @@ _SCHEMAS = Path(__file__).with_name("crds")
 
 
 class UnknownResourceError(Exception):
-    """No definition of such a resource is here."""
+    """There is no definition of such a resource."""
 
 
 def validate(manifest: Manifest) -> None:
-    """Raise jsonschema.ValidationError for what an operator's API would refuse, or would drop without a word."""
+    """Raise jsonschema.ValidationError for what an operator's API would refuse or silently drop."""
     group_version, kind = manifest["apiVersion"].replace("/", "_"), manifest["kind"]
     path = _SCHEMAS / f"{group_version}_{kind}.json"
     if not path.exists():

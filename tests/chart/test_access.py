@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may call: tokens, certificates, networks."""
+"""Who may connect: tokens, certificates, networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _volume(release: Release, name: str) -> dict[str, Any] | None:
     return next((volume for volume in release.pod(_POOL)["volumes"] if volume["name"] == name), None)
 
 
-def test_a_token_is_made_and_asked_for_where_none_is_given() -> None:
+def test_a_token_is_generated_and_required_unless_one_is_given() -> None:
     release = render()
     secret = release.one("Secret", "air-updraft-tokens")
     token = b64decode(secret["data"]["token"])
@@ -27,13 +27,13 @@ def test_a_token_is_made_and_asked_for_where_none_is_given() -> None:
     assert release.environment(_POOL)["UPDRAFT_TOKEN_FILE"] == "/etc/updraft/tokens/tokens"
 
 
-def test_an_existing_secret_is_used_and_none_is_made() -> None:
+def test_an_existing_secret_is_used_and_none_is_created() -> None:
     release = render({"common": {"auth": {"existingSecret": "ours"}}})
     assert release.all("Secret") == []
     assert (_volume(release, "tokens") or {})["secret"]["secretName"] == "ours"
 
 
-def test_no_token_has_to_be_said_in_words() -> None:
+def test_a_service_without_tokens_has_to_be_asked_for() -> None:
     release = render({"common": {"auth": {"insecureNoToken": True}}})
     assert release.all("Secret") == []
     assert _volume(release, "tokens") is None
@@ -57,7 +57,7 @@ def test_a_given_certificate_is_served() -> None:
     assert release.all("Certificate") == []
 
 
-def test_cert_manager_is_asked_for_the_names_of_both_services() -> None:
+def test_cert_manager_issues_for_the_names_of_both_services() -> None:
     tls = {"mode": "certManager", "issuerRef": {"name": "ours"}, "extraDnsNames": ["pool.example"]}
     certificate = render({"common": {"tls": tls}}).one("Certificate", _POOL)["spec"]
     assert {f"{_POOL}.data", f"{_POOL}-cluster.data.svc", "pool.example"} <= set(certificate["dnsNames"])
@@ -65,7 +65,7 @@ def test_cert_manager_is_asked_for_the_names_of_both_services() -> None:
     assert certificate["secretName"] == f"{_POOL}-tls"
 
 
-def test_only_the_namespace_may_call_where_nobody_is_named() -> None:
+def test_only_the_namespace_may_connect_unless_clients_are_named() -> None:
     (calls, observation) = render().one("NetworkPolicy", _POOL)["spec"]["ingress"]
     assert calls["from"] == [{"podSelector": {}}]
     assert {port["port"] for port in calls["ports"]} == {"flight"}
@@ -74,12 +74,12 @@ def test_only_the_namespace_may_call_where_nobody_is_named() -> None:
 
 
 @pytest.mark.parametrize(("egress", "types"), [(None, ["Ingress"]), ([], ["Ingress", "Egress"])])
-def test_what_pods_may_reach_is_open_until_it_is_said(egress: Any, types: list[str]) -> None:
+def test_egress_is_unrestricted_until_rules_are_given(egress: Any, types: list[str]) -> None:
     policy = render({"common": {"networkPolicy": {"egress": egress}}}).one("NetworkPolicy", _POOL)
     assert policy["spec"]["policyTypes"] == types
 
 
-def test_accounts_have_no_token_and_one_can_be_given() -> None:
+def test_service_accounts_have_no_token_and_can_be_replaced() -> None:
     release = render({"writer": {"serviceAccount": {"name": "storage"}}})
     assert [account["automountServiceAccountToken"] for account in release.all("ServiceAccount")] == [False]
     assert release.pod(_WRITER)["serviceAccountName"] == "storage"

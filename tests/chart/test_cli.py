@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `updraft` finds in a pod what the chart puts there: labels, the port of its status, the certificate."""
+"""The command `updraft` understands the chart's pods: their labels, their port for metrics, their certificate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from updraft_cli.cluster import EVERY_RELEASE, Pod, pod_of
 
 
 def _read(manifest: Any) -> Pod | None:
-    """As an answer of the API server reaches the command."""
+    """The pod as the command reads it from the API server's answer."""
     return pod_of(client.ApiClient().deserialize(json.dumps(manifest), "V1Pod", "application/json"))
 
 
@@ -39,18 +39,18 @@ def test_a_pod_of_a_pool_is_known_by_its_labels_and_ports() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"nameOverride": "ours"}, {"fullnameOverride": "ours"}])
-def test_pods_are_found_however_a_release_calls_them(values: dict[str, Any]) -> None:
+def test_pods_are_found_whatever_the_release_is_named(values: dict[str, Any]) -> None:
     for deployment in render(values).all("Deployment"):
         labels = deployment["spec"]["template"]["metadata"]["labels"]
         assert EVERY_RELEASE in [f"{label}={value}" for label, value in labels.items()]
 
 
-def test_the_secret_of_its_certificate_is_known() -> None:
+def test_the_secret_with_its_certificate_is_known() -> None:
     writer = _seen("air-updraft-writer", {"common": {"tls": {"mode": "secret", "secretName": "ours"}}})
     assert writer is not None
     assert (writer.metrics_port, writer.certificate_secret) == (9826, "ours")
 
 
-def test_the_pod_of_helm_test_is_none_of_them() -> None:
+def test_the_pod_of_helm_test_is_not_a_service() -> None:
     pod = render().one("Pod", "air-updraft-test")
     assert _read({**pod, "status": {}}) is None

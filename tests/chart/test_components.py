@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.chart import ChartError, notes, render
+from tests.chart.chart import notes, render
 from updraft.service.settings import ENVIRONMENT_PREFIX
 from updraft_server.settings import ServeSettings as ServerSettings
 from updraft_writer.settings import ServeSettings as WriterSettings
@@ -22,7 +22,7 @@ def test_without_values_there_is_one_pool_and_one_writer() -> None:
 
 
 def test_pools_come_from_one_map_and_each_may_differ() -> None:
-    pools = {"default": {"replicas": 1}, "big": {"replicas": 8, "workers": 16, "image": {"tag": "numpy"}}}
+    pools = {"default": {"replicas": 1}, "big": {"replicas": 8, "workers": {"count": 16, "image": {"tag": "numpy"}}}}
     release = render({"common": {"image": {"registry": "registry.example/data"}}, "pools": pools})
     assert release.one("Deployment", _POOL)["spec"]["replicas"] == 1
     assert release.one("Deployment", "air-updraft-pool-big")["spec"]["replicas"] == 8
@@ -48,31 +48,32 @@ def test_every_variable_is_a_setting_of_the_service(name: str, settings: Any) ->
     assert {variable["name"] for variable in given} <= known
 
 
+_FRONT = {"queueLimit": 512, "clientSilenceSeconds": 1.5, "allowRemoteDrain": True}
+_WORKERS = {"maxExchangesPerWorker": 100}
+_WRITERS = {"quotaBytes": 5_000_000_000, "admissionTimeoutSeconds": 7, "allowRemoteDrain": True}
+
+
 @pytest.mark.parametrize(
-    ("name", "settings", "values"),
+    ("name", "settings", "values", "given"),
     [
         (
             _POOL,
             ServerSettings,
-            {"settings": {"queueLimit": 512, "clientSilenceSeconds": 1.5, "allowRemoteDrain": True}},
+            {"pools": {"default": {"front": {"settings": _FRONT}, "workers": {"settings": _WORKERS}}}},
+            _FRONT | _WORKERS,
         ),
-        (
-            _WRITER,
-            WriterSettings,
-            {"settings": {"quotaBytes": 5_000_000_000, "admissionTimeoutSeconds": 7, "allowRemoteDrain": True}},
-        ),
+        (_WRITER, WriterSettings, {"writer": {"settings": _WRITERS}}, _WRITERS),
     ],
     ids=["pool", "writer"],
 )
 def test_own_settings_reach_the_service(
-    name: str, settings: Any, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    name: str, settings: Any, values: dict[str, Any], given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = {"pools": {"default": values}} if name == _POOL else {"writer": values}
-    for variable, value in render(key).environment(name).items():
+    for variable, value in render(values).environment(name).items():
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("UPDRAFT_TOKEN_FILE", "/dev/null")
     read = settings()
-    for setting, value in values["settings"].items():
+    for setting, value in given.items():
         field = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in setting)
         assert getattr(read, field) == value
 
@@ -81,30 +82,30 @@ def test_own_settings_reach_the_service(
     ("limits", "source"), [({"memory": "1Gi"}, "requests.cpu"), ({"memory": "1Gi", "cpu": "4"}, "limits.cpu")]
 )
 def test_a_pool_has_a_worker_for_each_cpu_of_its_pod(limits: dict[str, str], source: str) -> None:
-    release = render({"poolDefaults": {"resources": {"requests": {"cpu": "2"}, "limits": limits}}})
+    release = render({"poolDefaults": {"workers": {"resources": {"requests": {"cpu": "2"}, "limits": limits}}}})
     (workers,) = (variable for variable in release.container(_POOL)["env"] if variable["name"] == "UPDRAFT_WORKERS")
     assert workers["valueFrom"]["resourceFieldRef"]["resource"] == source
 
 
 @_BOTH
-def test_probes_ask_for_services_by_name_on_the_port_for_health(name: str) -> None:
+def test_probes_check_services_by_name_on_the_health_port(name: str) -> None:
     container = render().container(name)
     health = next(port["containerPort"] for port in container["ports"] if port["name"] == "health")
     asked = {kind: container[f"{kind}Probe"]["grpc"] for kind in ("startup", "readiness", "liveness")}
     assert {probe["port"] for probe in asked.values()} == {health}
     assert asked["startup"] == asked["readiness"]
-    # What drains is not ready, and has to live until it has finished.
+    # A draining pod is not ready, and must not be restarted before it has finished.
     assert asked["liveness"]["service"] == "updraft.live"
 
 
 @_BOTH
-def test_a_pod_that_hangs_is_not_waited_for_as_one_that_drains(name: str) -> None:
+def test_a_hanging_pod_gets_less_time_to_end_than_a_draining_one(name: str) -> None:
     liveness = render({"common": {"drainTimeoutSeconds": 900, "preStopSeconds": 5}}).container(name)["livenessProbe"]
     assert liveness["terminationGracePeriodSeconds"] == 10
 
 
 @_BOTH
-def test_a_pod_gets_longer_to_end_than_its_drain_may_take(name: str) -> None:
+def test_a_pod_gets_more_time_to_end_than_its_drain_may_take(name: str) -> None:
     release = render({"common": {"drainTimeoutSeconds": 900, "preStopSeconds": 20}})
     assert release.environment(name)["UPDRAFT_DRAIN_TIMEOUT_SECONDS"] == "900"
     assert release.container(name)["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "20"]
@@ -147,9 +148,10 @@ def test_selectors_choose_the_pods_of_their_component_alone(name: str) -> None:
     assert sum(selectors[0].items() <= pod.items() for pod in others) == 1
 
 
-def test_a_gpu_is_asked_for_by_its_resource_and_runs_with_its_runtime_class() -> None:
+def test_a_gpu_becomes_a_limit_and_brings_its_runtime_class() -> None:
     gpu = {"gpu": {"count": 2, "resource": "amd.com/gpu", "runtimeClassName": "rocm"}}
-    for values, name, other in (({"pools": {"default": gpu}}, _POOL, _WRITER), ({"writer": gpu}, _WRITER, _POOL)):
+    pool = {"pools": {"default": {"workers": gpu}}}
+    for values, name, other in ((pool, _POOL, _WRITER), ({"writer": gpu}, _WRITER, _POOL)):
         release = render(values)
         assert release.container(name)["resources"]["limits"] == {"memory": "4Gi", "amd.com/gpu": 2}
         assert release.pod(name)["runtimeClassName"] == "rocm"
@@ -158,7 +160,7 @@ def test_a_gpu_is_asked_for_by_its_resource_and_runs_with_its_runtime_class() ->
 
 def test_functions_come_from_a_config_map() -> None:
     functions = {"modules": ["ours.prices", "ours.names"], "configMap": "ours"}
-    release = render({"pools": {"default": {"functions": functions, "allowSessionFunctions": False}}})
+    release = render({"pools": {"default": {"workers": {"functions": functions, "allowSessionFunctions": False}}}})
     environment = release.environment(_POOL)
     assert environment["UPDRAFT_FUNCTIONS"] == "ours.prices,ours.names"
     assert environment["UPDRAFT_ALLOW_SESSION_FUNCTIONS"] == "false"
@@ -167,7 +169,7 @@ def test_functions_come_from_a_config_map() -> None:
 
 
 def test_the_notes_print_the_confs_of_each_pool_and_of_the_writer() -> None:
-    said = notes({"pools": {"default": {}, "gpu": {"tls": {"mode": "secret", "secretName": "gpu-tls"}}}})
+    said = notes({"pools": {"default": {}, "gpu": {"front": {"tls": {"mode": "secret", "secretName": "gpu-tls"}}}}})
     confs = dict(line.split(maxsplit=1) for line in said.splitlines() if line.startswith("  spark."))
     assert "grpc://air-updraft-pool-default.data:8815" in said
     assert "grpc+tls://air-updraft-pool-gpu.data:8815" in said
@@ -177,10 +179,8 @@ def test_the_notes_print_the_confs_of_each_pool_and_of_the_writer() -> None:
     assert confs["spark.kubernetes.executor.secrets.air-updraft-tokens"] == "/etc/updraft/air-updraft-tokens"
 
 
-def test_a_job_of_two_tenants_has_a_place_for_the_token_of_each() -> None:
-    said = notes(
-        {"pools": {"a": {"auth": {"existingSecret": "a-tokens"}}, "b": {"auth": {"existingSecret": "b-tokens"}}}}
-    )
+def test_a_job_of_two_tenants_can_mount_the_token_of_each() -> None:
+    said = notes({"pools": {tenant: {"front": {"auth": {"existingSecret": f"{tenant}-tokens"}}} for tenant in "ab"}})
     places = re.findall(r"spark\.kubernetes\.executor\.secrets\.(\S+) +(\S+)", said)
     assert {"a-tokens": "/etc/updraft/a-tokens", "b-tokens": "/etc/updraft/b-tokens"}.items() <= dict(places).items()
 
@@ -194,16 +194,11 @@ def test_a_job_of_two_tenants_has_a_place_for_the_token_of_each() -> None:
     ],
 )
 def test_the_notes_name_the_files_that_tls_needs(tls: dict[str, Any], files: set[str]) -> None:
-    said = notes({"pools": {"default": {"tls": {"mode": "secret", "secretName": "ours", **tls}}}})
+    said = notes({"pools": {"default": {"front": {"tls": {"mode": "secret", "secretName": "ours", **tls}}}}})
     assert set(re.findall(r"spark\.updraft\.udf\.tls\.(\w+) +/etc/updraft/", said)) == files
     assert "Do not mount Secret ours into jobs" in said
 
 
-def test_a_writer_without_roots_gives_files_back() -> None:
+def test_a_writer_without_roots_returns_files() -> None:
     assert re.search(r"spark.updraft.write.delivery +return", notes())
     assert "spark.updraft.write.delivery" not in notes({"writer": {"roots": ["/data"]}})
-
-
-def test_two_words_for_one_setting_are_refused() -> None:
-    with pytest.raises(ChartError, match="a value of its own"):
-        render({"pools": {"default": {"settings": {"workers": 3}, "workers": 2}}})

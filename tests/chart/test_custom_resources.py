@@ -27,7 +27,7 @@ def _first(kind: str) -> Manifest:
     return deepcopy(render(_VALUES).all(kind)[0])
 
 
-def test_each_operator_takes_what_is_made_for_it() -> None:
+def test_each_operator_accepts_its_resources() -> None:
     custom = [each for each in render(_VALUES).manifests if each["apiVersion"].startswith(_GROUPS)]
     assert {manifest["kind"] for manifest in custom} == set(_KINDS)
     for manifest in custom:
@@ -65,6 +65,6 @@ def test_a_planted_mistake_is_found(kind: str, path: tuple[str | int, ...], valu
         validate(manifest)
 
 
-def test_a_resource_without_a_definition_is_not_passed_over() -> None:
+def test_a_resource_without_a_definition_is_an_error() -> None:
     with pytest.raises(UnknownResourceError, match=r"\.ci/crds\.py"):
         validate({"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"})

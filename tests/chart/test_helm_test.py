@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`helm test`: one restricted pod that asks every pool and the writer by its Service, as a client would."""
+"""`helm test`: one restricted pod that calls every pool and the writer by its Service, as a client would."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _arguments(container: dict[str, Any]) -> dict[str, str]:
     return dict(argument.removeprefix("--").split("=", 1) for argument in container["args"])
 
 
-def test_every_pool_and_the_writer_is_asked_by_its_service() -> None:
+def test_every_pool_and_the_writer_is_called_by_its_service() -> None:
     pod = _pod({"pools": {"default": {}, "etl": {}}})
     asked = [_arguments(container)["endpoint"] for container in pod["spec"]["containers"]]
     assert asked == [
@@ -33,16 +33,16 @@ def test_every_pool_and_the_writer_is_asked_by_its_service() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"common": {"tls": _TLS}}], ids=["defaults", "tls"])
-def test_what_it_runs_is_an_option_of_the_command(values: dict[str, Any]) -> None:
+def test_its_arguments_are_options_of_the_command(values: dict[str, Any]) -> None:
     for container in _pod(values)["spec"]["containers"]:
         assert container["command"] == ["updraft", "doctor"]
         assert {name.replace("-", "_") for name in _arguments(container)} <= set(Doctor.model_fields)
 
 
-def test_it_runs_the_pools_image_and_shows_the_token_of_each() -> None:
+def test_it_runs_the_pools_image_and_presents_the_token_of_each() -> None:
     values = {
         "common": {"image": {"registry": "registry.example"}},
-        "pools": {"default": {"image": {"tag": "ours"}, "auth": {"existingSecret": "mine"}}},
+        "pools": {"default": {"workers": {"image": {"tag": "ours"}}, "front": {"auth": {"existingSecret": "mine"}}}},
         "writer": {"auth": {"insecureNoToken": True}},
     }
     pod = _pod(values)["spec"]
@@ -52,7 +52,7 @@ def test_it_runs_the_pools_image_and_shows_the_token_of_each() -> None:
     assert ["token-file" in _arguments(container) for container in pod["containers"]] == [True, False]
 
 
-def test_a_writer_alone_is_asked_from_the_pools_image_too() -> None:
+def test_a_writer_alone_is_called_from_the_pools_image_too() -> None:
     (container,) = _pod({"pools": {"default": None}})["spec"]["containers"]
     assert (container["name"], container["image"]) == ("writer", "updraft-pool:0.1.0")
 
@@ -64,20 +64,20 @@ def test_it_trusts_the_authority_in_the_secret() -> None:
     assert tls["secret"] == {
         "secretName": "air-updraft-pool-default-tls",
         "defaultMode": 0o440,
-        # A Secret without it would keep the pod from starting, and say so nowhere.
+        # Otherwise a Secret without it would silently keep the pod from starting.
         "optional": True,
         "items": [{"key": "ca.crt", "path": "ca.crt"}],
     }
 
 
-def test_it_trusts_what_every_system_trusts_where_the_secret_has_no_authority() -> None:
+def test_it_trusts_the_systems_authorities_if_the_secret_has_none() -> None:
     pod = _pod({"common": {"tls": {**_TLS, "authorityKey": ""}}})["spec"]
     assert all("ca-file" not in _arguments(container) for container in pod["containers"])
     assert not any(volume["name"].endswith("-tls") for volume in pod["volumes"])
 
 
-def test_who_asks_for_client_certificates_is_left_out() -> None:
-    pool = {"tls": {**_TLS, "clientCertificates": True}}
+def test_services_that_require_client_certificates_are_skipped() -> None:
+    pool = {"front": {"tls": {**_TLS, "clientCertificates": True}}}
     (container,) = _pod({"pools": {"default": pool}})["spec"]["containers"]
     assert container["name"] == "writer"
     assert render({"pools": {"default": pool}, "writer": {"enabled": False}}).all("Pod") == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every manifest, for values that use everything, is one that each Kubernetes takes."""
+"""Each supported Kubernetes accepts every manifest, also for values that use everything."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ _EVERYTHING: dict[str, Any] = {
         "serviceAccount": {"annotations": {"cloud/identity": "writer"}},
     },
     "pools": {
-        "default": {"functions": {"modules": ["ours.functions"], "configMap": "functions"}},
-        "gpu": {"gpu": {"count": 1, "runtimeClassName": "nvidia"}, "autoscaling": {"mode": "keda", "waiting": 1}},
+        "default": {"workers": {"functions": {"modules": ["ours.functions"], "configMap": "functions"}}},
+        "gpu": {
+            "workers": {"gpu": {"count": 1, "runtimeClassName": "nvidia"}},
+            "autoscaling": {"mode": "keda", "waiting": 1},
+        },
     },
     "writer": {"roots": ["/data/tables"], "settings": {"maxOpenFiles": 64}},
     "monitoring": {"podMonitors": True, "rules": True, "dashboards": True},
@@ -42,14 +45,14 @@ _KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
 
 
 def _own(manifests: tuple[Manifest, ...]) -> list[Manifest]:
-    """Those whose schema is Kubernetes' own."""
+    """The manifests whose schema is Kubernetes' own."""
     core = ("v1", "apps/v1", "policy/v1", "autoscaling/v2", "networking.k8s.io/v1")
     return [manifest for manifest in manifests if manifest["apiVersion"] in core]
 
 
 @pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
 @pytest.mark.parametrize("kubernetes", _KUBERNETES)
-def test_each_kubernetes_takes_every_manifest(kubernetes: str, values: dict[str, Any]) -> None:
+def test_each_kubernetes_accepts_every_manifest(kubernetes: str, values: dict[str, Any]) -> None:
     release = render(values)
     for manifest in _own(release.manifests):
         kubernetes_validate.validate(manifest, kubernetes, strict=True)
@@ -57,7 +60,7 @@ def test_each_kubernetes_takes_every_manifest(kubernetes: str, values: dict[str,
 
 
 @pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
-def test_helms_own_checks_find_nothing(values: dict[str, Any]) -> None:
+def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
     assert "0 chart(s) failed" in lint(values)
 
 
@@ -74,9 +77,9 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"common": {"replicas": -1}}, "replicas"),
         ({"common": {"replicas": "three"}}, "replicas"),
         ({"pools": {"Upper_Case": {}}}, "Upper_Case"),
-        ({"pools": {"default": {"workers": 0}}}, "workers"),
+        ({"pools": {"default": {"workers": {"count": 0}}}}, "workers.count"),
         ({"pools": {"default": {"roots": ["/data"]}}}, "roots"),
-        ({"pools": {"default": {"functions": {"modules": ["not a module"]}}}}, "modules"),
+        ({"pools": {"default": {"workers": {"functions": {"modules": ["not a module"]}}}}}, "modules"),
         ({"writer": {"roots": ["relative"]}}, "roots"),
         ({"writer": {"workers": 2}}, "workers"),
         ({"common": {"tls": {"mode": "on"}}}, "mode"),
@@ -85,13 +88,23 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"common": {"image": {"pullPolicy": "Sometimes"}}}, "pullPolicy"),
         ({"common": {"autoscaling": {"mode": "hpa", "cpuPercent": 0}}}, "cpuPercent"),
         ({"common": {"settings": {"queue-limit": 3}}}, "queue-limit"),
-        ({"common": {"settings": {"listen": "0.0.0.0:1"}}}, "settings.listen"),
+        # Names from before a pool's values were split into those of its halves.
+        ({"pools": {"default": {"workers": 3}}}, "workers: Invalid type. Expected: object"),
+        ({"pools": {"default": {"allowSessionFunctions": False}}}, "allowSessionFunctions"),
+        ({"pools": {"default": {"settings": {"queueLimit": 3}}}}, "settings"),
+        ({"poolDefaults": {"resources": {}}}, "resources"),
+        ({"poolDefaults": {"workers": 2}}, "workers: Invalid type. Expected: object"),
+        ({"poolDefaults": {"front": None}}, "front is required"),
+        ({"pools": {"default": {"tls": {"mode": "off"}}}}, "tls"),
+        # Values of the other half.
+        ({"pools": {"default": {"workers": {"tls": {"mode": "off"}}}}}, "tls"),
+        ({"pools": {"default": {"front": {"volumes": []}}}}, "volumes"),
         ({"monitoring": {"intervalSeconds": 0}}, "intervalSeconds"),
         ({"fullnameOverride": "x" * 40, "pools": {"of-the-whole-house": {}}}, "of-the-whole-house-cluster is longer"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_mistake_is_refused_by_its_name(mistake: dict[str, Any], named: str) -> None:
+def test_a_mistake_is_refused_by_naming_it(mistake: dict[str, Any], named: str) -> None:
     with pytest.raises(ChartError, match=named):
         render(mistake)
 

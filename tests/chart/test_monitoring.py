@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts and dashboards ask for what the services really export, and every alert has a runbook."""
+"""Alerts and dashboards query metrics that the services really export, and every alert has a runbook."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _queries() -> list[tuple[str, str]]:
 
 
 def _metrics(query: str) -> set[str]:
-    """Names that a query asks for; ValueError where it is no PromQL."""
+    """The metrics in a query; raises ValueError if it is not PromQL."""
     names: set[str] = set()
 
     def note(expression: promql_parser.Expr) -> bool:
@@ -46,7 +46,7 @@ def _metrics(query: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
-    """Families that a real pool and a real writer export."""
+    """The metric families that a real pool and a real writer export."""
     with (
         LocalPool(workers=1) as pool,
         running_writer(tmp_path_factory.mktemp("files"), metrics_listen="127.0.0.1:0") as writer,
@@ -61,7 +61,7 @@ def _families(address: str) -> set[str]:
 
 
 @pytest.mark.parametrize("query", [query for _, query in _queries()], ids=[asked_by for asked_by, _ in _queries()])
-def test_what_is_asked_for_is_exported(query: str, exported: set[str]) -> None:
+def test_the_metrics_of_a_query_are_exported(query: str, exported: set[str]) -> None:
     asked = {_PARTS_OF_A_HISTOGRAM.sub("", name) for name in _metrics(query)}
     assert asked
     assert asked <= exported
@@ -92,6 +92,6 @@ def test_dashboards_are_config_maps_for_grafanas_sidecar() -> None:
     assert all(found["metadata"]["labels"]["grafana_dashboard"] == "1" for found in maps)
 
 
-def test_nothing_is_made_for_a_monitoring_that_is_not_there() -> None:
+def test_monitoring_resources_are_off_by_default() -> None:
     release = render()
     assert not release.all("PrometheusRule") + release.all("PodMonitor") + release.all("ConfigMap")

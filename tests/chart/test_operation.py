@@ -16,7 +16,7 @@ def _pool(**values: Any) -> dict[str, Any]:
     return {"pools": {"default": values}}
 
 
-def test_an_hpa_goes_by_cpu_and_by_what_waits() -> None:
+def test_an_hpa_scales_on_cpu_and_waiting_exchanges() -> None:
     release = render(_pool(autoscaling={"mode": "hpa", "minReplicas": 3, "maxReplicas": 9, "waiting": 2}))
     spec = release.one("HorizontalPodAutoscaler", _POOL)["spec"]
     cpu, waiting = spec["metrics"]
@@ -26,7 +26,7 @@ def test_an_hpa_goes_by_cpu_and_by_what_waits() -> None:
     assert release.one("Deployment", _POOL)["spec"]["replicas"] == 3
 
 
-def test_keda_goes_by_the_same() -> None:
+def test_keda_scales_on_the_same() -> None:
     release = render(_pool(autoscaling={"mode": "keda", "waiting": 2, "prometheus": "http://prometheus:9090"}))
     spec = release.one("ScaledObject", _POOL)["spec"]
     assert [trigger["type"] for trigger in spec["triggers"]] == ["cpu", "prometheus"]
@@ -34,7 +34,7 @@ def test_keda_goes_by_the_same() -> None:
     assert release.all("HorizontalPodAutoscaler") == []
 
 
-def test_one_pod_at_a_time_may_be_away() -> None:
+def test_one_pod_at_a_time_may_be_unavailable() -> None:
     assert render().one("PodDisruptionBudget", _POOL)["spec"]["maxUnavailable"] == 1
     assert render({"common": {"podDisruptionBudget": {"enabled": False}}}).all("PodDisruptionBudget") == []
 
@@ -69,6 +69,6 @@ def test_one_value_traces_every_pool_and_the_writer_and_tells_spark(endpoint: st
     assert ("spark.updraft.trace.endpoint" in notes(values)) is bool(endpoint)
 
 
-def test_a_trace_endpoint_that_is_no_address_is_refused() -> None:
+def test_a_trace_endpoint_without_a_scheme_is_refused() -> None:
     with pytest.raises(ChartError, match="endpoint"):
         render({"tracing": {"endpoint": "collector:4317"}})

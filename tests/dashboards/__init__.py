@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboards' queries, asked of a real Prometheus while a real job runs."""
+"""The dashboards' queries, run on a real Prometheus that watches a real job."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real job on a real pool and writer, read by a real Prometheus: it works, fails, loses a worker and writes."""
+"""A real job on a real pool and writer, watched by a real Prometheus: it succeeds, fails, loses a worker and writes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tests.support.writer import LocalWriter
 
 @dataclass(frozen=True)
 class Job:
-    """What a round does is seen in the seconds after it."""
+    """A job in rounds; metrics show each round seconds after it."""
 
     spark: SparkSession
     pool: LocalPool
     tables: Path
 
     def run(self, number: int, tasks: int = 2) -> None:
-        """One round of what works and what fails."""
+        """Run one round: functions that work, one that fails, and a write."""
         rows = self.spark.range(0, 10_000, 1, tasks).select(F.pandas_udf(_doubled, "long")("id").alias("doubled"))
         rows.write.format("updraft-parquet").save(str(self.tables / str(number)))
         with pytest.raises(PythonException):
             self.spark.range(1).select(F.pandas_udf(_broken, "long")("id")).collect()
 
     def lose_a_worker(self) -> None:
-        """Return when another has taken its place."""
+        """Kill a worker, and return when another has replaced it."""
         before = {worker.pid for worker in self.pool.workers()}
         self.pool.workers()[0].kill()
         until("another worker is there", lambda: self._healed(before))
@@ -50,7 +50,7 @@ class Job:
 
 @contextmanager
 def watched_job(directory: Path) -> Iterator[tuple[Job, Prometheus]]:
-    """The job, and the Prometheus that reads its pool and its writer."""
+    """The job, and the Prometheus that scrapes its pool and its writer."""
     written, read, tables = (directory / name for name in ("written", "prometheus", "tables"))
     for folder in (written, read, tables):
         folder.mkdir()
@@ -71,12 +71,12 @@ def watched_job(directory: Path) -> Iterator[tuple[Job, Prometheus]]:
 
 
 def asked(query: str) -> str:
-    """As Grafana asks it: with what its variables stand for."""
+    """The query as Grafana would send it, with its variables replaced."""
     return query.replace("$__rate_interval", "20s").replace("$namespace", NAMESPACE).replace("$pod", ".+")
 
 
 def _doubled(values: pd.Series) -> pd.Series:
-    # Long enough for Prometheus, which looks each second, to see the exchange in flight.
+    # Long enough for Prometheus, which scrapes every second, to see the exchange in flight.
     time.sleep(1.5)
     return values * 2
 

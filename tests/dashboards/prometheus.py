@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Prometheus on this machine that reads services as it would read pods, or the pods of a cluster."""
+"""A Prometheus on this machine that scrapes services as it would scrape pods, or the pods of a cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STOP_SECONDS = 60
 
 
 def services_at(targets: Mapping[str, str], namespace: str = NAMESPACE) -> dict[str, Any]:
-    """Addresses of metrics by the pod that each stands for, with the labels that the operator gives them."""
+    """Scrape targets by the pod that each stands for, with the labels that the operator would add."""
     return {
         "static_configs": [
             {"targets": [target], "labels": {"namespace": namespace, "pod": pod}} for pod, target in targets.items()
@@ -36,7 +36,7 @@ def services_at(targets: Mapping[str, str], namespace: str = NAMESPACE) -> dict[
 
 
 class Prometheus:
-    """Context manager around one server, which reads what `services_at` says."""
+    """Context manager around one server that scrapes the targets of `services_at`."""
 
     def __init__(self, directory: Path, services: Mapping[str, Any]) -> None:
         self._directory = directory
@@ -45,13 +45,13 @@ class Prometheus:
         self._process: subprocess.Popen[bytes] | None = None
 
     def read(self, services: Mapping[str, Any]) -> None:
-        """Read these from now on: Debian's Prometheus cannot ask a cluster for its pods."""
+        """Scrape these from now on: Debian's Prometheus cannot discover the pods of a cluster."""
         if self._configure(services):
             assert self._process is not None
             self._process.send_signal(signal.SIGHUP)
 
     def _configure(self, services: Mapping[str, Any]) -> bool:
-        """Write the configuration; whether it is another than before."""
+        """Write the configuration, and return whether it changed."""
         config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "updraft", **services}]}
         file, text = self._directory / "prometheus.yml", yaml.safe_dump(config)
         if file.exists() and file.read_text() == text:
@@ -60,12 +60,12 @@ class Prometheus:
         return True
 
     def samples(self, query: str) -> list[float]:
-        """The numbers that a query gives now; raises ValueError for one that Prometheus refuses."""
+        """The numbers that a query returns now; raises ValueError if Prometheus refuses it."""
         values = (float(sample["value"][1]) for sample in self._asked("query", query=query))
         return [value for value in values if not math.isnan(value)]
 
     def series(self, query: str, seconds: int) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
-        """Labels and points of each line that a query draws: how long ago, less than zero, and how much."""
+        """Labels and points of each series of a query: seconds before now, as a negative number, and value."""
         now = time.time()
         lines = self._asked("query_range", query=query, start=now - seconds, end=now, step=1)
         return [(line["metric"], [(at - now, float(value)) for at, value in line["values"]]) for line in lines]

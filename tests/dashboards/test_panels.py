@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No panel stays empty beside a job that works, fails, loses a worker and writes; Prometheus takes every alert."""
+"""No panel stays empty for a job that succeeds, fails, loses a worker and writes; Prometheus accepts every alert."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def prometheus(watched: tuple[Job, Prometheus]) -> Prometheus:
 
 @pytest.fixture(scope="module")
 def answered(watched: tuple[Job, Prometheus]) -> set[str]:
-    """The queries that gave a number, at some time."""
+    """The queries that returned a number at some time."""
     job, prometheus = watched
     found: set[str] = set()
     for number in range(_ROUNDS):
@@ -55,11 +55,11 @@ def test_every_line_of_a_panel_has_data(answered: set[str], query: str) -> None:
 
 
 @pytest.mark.parametrize("expression", [query for _, query in _ALERTS], ids=[alert for alert, _ in _ALERTS])
-def test_prometheus_takes_every_alert(prometheus: Prometheus, expression: str) -> None:
+def test_prometheus_accepts_every_alert(prometheus: Prometheus, expression: str) -> None:
     prometheus.samples(expression)
 
 
-def test_a_query_that_asks_for_nothing_would_be_found(prometheus: Prometheus) -> None:
+def test_a_query_without_data_would_be_found(prometheus: Prometheus) -> None:
     assert prometheus.samples("updraft_invented_total") == []
     with pytest.raises(ValueError, match="parse error"):
         prometheus.samples("sum by (pod (updraft_workers)")

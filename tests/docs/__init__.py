@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents say about the repository is so: links, anchors, images, tests behind guarantees, make targets."""
+"""What the documentation says is true: links, anchors, images, names, tests of guarantees, make targets."""

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few things that a test has to know of a Markdown page: its links, its headings' anchors, its tables."""
+"""What tests read from a Markdown page: its links and the anchors of its headings."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from tests.support.paths import REPOSITORY
 
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
@@ -28,12 +31,12 @@ class Page:
 
     @property
     def relative_links(self) -> list[str]:
-        """Targets of links and images that do not lead out of the repository."""
+        """Targets of links and images inside the repository."""
         return [target for target in _LINK.findall(self.text) if not _ELSEWHERE.match(target)]
 
     @cached_property
     def anchors(self) -> set[str]:
-        """What a link to a part of this page may name, as GitHub makes it from the headings."""
+        """The anchors that GitHub makes from this page's headings."""
         return {_slug(heading) for heading in _HEADING.findall(self.text)}
 
     @property
@@ -42,11 +45,11 @@ class Page:
         return _MAKE.findall(self.text)
 
     def section(self, heading: str) -> str:
-        """What stands under a heading of the second level."""
+        """The text under a heading of the second level."""
         return re.split(rf"^## {re.escape(heading)}\s*$", self.text, flags=re.MULTILINE)[1].split("\n## ")[0]
 
     def problem(self, link: str) -> str | None:
-        """Why a relative link leads nowhere; None: it leads somewhere."""
+        """What is wrong with a relative link; None if nothing is."""
         place, _, anchor = link.partition("#")
         target = self.path.parent / place if place else self.path
         if not target.exists():
@@ -54,6 +57,18 @@ class Page:
         if anchor and anchor not in Page(target).anchors:
             return f"{link}: {target.name} has no heading for #{anchor}"
         return None
+
+
+def repository_pages() -> list[str]:
+    """Paths of all Markdown files of the repository, relative to its root."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sorted(name for name in listed.stdout.split() if (REPOSITORY / name).exists())
 
 
 def links_in(text: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guides say to type is so: values that the chart takes, options that the command has."""
+"""What the guides tell users to type works: the chart accepts the values, the commands have the options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _found(pattern: re.Pattern[str], pages: list[Path]) -> list[object]:
 
 
 @pytest.mark.parametrize("values", _found(_YAML, _GUIDES))
-def test_the_chart_takes_the_values_of_a_guide(values: str) -> None:
+def test_the_chart_accepts_the_values_of_a_guide(values: str) -> None:
     assert render(yaml.safe_load(values)).all("Deployment")
 
 
@@ -54,8 +54,8 @@ def test_a_command_that_does_not_exist_would_be_found() -> None:
 
 
 @pytest.mark.parametrize("arguments", _found(_INSTALL, _INSTALL_PAGES))
-def test_what_a_guide_installs_brings_what_it_needs_of_ours(arguments: str) -> None:
-    """PyPI is asked for no distribution of ours: what has such a name there is somebody else's, or could become so."""
+def test_a_guide_installs_every_distribution_of_ours_that_it_needs(arguments: str) -> None:
+    """No distribution of ours comes from PyPI: a name there belongs to somebody else, or may one day."""
     folders = [REPOSITORY / argument.partition("[")[0] for argument in shlex.split(arguments)]
     projects = [tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in folders]
     needs = (need.partition("[")[0] for project in projects for need in project["dependencies"])

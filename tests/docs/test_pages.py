@@ -1,33 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every page of the repository: what it links to is there."""
+"""Every page of the repository: its links, make targets and guarantees hold."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.docs.markdown import Page, links_in
+from tests.docs.markdown import Page, links_in, repository_pages
 from tests.support.paths import REPOSITORY
 
 _TEST = re.compile(r"^(?:async )?def test_|@Test\b|^\s*test\(", re.MULTILINE)
 _TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
 
 
-def _pages() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return sorted(name for name in listed.stdout.split() if (REPOSITORY / name).exists())
-
-
-@pytest.fixture(params=_pages())
+@pytest.fixture(params=repository_pages())
 def page(request: pytest.FixtureRequest) -> Page:
     return Page(REPOSITORY / request.param)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image in the storage of buildah: what it is configured to, and its files."""
+"""An image in buildah's storage: its configuration and its files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SBOM = "io.updraft.sbom"
 
 @dataclass(frozen=True)
 class Image:
-    """Its root file system lies at `root` while it is open."""
+    """An image whose root file system is mounted at `root` while it is open."""
 
     config: dict[str, Any]
     root: Path
@@ -31,29 +31,29 @@ class Image:
 
     @property
     def environment(self) -> Path:
-        """What the image has beside its base."""
+        """The Python environment that the image adds to its base."""
         return self.root / _ENVIRONMENT
 
     @cached_property
     def packages(self) -> dict[str, str]:
-        """Versions of the Python packages that are really there, by name."""
+        """Versions of the installed Python packages, by name."""
         (site,) = self.environment.glob("lib/python*/site-packages")
         return {normalized(found.metadata["Name"]): found.version for found in distributions(path=[str(site)])}
 
     @cached_property
     def bill_of_materials(self) -> dict[str, Any]:
-        """The document that a label names."""
+        """The document whose path a label gives."""
         return dict(json.loads((self.root / self.labels[_SBOM].lstrip("/")).read_text()))
 
     @property
     def size_bytes(self) -> int:
-        """Of what the image has beside its base."""
+        """Size of that environment."""
         return sum(file.lstat().st_size for file in self.environment.rglob("*"))
 
 
 @contextmanager
 def opened(name: str) -> Iterator[Image]:
-    """An image for the block, in a container that nothing is started in."""
+    """Mount an image for the block, in a container that is never started."""
     container = _buildah("from", "--pull-never", name)
     try:
         root = Path(_buildah("mount", container))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image says of itself is so, and nothing in it is more than it needs."""
+"""An image's labels are true, and it contains nothing that it does not need."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_it_runs_as_a_user_who_owns_nothing_in_it(image: Image) -> None:
     assert [file for file in image.environment.rglob("*") if _is_writable(file)] == []
 
 
-def test_it_serves_unless_it_is_told_otherwise(name: str, image: Image) -> None:
+def test_it_serves_by_default(name: str, image: Image) -> None:
     program = "updraft-server" if name == "updraft-pool" else name
     assert (image.config["Entrypoint"], image.config["Cmd"]) == ([program], ["serve"])
     assert (image.environment / "bin" / program).exists()

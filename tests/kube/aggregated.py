@@ -18,10 +18,10 @@ _READERS = "metrics-readers"
 
 @contextmanager
 def served(namespace: Namespace, group: str, version: str, address: str, port: int) -> Iterator[None]:
-    """Register a group that `address` serves; it is there until the block ends."""
+    """Register a group that `address` serves; it exists until the block ends."""
     name = group.replace(".", "-")
     service = {"metadata": {"name": name}, "spec": {"ports": [{"port": 443, "targetPort": port}]}}
-    # Without a selector: where it leads is said here, and no pod is there.
+    # Without a selector: the endpoints below name this machine, and no pod.
     endpoints = {
         "metadata": {"name": name},
         "subsets": [{"addresses": [{"ip": address}], "ports": [{"port": port}]}],
@@ -53,7 +53,7 @@ def served(namespace: Namespace, group: str, version: str, address: str, port: i
 
 
 def let_anybody_read_metrics() -> None:
-    """Of this namespace: an API server that has no certificates for this cannot say on whose behalf it asks."""
+    """Metrics of this namespace: without certificates, the API server cannot tell whose request it forwards."""
     rights = client.RbacAuthorizationV1Api()
     rules = [{"apiGroups": _GROUPS, "resources": ["*"], "verbs": ["get", "list"]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": _READERS}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What autoscaling goes by on a real cluster, run on this machine: the metrics server, a metrics adapter, KEDA.
+"""What autoscaling on a real cluster reads, run on this machine: the metrics server, a metrics adapter, KEDA.
 
 `programs.py` has the programs, `definitions.py` the kinds of KEDA's objects; `aggregated.py` registers the APIs that
 the programs serve.
@@ -78,7 +78,7 @@ def prometheus_adapter(
 
 @contextmanager
 def keda(namespace: Namespace, address: str, directory: Path) -> Iterator[None]:
-    """KEDA's operator, and its adapter, by which HPAs hear what the operator hears."""
+    """KEDA's operator, and the adapter through which HPAs read the operator's metrics."""
     _identify(directory)
     asked, port = free_port(), free_port()
     environment = {"WATCH_NAMESPACE": NAMESPACE, "KEDA_CLUSTER_OBJECT_NAMESPACE": NAMESPACE}
@@ -105,12 +105,12 @@ def keda(namespace: Namespace, address: str, directory: Path) -> Iterator[None]:
             yield
         finally:
             client.CustomObjectsApi().delete_collection_namespaced_custom_object(*_SCALED_OBJECTS)
-            # Nothing else takes its finalizers off them.
+            # Only this operator removes their finalizers.
             until("KEDA has let go of what it scaled", _nothing_is_scaled, timeout_seconds=_LET_GO_SECONDS)
 
 
 def _identify(directory: Path) -> None:
-    """Put there what operator and adapter prove by to each other who they are."""
+    """Create the certificates with which operator and adapter authenticate each other."""
     authority = Authority(directory / "authority")
     identity = authority.identity(_LOOPBACK)
     files = {"ca.crt": authority.certificate, "tls.crt": identity.certificate, "tls.key": identity.key}

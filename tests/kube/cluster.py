@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release of the chart, on the cluster of KUBECONFIG: pools of two tenants, and a writer; TLS but for the first."""
+"""A release of the chart, on the cluster of KUBECONFIG: two tenants' pools and a writer; all but the first use TLS."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FINISHED, _RUNNING = "updraft_exchanges_total", "updraft_exchanges_running"
 
 
 def helm(*arguments: str) -> None:
-    """Return when what Helm was told to do is done, to the last pod."""
+    """Run Helm; returns when every pod is ready."""
     _helm(*arguments, "--wait", "--timeout", f"{_READY_SECONDS}s")
 
 
@@ -41,7 +41,7 @@ def _helm(*arguments: str) -> str:
 
 
 class Release:
-    """The chart as it installs itself, but smaller, with a team's own image and a second tenant's pool.
+    """The chart with its defaults, but smaller, with a team's own image and a second tenant's pool.
 
     `images` is the registry that the nodes pull from, `tables` what the writer may write to.
     """
@@ -51,12 +51,12 @@ class Release:
         volume = {"name": TABLES, "persistentVolumeClaim": {"claimName": TABLES}}
         values = {
             "common.image.registry": images,
-            "poolDefaults.resources": _SMALL,
-            "poolDefaults.workers": 2,
-            "pools.default.image.repository": "updraft-team",
+            "poolDefaults.workers.resources": _SMALL,
+            "poolDefaults.workers.count": 2,
+            "pools.default.workers.image.repository": "updraft-team",
             f"pools.{SEALED}.replicas": 1,
-            f"pools.{SEALED}.auth.existingSecret": f"{SEALED}-tokens",
-            f"pools.{SEALED}.tls": {"mode": "secret", "secretName": f"pool-{SEALED}-tls"},
+            f"pools.{SEALED}.front.auth.existingSecret": f"{SEALED}-tokens",
+            f"pools.{SEALED}.front.tls": {"mode": "secret", "secretName": f"pool-{SEALED}-tls"},
             "writer.tls": {"mode": "secret", "secretName": "writer-tls"},
             "writer.resources": _SMALL,
             "writer.roots": [str(tables)],
@@ -76,18 +76,18 @@ class Release:
         helm("upgrade", NAME, str(CHART), *self._values, *changes)
 
     def rollback(self) -> None:
-        """Go back to what was there before the last upgrade."""
+        """Undo the last upgrade."""
         helm("rollback", NAME)
 
     def uninstall(self) -> list[str]:
-        """What is left of the release, of any kind, once Kubernetes has had time to take away what depends on it."""
+        """Objects of any kind that are left of the release, once Kubernetes has had time to remove dependants."""
         helm("uninstall", NAME)
         with contextlib.suppress(TimeoutError):
             until("nothing is left", lambda: not self._namespace.named(NAME), timeout_seconds=_READY_SECONDS)
         return self._namespace.named(NAME)
 
     def confs(self, component: str) -> dict[str, str]:
-        """What the notes of the release tell a job to set for a component; for all of them where it is empty."""
+        """The confs that the release's notes print for a component, or for all of them if it is empty."""
         common, *sections = re.split(r"^([a-z0-9-]+):$", _helm("get", "notes", NAME), flags=re.MULTILINE)
         parts = {"": common, **dict(zip(sections[::2], sections[1::2], strict=True))}
         return dict(re.findall(r"^  (spark\.\S+) +(\S+)$", parts[component], flags=re.MULTILINE))
@@ -97,17 +97,17 @@ class Release:
         return f"{NAME}-updraft-{component}.{NAMESPACE}"
 
     def cluster_ip(self, component: str) -> str:
-        """Where this machine reaches a component."""
+        """The address at which this machine reaches a component."""
         service = self._namespace.core.read_namespaced_service(f"{NAME}-updraft-{component}-cluster", NAMESPACE)
         return str(service.spec.cluster_ip)
 
     def token(self) -> str:
-        """The token that the chart has made."""
+        """The token that the chart has generated."""
         secret = self._namespace.core.read_namespaced_secret(f"{NAME}-updraft-tokens", NAMESPACE)
         return b64decode(secret.data["token"]).decode()
 
     def pods(self, component: str) -> list[Any]:
-        """Pods of a component; of all where it is empty."""
+        """Pods of a component, or of all of them if it is empty."""
         selector = f"app.kubernetes.io/instance={NAME}"
         return self._namespace.pods(selector + (f",app.kubernetes.io/component={component}" if component else ""))
 
@@ -116,7 +116,7 @@ class Release:
         return {pod.metadata.name: _metric(pod, _FINISHED) for pod in self.pods(component)}
 
     def busy_pod(self, component: str) -> Any:
-        """A pod that works on an exchange, as soon as there is one."""
+        """A pod with a running exchange, as soon as there is one."""
 
         def found() -> Any:
             return next((pod for pod in self.pods(component) if _metric(pod, _RUNNING)), None)
@@ -124,14 +124,14 @@ class Release:
         return until("a pod works", found, timeout_seconds=_READY_SECONDS)
 
     def kill_a_busy_pod(self, component: str) -> str:
-        """Delete a pod that works without a moment to end in peace; its name, once it answers no more."""
+        """Delete a busy pod without a grace period; returns its name once it no longer answers."""
         pod = self.busy_pod(component)
         self._namespace.core.delete_namespaced_pod(pod.metadata.name, NAMESPACE, grace_period_seconds=0)
         until("it is dead", lambda: not _answers(pod), timeout_seconds=_READY_SECONDS)
         return str(pod.metadata.name)
 
     def restarts(self, component: str) -> dict[str, int]:
-        """How often the container of each of a component's pods was started again."""
+        """Restarts of the container of each of a component's pods."""
         return {
             pod.metadata.name: status.restart_count
             for pod in self.pods(component)
@@ -139,12 +139,12 @@ class Release:
         }
 
     def wanted_pods(self, component: str) -> int:
-        """How many pods a component's Deployment is to have."""
+        """The number of pods that a component's Deployment asks for."""
         deployment = self._namespace.apps.read_namespaced_deployment(f"{NAME}-updraft-{component}", NAMESPACE)
         return int(deployment.spec.replicas)
 
     def ready_pods(self, component: str) -> int:
-        """How many of a component's pods are ready; those that end count as neither."""
+        """How many of a component's pods are ready; terminating ones are not counted."""
         deployment = self._namespace.apps.read_namespaced_deployment(f"{NAME}-updraft-{component}", NAMESPACE)
         return int(deployment.status.ready_replicas or 0)
 
@@ -156,7 +156,7 @@ class Release:
         return any(each.conditions.ready and each.target_ref.name == pod_name for each in endpoints)
 
     def scale(self, component: str, replicas: int) -> None:
-        """Return when so many pods of a component are ready, and no other is left."""
+        """Return when exactly this many pods of a component are left, and all are ready."""
         name = f"{NAME}-updraft-{component}"
         self._namespace.apps.patch_namespaced_deployment_scale(name, NAMESPACE, {"spec": {"replicas": replicas}})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One release and one Spark for all tests of the cluster; what uninstalls the release comes last."""
+"""One release and one Spark for all tests of the cluster; the test that uninstalls the release runs last."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def tables() -> Iterator[Path]:
-    """A directory at the same path here and in pods, where anybody may write."""
+    """A directory with the same path here and in pods, writable by everybody."""
     directory = Path(tempfile.mkdtemp(prefix="updraft-tables-"))
     directory.chmod(0o777)
     yield directory
@@ -54,7 +54,7 @@ def release(namespace: Namespace, tables: Path, tmp_path_factory: pytest.TempPat
     namespace.add_secret(AUTHORITY, {"ca.crt": authority.certificate.read_text()})
     namespace.add_secret(f"{SEALED}-tokens", {"tokens": _SEALED_TOKEN, "token": _SEALED_TOKEN})
     yield release.install()
-    # A namespace waits for pods half as long as they may take to end.
+    # Deleting a namespace waits for pods only half as long as they may take to end.
     helm("uninstall", NAME, "--ignore-not-found")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of objects that an operator brings to a cluster, for as long as a test wants them."""
+"""Custom resource definitions of an operator, installed for the length of a test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KNOWN_SECONDS = _GONE_SECONDS = 60
 
 @contextmanager
 def defined(files: Sequence[Path]) -> Iterator[None]:
-    """Kinds that files define; with every object of them they are gone when the block has ended."""
+    """Install the definitions in these files; they and all their objects are deleted at the end of the block."""
     definitions = [yaml.load(file.read_text(), yaml.CSafeLoader) for file in files]
     names = {definition["metadata"]["name"] for definition in definitions}
     extensions = client.ApiextensionsV1Api()
@@ -38,7 +38,7 @@ def _established() -> set[str]:
 
 
 def _listed() -> dict[str, set[str]]:
-    """What holds of each definition. The client's models of their schemas would take seconds."""
+    """The conditions of each definition, read raw: the client's models of their schemas would take seconds."""
     answer = client.ApiextensionsV1Api().list_custom_resource_definition(_preload_content=False)
     return {each["metadata"]["name"]: _conditions(each.get("status", {})) for each in json.loads(answer.data)["items"]}
 

@@ -34,14 +34,14 @@ _EXECUTORS = "spark.kubernetes.executor."
 
 @contextmanager
 def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: Path) -> Iterator[SparkSession]:
-    """A session whose tasks may not fail once."""
+    """A session in which no task may fail even once."""
     (directory / "pod.yaml").write_text(_POD)
     (directory / "hosts").write_text(_hosts(release))
     server = client.Configuration.get_default_copy().host
     address = address_towards(server)
     volume = f"{_EXECUTORS}volumes.persistentVolumeClaim.{TABLES}."
     told = {**release.confs(""), **release.confs("pool-default"), **release.confs("writer")}
-    # In its place the notes have a name: which Spark a job has, they cannot know.
+    # The notes have a placeholder here, because they cannot know a job's Spark.
     del told["spark.jars"]
     sealed = release.confs(f"pool-{SEALED}")
     confs = {
@@ -61,11 +61,11 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
         "spark.kubernetes.container.image": f"{images}/updraft-spark:0.1.0",
         "spark.driver.host": address,
         "spark.driver.bindAddress": address,
-        # The driver is no pod: of the cluster's names it knows those that it asks for.
+        # The driver is not a pod, so it does not use the cluster's DNS.
         "spark.driver.extraJavaOptions": f"-Djdk.net.hosts.file={directory / 'hosts'}",
-        # Executors and the writer write into what the driver makes, as another user.
+        # Executors and the writer write into directories that the driver creates, as another user.
         "spark.hadoop.fs.permissions.umask-mode": "000",
-        # An executor's first connection loads the classes for it, on a share of a processor.
+        # An executor's first connection loads its classes, on a fraction of a CPU.
         "spark.updraft.udf.connectTimeout": "60s",
         "spark.updraft.write.connectTimeout": "60s",
     }
@@ -77,7 +77,7 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
 
 
 def _hosts(release: Release) -> str:
-    """The JVM asks nobody else, so that this machine's own names have to be there too."""
+    """This file replaces the system's for the JVM, so this machine's own names have to be in it too."""
     components = ("pool-default", f"pool-{SEALED}", "writer")
     lines = [f"{release.cluster_ip(component)} {release.host(component)}" for component in components]
     return "\n".join([*lines, f"127.0.0.1 localhost {socket.gethostname()}", ""])

@@ -17,7 +17,7 @@ _PARTITIONS = 16
 
 
 def tripled(spark: SparkSession, partitions: int = _PARTITIONS) -> DataFrame:
-    """Work that lasts, for four tasks at once, some seconds."""
+    """Work of a few seconds for four tasks at once."""
 
     @F.pandas_udf("long")
     def tripled(values: pd.Series) -> pd.Series:
@@ -28,13 +28,13 @@ def tripled(spark: SparkSession, partitions: int = _PARTITIONS) -> DataFrame:
 
 
 def total(rows: DataFrame) -> int:
-    """The sum that is SUM when every row came once."""
+    """The job's sum: SUM if every row came exactly once."""
     ((total,),) = rows.agg(F.sum("tripled")).collect()
     return int(total)
 
 
 def totals_while(spark: SparkSession, operation: Callable[[], object]) -> set[int]:
-    """The sums of jobs, one after the other, until `operation` is done: from its first moment to its last one runs."""
+    """Run jobs one after the other until `operation` is done, and return their sums; a job is running throughout."""
     with ThreadPoolExecutor() as threads:
         operating = threads.submit(operation)
         totals = {total(tripled(spark))}

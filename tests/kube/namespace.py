@@ -18,7 +18,7 @@ _GONE_SECONDS = 120
 
 
 class Namespace:
-    """A namespace and what is in it beside a release."""
+    """A namespace with its storage and Secrets; the release comes on top."""
 
     def __init__(self, shared: Path) -> None:
         config.load_kube_config()
@@ -26,7 +26,7 @@ class Namespace:
         self._shared = shared
 
     def create(self) -> None:
-        """Make it, and a claim of `shared` under the name of TABLES."""
+        """Create it, with a claim named TABLES for the directory `shared`."""
         self.core.create_namespace({"metadata": {"name": NAMESPACE, "labels": _RESTRICTED}})
         common = {"accessModes": ["ReadWriteMany"], "storageClassName": NAMESPACE}
         volume = {**common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": str(self._shared)}}
@@ -35,7 +35,7 @@ class Namespace:
         self.core.create_namespaced_persistent_volume_claim(NAMESPACE, {"metadata": {"name": TABLES}, "spec": claim})
 
     def remove(self) -> None:
-        """Remove everything; returns when it is gone, so that the next run finds room."""
+        """Remove everything, and return when it is gone, so that the next run can start."""
         self.core.delete_namespace(NAMESPACE)
         self.core.delete_persistent_volume(NAMESPACE)
 
@@ -53,7 +53,7 @@ class Namespace:
         return list(self.core.list_namespaced_pod(NAMESPACE, label_selector=selector).items)
 
     def named(self, release: str) -> list[str]:
-        """Everything that a release's name is part of, of whatever kind; what has happened to it stays on record."""
+        """Every object whose name contains the release's name, of any kind but events."""
         known = dynamic.DynamicClient(client.ApiClient())
         kinds = {
             kind.kind: kind

@@ -13,19 +13,19 @@ import psutil
 
 _LIKELIEST_TO_BE_KILLED = "1000"
 _KILLED_SECONDS = 60
-# Grows until it or somebody else in its cgroup is killed; the line is said once it has been moved there.
+# Allocates memory until it or another process in its cgroup is killed; prints a line once it has been moved there.
 _HOG = "import sys; sys.stdin.readline(); held = []\nwhile True: held.append(bytearray(1 << 26))"
 
 
 def processes(pod_uid: str) -> list[psutil.Process]:
-    """The processes of a pod's container, the first of them first."""
+    """The processes of a pod's container, starting with its PID 1."""
     found = [process for process in psutil.process_iter() if pod_uid in _cgroups(process)]
     return sorted((each for each in found if each.name() != "pause"), key=psutil.Process.create_time)
 
 
 @contextlib.contextmanager
 def stopped(pod_uid: str) -> Iterator[None]:
-    """A pod whose processes all hang for the block; those that live to its end go on."""
+    """Stop all processes of a pod for the block; those that survive it continue."""
     hanging = processes(pod_uid)
     for process in hanging:
         process.suspend()
@@ -38,7 +38,7 @@ def stopped(pod_uid: str) -> Iterator[None]:
 
 
 def run_out_of_memory(pod_uid: str) -> None:
-    """Use up the memory of a pod's container; its service is what the kernel ends, as it would end the largest."""
+    """Use up the memory of a pod's container: the kernel kills its service, as it would the largest process."""
     service = processes(pod_uid)
     for process in service:
         Path(f"/proc/{process.pid}/oom_score_adj").write_text(_LIKELIEST_TO_BE_KILLED)
@@ -53,7 +53,7 @@ def run_out_of_memory(pod_uid: str) -> None:
 
 
 def _memory_cgroup(pid: int) -> Path:
-    """Of either version of cgroups."""
+    """The file for either version of cgroups."""
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers in ("memory", ""):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two tenants with a pool each: own tokens, and for one of them TLS."""
+"""Two tenants with a pool and tokens each; one of the pools uses TLS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POOLS = ("default", SEALED)
 
 
 def _confs(release: Release, pool: str) -> dict[str, str]:
-    """What a session can still change."""
+    """The confs that a running session can still change."""
     told = release.confs(f"pool-{pool}")
     return {conf: value for conf, value in told.items() if conf.startswith("spark.updraft.udf.")}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HPA follows what waits in a pool, up and down, as Prometheus tells it through its adapter or through KEDA."""
+"""An HPA follows the number of waiting exchanges, up and down, through Prometheus' adapter or through KEDA."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COMMON = {"minReplicas": str(_FEWEST), "maxReplicas": str(_MOST)}
 _BY_WHAT_WAITS = {
     "waiting": "1",
     "cpuPercent": "0",
-    # A platform would wait longer before it takes pods away.
+    # A real platform would wait longer before it removes pods.
     "behavior.scaleDown.stabilizationWindowSeconds": "0",
 }
 
@@ -78,7 +78,7 @@ _MODES = {"hpa": _hpa, "keda": _keda}
 
 @pytest.fixture(scope="module")
 def address(namespace: Namespace) -> str:
-    """Where the cluster reaches this machine, to read metrics on anybody's behalf."""
+    """The address at which the cluster reaches this machine to read metrics."""
     let_anybody_read_metrics()
     return address_towards(client.Configuration.get_default_copy().host)
 
@@ -92,13 +92,13 @@ def scaled(
     prometheus: Prometheus,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[None]:
-    """The release under autoscalers that hear of everything they ask for."""
+    """The release under autoscalers whose every metric is available."""
     mode = request.param
     with _MODES[mode](namespace, address, tmp_path_factory.mktemp(mode), prometheus.address):
         release.upgrade(**_values(mode, prometheus.address))
         yield
         release.rollback()
-    # An HPA that was about to go may have had the last word.
+    # An HPA may still have scaled the release while it was being deleted.
     release.scale(_POOL, _REPLICAS)
 
 
@@ -110,7 +110,7 @@ def _values(mode: str, prometheus: str) -> dict[str, str]:
 
 @contextmanager
 def _calls_that_wait(release: Release) -> Iterator[None]:
-    """Exchanges that hold all workers of one pod for the block, and more of them."""
+    """Hold all workers of one pod for the block, with further exchanges waiting."""
     header = (b"authorization", f"Bearer {release.token()}".encode())
     options = flight.FlightCallOptions(timeout=2 * _SCALED_SECONDS, headers=[header])
     with flight.FlightClient(f"grpc://{release.cluster_ip(_POOL)}:8815") as caller:
@@ -122,7 +122,7 @@ def _calls_that_wait(release: Release) -> Iterator[None]:
             replies.cancel()
 
 
-def test_kedas_query_gives_what_waits(prometheus: Prometheus, release: Release) -> None:
+def test_kedas_query_returns_the_number_of_waiting_exchanges(prometheus: Prometheus, release: Release) -> None:
     prometheus.read(_pods(release))
     pool = {"autoscaling": {"mode": "keda", "waiting": 1, "cpuPercent": 0}}
     (trigger,) = render({"pools": {"default": pool}}).one("ScaledObject", f"{NAME}-updraft-{_POOL}")["spec"]["triggers"]
@@ -132,7 +132,7 @@ def test_kedas_query_gives_what_waits(prometheus: Prometheus, release: Release) 
         until("Prometheus has read it", lambda: prometheus.samples(query) > [0], timeout_seconds=_SCALED_SECONDS)
 
 
-def test_pods_are_added_while_exchanges_wait_and_taken_away_after(
+def test_pods_are_added_while_exchanges_wait_and_removed_afterwards(
     scaled: None, release: Release, prometheus: Prometheus
 ) -> None:
     def scaled_to(pods: int) -> bool:
@@ -145,7 +145,7 @@ def test_pods_are_added_while_exchanges_wait_and_taken_away_after(
 
 
 @pytest.mark.parametrize("scaled", ["hpa"], indirect=True)
-def test_an_hpa_hears_of_cpu(scaled: None) -> None:
+def test_an_hpa_reads_cpu(scaled: None) -> None:
     until("the metrics server has heard of the writer", _hears_of_cpu, timeout_seconds=_SCALED_SECONDS)
 
 

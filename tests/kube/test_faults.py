@@ -39,8 +39,8 @@ def test_a_pod_that_runs_out_of_memory_changes_no_row(spark: SparkSession, relea
     until("it was started again", lambda: release.restarts(_POOL)[short[0]], timeout_seconds=_HEALED_SECONDS)
 
 
-def test_pods_that_hang_are_left_out_and_started_again(release: Release) -> None:
-    """One of a pool and one of the writer, at the same time: probes take their time."""
+def test_pods_that_hang_leave_the_service_and_are_restarted(release: Release) -> None:
+    """A pod of a pool and one of the writer at the same time, because probes are slow."""
     pods = {component: release.pods(component)[0] for component in (_POOL, _WRITER)}
     before = {component: release.restarts(component)[pod.metadata.name] for component, pod in pods.items()}
 

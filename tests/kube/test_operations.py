@@ -51,13 +51,15 @@ def _values() -> dict[str, Any]:
             "drainTimeoutSeconds": 60,
             "preStopSeconds": 1,
         },
-        "poolDefaults": {"workers": 1, "resources": _SMALL},
+        "poolDefaults": {"workers": {"count": 1, "resources": _SMALL}},
         "pools": {
             "default": {},
             "sealed": {
-                "tls": {"mode": "secret", "secretName": "sealed"},
-                "functions": {"modules": ["prices"], "configMap": "functions"},
-                "allowSessionFunctions": False,
+                "front": {"tls": {"mode": "secret", "secretName": "sealed"}},
+                "workers": {
+                    "functions": {"modules": ["prices"], "configMap": "functions"},
+                    "allowSessionFunctions": False,
+                },
             },
         },
         "writer": {"resources": _SMALL},
@@ -71,7 +73,7 @@ def _process(program: str, *arguments: str, **environment: str) -> subprocess.Co
 
 
 def _updraft(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process: most of a new one's time would be the imports of Kubernetes' client."""
+    """Run the command in this process: a new one would spend most of its time importing Kubernetes' client."""
     out, err, status = io.StringIO(), io.StringIO(), 0
     command = ["updraft", *arguments, "--namespace", _NAMESPACE]
     with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
@@ -135,13 +137,13 @@ def _pods() -> dict[str, dict[str, Any]]:
     return {pod["component"]: pod for pod in _json("status")}
 
 
-def test_helm_test_goes_through_each_service_and_leaves_no_pod(core: Any) -> None:
+def test_helm_test_calls_each_service_and_leaves_no_pod(core: Any) -> None:
     assert "Succeeded" in _helm("test", _RELEASE)
     left = [pod.metadata.name for pod in core.list_namespaced_pod(_NAMESPACE).items]
     assert [name for name in left if name.endswith("-test")] == []
 
 
-def test_pods_are_shown_with_health_load_versions_and_the_certificates_last_day() -> None:
+def test_pods_are_shown_with_health_load_versions_and_certificate_expiry() -> None:
     pods = _pods()
     assert list(pods) == ["pool-default", "pool-sealed", "writer"]
     assert all(pod["ready"] for pod in pods.values())
@@ -154,7 +156,7 @@ def test_pods_are_shown_with_health_load_versions_and_the_certificates_last_day(
 
 
 def _kubeconfig_of_a_reader(core: Any, directory: Path) -> Path:
-    """Of somebody who may list pods, and nothing else."""
+    """A kubeconfig whose user may list pods and nothing else."""
     named = {"metadata": {"name": "reader"}}
     rights = client.RbacAuthorizationV1Api()
     core.create_namespaced_service_account(_NAMESPACE, named)
@@ -172,7 +174,7 @@ def _kubeconfig_of_a_reader(core: Any, directory: Path) -> Path:
     return path
 
 
-def test_a_right_that_is_missing_is_said_in_its_place(core: Any, tmp_path: Path) -> None:
+def test_a_missing_right_is_named_where_its_data_would_be(core: Any, tmp_path: Path) -> None:
     kubeconfig = str(_kubeconfig_of_a_reader(core, tmp_path))
     shown = _process("updraft", "status", KUBECONFIG=kubeconfig)
     assert "3 of 3 pods are ready." in shown.stdout, shown.stderr
@@ -218,7 +220,7 @@ def test_a_drained_pod_finishes_its_exchange_and_another_takes_its_place(core: A
 
 
 def _caller(core: Any, pool: str, authority: Authority | None = None) -> flight.FlightClient:
-    """A client from outside the cluster's own network of names."""
+    """A client outside the cluster's DNS."""
     host = f"{_RELEASE}-updraft-pool-{pool}"
     address = core.read_namespaced_service(f"{host}-cluster", _NAMESPACE).spec.cluster_ip
     if authority is None:
@@ -252,6 +254,6 @@ def test_a_disruption_budget_is_kept(release: Path) -> None:
     assert _pods()["pool-default"]["name"] == kept
 
 
-def test_a_pod_of_somebody_else_is_not_drained(core: Any) -> None:
+def test_a_pod_outside_the_release_is_not_drained(core: Any) -> None:
     refused = _updraft("drain", "nobody")
     assert (refused.returncode, "not found" in refused.stderr) == (1, True)

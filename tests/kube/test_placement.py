@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that wants GPUs goes where they are, on nodes that kwok simulates: as many pods as there are GPUs."""
+"""Pods with GPUs are scheduled to nodes with GPUs, which kwok simulates: as many pods as there are GPUs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TAINTS = [{"key": key, "value": _SIMULATED, "effect": "NoSchedule"} for key in 
 
 @pytest.fixture
 def nodes(namespace: Namespace, tmp_path: Path) -> Iterator[None]:
-    """Two nodes of a kind: their labels and taints are the same, one has GPUs."""
+    """Two nodes with equal labels and taints, of which one has GPUs."""
     skip_unless_built(KWOK)
     port = free_port()
     arguments = [
@@ -65,12 +65,12 @@ def _add(namespace: Namespace, name: str, gpus: int) -> None:
 
 @pytest.fixture
 def pool(namespace: Namespace, nodes: None) -> Iterator[str]:
-    """A pool with a GPU for each pod, as the guide writes it; its Deployment."""
+    """The Deployment of a pool with one GPU per pod, as in the guide."""
     pools = {
         "default": None,
         "gpu": {
             "replicas": _GPUS,
-            "gpu": {"count": 1, "resource": _GPU, "runtimeClassName": _SIMULATED},
+            "workers": {"gpu": {"count": 1, "resource": _GPU, "runtimeClassName": _SIMULATED}},
             "nodeSelector": {"accelerator": _SIMULATED},
             "tolerations": [{"key": taint["key"], "operator": "Exists"} for taint in _TAINTS],
         },
@@ -81,7 +81,7 @@ def pool(namespace: Namespace, nodes: None) -> Iterator[str]:
     helm("uninstall", _RELEASE)
 
 
-def test_pods_go_where_gpus_are_and_wait_where_none_is_left(namespace: Namespace, pool: str) -> None:
+def test_pods_are_scheduled_to_gpus_and_wait_when_none_is_left(namespace: Namespace, pool: str) -> None:
     placed = namespace.pods(_POD)
     assert [pod.spec.node_name for pod in placed] == ["updraft-with-gpus"] * _GPUS
     assert {pod.spec.runtime_class_name for pod in placed} == {_SIMULATED}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executors in pods run a job on an installed release, and nothing that operators do to it fails a task."""
+"""Executors in pods run a job on an installed release, and no operation on the release fails a task."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of other projects that stand beside the chart on a cluster: what autoscaling goes by, and simulated nodes.
+"""Programs of other projects that stand beside the chart on a cluster: what autoscaling reads, and simulated nodes.
 
 `make kube-tools` builds them from their Go modules, for which Go's checksum database vouches. Tests run them on this
 machine: there is no registry to pull their images from.
@@ -29,7 +29,7 @@ _START_SECONDS, _STOP_SECONDS = 60, 10
 
 @dataclass(frozen=True)
 class Program:
-    """A package of a module, and the files that go with it."""
+    """A package of a Go module, and the files that go with it."""
 
     name: str
     module: str
@@ -57,7 +57,7 @@ _ALL = (KWOK, METRICS_SERVER, PROMETHEUS_ADAPTER, KEDA_OPERATOR, KEDA_ADAPTER)
 
 
 def skip_unless_built(*programs: Program) -> None:
-    """A test that needs them is skipped with what to do."""
+    """Skip a test that needs them, with the command that builds them."""
     missing = [program.name for program in programs if not program.path.exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)}: not built; `make kube-tools` does that")
@@ -92,7 +92,7 @@ def running(
 
 
 def free_port() -> int:
-    """For a program that cannot say which port it got."""
+    """A free port, for a program that cannot report the port it got."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
@@ -121,7 +121,7 @@ def _downloaded(program: Program) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Build what is not there."""
+    """Build the programs that are missing."""
     _BUILT.mkdir(parents=True, exist_ok=True)
     for program in _ALL:
         if not program.path.exists():

@@ -17,22 +17,51 @@
 
 {{/*
 Every component by the name of what it makes: its values over those of its kind over the common ones. All templates
-range over this, so that a pool and the writer differ only in what this says.
+range over this, so that a pool and the writer differ only in what this says. A pool has one container, so the values of
+its front and of its workers are together here.
 */}}
 {{- define "updraft.components" -}}
 {{- $root := . -}}
 {{- $components := dict -}}
 {{- range $name, $values := .Values.pools -}}
-{{- $own := mergeOverwrite (deepCopy $root.Values.common) (deepCopy $root.Values.poolDefaults) (deepCopy (default dict $values)) -}}
+{{- $pool := mergeOverwrite (deepCopy $root.Values.poolDefaults) (deepCopy (default dict $values)) -}}
+{{- $places := dict "common.settings" $root.Values.common.settings "front.settings" $pool.front.settings "workers.settings" $pool.workers.settings -}}
+{{- include "updraft.checkSettings" (dict "root" $root "component" (printf "pool-%s" $name) "places" $places) -}}
+{{- $own := mergeOverwrite (deepCopy $root.Values.common) (omit $pool "front" "workers") $pool.front $pool.workers -}}
 {{- $fixed := dict "kind" "pool" "component" (printf "pool-%s" $name) "service" "server" "port" 8815 "waitingMetric" "updraft_exchanges_waiting" -}}
 {{- $_ := set $components (printf "%s-pool-%s" (include "updraft.fullname" $root) $name) (merge $fixed $own) -}}
 {{- end -}}
 {{- if .Values.writer.enabled -}}
+{{- $places := dict "common.settings" .Values.common.settings "writer.settings" .Values.writer.settings -}}
+{{- include "updraft.checkSettings" (dict "root" . "component" "writer" "places" $places) -}}
 {{- $own := mergeOverwrite (deepCopy .Values.common) (deepCopy .Values.writer) -}}
 {{- $fixed := dict "kind" "writer" "component" "writer" "service" "writer" "port" 8816 "waitingMetric" "updraft_writer_batches_waiting" -}}
 {{- $_ := set $components (printf "%s-writer" (include "updraft.fullname" .)) (merge $fixed $own) -}}
 {{- end -}}
 {{- toYaml $components -}}
+{{- end }}
+
+{{/*
+Fails for a setting that its place does not take: (dict "root" $ "component" "pool-default" "places" (dict "front.settings"
+settings ...)). settings.yaml says which place takes which.
+*/}}
+{{- define "updraft.checkSettings" -}}
+{{- $component := .component -}}
+{{- $known := .root.Files.Get "settings.yaml" | fromYaml -}}
+{{- range $place, $settings := .places -}}
+{{- range $setting := keys (default dict $settings) | sortAlpha -}}
+{{- $value := get $known.chart $setting -}}
+{{- if $value -}}
+{{- fail (printf "%s: %s.%s cannot be set: the chart sets it from %s" $component $place $setting $value) -}}
+{{- else if not (has $setting (get $known $place)) -}}
+{{- $elsewhere := list -}}
+{{- range $other := without (keys $known) "chart" $place | sortAlpha -}}
+{{- if has $setting (get $known $other) -}}{{- $elsewhere = append $elsewhere $other -}}{{- end -}}
+{{- end -}}
+{{- fail (printf "%s: %s has no setting %s: %s" $component $place $setting (ternary (printf "set it in %s" (join " or " $elsewhere)) "it is not in the reference of settings" (gt (len $elsewhere) 0))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* Labels that never change in a release's life: (dict "root" $ "component" "pool-default") */}}
@@ -55,7 +84,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- printf "%s:%s" $path (default .appVersion .image.tag) -}}
 {{- end }}
 
-{{/* The Secret with the tokens of every component that names none. */}}
+{{/* The Secret with the tokens of every component that names no Secret of its own. */}}
 {{- define "updraft.tokenSecret" -}}
 {{- printf "%s-tokens" (include "updraft.fullname" .) -}}
 {{- end }}

@@ -131,7 +131,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- toYaml $resources -}}
 {{- end }}
 
-{{/* `settings` as environment variables. Settings that the chart must know have values of their own. */}}
+{{/* `settings` as environment variables, with those that the chart sets from other values. */}}
 {{- define "updraft.env" -}}
 {{- $values := .values -}}
 {{- $settings := dict
@@ -156,22 +156,16 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- if eq $values.kind "pool" -}}
 {{- $_ := set $settings "allowSessionFunctions" $values.allowSessionFunctions -}}
-{{- with $values.workers -}}{{- $_ := set $settings "workers" . -}}{{- end -}}
+{{- with $values.count -}}{{- $_ := set $settings "workers" . -}}{{- end -}}
 {{- with $values.functions.modules -}}{{- $_ := set $settings "functions" (join "," .) -}}{{- end -}}
 {{- else -}}
 {{- with $values.roots -}}{{- $_ := set $settings "root" (join "," .) -}}{{- end -}}
 {{- end -}}
-{{- range $setting, $value := $values.settings -}}
-{{- if hasKey $settings $setting -}}
-{{- fail (printf "%s: settings.%s has a value of its own in the chart: set that" $values.component $setting) -}}
-{{- end -}}
-{{- $_ := set $settings $setting $value -}}
-{{- end -}}
-{{- range $setting, $value := $settings }}
+{{- range $setting, $value := mergeOverwrite $settings (default dict $values.settings) }}
 - name: UPDRAFT_{{ $setting | snakecase | upper }}
   value: {{ if kindIs "float64" $value }}{{ if eq $value (floor $value) }}{{ $value | int64 | quote }}{{ else }}{{ $value | quote }}{{ end }}{{ else }}{{ $value | quote }}{{ end }}
 {{- end }}
-{{- if and (eq $values.kind "pool") (not $values.workers) }}
+{{- if and (eq $values.kind "pool") (not $values.count) }}
 - name: UPDRAFT_WORKERS
   valueFrom:
     resourceFieldRef:

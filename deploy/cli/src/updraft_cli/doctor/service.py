@@ -70,7 +70,7 @@ def _check_driver(status: Status, driver: Driver, findings: Findings) -> None:
         findings.error(
             "functions",
             "the pool refuses what a session ships",
-            "start it with --allow-session-functions (allowSessionFunctions of the chart)",
+            "start it with --allow-session-functions (workers.allowSessionFunctions of the chart)",
         )
     for what, ours, theirs in (
         ("Python", driver.python, versions["python"]),
