@@ -8,7 +8,9 @@ import java.util.concurrent.TimeUnit
 
 import io.updraft.client.{ClientOptions, Endpoint, Peer}
 
-/** How to reach a pool or a writer, as [[ConnectionConf]] says; travels to the executors. */
+/** How to reach a pool or a writer and the limits of an exchange, as [[ConnectionConf]] says;
+  * travels to the executors.
+  */
 final case class ConnectionSettings(
     peer: Peer,
     endpoint: String,
@@ -20,6 +22,10 @@ final case class ConnectionSettings(
     tenant: Option[String],
     connectTimeoutMilliseconds: Long,
     acquireTimeoutMilliseconds: Long,
+    replyTimeoutMilliseconds: Long,
+    deadlineMilliseconds: Long,
+    windowBytes: Long,
+    maxMessageBytes: Long,
     traceEndpoint: Option[String]
 ) {
 
@@ -30,6 +36,10 @@ final case class ConnectionSettings(
       .peer(peer)
       .connectTimeout(Duration.ofMillis(connectTimeoutMilliseconds))
       .acquireTimeout(Duration.ofMillis(acquireTimeoutMilliseconds))
+      .replyTimeout(Duration.ofMillis(replyTimeoutMilliseconds))
+      .deadline(Duration.ofMillis(deadlineMilliseconds))
+      .windowBytes(windowBytes)
+      .maxMessageBytes(maxMessageBytes.toInt)
     tokenFile.map(readToken).orElse(token).foreach(builder.token)
     tlsCaFile.foreach(file => builder.tlsCaFile(Path.of(file)))
     tlsCertificateFile.foreach(file => builder.tlsCertificateFile(Path.of(file)))

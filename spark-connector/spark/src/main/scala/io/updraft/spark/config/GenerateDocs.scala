@@ -66,6 +66,8 @@ object GenerateDocs {
         |
         |${entry.doc}
         |
-        |${entry.unit.capitalize}; default: ${entry.default.fold("not set")(value => s"`$value`")}.
+        |${entry.values.unit.capitalize}; default: ${entry.default.fold("not set")(value =>
+        s"`$value`"
+      )}.
         |""".stripMargin
 }

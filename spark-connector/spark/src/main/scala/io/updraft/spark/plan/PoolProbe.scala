@@ -63,7 +63,7 @@ object PoolProbe {
   private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[String] =
     try {
       if (endpoint.transport() == Endpoint.Transport.UNIX) connectUnix(endpoint)
-      else connectNetwork(endpoint, settings.connectTimeoutMilliseconds.toInt)
+      else connectNetwork(endpoint, settings.connection.connectTimeoutMilliseconds.toInt)
       None
     } catch {
       case e: IOException =>
