@@ -63,9 +63,9 @@ object Support {
       ofRows(function, left.output ++ right.output)
     case FlatMapCoGroupsInArrow(_, _, function, _, left, right) =>
       ofRows(function, left.output ++ right.output)
-    case PythonAggregate(_, functions, _, _, _) =>
+    case PythonAggregate(_, functions, _, _) =>
       fold(functions.map(_.aggregateFunction.asInstanceOf[PythonUDAF]))
-    case PythonWindow(windows, _, _, _, _) =>
+    case PythonWindow(windows, _, _, _) =>
       fold(windows.flatMap(_.collect { case udf: PythonUDAF => udf }))
     case other => Some(FallbackReason.UnknownKind.about(other.nodeName))
   }
