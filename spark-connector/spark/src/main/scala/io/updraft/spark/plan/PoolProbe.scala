@@ -32,8 +32,8 @@ object PoolProbe {
   def require(settings: UdfSettings): Unit = ask(settings).foreach { problem =>
     answers.remove(settings.endpoint)
     throw new SparkException(
-      s"$problem. ${UpdraftConf.endpoint.key} says where the pool is; ${UpdraftConf.fallback.key} = local " +
-        "would run the functions in Spark's own Python workers instead"
+      s"$problem. Set ${UpdraftConf.endpoint.key} to where the pool listens, or ${UpdraftConf.fallback.key} = " +
+        "local to run the functions in Spark's own Python workers"
     )
   }
 

@@ -102,7 +102,7 @@ object Support {
   private def types(all: Seq[DataType]): Option[FallbackReason] =
     all.find(!travels(_)).map(FallbackReason.ofType)
 
-  /** Whether Arrow carries every value of a type there and back unchanged. */
+  /** Whether Arrow carries every value of a type to the pool and back unchanged. */
   private def travels(dataType: DataType): Boolean = dataType match {
     case BooleanType | ByteType | ShortType | IntegerType | LongType => true
     case FloatType | DoubleType | _: DecimalType => true

@@ -14,7 +14,7 @@ final class WriteFailures(path: String, endpoint: String, span: TaskSpan, contex
     extends TaskFailures(span, context) {
 
   override protected def failed(e: ExchangeException): Throwable = new SparkException(
-    s"the writer at $endpoint (${WriteConf.endpoint.key}) has not written $path in task " +
+    s"the writer at $endpoint (${WriteConf.endpoint.key}) did not write $path in task " +
       s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()}: " +
       s"${e.getMessage} [${e.code()}]${advice(e.kind())}",
     e
@@ -26,7 +26,7 @@ final class WriteFailures(path: String, endpoint: String, span: TaskSpan, contex
     case ErrorKind.ERROR_KIND_QUOTA =>
       s". Give the writer a larger --quota-bytes or more time (${WriteConf.acquireTimeout.key})"
     case ErrorKind.ERROR_KIND_LIMIT =>
-      s". ${WriteConf.batchBytes.key} says how large batches are"
+      s". Reduce ${WriteConf.batchBytes.key}, the target size of a batch"
     case ErrorKind.ERROR_KIND_WRITE_OPTION =>
       ". Write such files with Spark's own format"
     case _ => ""
