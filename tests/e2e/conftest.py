@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.e2e.sides import Sides
 from tests.e2e.types import write_table
 from tests.support.java_names import keep_java_names
 from tests.support.pool import LocalPool
-from tests.support.spark import local_spark, use_short_lived_jvms
+from tests.support.spark import cancel_jobs, local_spark, use_short_lived_jvms
 
 _CONFS = {
     # Each file is a partition, however small: the shapes of the table stay apart.
@@ -38,6 +39,54 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[_COUNTS] = matrix.counts(session.items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Cancel the jobs of a test that hangs before pytest-timeout interrupts it: a thread has one connection to the JVM,
+    and whatever an interrupted thread asks next waits behind the job that still runs."""
+    spark = _session(item)
+    if spark is None:
+        return (yield)
+    hung = threading.Event()
+
+    def give_up() -> None:
+        hung.set()
+        spark.sparkContext.cancelAllJobs()
+
+    watch = threading.Timer(_seconds_to_hang(item), give_up)
+    watch.start()
+    try:
+        result = yield
+    finally:
+        watch.cancel()
+    if hung.is_set():
+        pytest.fail("the test hung: its jobs were cancelled")
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Wait until nothing runs that a failed test left behind: it would hold cores and workers of those that follow."""
+    report = yield
+    spark = _session(item)
+    if report.failed and spark is not None:
+        try:
+            cancel_jobs(spark)
+        except TimeoutError as error:
+            report.sections.append(("Jobs of this test", str(error)))
+    return report
+
+
+def _session(item: pytest.Item) -> SparkSession | None:
+    return item.funcargs.get("spark") if isinstance(item, pytest.Function) else None
+
+
+def _seconds_to_hang(item: pytest.Item) -> float:
+    """Two thirds of what pytest-timeout gives the test, which is set up and taken down in that time too."""
+    marker = item.get_closest_marker("timeout")
+    seconds = marker.args[0] if marker else item.config.getini("timeout")
+    return float(seconds) * 2 / 3
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

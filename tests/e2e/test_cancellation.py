@@ -13,10 +13,10 @@ from pyarrow import flight
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.sides import Sides
+from tests.e2e.sides import Answer, Sides
 from tests.support.flight import pool_status
 from tests.support.pool import LocalPool
-from tests.support.spark import ENABLED, ENDPOINT, runtime_confs
+from tests.support.spark import ENABLED, ENDPOINT, cancel_jobs, runtime_confs
 from tests.support.waiting import HANG_SECONDS, until
 
 
@@ -64,6 +64,22 @@ def test_a_cancelled_job_frees_its_workers(
         job.join(HANG_SECONDS)
     assert not job.is_alive()
     assert failure
+    until("the workers are idle", lambda: _idle(pool))
+
+
+def test_cancelling_all_jobs_waits_until_no_task_runs(
+    sides: Sides, spark: SparkSession, pool: LocalPool, tmp_path: Path
+) -> None:
+    marker = tmp_path / "running"
+    answers: list[Answer] = []
+    job = threading.Thread(
+        target=lambda: answers.append(sides.updraft(lambda spark: spark.range(0, 10, 1, 2).select(_sleeping(marker))))
+    )
+    job.start()
+    until("the functions run", marker.exists)
+    cancel_jobs(spark)
+    job.join(HANG_SECONDS)
+    assert [answer.error is not None for answer in answers] == [True]
     until("the workers are idle", lambda: _idle(pool))
 
 

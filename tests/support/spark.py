@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tests
 from tests.support.paths import BUILD, PYTHON, connector_jar
+from tests.support.waiting import until
 
 SPARK_VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 EXTENSION = "io.updraft.spark.UpdraftExtensions"
@@ -89,6 +90,18 @@ def runtime_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[Non
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, old)
+
+
+def cancel_jobs(spark: SparkSession) -> None:
+    """Cancel every job of the application and wait until none of its tasks runs; TimeoutError when one still does."""
+    spark.sparkContext.cancelAllJobs()
+    tracker = spark.sparkContext._jsc.sc().statusTracker()
+
+    def is_idle() -> bool:
+        running = sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos())
+        return running == 0 and len(tracker.getActiveJobIds()) == 0
+
+    until("no task runs after all jobs were cancelled", is_idle)
 
 
 def executed_plan(frame: DataFrame) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark Connect server with the connector, and clients whose artifacts have the same names and other content."""
+"""A Spark Connect server with the connector, and clients whose artifacts have the same names and different bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 
 import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
@@ -10,8 +9,8 @@ import io.updraft.spark.columns.{BinaryBuilder, ColumnSet}
 object Replies {
 
   /** A batch of binary values, in which outputs end. */
-  def ofBinaries(values: Seq[Array[Byte]], rowEnds: Seq[Int], allocator: BufferAllocator): Reply = {
-    val builder = new BinaryBuilder(allocator, offsetWidth = 4)
+  def ofBinaries(values: Seq[Array[Byte]], rowEnds: Seq[Int]): Reply = {
+    val builder = new BinaryBuilder(offsetWidth = 4)
     values.foreach(builder.put)
     val column = builder.finish()
     val batch: ArrowRecordBatch =

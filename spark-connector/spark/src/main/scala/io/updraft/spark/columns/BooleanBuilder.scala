@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
 /** Packs booleans eight to a byte. */
-private[columns] final class BooleanBuilder(allocator: BufferAllocator) extends ColumnBuilder {
-  private[this] val validity = new ValidityBits(allocator)
-  private[this] val data = new GrowableBuffer(allocator)
+private[columns] final class BooleanBuilder extends ColumnBuilder {
+  private[this] val validity = new ValidityBits
+  private[this] val data = new GrowableBuffer
   private[this] var rows = 0
 
   override def append(source: ColumnVector, from: Int, count: Int): Unit = {
@@ -50,14 +49,12 @@ private[columns] final class BooleanBuilder(allocator: BufferAllocator) extends 
     rows += 1
   }
 
-  override def byteCount: Long = byteLength
-
-  private def byteLength: Long = ((rows + 7) >> 3).toLong
+  override def byteCount: Long = ((rows + 7) >> 3).toLong
 
   override def finish(): FilledColumn = {
     val node = new ArrowFieldNode(rows.toLong, validity.nullCount.toLong)
     val column =
-      new FilledColumn(Array(node), Array(validity.finish(rows), data.finish(byteLength)))
+      new FilledColumn(Array(node), Array(validity.finish(rows), data.finish(byteCount)))
     rows = 0
     column
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.types.pojo.Field
 import org.apache.spark.sql.types._
 
@@ -9,23 +8,22 @@ import org.apache.spark.sql.types._
 object ColumnBuilders {
 
   /** A builder of values of `dataType`; `field` is the same type in Arrow's words. */
-  def of(dataType: DataType, field: Field, allocator: BufferAllocator, largeVarTypes: Boolean)
-      : ColumnBuilder = {
+  def of(dataType: DataType, field: Field, largeVarTypes: Boolean): ColumnBuilder = {
     val offsetWidth = if (largeVarTypes) 8 else 4
     dataType match {
-      case BooleanType => new BooleanBuilder(allocator)
-      case ByteType => new ByteBuilder(allocator)
-      case ShortType => new ShortBuilder(allocator)
-      case IntegerType | DateType | _: YearMonthIntervalType => new IntBuilder(allocator)
+      case BooleanType => new BooleanBuilder
+      case ByteType => new ByteBuilder
+      case ShortType => new ShortBuilder
+      case IntegerType | DateType | _: YearMonthIntervalType => new IntBuilder
       case LongType | TimestampType | TimestampNTZType | _: DayTimeIntervalType =>
-        new LongBuilder(allocator)
-      case FloatType => new FloatBuilder(allocator)
-      case DoubleType => new DoubleBuilder(allocator)
-      case decimal: DecimalType => new DecimalBuilder(allocator, decimal)
-      case _: StringType => new StringBuilder(allocator, offsetWidth)
-      case BinaryType => new BinaryBuilder(allocator, offsetWidth)
-      case udt: UserDefinedType[_] => of(udt.sqlType, field, allocator, largeVarTypes)
-      case _ => new NestedBuilder(allocator, field)
+        new LongBuilder
+      case FloatType => new FloatBuilder
+      case DoubleType => new DoubleBuilder
+      case decimal: DecimalType => new DecimalBuilder(decimal)
+      case _: StringType => new StringBuilder(offsetWidth)
+      case BinaryType => new BinaryBuilder(offsetWidth)
+      case udt: UserDefinedType[_] => of(udt.sqlType, field, largeVarTypes)
+      case _ => new NestedBuilder(field)
     }
   }
 }

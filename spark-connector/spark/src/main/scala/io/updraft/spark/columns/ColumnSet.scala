@@ -4,13 +4,13 @@ package io.updraft.spark.columns
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.{ArrowFieldNode, ArrowRecordBatch}
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.arrow.vector.{FieldVector, VectorLoader, VectorSchemaRoot}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
 /** The columns of one batch while it is filled, from rows or from the batches of a columnar child.
@@ -21,22 +21,17 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, Columna
 final class ColumnSet(
     types: Seq[DataType],
     schema: Schema,
-    allocator: BufferAllocator,
     largeVarTypes: Boolean,
     ordinals: Array[Int]
 ) extends AutoCloseable {
 
   /** Columns that are filled from rows of just these columns. */
-  def this(
-      types: Seq[DataType],
-      schema: Schema,
-      allocator: BufferAllocator,
-      largeVarTypes: Boolean
-  ) = this(types, schema, allocator, largeVarTypes, types.indices.toArray)
+  def this(types: Seq[DataType], schema: Schema, largeVarTypes: Boolean) =
+    this(types, schema, largeVarTypes, types.indices.toArray)
 
   private[this] val builders: Array[ColumnBuilder] =
     types.zip(schema.getFields.asScala).map { case (dataType, field) =>
-      ColumnBuilders.of(dataType, field, allocator, largeVarTypes)
+      ColumnBuilders.of(dataType, field, largeVarTypes)
     }.toArray
 
   // A single column is filled as fast by a call for each value.
@@ -105,6 +100,13 @@ final class ColumnSet(
     builders.toSeq.map(_.finish())
   }
 
+  /** The columns as Spark reads them; the set is empty afterwards. */
+  def load(rows: Int): Array[ColumnVector] = {
+    val columns = finish()
+    try ColumnSet.load(rows, columns, types, schema)
+    finally columns.foreach(_.close())
+  }
+
   override def close(): Unit = {
     if (copies != null) copies.clear()
     builders.foreach(_.close())
@@ -125,12 +127,11 @@ object ColumnSet {
     )
 
   /** One struct column, nowhere null, that holds the columns. */
-  def structBatch(rows: Int, columns: Seq[FilledColumn], allocator: BufferAllocator)
-      : ArrowRecordBatch =
+  def structBatch(rows: Int, columns: Seq[FilledColumn]): ArrowRecordBatch =
     new ArrowRecordBatch(
       rows,
       (new ArrowFieldNode(rows.toLong, 0L) +: columns.flatMap(_.nodes)).asJava,
-      (allocator.getEmpty +: columns.flatMap(_.buffers)).asJava
+      (SparkInternals.allocator.getEmpty +: columns.flatMap(_.buffers)).asJava
     )
 
   /** The columns as Spark reads them. */
@@ -138,40 +139,26 @@ object ColumnSet {
       rows: Int,
       columns: Seq[FilledColumn],
       types: Seq[DataType],
-      schema: Schema,
-      allocator: BufferAllocator
+      schema: Schema
   ): Array[ColumnVector] = {
     val batch = recordBatch(rows, columns)
-    try load(batch, types, schema, allocator)
+    try load(batch, types, schema)
     finally batch.close()
   }
 
   /** The columns of a batch as Spark reads them. */
-  def load(
-      batch: ArrowRecordBatch,
-      types: Seq[DataType],
-      schema: Schema,
-      allocator: BufferAllocator
-  ): Array[ColumnVector] =
-    loadVectors(batch, schema, allocator)
+  def load(batch: ArrowRecordBatch, types: Seq[DataType], schema: Schema): Array[ColumnVector] =
+    loadVectors(batch, schema)
       .zip(types)
       .map { case (vector, dataType) => ResultColumns.wrap(vector, dataType) }
       .toArray
 
   /** The columns of a batch whose types nobody has checked. */
-  def loadUntyped(
-      batch: ArrowRecordBatch,
-      schema: Schema,
-      allocator: BufferAllocator
-  ): Array[ColumnVector] =
-    loadVectors(batch, schema, allocator).map(new ArrowColumnVector(_)).toArray
+  def loadUntyped(batch: ArrowRecordBatch, schema: Schema): Array[ColumnVector] =
+    loadVectors(batch, schema).map(new ArrowColumnVector(_)).toArray
 
-  private def loadVectors(
-      batch: ArrowRecordBatch,
-      schema: Schema,
-      allocator: BufferAllocator
-  ): Seq[FieldVector] = {
-    val root = VectorSchemaRoot.create(schema, allocator)
+  private def loadVectors(batch: ArrowRecordBatch, schema: Schema): Seq[FieldVector] = {
+    val root = VectorSchemaRoot.create(schema, SparkInternals.allocator)
     try {
       new VectorLoader(root).load(batch)
       root.getFieldVectors.asScala.toSeq

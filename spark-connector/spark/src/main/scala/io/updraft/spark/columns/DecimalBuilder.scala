@@ -3,7 +3,6 @@ package io.updraft.spark.columns
 
 import java.math.BigInteger
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.spark.sql.catalyst.expressions.{SpecializedGetters, UnsafeRow}
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector
 import org.apache.spark.sql.types.{Decimal, DecimalType}
@@ -11,8 +10,8 @@ import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
 /** Writes decimals as Arrow's 128-bit little-endian integers. */
-private[columns] final class DecimalBuilder(allocator: BufferAllocator, dataType: DecimalType)
-    extends FixedWidthBuilder(allocator, DecimalBuilder.Width) {
+private[columns] final class DecimalBuilder(dataType: DecimalType)
+    extends FixedWidthBuilder(DecimalBuilder.Width) {
   private[this] val precision = dataType.precision
   private[this] val scale = dataType.scale
   private[this] val isInt = precision <= Decimal.MAX_INT_DIGITS

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode
 import org.apache.arrow.vector.{BaseFixedWidthVector, BitVector}
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
@@ -10,10 +9,9 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
 
 /** Builds columns whose values take `width` bytes each; subclasses know the type. */
-private[columns] abstract class FixedWidthBuilder(allocator: BufferAllocator, width: Int)
-    extends ColumnBuilder {
-  private[this] val validity = new ValidityBits(allocator)
-  private[this] val data = new GrowableBuffer(allocator)
+private[columns] abstract class FixedWidthBuilder(width: Int) extends ColumnBuilder {
+  private[this] val validity = new ValidityBits
+  private[this] val data = new GrowableBuffer
   private[this] var rows = 0
 
   /** Copies a range that holds no null, or whose nulls the source lets be read, to `address`. */

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
+import org.apache.arrow.memory.ArrowBuf
+import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.unsafe.Platform
 
 /** Off-heap bytes that grow; the first allocation has the size that the last one ended with. */
-private[columns] final class GrowableBuffer(allocator: BufferAllocator) extends AutoCloseable {
+private[columns] final class GrowableBuffer extends AutoCloseable {
   private[this] var buffer: ArrowBuf = _
   private[this] var start = 0L
   private[this] var capacity = 0L
@@ -18,7 +19,8 @@ private[columns] final class GrowableBuffer(allocator: BufferAllocator) extends 
   def reserve(bytes: Long, used: Long): Unit = if (bytes > capacity) grow(bytes, used)
 
   private def grow(bytes: Long, used: Long): Unit = {
-    val grown = allocator.buffer(math.max(bytes, if (buffer == null) lastBytes else capacity * 2))
+    val wanted = math.max(bytes, if (buffer == null) lastBytes else capacity * 2)
+    val grown = SparkInternals.allocator.buffer(wanted)
     if (buffer != null) {
       Platform.copyMemory(null, start, null, grown.memoryAddress(), used)
       buffer.close()
@@ -31,7 +33,7 @@ private[columns] final class GrowableBuffer(allocator: BufferAllocator) extends 
   /** The buffer with `bytes` of content; empty afterwards. */
   def finish(bytes: Long): ArrowBuf =
     if (buffer == null) {
-      allocator.getEmpty
+      SparkInternals.allocator.getEmpty
     } else {
       val finished = buffer
       finished.writerIndex(bytes)

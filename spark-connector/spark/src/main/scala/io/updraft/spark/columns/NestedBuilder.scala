@@ -4,18 +4,17 @@ package io.updraft.spark.columns
 import scala.collection.mutable.ArrayBuffer
 import scala.jdk.CollectionConverters._
 
-import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
+import org.apache.arrow.memory.ArrowBuf
 import org.apache.arrow.vector.FieldVector
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode
 import org.apache.arrow.vector.types.pojo.Field
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
-import org.apache.spark.sql.updraft.FieldWriter
+import org.apache.spark.sql.updraft.{FieldWriter, SparkInternals}
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatchRow}
 
 /** Builds every other type (nested, variant, null) with Spark's own Arrow writers, value by value.
   */
-private[columns] final class NestedBuilder(allocator: BufferAllocator, field: Field)
-    extends ColumnBuilder {
+private[columns] final class NestedBuilder(field: Field) extends ColumnBuilder {
   private[this] var vector: FieldVector = _
   private[this] var writer: FieldWriter = _
   private[this] var measuredBytes = 0L
@@ -37,7 +36,7 @@ private[columns] final class NestedBuilder(allocator: BufferAllocator, field: Fi
   }
 
   private def start(): Unit = if (vector == null) {
-    vector = field.createVector(allocator)
+    vector = field.createVector(SparkInternals.allocator)
     vector.allocateNew()
     writer = new FieldWriter(vector)
   }

@@ -1,29 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/* One class per width and not one generic class: a type parameter would box every value. */
+/* One class per type and not one generic class: a type parameter would box every value. */
 
-private[columns] final class ByteBuilder(allocator: BufferAllocator)
-    extends FixedWidthBuilder(allocator, width = 1) {
+/** Builds columns of one of Java's primitive types; `arrayOffset` is where a Java array of it holds
+  * its first value.
+  */
+private[columns] abstract class PrimitiveBuilder(width: Int, arrayOffset: Int)
+    extends FixedWidthBuilder(width) {
+
+  /** A range of a vector as a Java array. */
+  protected def values(source: ColumnVector, from: Int, count: Int): AnyRef
 
   override protected def copyRange(
       source: ColumnVector,
       from: Int,
       count: Int,
       address: Long
-  ): Unit =
-    Platform.copyMemory(
-      source.getBytes(from, count),
-      Platform.BYTE_ARRAY_OFFSET.toLong,
-      null,
-      address,
-      count.toLong * 1
-    )
+  ): Unit = Platform.copyMemory(
+    values(source, from, count),
+    arrayOffset.toLong,
+    null,
+    address,
+    count.toLong * width
+  )
+}
+
+private[columns] final class ByteBuilder
+    extends PrimitiveBuilder(width = 1, Platform.BYTE_ARRAY_OFFSET) {
+
+  override protected def values(source: ColumnVector, from: Int, count: Int): Array[Byte] =
+    source.getBytes(from, count)
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putByte(null, address, row.getByte(ordinal))
@@ -32,22 +43,11 @@ private[columns] final class ByteBuilder(allocator: BufferAllocator)
     Platform.putByte(null, address, source.getByte(rowId))
 }
 
-private[columns] final class ShortBuilder(allocator: BufferAllocator)
-    extends FixedWidthBuilder(allocator, width = 2) {
+private[columns] final class ShortBuilder
+    extends PrimitiveBuilder(width = 2, Platform.SHORT_ARRAY_OFFSET) {
 
-  override protected def copyRange(
-      source: ColumnVector,
-      from: Int,
-      count: Int,
-      address: Long
-  ): Unit =
-    Platform.copyMemory(
-      source.getShorts(from, count),
-      Platform.SHORT_ARRAY_OFFSET.toLong,
-      null,
-      address,
-      count.toLong * 2
-    )
+  override protected def values(source: ColumnVector, from: Int, count: Int): Array[Short] =
+    source.getShorts(from, count)
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putShort(null, address, row.getShort(ordinal))
@@ -56,22 +56,11 @@ private[columns] final class ShortBuilder(allocator: BufferAllocator)
     Platform.putShort(null, address, source.getShort(rowId))
 }
 
-private[columns] final class IntBuilder(allocator: BufferAllocator)
-    extends FixedWidthBuilder(allocator, width = 4) {
+private[columns] final class IntBuilder
+    extends PrimitiveBuilder(width = 4, Platform.INT_ARRAY_OFFSET) {
 
-  override protected def copyRange(
-      source: ColumnVector,
-      from: Int,
-      count: Int,
-      address: Long
-  ): Unit =
-    Platform.copyMemory(
-      source.getInts(from, count),
-      Platform.INT_ARRAY_OFFSET.toLong,
-      null,
-      address,
-      count.toLong * 4
-    )
+  override protected def values(source: ColumnVector, from: Int, count: Int): Array[Int] =
+    source.getInts(from, count)
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putInt(null, address, row.getInt(ordinal))
@@ -80,22 +69,11 @@ private[columns] final class IntBuilder(allocator: BufferAllocator)
     Platform.putInt(null, address, source.getInt(rowId))
 }
 
-private[columns] final class LongBuilder(allocator: BufferAllocator)
-    extends FixedWidthBuilder(allocator, width = 8) {
+private[columns] final class LongBuilder
+    extends PrimitiveBuilder(width = 8, Platform.LONG_ARRAY_OFFSET) {
 
-  override protected def copyRange(
-      source: ColumnVector,
-      from: Int,
-      count: Int,
-      address: Long
-  ): Unit =
-    Platform.copyMemory(
-      source.getLongs(from, count),
-      Platform.LONG_ARRAY_OFFSET.toLong,
-      null,
-      address,
-      count.toLong * 8
-    )
+  override protected def values(source: ColumnVector, from: Int, count: Int): Array[Long] =
+    source.getLongs(from, count)
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putLong(null, address, row.getLong(ordinal))
@@ -104,22 +82,11 @@ private[columns] final class LongBuilder(allocator: BufferAllocator)
     Platform.putLong(null, address, source.getLong(rowId))
 }
 
-private[columns] final class FloatBuilder(allocator: BufferAllocator)
-    extends FixedWidthBuilder(allocator, width = 4) {
+private[columns] final class FloatBuilder
+    extends PrimitiveBuilder(width = 4, Platform.FLOAT_ARRAY_OFFSET) {
 
-  override protected def copyRange(
-      source: ColumnVector,
-      from: Int,
-      count: Int,
-      address: Long
-  ): Unit =
-    Platform.copyMemory(
-      source.getFloats(from, count),
-      Platform.FLOAT_ARRAY_OFFSET.toLong,
-      null,
-      address,
-      count.toLong * 4
-    )
+  override protected def values(source: ColumnVector, from: Int, count: Int): Array[Float] =
+    source.getFloats(from, count)
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putFloat(null, address, row.getFloat(ordinal))
@@ -128,22 +95,11 @@ private[columns] final class FloatBuilder(allocator: BufferAllocator)
     Platform.putFloat(null, address, source.getFloat(rowId))
 }
 
-private[columns] final class DoubleBuilder(allocator: BufferAllocator)
-    extends FixedWidthBuilder(allocator, width = 8) {
+private[columns] final class DoubleBuilder
+    extends PrimitiveBuilder(width = 8, Platform.DOUBLE_ARRAY_OFFSET) {
 
-  override protected def copyRange(
-      source: ColumnVector,
-      from: Int,
-      count: Int,
-      address: Long
-  ): Unit =
-    Platform.copyMemory(
-      source.getDoubles(from, count),
-      Platform.DOUBLE_ARRAY_OFFSET.toLong,
-      null,
-      address,
-      count.toLong * 8
-    )
+  override protected def values(source: ColumnVector, from: Int, count: Int): Array[Double] =
+    source.getDoubles(from, count)
 
   override protected def copyValue(row: SpecializedGetters, ordinal: Int, address: Long): Unit =
     Platform.putDouble(null, address, row.getDouble(ordinal))

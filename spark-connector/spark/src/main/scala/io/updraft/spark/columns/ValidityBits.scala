@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
+import org.apache.arrow.memory.ArrowBuf
+import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
 /** The validity buffer of a column that is being built; allocated by the first null, so that most
   * columns have none.
   */
-private[columns] final class ValidityBits(allocator: BufferAllocator) extends AutoCloseable {
+private[columns] final class ValidityBits extends AutoCloseable {
   private[this] var bits: ArrowBuf = _
   private[this] var capacityBytes = 0
   private[this] var nulls = 0
@@ -44,7 +45,7 @@ private[columns] final class ValidityBits(allocator: BufferAllocator) extends Au
     */
   def finish(rows: Int): ArrowBuf =
     if (nulls == 0) {
-      allocator.getEmpty
+      SparkInternals.allocator.getEmpty
     } else {
       val needed = (rows + 7) >> 3
       if (needed > capacityBytes) grow(needed)
@@ -58,7 +59,8 @@ private[columns] final class ValidityBits(allocator: BufferAllocator) extends Au
 
   /** Bytes beyond those set so far say "valid", because only nulls are written. */
   private def grow(neededBytes: Int): Unit = {
-    val grown = allocator.buffer(math.max(math.max(neededBytes, capacityBytes * 2), 1024).toLong)
+    val wanted = math.max(math.max(neededBytes, capacityBytes * 2), 1024)
+    val grown = SparkInternals.allocator.buffer(wanted.toLong)
     val grownBytes = grown.capacity().toInt
     Platform.setMemory(grown.memoryAddress(), 0xff.toByte, grownBytes.toLong)
     if (bits != null) {

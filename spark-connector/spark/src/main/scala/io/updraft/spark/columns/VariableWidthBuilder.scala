@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.columns
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector
@@ -9,11 +8,10 @@ import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
 /** Builds strings and binaries; `offsetWidth` is 4, or 8 for Arrow's large types. */
-abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int)
-    extends ColumnBuilder {
-  private[this] val validity = new ValidityBits(allocator)
-  private[this] val offsets = new GrowableBuffer(allocator)
-  private[this] val data = new GrowableBuffer(allocator)
+abstract class VariableWidthBuilder(offsetWidth: Int) extends ColumnBuilder {
+  private[this] val validity = new ValidityBits
+  private[this] val offsets = new GrowableBuffer
+  private[this] val data = new GrowableBuffer
   private[this] var rows = 0
   private[this] var dataBytes = 0L
 
@@ -160,8 +158,8 @@ abstract class VariableWidthBuilder(allocator: BufferAllocator, offsetWidth: Int
   }
 }
 
-private[columns] final class StringBuilder(allocator: BufferAllocator, offsetWidth: Int)
-    extends VariableWidthBuilder(allocator, offsetWidth) {
+private[columns] final class StringBuilder(offsetWidth: Int)
+    extends VariableWidthBuilder(offsetWidth) {
 
   override protected def putValue(source: ColumnVector, rowId: Int): Unit = {
     val value = source.getUTF8String(rowId)
@@ -174,8 +172,8 @@ private[columns] final class StringBuilder(allocator: BufferAllocator, offsetWid
   }
 }
 
-final class BinaryBuilder(allocator: BufferAllocator, offsetWidth: Int)
-    extends VariableWidthBuilder(allocator, offsetWidth) {
+final class BinaryBuilder(offsetWidth: Int)
+    extends VariableWidthBuilder(offsetWidth) {
 
   override protected def putValue(source: ColumnVector, rowId: Int): Unit =
     put(source.getBinary(rowId))

@@ -10,19 +10,14 @@ import scala.util.control.NonFatal
   *   what users set
   * @param doc
   *   one paragraph for the reference page
-  * @param unit
-  *   how values are written
   * @param default
   *   the text used where nothing is set; None: the setting may be absent
-  * @param parse
-  *   reads a value; raises IllegalArgumentException with what was expected
   */
 final case class ConfigEntry[T](
     key: String,
     doc: String,
-    unit: String,
-    default: Option[String],
-    parse: String => T
+    values: Values[T],
+    default: Option[String] = None
 ) {
 
   /** The value of the setting, or of its default. */
@@ -38,7 +33,7 @@ final case class ConfigEntry[T](
     lookup(key).flatMap(_ => read(lookup))
 
   private def parsed(text: String): T =
-    try parse(text)
+    try values.parse(text)
     catch {
       case NonFatal(e) =>
         throw new IllegalArgumentException(s"""$key = "$text": ${e.getMessage}""", e)

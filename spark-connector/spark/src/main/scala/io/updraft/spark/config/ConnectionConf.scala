@@ -3,79 +3,75 @@ package io.updraft.spark.config
 
 import io.updraft.client.{Endpoint, Peer}
 
-/** The settings that say how to reach a pool or a writer: the same for both, under two prefixes.
+/** The settings that pools and writers share, under two prefixes: how to reach one, and the limits
+  * of an exchange.
   *
   * @param noun
   *   what is reached
   * @param unit
-  *   what one call serves
+  *   what one exchange serves
+  * @param unset
+  *   what an endpoint that is not set means
+  * @param unreachable
+  *   what else the connect timeout limits
   */
-private[config] final class ConnectionConf(peer: Peer, noun: String, unit: String, idle: String) {
-  private val prefix = peer.endpointSetting.stripSuffix("endpoint")
+private[config] abstract class ConnectionConf(
+    peer: Peer,
+    noun: String,
+    unit: String,
+    unset: String,
+    unreachable: String = ""
+) {
+  protected val prefix: String = peer.endpointSetting.stripSuffix("endpoint")
 
   val endpoint: ConfigEntry[String] = ConfigEntry(
     peer.endpointSetting,
-    s"Address of the $noun: `grpc://host:port`, `grpc+tls://host:port` or `grpc+unix:///path`. $idle",
-    "URI",
-    None,
-    text => Endpoint.parse(text).toString
+    s"Address of the $noun: `grpc://host:port`, `grpc+tls://host:port` or `grpc+unix:///path`. $unset",
+    Values("URI", text => Endpoint.parse(text).toString)
   )
 
   val token: ConfigEntry[String] = ConfigEntry(
     prefix + "token",
     s"Bearer token for the $noun. Spark redacts it in its UI and logs. Prefer `tokenFile`.",
-    "text",
-    None,
-    identity
+    Values.text
   )
 
   val tokenFile: ConfigEntry[String] = ConfigEntry(
     peer.tokenFileSetting,
     s"File with the bearer token, on the driver and on each executor. It is read for each $unit, so you can replace " +
       "the token without a restart.",
-    "path",
-    None,
-    identity
+    Values.path
   )
 
   val tlsCaFile: ConfigEntry[String] = ConfigEntry(
     peer.tlsCaFileSetting,
     s"PEM file with the authorities that sign the $noun's certificate. Not set: the JVM's own.",
-    "path",
-    None,
-    identity
+    Values.path
   )
 
   val tlsCertificateFile: ConfigEntry[String] = ConfigEntry(
     peer.tlsCertificateFileSetting,
     "PEM file with the client's certificate chain, for mutual TLS. Requires `tls.keyFile`.",
-    "path",
-    None,
-    identity
+    Values.path
   )
 
   val tlsKeyFile: ConfigEntry[String] = ConfigEntry(
     peer.tlsKeyFileSetting,
     "PEM file with the private key of `tls.certificateFile`, in PKCS 8.",
-    "path",
-    None,
-    identity
+    Values.path
   )
 
   val tenant: ConfigEntry[String] = ConfigEntry(
     prefix + "tenant",
     s"Tenant used for fair scheduling at the $noun. Not set: each application is its own tenant.",
-    "text",
-    None,
-    identity
+    Values.text
   )
 
   val connectTimeout: ConfigEntry[Long] = ConfigEntry(
     prefix + "connectTimeout",
-    s"Give up on a connection to the $noun that is not established within this time.",
-    "duration",
-    Some("10s"),
-    Values.milliseconds(least = 1)
+    s"Give up on a connection to the $noun that is not established within this time.$unreachable",
+    Values.milliseconds(least = 1),
+    Some("10s")
   )
 
   val acquireTimeout: ConfigEntry[Long] = ConfigEntry(
@@ -83,16 +79,37 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
     s"Fail a task when the $noun has been full, restarting or not ready for this long. Until then the task retries, " +
       "with growing waits; no work has begun, so none is lost. A name that does not resolve fails after " +
       "`connectTimeout`.",
-    "duration",
-    Some("10min"),
-    Values.milliseconds(least = 0)
+    Values.milliseconds(least = 0),
+    Some("10min")
   )
 
-  /** The entries that say who this client is. */
-  val identityEntries: Seq[ConfigEntry[_]] =
-    Seq(token, tokenFile, tlsCaFile, tlsCertificateFile, tlsKeyFile, tenant)
+  def replyTimeout: ConfigEntry[Long]
 
-  def settings(address: String, lookup: String => Option[String]): ConnectionSettings =
+  val deadline: ConfigEntry[Long] = ConfigEntry(
+    prefix + "deadline",
+    s"Maximum duration of a $unit's exchange with the $noun. 0: no limit.",
+    Values.milliseconds(least = 0),
+    Some("0s")
+  )
+
+  def windowBytes: ConfigEntry[Long]
+
+  val maxMessageBytes: ConfigEntry[Long] = ConfigEntry(
+    prefix + "maxMessageBytes",
+    s"Maximum size of one message, in either direction. The $noun has its own limit.",
+    Values.bytes(least = 1L << 20, most = Int.MaxValue.toLong),
+    Some("256m")
+  )
+
+  /** The settings declared here but for the endpoint, in the order of the reference page. */
+  protected def connectionEntries: Seq[ConfigEntry[_]] =
+    Seq(token, tokenFile, tlsCaFile, tlsCertificateFile, tlsKeyFile, tenant) ++
+      Seq(connectTimeout, acquireTimeout, replyTimeout, deadline, windowBytes, maxMessageBytes)
+
+  protected def connection(
+      address: String,
+      lookup: String => Option[String]
+  ): ConnectionSettings =
     ConnectionSettings(
       peer = peer,
       endpoint = address,
@@ -104,6 +121,10 @@ private[config] final class ConnectionConf(peer: Peer, noun: String, unit: Strin
       tenant = tenant.read(lookup),
       connectTimeoutMilliseconds = connectTimeout.require(lookup),
       acquireTimeoutMilliseconds = acquireTimeout.require(lookup),
+      replyTimeoutMilliseconds = replyTimeout.require(lookup),
+      deadlineMilliseconds = deadline.require(lookup),
+      windowBytes = windowBytes.require(lookup),
+      maxMessageBytes = maxMessageBytes.require(lookup),
       traceEndpoint = TraceConf.endpoint.read(lookup)
     )
 }

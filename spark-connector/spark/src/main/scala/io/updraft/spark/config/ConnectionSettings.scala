@@ -11,7 +11,9 @@ import scala.jdk.OptionConverters._
 
 import io.updraft.client.{ClientOptions, Endpoint, Peer, TlsFiles}
 
-/** How to reach a pool or a writer, as [[ConnectionConf]] says; travels to the executors. */
+/** How to reach a pool or a writer and the limits of an exchange, as [[ConnectionConf]] says;
+  * travels to the executors.
+  */
 final case class ConnectionSettings(
     peer: Peer,
     endpoint: String,
@@ -23,6 +25,10 @@ final case class ConnectionSettings(
     tenant: Option[String],
     connectTimeoutMilliseconds: Long,
     acquireTimeoutMilliseconds: Long,
+    replyTimeoutMilliseconds: Long,
+    deadlineMilliseconds: Long,
+    windowBytes: Long,
+    maxMessageBytes: Long,
     traceEndpoint: Option[String]
 ) {
 
@@ -34,6 +40,10 @@ final case class ConnectionSettings(
       .connectTimeout(Duration.ofMillis(connectTimeoutMilliseconds))
       .acquireTimeout(Duration.ofMillis(acquireTimeoutMilliseconds))
       .tls(new TlsFiles(path(tlsCaFile), path(tlsCertificateFile), path(tlsKeyFile)))
+      .replyTimeout(Duration.ofMillis(replyTimeoutMilliseconds))
+      .deadline(Duration.ofMillis(deadlineMilliseconds))
+      .windowBytes(windowBytes)
+      .maxMessageBytes(maxMessageBytes.toInt)
     tokenFile.map(readToken).orElse(token).foreach(builder.token)
     tenant.foreach(builder.tenant)
     builder

@@ -40,9 +40,9 @@ object GenerateDocs {
         |<!-- Written by io.updraft.spark.config.GenerateDocs from FunctionKinds and FallbackReason. Do not edit. -->
         |# What runs where
         |
-        |Every kind of Python function that PySpark 4.0 to 4.3 has. A function of a kind that runs on the pool stays on stock
-        |execution where one of the reasons below is about its query; `explain` and the log then say which.
-        |`${UpdraftConf.unsupported.key}` or `${UpdraftConf.fallback.key}` = `fail` turns each reason into an error.
+        |Every kind of Python function that PySpark 4.0 to 4.3 has. A function whose kind runs on the pool still stays on stock
+        |execution if one of the reasons below applies to its query; `explain` and the log give the reason. Set
+        |`${UpdraftConf.unsupported.key}` or `${UpdraftConf.fallback.key}` to `fail` to get an error instead.
         |""".stripMargin
 
   private def kindRow(kind: FunctionKind): String = {
@@ -66,6 +66,8 @@ object GenerateDocs {
         |
         |${entry.doc}
         |
-        |${entry.unit.capitalize}; default: ${entry.default.fold("not set")(value => s"`$value`")}.
+        |${entry.values.unit.capitalize}; default: ${entry.default.fold("not set")(value =>
+        s"`$value`"
+      )}.
         |""".stripMargin
 }

@@ -11,9 +11,7 @@ object TraceConf {
     "OpenTelemetry collector for the traces of queries that use Updraft, from the driver and the executors: " +
       "`http://host:port` or `https://host:port` (OTLP over gRPC). Pools and writers add their own spans if they are " +
       "started with `--trace-endpoint`. Not set: no tracing.",
-    "URI",
-    None,
-    collector
+    Values("URI", collector)
   )
 
   val entries: Seq[ConfigEntry[_]] = Seq(endpoint)

@@ -5,39 +5,51 @@ import java.util.Locale
 
 import org.apache.spark.network.util.JavaUtils
 
-/** Readers of setting values; a value that does not fit raises IllegalArgumentException with what
-  * was expected.
+/** A kind of setting values.
+  *
+  * @param unit
+  *   how values are written
+  * @param parse
+  *   reads a value; raises IllegalArgumentException with what was expected
   */
+final case class Values[T](unit: String, parse: String => T)
+
 private[config] object Values {
+  val text: Values[String] = Values("text", identity)
 
-  def boolean(text: String): Boolean =
-    text.toBooleanOption.getOrElse(fail("expected true or false"))
+  val path: Values[String] = Values("path", identity)
 
-  def choice(allowed: String*)(text: String): String = {
-    val value = text.toLowerCase(Locale.ROOT)
-    check(allowed.contains(value), s"expected ${allowed.mkString(" or ")}")
-    value
+  val boolean: Values[Boolean] =
+    Values("boolean", _.toBooleanOption.getOrElse(fail("expected true or false")))
+
+  def choice(allowed: String*): Values[String] = {
+    val names = allowed.mkString(" or ")
+    Values(names, checked(_.toLowerCase(Locale.ROOT))(allowed.contains(_), names))
   }
 
-  def count(least: Int)(text: String): Int = {
-    val value = text.toIntOption.getOrElse(fail("expected a whole number"))
-    check(value >= least, s"expected at least $least")
-    value
-  }
+  def count(least: Int): Values[Int] =
+    Values("count", checked(wholeNumber)(_ >= least, s"at least $least"))
 
-  def bytes(least: Long, most: Long)(text: String): Long = {
-    val value = JavaUtils.byteStringAsBytes(text)
-    check(value >= least && value <= most, s"expected $least to $most bytes")
-    value
-  }
+  def bytes(least: Long, most: Long): Values[Long] = Values(
+    "bytes",
+    checked(JavaUtils.byteStringAsBytes(_))(
+      value => value >= least && value <= most,
+      s"$least to $most bytes"
+    )
+  )
 
-  def milliseconds(least: Long)(text: String): Long = {
-    val value = JavaUtils.timeStringAsMs(text)
-    check(value >= least, s"expected at least $least ms")
-    value
-  }
+  def milliseconds(least: Long): Values[Long] =
+    Values("duration", checked(JavaUtils.timeStringAsMs(_))(_ >= least, s"at least $least ms"))
 
-  private def check(holds: Boolean, expected: String): Unit = if (!holds) fail(expected)
+  private def wholeNumber(text: String): Int =
+    text.toIntOption.getOrElse(fail("expected a whole number"))
+
+  private def checked[T](read: String => T)(holds: T => Boolean, expected: String): String => T =
+    text => {
+      val value = read(text)
+      if (!holds(value)) fail(s"expected $expected")
+      value
+    }
 
   private def fail(expected: String): Nothing = throw new IllegalArgumentException(expected)
 }

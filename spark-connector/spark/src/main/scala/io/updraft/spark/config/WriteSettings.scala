@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.config
 
-import java.time.Duration
-
 import io.updraft.client.ClientOptions
 import io.updraft.proto.v1.{Delivery, Pace, WriteCommand}
 
@@ -14,11 +12,7 @@ final case class WriteSettings(
     maxInFlightBytes: Long,
     holdGpu: Option[Boolean],
     unsupported: String,
-    replyTimeoutMilliseconds: Long,
-    deadlineMilliseconds: Long,
-    batchBytes: Long,
-    windowBytes: Long,
-    maxMessageBytes: Long
+    batchBytes: Long
 ) {
 
   def endpoint: String = connection.endpoint
@@ -27,14 +21,7 @@ final case class WriteSettings(
   def returns: Boolean = delivery == "return"
 
   /** The client's options on this machine; reads the token file. */
-  def clientOptions(): ClientOptions =
-    connection
-      .clientOptions()
-      .replyTimeout(Duration.ofMillis(replyTimeoutMilliseconds))
-      .deadline(Duration.ofMillis(deadlineMilliseconds))
-      .windowBytes(windowBytes)
-      .maxMessageBytes(maxMessageBytes.toInt)
-      .build()
+  def clientOptions(): ClientOptions = connection.clientOptions().build()
 
   /** The part of a file's command that the settings say. */
   def command(): WriteCommand.Builder = {

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning}
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.metric.SQLMetric
-import org.apache.spark.sql.updraft.{PythonCall, SessionRows, SparkInternals}
+import org.apache.spark.sql.updraft.{PythonCall, SessionKeys, SparkInternals}
 
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.groups.{AggregateFold, Fold, GroupMetrics, GroupedRows}
@@ -19,10 +19,9 @@ case class FlightAggregateExec(
     functions: Seq[AggregateExpression],
     results: Seq[NamedExpression],
     child: SparkPlan,
-    evalType: Int,
     settings: UdfSettings
 ) extends FlightFoldExec {
-  private val sessions = SessionRows.of(keys, child.output)
+  private val sessions = SessionKeys.of(keys, child.output)
 
   override val udfs: Seq[PythonUDAF] =
     functions.map(_.aggregateFunction.asInstanceOf[PythonUDAF])

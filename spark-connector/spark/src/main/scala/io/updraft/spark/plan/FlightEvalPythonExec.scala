@@ -5,14 +5,14 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Pytho
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf}
 
 import io.updraft.client.Replay
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec}
+import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec, TaskInput}
 import io.updraft.spark.task.output.{PickledReplies, ReplyReader, Results}
-import io.updraft.spark.task.{ExchangeMetrics, FunctionCall, TaskRunner}
+import io.updraft.spark.task.{FunctionCall, TaskRunner}
 
 /** Evaluates one-to-one Python UDFs on a pool, in the place of ArrowEvalPythonExec and
   * BatchEvalPythonExec.
@@ -21,7 +21,6 @@ case class FlightEvalPythonExec(
     udfs: Seq[PythonUDF],
     resultAttrs: Seq[Attribute],
     child: SparkPlan,
-    evalType: Int,
     settings: UdfSettings
 ) extends FlightUnaryExec {
 
@@ -32,24 +31,31 @@ case class FlightEvalPythonExec(
   override def vectorTypes: Option[Seq[String]] =
     Some(output.map(column => ResultColumns.className(column.dataType)))
 
-  override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
+  override protected def taskRunner: TaskRunner = {
     val call = PythonCall.of(udfs)
     val all = child.output.indices
     val spec = requestSpec(child.output, all, all, call.inputs)
     val results = udfs.map(_.dataType)
     val names = functionNames
-    val replay = if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
     if (evalType == EvalType.Pickled) {
       val input = new PickledInput(spec, Pickling(pickledRows, PythonConf.binaryAsBytes(conf)))
       val newResults = () =>
-        Results.oneToOne(names, new PickledReplies(results, spec, SparkInternals.allocator))
-      new TaskRunner(settings, pickledCall(call, pickledRows), input, newResults, replay, metrics)
+        new Results.OneToOne(names, new PickledReplies(results, spec))
+      runner(pickledCall(call, pickledRows), input, newResults)
     } else {
       val newResults = () =>
-        Results.oneToOne(names, new ReplyReader.OfColumns(results, SparkInternals.allocator))
-      val input = new ArgumentInput(spec)
-      new TaskRunner(settings, functionCall(call, spec), input, newResults, replay, metrics)
+        new Results.OneToOne(names, new ReplyReader.OfColumns(results))
+      runner(functionCall(call, spec), new ArgumentInput(spec), newResults)
     }
+  }
+
+  private def runner(
+      call: FunctionCall,
+      input: TaskInput,
+      newResults: () => Results
+  ): TaskRunner = {
+    val replay = if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
+    new TaskRunner(settings, call.copy(replay = replay), input, newResults, exchangeMetrics)
   }
 
   private def functionCall(call: PythonCall, spec: RequestSpec): FunctionCall = arrowCall(

@@ -5,14 +5,13 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expre
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf}
 
-import io.updraft.client.Replay
 import io.updraft.spark.columns.{ResultColumns, SelectedColumn}
 import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.task.TaskRunner
 import io.updraft.spark.task.input.{ArgumentInput, PickledInput, Pickling, RequestSpec}
 import io.updraft.spark.task.output.{PickledTableResults, ReplyReader, Results, TableResults}
-import io.updraft.spark.task.{ExchangeMetrics, TaskRunner}
 
 /** Runs a table function on a pool, in the place of BatchEvalPythonUDTFExec and
   * ArrowEvalPythonUDTFExec.
@@ -30,8 +29,6 @@ case class FlightEvalPythonUDTFExec(
 
   override def udfs: Seq[PythonUDTF] = Seq(udtf)
 
-  override def evalType: Int = udtf.evalType
-
   override def output: Seq[Attribute] = requiredChildOutput ++ resultAttrs
 
   override def producedAttributes: AttributeSet = AttributeSet(resultAttrs)
@@ -48,20 +45,16 @@ case class FlightEvalPythonUDTFExec(
       case _ => -1
     }.filter(_ >= 0)
 
-  override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
+  override protected def taskRunner: TaskRunner = {
     val call = PythonCall.ofTable(udtf)
     val passed = columns(requiredChildOutput)
     val copied = (columns(call.inputs) ++ passed).distinct
     val spec = requestSpec(child.output, copied, passed, call.inputs)
-    if (evalType == EvalType.PickledTable) pickledRunner(call, spec, metrics)
-    else arrowRunner(call, spec, metrics)
+    if (evalType == EvalType.PickledTable) pickledRunner(call, spec)
+    else arrowRunner(call, spec)
   }
 
-  private def pickledRunner(
-      call: PythonCall,
-      spec: RequestSpec,
-      metrics: ExchangeMetrics
-  ): TaskRunner = {
+  private def pickledRunner(call: PythonCall, spec: RequestSpec): TaskRunner = {
     val rowType = udtf.elementSchema
     val batchBytes = settings.batchBytes
     val listRows = FlightPythonExec.DefaultPickledRows
@@ -69,17 +62,12 @@ case class FlightEvalPythonUDTFExec(
       settings,
       pickledCall(call, listRows).copy(joined = true),
       new PickledInput(spec, Pickling(listRows, PythonConf.binaryAsBytes(conf))),
-      () => new PickledTableResults(rowType, spec, batchBytes, SparkInternals.allocator),
-      Replay.NEVER,
-      metrics
+      () => new PickledTableResults(rowType, spec, batchBytes),
+      exchangeMetrics
     )
   }
 
-  private def arrowRunner(
-      call: PythonCall,
-      spec: RequestSpec,
-      metrics: ExchangeMetrics
-  ): TaskRunner = {
+  private def arrowRunner(call: PythonCall, spec: RequestSpec): TaskRunner = {
     val evalConf =
       if (evalType == EvalType.ArrowOptimizedTable) "input_type" -> spec.inputType.json
       else "table_arg_offsets" -> PythonCall.tableOffsets(udtf, call).mkString(",")
@@ -89,8 +77,7 @@ case class FlightEvalPythonUDTFExec(
       arrowCall(call, evalConf = Map(evalConf)).copy(joined = requiredChildOutput.nonEmpty),
       new ArgumentInput(spec),
       () => FlightEvalPythonUDTFExec.arrowResults(types, spec),
-      Replay.NEVER,
-      metrics
+      exchangeMetrics
     )
   }
 
@@ -101,8 +88,8 @@ case class FlightEvalPythonUDTFExec(
 object FlightEvalPythonUDTFExec {
 
   private def arrowResults(types: Seq[DataType], spec: RequestSpec): Results = {
-    val replies = new ReplyReader.OfTable(types, SparkInternals.allocator)
-    if (spec.passed.isEmpty) Results.unprompted(replies)
+    val replies = new ReplyReader.OfTable(types)
+    if (spec.passed.isEmpty) new Results.Unprompted(replies)
     else new TableResults(replies)
   }
 }

@@ -9,7 +9,6 @@ import org.apache.spark.sql.updraft.{PythonCall, SparkInternals}
 
 import io.updraft.spark.task.FoldRunner
 import io.updraft.spark.task.groups.Fold
-import io.updraft.spark.task.input.RequestSpec
 
 /** What aggregates and windows share: they read sorted rows and give rows. [[FoldRunner]] does the
   * work of a task.
@@ -37,13 +36,10 @@ trait FlightFoldExec extends FlightPythonExec with UnaryExecNode {
   private def foldRunner: FoldRunner = {
     val call = pythonCall
     val rows = fold
-    val spec = RequestSpec.ofArguments(
-      rows.columns,
-      call.inputs,
-      limits,
-      conf.sessionLocalTimeZone,
-      conf.arrowUseLargeVarTypes
-    )
+    val copied = rows.columns.indices.filter { column =>
+      call.inputs.exists(_.semanticEquals(rows.columns(column)))
+    }
+    val spec = requestSpec(rows.columns, copied, Seq.empty, call.inputs)
     val results = udfs.map(_.dataType)
     new FoldRunner(settings, arrowCall(call, kindConf), spec, rows, results, exchangeMetrics)
   }

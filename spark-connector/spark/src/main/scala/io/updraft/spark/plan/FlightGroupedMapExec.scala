@@ -5,13 +5,11 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.physical.{Distribution, Partitioning}
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.python.{FlatMapGroupsInPandasExec, GroupColumns}
-import org.apache.spark.sql.updraft.SparkInternals
 
-import io.updraft.client.Replay
 import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.task.TaskRunner
 import io.updraft.spark.task.groups.RowShape
 import io.updraft.spark.task.output.{ReplyReader, Results}
-import io.updraft.spark.task.{ExchangeMetrics, TaskRunner}
 
 /** Runs applyInPandas and applyInArrow on a pool, in the place of FlatMapGroupsInPandasExec and
   * FlatMapGroupsInArrowExec.
@@ -35,16 +33,15 @@ case class FlightGroupedMapExec(
 
   override def requiredChildOrdering: Seq[Seq[SortOrder]] = Seq(GroupOrder.required(keys))
 
-  override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
+  override protected def taskRunner: TaskRunner = {
     val columns = GroupColumns.of(child.output, keys)
     val result = rowResult
     new TaskRunner(
       settings,
       groupedCall(columns.arguments),
       groupedInput(child, keys, columns, shape),
-      () => Results.freeRunning(new ReplyReader.OfRows(result, SparkInternals.allocator)),
-      Replay.NEVER,
-      metrics
+      () => new Results.FreeRunning(new ReplyReader.OfRows(result)),
+      exchangeMetrics
     )
   }
 

@@ -24,8 +24,6 @@ trait FlightGroupsExec extends FlightPythonExec {
 
   override def udfs: Seq[PythonUDF] = Seq(function)
 
-  override def evalType: Int = function.evalType
-
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
   override def vectorTypes: Option[Seq[String]] =

@@ -5,14 +5,13 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Pytho
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
+import org.apache.spark.sql.updraft.{PythonCall, PythonConf}
 
-import io.updraft.client.Replay
 import io.updraft.spark.columns.ResultColumns
 import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.task.TaskRunner
 import io.updraft.spark.task.input.RowInput
 import io.updraft.spark.task.output.{ReplyReader, Results, RowCheck, RowResult}
-import io.updraft.spark.task.{ExchangeMetrics, TaskRunner}
 
 /** Runs mapInArrow and mapInPandas on a pool, in the place of MapInArrowExec and MapInPandasExec.
   */
@@ -20,7 +19,6 @@ case class FlightMapInBatchExec(
     function: PythonUDF,
     output: Seq[Attribute],
     child: SparkPlan,
-    evalType: Int,
     settings: UdfSettings
 ) extends FlightUnaryExec {
 
@@ -35,7 +33,7 @@ case class FlightMapInBatchExec(
       output.map(column => ResultColumns.className(column.dataType))
     )
 
-  override protected def taskRunner(metrics: ExchangeMetrics): TaskRunner = {
+  override protected def taskRunner: TaskRunner = {
     val spec = requestSpec(child.output, child.output.indices, Seq.empty, child.output)
     val result = RowResult(
       function.dataType,
@@ -47,9 +45,8 @@ case class FlightMapInBatchExec(
       settings,
       arrowCall(PythonCall.ofRows(function)),
       new RowInput(spec, child.schema),
-      () => Results.unprompted(new ReplyReader.OfRows(result, SparkInternals.allocator)),
-      Replay.NEVER,
-      metrics
+      () => new Results.Unprompted(new ReplyReader.OfRows(result)),
+      exchangeMetrics
     )
   }
 

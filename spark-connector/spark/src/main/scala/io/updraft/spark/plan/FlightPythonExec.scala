@@ -31,7 +31,7 @@ trait FlightPythonExec extends SparkPlan {
   def settings: UdfSettings
 
   /** How the functions exchange data with PySpark's worker, a value of Spark's PythonEvalType. */
-  def evalType: Int
+  def evalType: Int = udfs.head.evalType
 
   protected lazy val exchangeMetrics: ExchangeMetrics = ExchangeMetrics.create(sparkContext)
 
@@ -137,11 +137,11 @@ trait FlightPythonExec extends SparkPlan {
 trait FlightUnaryExec extends FlightPythonExec with UnaryExecNode {
 
   /** The work of one task. */
-  protected def taskRunner(metrics: ExchangeMetrics): TaskRunner
+  protected def taskRunner: TaskRunner
 
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
     beforeTasks()
-    val runner = taskRunner(exchangeMetrics)
+    val runner = taskRunner
     if (child.supportsColumnar) {
       SparkInternals.mapPartitions(child.executeColumnar()) { (partition, batches) =>
         runner.runBatches(partition, batches, TaskContext.get())

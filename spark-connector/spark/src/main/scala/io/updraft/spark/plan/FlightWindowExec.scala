@@ -8,6 +8,7 @@ import org.apache.spark.sql.execution.window.WindowExecBase
 import org.apache.spark.sql.updraft.{PythonCall, WindowFrames}
 
 import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.reasons.FunctionKinds
 import io.updraft.spark.task.groups.{Fold, WindowFold}
 
 /** Runs Python aggregates over window frames on a pool, in the place of ArrowWindowPythonExec: the
@@ -18,13 +19,14 @@ case class FlightWindowExec(
     partitionSpec: Seq[Expression],
     orderSpec: Seq[SortOrder],
     child: SparkPlan,
-    evalType: Int,
     settings: UdfSettings
 ) extends FlightFoldExec
     with WindowExecBase {
 
   override val udfs: Seq[PythonUDAF] =
     windowExpression.flatMap(_.collect { case udf: PythonUDAF => udf })
+
+  override def evalType: Int = FunctionKinds.inWindow(udfs.head.evalType)
 
   private lazy val spillSize = SQLMetrics.createSizeMetric(sparkContext, "spill size")
 

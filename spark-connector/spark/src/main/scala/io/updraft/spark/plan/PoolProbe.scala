@@ -32,8 +32,8 @@ object PoolProbe {
   def require(settings: UdfSettings): Unit = ask(settings).foreach { problem =>
     answers.remove(settings.endpoint)
     throw new SparkException(
-      s"$problem. ${UpdraftConf.endpoint.key} says where the pool is; ${UpdraftConf.fallback.key} = local " +
-        "would run the functions in Spark's own Python workers instead"
+      s"$problem. Set ${UpdraftConf.endpoint.key} to where the pool listens, or ${UpdraftConf.fallback.key} = " +
+        "local to run the functions in Spark's own Python workers"
     )
   }
 
@@ -63,7 +63,7 @@ object PoolProbe {
   private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[String] =
     try {
       if (endpoint.transport() == Endpoint.Transport.UNIX) connectUnix(endpoint)
-      else connectNetwork(endpoint, settings.connectTimeoutMilliseconds.toInt)
+      else connectNetwork(endpoint, settings.connection.connectTimeoutMilliseconds.toInt)
       None
     } catch {
       case e: IOException =>

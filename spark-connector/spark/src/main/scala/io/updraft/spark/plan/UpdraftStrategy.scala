@@ -7,7 +7,6 @@ import org.apache.spark.sql.catalyst.expressions.PythonUDF
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.updraft.SparkInternals
-import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.{PythonAggregate, PythonWindow, Support}
@@ -35,10 +34,8 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
     }
 
   private def onPool(plan: LogicalPlan, settings: UdfSettings): SparkPlan = plan match {
-    case ArrowEvalPython(udfs, results, child, evalType) =>
-      FlightEvalPythonExec(udfs, results, planLater(child), evalType, settings)
-    case BatchEvalPython(udfs, results, child) =>
-      FlightEvalPythonExec(udfs, results, planLater(child), EvalType.Pickled, settings)
+    case eval: BaseEvalPython =>
+      FlightEvalPythonExec(eval.udfs, eval.resultAttrs, planLater(eval.child), settings)
     case table: BaseEvalPythonUDTF =>
       FlightEvalPythonUDTFExec(
         table.udtf,
@@ -48,21 +45,9 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
         settings
       )
     case MapInArrow(function: PythonUDF, output, child, _, _) =>
-      FlightMapInBatchExec(
-        function,
-        output,
-        planLater(child),
-        EvalType.MapInArrow,
-        settings
-      )
+      FlightMapInBatchExec(function, output, planLater(child), settings)
     case MapInPandas(function: PythonUDF, output, child, _, _) =>
-      FlightMapInBatchExec(
-        function,
-        output,
-        planLater(child),
-        EvalType.MapInPandas,
-        settings
-      )
+      FlightMapInBatchExec(function, output, planLater(child), settings)
     case FlatMapGroupsInPandas(keys, function: PythonUDF, output, child) =>
       FlightGroupedMapExec(keys, function, output, planLater(child), RowShape.Columns, settings)
     case FlatMapGroupsInArrow(keys, function: PythonUDF, output, child) =>
@@ -87,10 +72,10 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
         planLater(right),
         settings
       )
-    case PythonAggregate(keys, functions, results, child, evalType) =>
-      FlightAggregateExec(keys, functions, results, planLater(child), evalType, settings)
-    case PythonWindow(windows, partitions, order, child, evalType) =>
-      FlightWindowExec(windows, partitions, order, planLater(child), evalType, settings)
+    case PythonAggregate(keys, functions, results, child) =>
+      FlightAggregateExec(keys, functions, results, planLater(child), settings)
+    case PythonWindow(windows, partitions, order, child) =>
+      FlightWindowExec(windows, partitions, order, planLater(child), settings)
     case other => throw new IllegalStateException(s"no operator for ${other.nodeName}")
   }
 

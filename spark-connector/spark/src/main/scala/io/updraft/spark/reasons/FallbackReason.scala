@@ -26,17 +26,17 @@ object FallbackReason {
 
   val ResourceProfile: FallbackReason = FallbackReason(
     "resource-profile",
-    "a resource profile asks for resources of the executor that the pool does not see"
+    "a resource profile requests resources of the executor that the pool cannot see"
   )
 
   val State: FallbackReason = FallbackReason(
     "state",
-    "the function asks Spark's state store, which only a worker beside the executor can reach"
+    "the function uses Spark's state store, which only a worker beside the executor can reach"
   )
 
   val HashSeed: FallbackReason = FallbackReason(
     "hash-seed",
-    "PYTHONHASHSEED of the session is not 0, with which the pool's workers hash"
+    "the session sets PYTHONHASHSEED, and not to 0, the hash seed of the pool's workers"
   )
 
   val WorkerModule: FallbackReason = FallbackReason(
@@ -46,7 +46,7 @@ object FallbackReason {
 
   val DataTypes: FallbackReason = FallbackReason(
     "type",
-    "Arrow does not carry a type there and back unchanged (calendar intervals, char and varchar, " +
+    "Arrow cannot carry a type to the pool and back unchanged (calendar intervals, char and varchar, " +
       "geometry and geography, structs with two fields of one name)"
   )
 

@@ -55,40 +55,20 @@ object FunctionKinds {
     pool(300, "SQL_TABLE_UDF", "`udtf`", "4.0"),
     pool(301, "SQL_ARROW_TABLE_UDF", "`udtf` with `useArrow=True`", "4.0"),
     pool(302, "SQL_ARROW_UDTF", "`arrow_udtf`", "4.1"),
-    stock(
-      208,
-      "SQL_GROUPED_MAP_PANDAS_UDF_WITH_STATE",
-      "`applyInPandasWithState`",
-      "4.0",
-      State
-    ),
-    stock(
-      211,
-      "SQL_TRANSFORM_WITH_STATE_PANDAS_UDF",
-      "`transformWithStateInPandas`",
-      "4.0",
-      State
-    ),
-    stock(
+    state(208, "SQL_GROUPED_MAP_PANDAS_UDF_WITH_STATE", "`applyInPandasWithState`", "4.0"),
+    state(211, "SQL_TRANSFORM_WITH_STATE_PANDAS_UDF", "`transformWithStateInPandas`", "4.0"),
+    state(
       212,
       "SQL_TRANSFORM_WITH_STATE_PANDAS_INIT_STATE_UDF",
       "the same, with an initial state",
-      "4.0",
-      State
+      "4.0"
     ),
-    stock(
-      213,
-      "SQL_TRANSFORM_WITH_STATE_PYTHON_ROW_UDF",
-      "`transformWithState`",
-      "4.1",
-      State
-    ),
-    stock(
+    state(213, "SQL_TRANSFORM_WITH_STATE_PYTHON_ROW_UDF", "`transformWithState`", "4.1"),
+    state(
       214,
       "SQL_TRANSFORM_WITH_STATE_PYTHON_ROW_INIT_STATE_UDF",
       "the same, with an initial state",
-      "4.1",
-      State
+      "4.1"
     )
   )
 
@@ -109,11 +89,6 @@ object FunctionKinds {
   private def pool(evalType: Int, name: String, usage: String, since: String): FunctionKind =
     FunctionKind(evalType, name, usage, since, None)
 
-  private def stock(
-      evalType: Int,
-      name: String,
-      usage: String,
-      since: String,
-      fallbackReason: FallbackReason
-  ): FunctionKind = FunctionKind(evalType, name, usage, since, Some(fallbackReason))
+  private def state(evalType: Int, name: String, usage: String, since: String): FunctionKind =
+    FunctionKind(evalType, name, usage, since, Some(State))
 }

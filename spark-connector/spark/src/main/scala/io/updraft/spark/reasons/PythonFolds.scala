@@ -10,8 +10,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
   * apart. What it refuses is no match: then Spark says why.
   */
 object PythonAggregate {
-  type Parts =
-    (Seq[NamedExpression], Seq[AggregateExpression], Seq[NamedExpression], LogicalPlan, Int)
+  type Parts = (Seq[NamedExpression], Seq[AggregateExpression], Seq[NamedExpression], LogicalPlan)
 
   def unapply(plan: LogicalPlan): Option[Parts] = plan match {
     case PhysicalAggregation(keys, functions, results, child) =>
@@ -20,7 +19,7 @@ object PythonAggregate {
         case _ => None
       }
       kinds.distinct match {
-        case Seq(Some(kind)) => Some((keys, functions, results, child, kind))
+        case Seq(Some(_)) => Some((keys, functions, results, child))
         case _ => None
       }
     case _ => None
@@ -29,14 +28,14 @@ object PythonAggregate {
 
 /** Windows whose functions are all Python's and of one kind, likewise. */
 object PythonWindow {
-  type Parts = (Seq[NamedExpression], Seq[Expression], Seq[SortOrder], LogicalPlan, Int)
+  type Parts = (Seq[NamedExpression], Seq[Expression], Seq[SortOrder], LogicalPlan)
 
   def unapply(plan: LogicalPlan): Option[Parts] = plan match {
     case PhysicalWindow(WindowFunctionType.Python, windows, partitions, order, child) =>
       val kinds = windows.flatMap(_.collect { case udf: PythonUDAF => udf.evalType })
       kinds.distinct match {
-        case Seq(kind) =>
-          FunctionKinds.inWindow.get(kind).map((windows, partitions, order, child, _))
+        case Seq(kind) if FunctionKinds.inWindow.contains(kind) =>
+          Some((windows, partitions, order, child))
         case _ => None
       }
     case _ => None

@@ -63,9 +63,9 @@ object Support {
       ofRows(function, left.output ++ right.output)
     case FlatMapCoGroupsInArrow(_, _, function, _, left, right) =>
       ofRows(function, left.output ++ right.output)
-    case PythonAggregate(_, functions, _, _, _) =>
+    case PythonAggregate(_, functions, _, _) =>
       fold(functions.map(_.aggregateFunction.asInstanceOf[PythonUDAF]))
-    case PythonWindow(windows, _, _, _, _) =>
+    case PythonWindow(windows, _, _, _) =>
       fold(windows.flatMap(_.collect { case udf: PythonUDAF => udf }))
     case other => Some(FallbackReason.UnknownKind.about(other.nodeName))
   }
@@ -102,7 +102,7 @@ object Support {
   private def types(all: Seq[DataType]): Option[FallbackReason] =
     all.find(!travels(_)).map(FallbackReason.ofType)
 
-  /** Whether Arrow carries every value of a type there and back unchanged. */
+  /** Whether Arrow carries every value of a type to the pool and back unchanged. */
   private def travels(dataType: DataType): Boolean = dataType match {
     case BooleanType | ByteType | ShortType | IntegerType | LongType => true
     case FloatType | DoubleType | _: DecimalType => true

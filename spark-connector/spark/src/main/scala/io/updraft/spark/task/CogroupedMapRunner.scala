@@ -3,10 +3,9 @@ package io.updraft.spark.task
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.updraft.{InputFiles, SparkInternals}
+import org.apache.spark.sql.updraft.InputFiles
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-import io.updraft.client.Replay
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.groups.{CogroupedFeed, GroupedInput, GroupedSide}
 import io.updraft.spark.task.output.{ReplyReader, Results, RowResult}
@@ -36,8 +35,7 @@ final class CogroupedMapRunner(
         files
       ),
       left.schema,
-      Results.freeRunning(new ReplyReader.OfRows(result, SparkInternals.allocator)),
-      Replay.NEVER,
+      new Results.FreeRunning(new ReplyReader.OfRows(result)),
       files,
       context
     )

@@ -4,7 +4,6 @@ package io.updraft.spark.task
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.execution.python.PythonExceptions
-import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.{SparkException, TaskContext}
 
 import io.updraft.client.ExchangeException
@@ -20,20 +19,11 @@ final class Failures(
     endpoint: String,
     span: TaskSpan,
     context: TaskContext
-) {
+) extends TaskFailures(span, context) {
 
-  /** Runs `body`; an exception of the user's function becomes Spark's PythonException, a kill
-    * Spark's own.
-    */
-  def translate[T](body: => T): T =
-    try body
-    catch {
-      case e: InterruptedException => throw interrupted(e)
-      case e: ExchangeException if context.isInterrupted() => throw killed(e)
-      case e: ExchangeException =>
-        span.failed(e)
-        throw (if (e.kind() == ErrorKind.ERROR_KIND_USER) userError(e) else poolError(e))
-    }
+  /** An exception of the user's function becomes Spark's PythonException. */
+  override protected def failed(e: ExchangeException): Throwable =
+    if (e.kind() == ErrorKind.ERROR_KIND_USER) userError(e) else poolError(e)
 
   /** Adds what the function added to its accumulators on the pool. */
   def report(report: Report): Unit =
@@ -62,13 +52,4 @@ final class Failures(
       .filter(_.nonEmpty)
       .map[String](stack => s"\nPython worker exited unexpectedly (crashed): $stack")
       .orElse("")
-
-  private def interrupted(e: InterruptedException): Throwable =
-    if (context.isInterrupted()) killed(e) else e
-
-  private def killed(cause: Throwable): Throwable = {
-    val kill = SparkInternals.taskKilled(context)
-    kill.initCause(cause)
-    kill
-  }
 }

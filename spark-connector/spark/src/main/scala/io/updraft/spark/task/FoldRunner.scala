@@ -7,9 +7,8 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.JoinedRow
 import org.apache.spark.sql.types.DataType
-import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, WaitingRows}
+import org.apache.spark.sql.updraft.{InputFiles, WaitingRows}
 
-import io.updraft.client.Replay
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.groups.{Fold, GroupedFeed}
 import io.updraft.spark.task.input.{RequestBuilder, RequestSpec}
@@ -50,8 +49,7 @@ final class FoldRunner(
       context: TaskContext
   ) = {
     val files = new InputFiles
-    val builder =
-      new RequestBuilder.OfGroups(spec, fold.answers, SparkInternals.allocator, partition)
+    val builder = new RequestBuilder.OfArguments(spec, partition, fold.answers)
     pipeline(
       new GroupedFeed(
         () => fold.rows(input, waiting),
@@ -61,11 +59,7 @@ final class FoldRunner(
         files
       ),
       builder.schema,
-      Results.oneToOne(
-        call.names,
-        new ReplyReader.OfColumns(resultTypes, SparkInternals.allocator)
-      ),
-      Replay.NEVER,
+      new Results.OneToOne(call.names, new ReplyReader.OfColumns(resultTypes)),
       files,
       context
     )

@@ -17,7 +17,7 @@ import org.apache.spark.sql.updraft.{
 }
 import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
 
-import io.updraft.client.Exchange
+import io.updraft.client.{Exchange, Replay}
 import io.updraft.proto.v1.{
   Argument,
   ExchangeCommand,
@@ -39,6 +39,8 @@ import io.updraft.spark.artifacts.SessionArtifact
   *   of cogroups: the right input's Arrow schema as an IPC message
   * @param joined
   *   whether the rows of a table function are joined to those that they came from
+  * @param replay
+  *   whether another worker may be sent what was not answered yet
   */
 final case class FunctionCall(
     call: PythonCall,
@@ -49,7 +51,8 @@ final case class FunctionCall(
     environment: Map[String, String],
     maxRecordsPerBatch: Int,
     secondInputSchema: Array[Byte] = Array.empty,
-    joined: Boolean = false
+    joined: Boolean = false,
+    replay: Replay = Replay.NEVER
 ) {
 
   /** What the functions need beside their pickles, as this executor has it. */

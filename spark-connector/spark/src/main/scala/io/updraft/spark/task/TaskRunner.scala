@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.updraft.{InputFiles, SparkInternals, WorkerLogs}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-import io.updraft.client.{Exchange, Replay}
+import io.updraft.client.Exchange
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.input.{RequestSource, TaskInput}
 import io.updraft.spark.task.output.Results
@@ -25,7 +25,6 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
       source: RequestSource,
       schema: Schema,
       results: Results,
-      replay: Replay,
       files: InputFiles,
       context: TaskContext
   ): Iterator[ColumnarBatch] = {
@@ -34,7 +33,7 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
     new PipelinedIterator(
       source,
       results,
-      () => open(schema, replay, span, context),
+      () => open(schema, span, context),
       files,
       new Failures(call, settings.endpoint, span, context),
       new WorkerLogs(call.loggingSession, context),
@@ -44,19 +43,14 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
     )
   }
 
-  private def open(
-      schema: Schema,
-      replay: Replay,
-      span: TaskSpan,
-      context: TaskContext
-  ): Exchange = {
+  private def open(schema: Schema, span: TaskSpan, context: TaskContext): Exchange = {
     val artifacts = call.artifacts
     Exchange.open(
       span.on(settings.clientOptions()),
       call.command(artifacts, context),
       schema,
       SparkInternals.allocator,
-      replay,
+      call.replay,
       artifacts.asJava
     )
   }
@@ -68,7 +62,6 @@ final class TaskRunner(
     call: FunctionCall,
     input: TaskInput,
     newResults: () => Results,
-    replay: Replay,
     metrics: ExchangeMetrics
 ) extends TaskPipeline(settings, call, metrics) {
 
@@ -86,6 +79,6 @@ final class TaskRunner(
 
   private def run(context: TaskContext)(source: InputFiles => RequestSource) = {
     val files = new InputFiles
-    pipeline(source(files), input.schema, newResults(), replay, files, context)
+    pipeline(source(files), input.schema, newResults(), files, context)
   }
 }

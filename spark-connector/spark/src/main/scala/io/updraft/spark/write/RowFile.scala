@@ -157,7 +157,7 @@ object RowFile {
     val target = new Path(path)
     val arrow = StoredSchema.arrow(schema)
     val types = StoredSchema.of(schema).fields.toSeq.map(_.dataType)
-    val columns = new ColumnSet(types, arrow, SparkInternals.allocator, largeVarTypes = false)
+    val columns = new ColumnSet(types, arrow, largeVarTypes = false)
     val span = TaskSpans.of("updraft.task.file", settings.connection, TaskIdentities.of(context))
     val failures = new WriteFailures(path, settings.endpoint, span, context)
     val written =

@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.write
 
-import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.{SparkException, TaskContext}
 
 import io.updraft.client.ExchangeException
 import io.updraft.proto.v1.ErrorKind
 import io.updraft.spark.config.WriteConf
+import io.updraft.spark.task.TaskFailures
 import io.updraft.spark.trace.TaskSpan
 
 /** Turns what ends a file into an error of its task: which file, which writer, what to do. */
-final class WriteFailures(path: String, endpoint: String, span: TaskSpan, context: TaskContext) {
+final class WriteFailures(path: String, endpoint: String, span: TaskSpan, context: TaskContext)
+    extends TaskFailures(span, context) {
 
-  def translate[T](body: => T): T =
-    try body
-    catch {
-      case e: InterruptedException => throw (if (context.isInterrupted()) killed(e) else e)
-      case e: ExchangeException if context.isInterrupted() => throw killed(e)
-      case e: ExchangeException =>
-        span.failed(e)
-        throw failed(e)
-    }
-
-  private def failed(e: ExchangeException): Throwable = new SparkException(
-    s"the writer at $endpoint (${WriteConf.endpoint.key}) has not written $path in task " +
+  override protected def failed(e: ExchangeException): Throwable = new SparkException(
+    s"the writer at $endpoint (${WriteConf.endpoint.key}) did not write $path in task " +
       s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()}: " +
       s"${e.getMessage} [${e.code()}]${advice(e.kind())}",
     e
@@ -35,16 +26,10 @@ final class WriteFailures(path: String, endpoint: String, span: TaskSpan, contex
     case ErrorKind.ERROR_KIND_QUOTA =>
       s". Give the writer a larger --quota-bytes or more time (${WriteConf.acquireTimeout.key})"
     case ErrorKind.ERROR_KIND_LIMIT =>
-      s". ${WriteConf.batchBytes.key} says how large batches are"
+      s". Reduce ${WriteConf.batchBytes.key}, the target size of a batch"
     case ErrorKind.ERROR_KIND_WRITE_OPTION =>
       ". Write such files with Spark's own format"
     case _ => ""
-  }
-
-  private def killed(cause: Throwable): Throwable = {
-    val kill = SparkInternals.taskKilled(context)
-    kill.initCause(cause)
-    kill
   }
 }
 

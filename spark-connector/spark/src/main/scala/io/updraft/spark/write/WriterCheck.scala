@@ -96,8 +96,8 @@ object WriterCheck {
     case _ if refusal.kind == ErrorKind.ERROR_KIND_PROTOCOL =>
       s". Set ${WriteConf.endpoint.key} to where a writer listens"
     case _ if refusal.temporary =>
-      s". Start the writer or correct ${WriteConf.endpoint.key}; the driver asks for as long as " +
-        s"${WriteConf.connectTimeout.key} says"
+      s". Start the writer or correct ${WriteConf.endpoint.key}; the driver retries for " +
+        WriteConf.connectTimeout.key
     case _ => ""
   }
 }

@@ -28,7 +28,7 @@ trait WrittenFile extends PartSink {
 final class DirectFile(path: Path, conf: Configuration) extends WrittenFile {
 
   override def append(part: ByteBuffer): Unit =
-    throw new IllegalStateException("bytes came back of a file that the writer stores itself")
+    throw new IllegalStateException("the writer returned bytes of a file that it stores itself")
 
   override def complete(receipt: Receipt): Unit = {
     val seen =
@@ -37,7 +37,7 @@ final class DirectFile(path: Path, conf: Configuration) extends WrittenFile {
     val stored = s"${receipt.getFileBytes} bytes"
     if (seen != stored) throw new SparkException(
       s"the writer stored $stored at $path, where this executor sees $seen: direct delivery needs " +
-        s"storage that both reach. Set ${WriteConf.delivery.key} = return where there is none"
+        s"storage that both reach. Set ${WriteConf.delivery.key} = return if there is none"
     )
   }
 

@@ -95,12 +95,8 @@ class ColumnSetSuite extends AnyFunSuite {
   test("the size of a set counts every row, and a closed set has none") {
     val schema = StructType(Seq("a", "b").map(StructField(_, LongType)))
     val rows = unsafe((0 until 5).map(i => InternalRow(i.toLong, -i.toLong)), schema)
-    val set = new ColumnSet(
-      Seq(LongType, LongType),
-      ArrowSchemas.of(schema, "UTC", false),
-      allocator,
-      false
-    )
+    val set =
+      new ColumnSet(Seq(LongType, LongType), ArrowSchemas.of(schema, "UTC", false), false)
     rows.foreach(set.append)
     set.measure()
     assert(set.byteCount(_ => true) == 5 * 16)
@@ -132,11 +128,11 @@ class ColumnSetSuite extends AnyFunSuite {
   private def compare(expected: VectorSchemaRoot, schema: StructType)(
       fill: ColumnSet => Unit
   ): Assertion = {
-    val set = new ColumnSet(schema.map(_.dataType), expected.getSchema, allocator, false)
+    val set = new ColumnSet(schema.map(_.dataType), expected.getSchema, false)
     fill(set)
     val columns = set.finish()
     val copied = ColumnSet
-      .load(rowCount, columns, schema.map(_.dataType), expected.getSchema, allocator)
+      .load(rowCount, columns, schema.map(_.dataType), expected.getSchema)
       .map(_.asInstanceOf[ArrowColumnVector])
     try {
       for ((column, i) <- copied.zipWithIndex)

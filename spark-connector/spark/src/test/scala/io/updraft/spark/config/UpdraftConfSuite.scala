@@ -30,7 +30,7 @@ class UpdraftConfSuite extends AnyFunSuite {
   test("every setting but the endpoint has a default or may be absent") {
     val read = settings(endpoint).get
     assert(read.windowBatches == 4)
-    assert(read.windowBytes == (16L << 20))
+    assert(read.connection.windowBytes == (16L << 20))
     assert(read.batchBytes == (1L << 20))
     assert(read.fallback == "fail")
     assert(read.unsupported == "local")

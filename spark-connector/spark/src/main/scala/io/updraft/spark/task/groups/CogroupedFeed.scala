@@ -25,10 +25,9 @@ final class CogroupedFeed(
   private[this] var rightWasSent = false
 
   override def next(): Option[Request] = {
-    files.enterChild()
-    try
+    files.ofChild {
       while (ready.isEmpty && position != Position.Ended) step()
-    finally files.leaveChild()
+    }
     Option(ready.poll())
   }
 

@@ -3,7 +3,7 @@ package io.updraft.spark.task.groups
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.updraft.{SessionRows, WaitingRows, WindowFrames}
+import org.apache.spark.sql.updraft.{SessionKeys, SpillingRows, WaitingRows, WindowFrames}
 
 import io.updraft.spark.task.input.Answers
 
@@ -37,7 +37,7 @@ sealed trait Fold extends Serializable {
 /** Aggregates: the key of a group waits for the group's results. */
 final case class AggregateFold(
     keys: Seq[NamedExpression],
-    sessions: Option[SessionRows],
+    sessions: Option[SessionKeys],
     groupedRows: GroupedRows,
     childOutput: Seq[Attribute],
     functionResults: Seq[Attribute],
@@ -52,7 +52,7 @@ final case class AggregateFold(
 
   override def rows(input: Iterator[InternalRow], waiting: WaitingRows): Iterator[InternalRow] = {
     val grouped = groupedRows.of(input)
-    sessions.fold(grouped)(_.of(grouped))
+    sessions.fold(grouped)(SpillingRows.inSessions(grouped, _))
   }
 
   override def boundary(waiting: WaitingRows): GroupBoundary = {

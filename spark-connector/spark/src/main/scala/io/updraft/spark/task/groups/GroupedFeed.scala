@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.updraft.InputFiles
 
 import io.updraft.spark.columns.{BatchLimits, GroupCut}
-import io.updraft.spark.task.input.{Request, RequestBuilder, RequestSource}
+import io.updraft.spark.task.input.{RequestBuilder, RequestFeed}
 
 /** Reads rows that lie group by group into a builder: many small groups make one request, a large
   * one is spread over many. A row is copied before the next is asked for.
@@ -19,20 +19,12 @@ final class GroupedFeed(
     builder: RequestBuilder,
     limits: BatchLimits,
     files: InputFiles
-) extends RequestSource {
+) extends RequestFeed(builder, files) {
   private[this] val cut = new GroupCut(limits, () => builder.size)
   private[this] var input: Iterator[InternalRow] = _
   private[this] var row: InternalRow = _
 
-  override def next(): Option[Request] = {
-    files.enterChild()
-    val file =
-      try fill()
-      finally files.leaveChild()
-    if (builder.rows > 0) Some(builder.finish(file)) else None
-  }
-
-  private def fill(): AnyRef = {
+  override protected def fill(): AnyRef = {
     if (input == null) start()
     var file: AnyRef = null
     var open = row != null
@@ -62,6 +54,4 @@ final class GroupedFeed(
     if (row != null) boundary.enter(row)
     row != null && !cut.endsBehindGroup(builder.rows, builder.groups)
   }
-
-  override def close(): Unit = builder.close()
 }

@@ -52,9 +52,9 @@ final case class GroupedInput(
   /** Fills requests of a task's rows. */
   def builder(partition: Int): RequestBuilder = shape match {
     case RowShape.Struct =>
-      new RequestBuilder.OfRows(spec, rowSchema, SparkInternals.allocator, partition)
+      new RequestBuilder.OfRows(spec, rowSchema, partition)
     case RowShape.Columns =>
-      new RequestBuilder.OfColumns(spec, rowSchema, SparkInternals.allocator, partition)
+      new RequestBuilder.OfColumns(spec, rowSchema, partition)
   }
 
   def boundary: OrderedBoundary = new OrderedBoundary(keys, spec.child)

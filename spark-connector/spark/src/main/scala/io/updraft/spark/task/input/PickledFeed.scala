@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.task.input
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.MutableProjection
 import org.apache.spark.sql.updraft.{InputFiles, PickledRows}
@@ -28,18 +27,10 @@ final class PickledFeed(
     spec: RequestSpec,
     pickling: Pickling,
     files: InputFiles,
-    allocator: BufferAllocator,
     partition: Int
 ) extends RequestSource {
-  private[this] val passedSchema = spec.passedSchema
-  private[this] val passed = new ColumnSet(
-    spec.passedTypes,
-    passedSchema,
-    allocator,
-    spec.largeVarTypes,
-    spec.passed.toArray
-  )
-  private[this] val lists = new BinaryBuilder(allocator, offsetWidth = 4)
+  private[this] val passed = spec.columnSet(spec.passedTypes, spec.passed)
+  private[this] val lists = new BinaryBuilder(offsetWidth = 4)
   private[this] val projection = MutableProjection.create(spec.inputs, spec.child)
   private[this] val pickled = PickledRows.of(
     input.map(keepAndProject),
@@ -60,10 +51,7 @@ final class PickledFeed(
   }
 
   override def next(): Option[Request] = {
-    files.enterChild()
-    val file =
-      try fill()
-      finally files.leaveChild()
+    val file = files.ofChild(fill())
     if (values > 0) Some(finish(file)) else None
   }
 
@@ -87,26 +75,16 @@ final class PickledFeed(
   }
 
   private def finish(file: AnyRef): Request = {
-    val list = lists.finish()
-    val columns = passed.finish()
-    val kept = (rows, values)
-    rows = 0
-    values = 0
     aimBytes =
       math.min(aimBytes * 2, math.min(PickledFeed.MostBytes, spec.limits.requestBytes))
-    try
-      Request(
-        ColumnSet.recordBatch(kept._2, Seq(list)),
-        Kept(
-          kept._1,
-          kept._2,
-          ColumnSet.load(kept._1, columns, spec.passedTypes, passedSchema, allocator),
-          file
-        )
-      )
-    finally {
+    val list = lists.finish()
+    try {
+      val batch = ColumnSet.recordBatch(values, Seq(list))
+      Request(batch, Kept(rows, values, passed.load(rows), file))
+    } finally {
       list.close()
-      columns.foreach(_.close())
+      rows = 0
+      values = 0
     }
   }
 

@@ -3,7 +3,6 @@ package io.updraft.spark.task.input
 
 import scala.collection.mutable.ArrayBuffer
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.catalyst.InternalRow
@@ -17,22 +16,10 @@ import io.updraft.spark.columns.{BatchCut, BatchSize, ColumnSet, FilledColumn}
 /** Fills one request after the other: rows go in, and where [[BatchCut]] says so a request comes
   * out.
   */
-abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
-    extends AutoCloseable {
+abstract class RequestBuilder(spec: RequestSpec, partition: Int) extends AutoCloseable {
   private[this] val passedSchema = spec.passedSchema
-  private[this] val child = new ColumnSet(
-    spec.childTypes,
-    spec.childSchema,
-    allocator,
-    spec.largeVarTypes,
-    spec.copied.toArray
-  )
-  private[this] val computed = new ColumnSet(
-    spec.computed.map(_.dataType),
-    spec.computedSchema,
-    allocator,
-    spec.largeVarTypes
-  )
+  private[this] val child = spec.columnSet(spec.childTypes, spec.copied)
+  private[this] val computed = spec.columnSet(spec.computed.map(_.dataType))
   private[this] val projection: UnsafeProjection =
     if (spec.computed.isEmpty) null else UnsafeProjection.create(spec.computed, spec.child)
   private[this] val cut = new BatchCut(spec.limits)
@@ -48,14 +35,14 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
 
   protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch
 
-  /** Rows of the reply to a request of so many rows, in which so many groups end. */
-  protected def answers(rows: Int, groups: Int): Int = rows
+  /** What each reply has a row for. */
+  protected def answers: Answers.Value = Answers.PerRow
 
   private def passThrough(columns: Seq[FilledColumn], rows: Int): Array[ColumnVector] =
     if (spec.passed.isEmpty) Array.empty
     else {
       val passed = spec.passedSlots.map(columns)
-      ColumnSet.load(rows, passed, spec.passedTypes, passedSchema, allocator)
+      ColumnSet.load(rows, passed, spec.passedTypes, passedSchema)
     }
 
   def rows: Int = count
@@ -110,7 +97,7 @@ abstract class RequestBuilder(spec: RequestSpec, allocator: BufferAllocator, par
     count = 0
     cut.advance()
     try {
-      val replyRows = answers(rows, groups.ends.length)
+      val replyRows = if (answers == Answers.PerGroup) groups.ends.length else rows
       val kept = Kept(replyRows, replyRows, passThrough(childColumns, rows), inputFile)
       try Request(request(columns, rows), kept, groups)
       catch {
@@ -135,53 +122,31 @@ object Answers extends Enumeration {
 object RequestBuilder {
 
   /** Requests with a column for each argument. */
-  final class OfArguments(spec: RequestSpec, allocator: BufferAllocator, partition: Int)
-      extends RequestBuilder(spec, allocator, partition) {
-
-    override val schema: Schema = spec.inputSchema
-
-    override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
-      ColumnSet.recordBatch(rows, spec.slots.map(columns))
-  }
-
-  /** Requests that hold groups whose rows stay elsewhere: a column for each argument. */
-  final class OfGroups(
+  final class OfArguments(
       spec: RequestSpec,
-      answers: Answers.Value,
-      allocator: BufferAllocator,
-      partition: Int
-  ) extends RequestBuilder(spec, allocator, partition) {
+      partition: Int,
+      override protected val answers: Answers.Value = Answers.PerRow
+  ) extends RequestBuilder(spec, partition) {
 
     override val schema: Schema = spec.inputSchema
 
     override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
       ColumnSet.recordBatch(rows, spec.slots.map(columns))
-
-    override protected def answers(rows: Int, groups: Int): Int =
-      if (answers == Answers.PerGroup) groups else rows
   }
 
   /** Requests of the map family: one struct column that holds the row. */
-  final class OfRows(
-      spec: RequestSpec,
-      rowSchema: Schema,
-      allocator: BufferAllocator,
-      partition: Int
-  ) extends RequestBuilder(spec, allocator, partition) {
+  final class OfRows(spec: RequestSpec, rowSchema: Schema, partition: Int)
+      extends RequestBuilder(spec, partition) {
 
     override val schema: Schema = SparkInternals.rowSchema(rowSchema)
 
     override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
-      ColumnSet.structBatch(rows, columns, allocator)
+      ColumnSet.structBatch(rows, columns)
   }
 
   /** Requests of a function over groups: the columns as they are; nothing stays here. */
-  final class OfColumns(
-      spec: RequestSpec,
-      override val schema: Schema,
-      allocator: BufferAllocator,
-      partition: Int
-  ) extends RequestBuilder(spec, allocator, partition) {
+  final class OfColumns(spec: RequestSpec, override val schema: Schema, partition: Int)
+      extends RequestBuilder(spec, partition) {
 
     override protected def request(columns: Seq[FilledColumn], rows: Int): ArrowRecordBatch =
       ColumnSet.recordBatch(rows, columns)

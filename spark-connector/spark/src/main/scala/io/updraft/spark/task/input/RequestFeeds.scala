@@ -14,10 +14,7 @@ abstract class RequestFeed(builder: RequestBuilder, files: InputFiles) extends R
   protected def fill(): AnyRef
 
   override final def next(): Option[Request] = {
-    files.enterChild()
-    val file =
-      try fill()
-      finally files.leaveChild()
+    val file = files.ofChild(fill())
     if (builder.rows > 0) Some(builder.finish(file)) else None
   }
 

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
 import org.apache.spark.sql.updraft.ArrowSchemas
 
-import io.updraft.spark.columns.BatchLimits
+import io.updraft.spark.columns.{BatchLimits, ColumnSet}
 
 /** How requests are made of the child's rows. Made on the driver, serialized to the tasks.
   *
@@ -51,16 +51,19 @@ final case class RequestSpec(
 
   val inputType: StructType = RequestSpec.numbered(inputs.map(_.dataType))
 
-  def childSchema: Schema = arrow(RequestSpec.numbered(childTypes))
+  def passedSchema: Schema = schemaOf(passedTypes)
 
-  def computedSchema: Schema = arrow(RequestSpec.numbered(computed.map(_.dataType)))
+  def inputSchema: Schema = schemaOf(inputs.map(_.dataType))
 
-  def passedSchema: Schema = arrow(RequestSpec.numbered(passedTypes))
+  /** Builds columns of these types from those at `ordinals` of rows and batches. */
+  def columnSet(types: Seq[DataType], ordinals: Seq[Int]): ColumnSet =
+    new ColumnSet(types, schemaOf(types), largeVarTypes, ordinals.toArray)
 
-  def inputSchema: Schema = arrow(inputType)
+  /** Builds columns of these types from rows of just these columns. */
+  def columnSet(types: Seq[DataType]): ColumnSet = columnSet(types, types.indices)
 
-  private def arrow(schema: StructType): Schema =
-    ArrowSchemas.of(schema, timeZone, largeVarTypes)
+  private def schemaOf(types: Seq[DataType]): Schema =
+    ArrowSchemas.of(RequestSpec.numbered(types), timeZone, largeVarTypes)
 
   private def childColumn(input: Expression): Option[Int] = input match {
     case column: Attribute => Some(columns.indexWhere(_.exprId == column.exprId)).filter(_ >= 0)
@@ -69,18 +72,6 @@ final case class RequestSpec(
 }
 
 object RequestSpec {
-
-  /** Requests that hold the arguments and nothing else. */
-  def ofArguments(
-      child: Seq[Attribute],
-      inputs: Seq[Expression],
-      limits: BatchLimits,
-      timeZone: String,
-      largeVarTypes: Boolean
-  ): RequestSpec = {
-    val copied = child.indices.filter(i => inputs.exists(_.semanticEquals(child(i))))
-    RequestSpec(child, copied, Seq.empty, inputs, limits, timeZone, largeVarTypes)
-  }
 
   /** Columns of these types, named as the exchange names them. */
   def numbered(types: Seq[DataType]): StructType =

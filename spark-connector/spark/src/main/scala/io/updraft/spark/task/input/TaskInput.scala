@@ -50,7 +50,7 @@ final class ArgumentInput(spec: RequestSpec) extends ColumnInput {
   override def schema: Schema = spec.inputSchema
 
   override protected def builder(partition: Int): RequestBuilder =
-    new RequestBuilder.OfArguments(spec, SparkInternals.allocator, partition)
+    new RequestBuilder.OfArguments(spec, partition)
 }
 
 /** Functions of rows: one struct column. */
@@ -61,7 +61,7 @@ final class RowInput(spec: RequestSpec, rowType: StructType) extends ColumnInput
   override def schema: Schema = SparkInternals.rowSchema(rowSchema)
 
   override protected def builder(partition: Int): RequestBuilder =
-    new RequestBuilder.OfRows(spec, rowSchema, SparkInternals.allocator, partition)
+    new RequestBuilder.OfRows(spec, rowSchema, partition)
 }
 
 /** Functions of pickled rows: a value of the exchange is a pickled list of rows, in Spark's own
@@ -77,5 +77,5 @@ final class PickledInput(spec: RequestSpec, pickling: Pickling) extends TaskInpu
       files: InputFiles,
       partition: Int
   ): RequestSource =
-    new PickledFeed(rows, spec, pickling, files, SparkInternals.allocator, partition)
+    new PickledFeed(rows, spec, pickling, files, partition)
 }

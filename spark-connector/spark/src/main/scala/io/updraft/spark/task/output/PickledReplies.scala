@@ -3,13 +3,12 @@ package io.updraft.spark.task.output
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.SparkException
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
-import org.apache.spark.sql.types.{DataType, StructField, StructType}
-import org.apache.spark.sql.updraft.{ArrowSchemas, PickledRows}
+import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.updraft.PickledRows
 import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
@@ -17,25 +16,13 @@ import io.updraft.spark.columns.ColumnSet
 import io.updraft.spark.task.input.RequestSpec
 
 /** Reads pickled lists of results, converts each value as Spark does, and gives them as columns. */
-final class PickledReplies(
-    resultTypes: Seq[DataType],
-    spec: RequestSpec,
-    allocator: BufferAllocator
-) extends ReplyReader {
-  private[this] val resultSchema = ArrowSchemas.of(
-    StructType(resultTypes.zipWithIndex.map { case (dataType, i) =>
-      StructField(s"_$i", dataType)
-    }),
-    spec.timeZone,
-    spec.largeVarTypes
-  )
-  private[this] val results =
-    new ColumnSet(resultTypes, resultSchema, allocator, spec.largeVarTypes)
+final class PickledReplies(resultTypes: Seq[DataType], spec: RequestSpec) extends ReplyReader {
+  private[this] val results = spec.columnSet(resultTypes)
   private[this] val unpickled = new PickledRows.Results(resultTypes)
   private[this] val single = new GenericInternalRow(1)
 
   override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
-    val lists = ColumnSet.loadUntyped(reply.batch(), schema, allocator)
+    val lists = ColumnSet.loadUntyped(reply.batch(), schema)
     try read(lists.head, reply.rows(), rows)
     finally {
       lists.foreach(_.close())
@@ -53,9 +40,7 @@ final class PickledReplies(
     if (received != rows) {
       throw new SparkException(s"the functions returned $received results for $rows rows")
     }
-    val columns = results.finish()
-    try ColumnSet.load(rows, columns, resultTypes, resultSchema, allocator)
-    finally columns.foreach(_.close())
+    results.load(rows)
   }
 
   private def append(list: Array[Byte]): Int = {

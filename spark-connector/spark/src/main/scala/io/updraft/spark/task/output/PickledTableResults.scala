@@ -6,12 +6,11 @@ import java.util.ArrayDeque
 
 import scala.collection.mutable.ArrayBuffer
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.sql.updraft.{ArrowSchemas, PickledRows}
+import org.apache.spark.sql.updraft.PickledRows
 import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
@@ -23,20 +22,11 @@ import io.updraft.spark.task.input.{Kept, RequestSpec}
   * A value of a reply is the pickled output of one input row, or a piece of it. However many rows
   * an output has, they are handed on in batches of about `batchBytes`.
   */
-final class PickledTableResults(
-    rowType: StructType,
-    spec: RequestSpec,
-    batchBytes: Long,
-    allocator: BufferAllocator
-) extends Results {
+final class PickledTableResults(rowType: StructType, spec: RequestSpec, batchBytes: Long)
+    extends Results {
   private[this] val answered = new AnsweredRows
   private[this] val types = rowType.map(_.dataType)
-  private[this] val schema = ArrowSchemas.of(
-    RequestSpec.numbered(types),
-    spec.timeZone,
-    spec.largeVarTypes
-  )
-  private[this] val rows = new ColumnSet(types, schema, allocator, spec.largeVarTypes)
+  private[this] val rows = spec.columnSet(types)
   private[this] val outputs = new PickledRows.Outputs(rowType)
   private[this] val nullRow = new GenericInternalRow(types.length)
   private[this] val pieces = new ByteArrayOutputStream
@@ -60,7 +50,7 @@ final class PickledTableResults(
 
   /** The outputs that end in a reply; what is behind the last end waits for the next. */
   private def complete(reply: Reply, schema: Schema): Seq[Array[Byte]] = {
-    val values = ColumnSet.loadUntyped(reply.batch(), schema, allocator)
+    val values = ColumnSet.loadUntyped(reply.batch(), schema)
     try {
       val pickles = ArrayBuffer.empty[Array[Byte]]
       var from = 0
@@ -101,13 +91,11 @@ final class PickledTableResults(
       rows.byteCount(_ => true) >= batchBytes
     }
 
-  private def batch(from: Array[Int]): ResultBatch = {
-    val filled = rows.finish()
-    try {
-      val columns = ColumnSet.load(from.length, filled, types, schema, allocator)
-      ResultBatch(from.length, answered.columns(from) ++ columns, answered.inputFile)
-    } finally filled.foreach(_.close())
-  }
+  private def batch(from: Array[Int]): ResultBatch = ResultBatch(
+    from.length,
+    answered.columns(from) ++ rows.load(from.length),
+    answered.inputFile
+  )
 
   /** A function may skip the rest of its input. */
   override def ended(waiting: ArrayDeque[Kept]): Unit = ()

@@ -3,7 +3,6 @@ package io.updraft.spark.task.output
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -30,29 +29,35 @@ trait ReplyReader {
 
 object ReplyReader {
 
-  /** Replies of one-to-one functions: a column for each UDF. */
-  final class OfColumns(resultTypes: Seq[DataType], allocator: BufferAllocator)
-      extends ReplyReader {
-    private[this] val declared = resultTypes.map(SparkInternals.withoutUserDefined)
+  /** Columns of just the declared types; `operation` names the kind of function in errors. */
+  sealed abstract class Typed(resultTypes: Seq[DataType], operation: String) extends ReplyReader {
+    protected final val declared: Seq[DataType] =
+      resultTypes.map(SparkInternals.withoutUserDefined)
     private[this] var checked: Schema = _
 
-    override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
-      if (schema ne checked) check(schema)
-      ColumnSet.load(reply.batch(), declared, schema, allocator)
-    }
+    /** The columns of the function in the schema of the exchange's results. */
+    protected def columns(schema: Schema): Schema = schema
 
-    private def check(schema: Schema): Unit = {
-      val actual = schema.getFields.asScala.map(SparkInternals.sparkType).toSeq
+    protected final def check(schema: Schema): Unit = if (schema ne checked) {
+      val actual = columns(schema).getFields.asScala.map(SparkInternals.sparkType).toSeq
       if (!SparkInternals.sameTypes(declared, actual)) {
-        throw ResultTypes.mismatch("pandas_udf()", declared, actual)
+        throw ResultTypes.mismatch(operation, declared, actual)
       }
       checked = schema
     }
   }
 
+  /** Replies of one-to-one functions: a column for each UDF. */
+  final class OfColumns(resultTypes: Seq[DataType]) extends Typed(resultTypes, "pandas_udf()") {
+
+    override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
+      check(schema)
+      ColumnSet.load(reply.batch(), declared, schema)
+    }
+  }
+
   /** Replies of the map family: one struct column, whose fields are the output. */
-  final class OfRows(result: RowResult, allocator: BufferAllocator)
-      extends ReplyReader {
+  final class OfRows(result: RowResult) extends ReplyReader {
     private[this] val declaredColumns = result.columns.map(SparkInternals.withoutUserDefined)
     private[this] var checked: Schema = _
 
@@ -66,8 +71,8 @@ object ReplyReader {
     /** Unchecked types are read through Arrow's own accessors, which do not trust them. */
     private def load(columns: ArrowRecordBatch, fields: Schema): Array[ColumnVector] =
       if (result.check == RowCheck.Nothing)
-        ColumnSet.loadUntyped(columns, fields, allocator).take(declaredColumns.length)
-      else ColumnSet.load(columns, declaredColumns, fields, allocator)
+        ColumnSet.loadUntyped(columns, fields).take(declaredColumns.length)
+      else ColumnSet.load(columns, declaredColumns, fields)
 
     private def check(schema: Schema): Unit = {
       val actual = SparkInternals.sparkType(schema.getFields.get(0))
@@ -90,23 +95,15 @@ object ReplyReader {
   }
 
   /** Replies of table functions: one struct column, whose fields are what the function gives. */
-  final class OfTable(resultTypes: Seq[DataType], allocator: BufferAllocator) extends ReplyReader {
-    private[this] val declared = resultTypes.map(SparkInternals.withoutUserDefined)
-    private[this] var checked: Schema = _
+  final class OfTable(resultTypes: Seq[DataType]) extends Typed(resultTypes, "Python UDTF") {
+
+    override protected def columns(schema: Schema): Schema = fieldsOf(schema)
 
     override def read(reply: Reply, rows: Int, schema: Schema): Array[ColumnVector] = {
-      if (schema ne checked) check(schema)
-      val columns = fieldsOf(reply.batch())
-      try ColumnSet.load(columns, declared, fieldsOf(schema), allocator)
-      finally columns.close()
-    }
-
-    private def check(schema: Schema): Unit = {
-      val actual = fieldsOf(schema).getFields.asScala.map(SparkInternals.sparkType).toSeq
-      if (!SparkInternals.sameTypes(declared, actual)) {
-        throw ResultTypes.mismatch("Python UDTF", declared, actual)
-      }
-      checked = schema
+      check(schema)
+      val fields = fieldsOf(reply.batch())
+      try ColumnSet.load(fields, declared, columns(schema))
+      finally fields.close()
     }
   }
 

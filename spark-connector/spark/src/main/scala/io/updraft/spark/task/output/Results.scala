@@ -4,6 +4,7 @@ package io.updraft.spark.task.output
 import java.util.ArrayDeque
 
 import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.SparkException
 import org.apache.spark.sql.vectorized.ColumnVector
 
 import io.updraft.client.Reply
@@ -20,7 +21,7 @@ final case class ResultBatch(rows: Int, columns: Array[ColumnVector], inputFile:
 trait Results extends AutoCloseable {
 
   /** Whether the function may give rows to a task that has no input. */
-  def needNoInput: Boolean
+  def needNoInput: Boolean = false
 
   /** The output of one reply, which is made while it is asked for; nothing is read of the reply
     * after the call.
@@ -41,43 +42,73 @@ trait Results extends AutoCloseable {
 
 object Results {
 
-  /** Of one-to-one functions, which `names` says in errors. */
-  def oneToOne(names: String, replies: ReplyReader): Results =
-    new OfPartners(new ReplyJoin.OneToOne(names), replies, needNoInput = false)
-
-  /** Of functions that answer their input when they like. */
-  def freeRunning(replies: ReplyReader): Results =
-    new OfPartners(ReplyJoin.FreeRunning, replies, needNoInput = false)
-
-  /** Of functions that answer when they like and are called even where there is no input. */
-  def unprompted(replies: ReplyReader): Results =
-    new OfPartners(ReplyJoin.FreeRunning, replies, needNoInput = true)
-
   /** One batch of output for each reply: the columns of its partner beside its own. */
-  private final class OfPartners(
-      joins: ReplyJoin,
-      replies: ReplyReader,
-      override val needNoInput: Boolean
-  ) extends Results {
+  sealed abstract class OfPartners(replies: ReplyReader) extends Results {
+
+    /** Takes the request that the reply answers from `waiting`. */
+    protected def partner(reply: Reply, waiting: ArrayDeque[Kept]): Kept
 
     override def of(
         reply: Reply,
         waiting: ArrayDeque[Kept],
         schema: Schema
     ): Iterator[ResultBatch] = {
-      val partner = joins.partner(reply, waiting)
+      val request = partner(reply, waiting)
       val columns =
-        try partner.columns ++ replies.read(reply, partner.rows, schema)
+        try request.columns ++ replies.read(reply, request.rows, schema)
         catch {
           case e: Throwable =>
-            partner.close()
+            request.close()
             throw e
         }
-      Iterator.single(ResultBatch(partner.rows, columns, partner.inputFile))
+      Iterator.single(ResultBatch(request.rows, columns, request.inputFile))
     }
 
-    override def ended(waiting: ArrayDeque[Kept]): Unit = joins.ended(waiting)
-
     override def close(): Unit = ()
+  }
+
+  /** One reply for each request, in order, row for row; `function` names the functions in errors.
+    */
+  final class OneToOne(function: String, replies: ReplyReader) extends OfPartners(replies) {
+    private[this] var last = 0L
+
+    override protected def partner(reply: Reply, waiting: ArrayDeque[Kept]): Kept = {
+      last += 1
+      if (reply.sequence() != last || waiting.isEmpty) {
+        throw new SparkException(
+          s"the pool answered batch ${reply.sequence()} of $function, expected $last of ${last - 1 + waiting.size()}"
+        )
+      }
+      val expected = waiting.peek().values
+      if (reply.rows() != expected) {
+        throw new SparkException(
+          s"$function returned ${reply.rows()} rows for batch $last, which has $expected"
+        )
+      }
+      waiting.poll()
+    }
+
+    override def ended(waiting: ArrayDeque[Kept]): Unit = if (!waiting.isEmpty) {
+      throw new SparkException(
+        s"the pool ended $function with ${waiting.size()} batches unanswered after batch $last"
+      )
+    }
+  }
+
+  /** Replies come as the function yields them; the newest request says where the input was read. */
+  class FreeRunning(replies: ReplyReader) extends OfPartners(replies) {
+
+    override protected def partner(reply: Reply, waiting: ArrayDeque[Kept]): Kept = {
+      while (waiting.size() > 1) waiting.poll().close()
+      val file = if (waiting.isEmpty) null else waiting.peek().inputFile
+      Kept(reply.rows(), reply.rows(), Array.empty, file)
+    }
+
+    override def ended(waiting: ArrayDeque[Kept]): Unit = waiting.clear()
+  }
+
+  /** The same of functions that are called even where there is no input. */
+  final class Unprompted(replies: ReplyReader) extends FreeRunning(replies) {
+    override def needNoInput: Boolean = true
   }
 }

@@ -13,9 +13,6 @@ import io.updraft.spark.task.input.Kept
 final class TableResults(replies: ReplyReader) extends Results {
   private[this] val answered = new AnsweredRows
 
-  /** There would be no row to join the function's to. */
-  override def needNoInput: Boolean = false
-
   override def of(
       reply: Reply,
       waiting: ArrayDeque[Kept],

@@ -9,8 +9,8 @@ import org.apache.spark.rdd.InputFileBlockHolder
   * holds "the file that is being read" in a thread-local variable, which the child sets while it is
   * read and the parent asks while it gets results.
   *
-  * Made and used on the task thread. Between [[enterChild]] and [[leaveChild]] the thread has the
-  * child's variable, otherwise one of the operator's own, which [[show]] sets.
+  * Made and used on the task thread. Within [[ofChild]] the thread has the child's variable,
+  * otherwise one of the operator's own, which [[show]] sets.
   */
 final class InputFiles {
   private[this] var child: AnyRef = InputFileBlockHolder.getThreadLocalValue()
@@ -19,11 +19,14 @@ final class InputFiles {
     contentOf(InputFileBlockHolder.getThreadLocalValue())
   }
 
-  def enterChild(): Unit = InputFileBlockHolder.setThreadLocalValue(child)
-
-  def leaveChild(): Unit = {
-    child = InputFileBlockHolder.getThreadLocalValue()
-    InputFileBlockHolder.setThreadLocalValue(own)
+  /** Runs `read`, which reads the child. */
+  def ofChild[T](read: => T): T = {
+    InputFileBlockHolder.setThreadLocalValue(child)
+    try read
+    finally {
+      child = InputFileBlockHolder.getThreadLocalValue()
+      InputFileBlockHolder.setThreadLocalValue(own)
+    }
   }
 
   /** Which block of a file the child reads now; the same object as long as it is the same block. */

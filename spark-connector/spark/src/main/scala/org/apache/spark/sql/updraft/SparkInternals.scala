@@ -160,8 +160,6 @@ object SparkInternals {
   object EvalType {
     val Pickled: Int = PythonEvalType.SQL_BATCHED_UDF
     val ArrowOptimized: Int = PythonEvalType.SQL_ARROW_BATCHED_UDF
-    val MapInArrow: Int = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
-    val MapInPandas: Int = PythonEvalType.SQL_MAP_PANDAS_ITER_UDF
     val PickledTable: Int = PythonEvalType.SQL_TABLE_UDF
     val ArrowOptimizedTable: Int = PythonEvalType.SQL_ARROW_TABLE_UDF
 

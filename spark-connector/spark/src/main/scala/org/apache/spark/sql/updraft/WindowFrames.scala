@@ -5,7 +5,6 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.window.{WindowEvaluatorFactoryBase, WindowFunctionFrame}
-import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.IntegerType
 
 /** The frames of Python window functions, made and moved by Spark's own code.
@@ -119,7 +118,7 @@ private final class BoundedRows(
     frames: IndexedSeq[WindowFunctionFrame],
     spillSize: SQLMetric
 ) extends Iterator[InternalRow] {
-  private[this] val partition = SpillingRows.partition(SQLConf.get)
+  private[this] val partition = SpillingRows.partition()
   private[this] var rows: Iterator[UnsafeRow] = Iterator.empty
   private[this] var index = 0
   private[this] val bounds =

@@ -2,7 +2,6 @@
 package org.apache.spark.sql.updraft
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, NamedExpression}
 import org.apache.spark.sql.execution.ExternalAppendOnlyUnsafeRowArray
 import org.apache.spark.sql.execution.aggregate.UpdatingSessionsIterator
 import org.apache.spark.sql.internal.SQLConf
@@ -11,27 +10,23 @@ import org.apache.spark.sql.internal.SQLConf
   * limit of bytes.
   */
 object SpillingRows {
+  private def conf: SQLConf = SQLConf.get
 
   /** Holds the rows of one partition of a window. */
-  def partition(conf: SQLConf): ExternalAppendOnlyUnsafeRowArray =
+  def partition(): ExternalAppendOnlyUnsafeRowArray =
     new ExternalAppendOnlyUnsafeRowArray(
       conf.windowExecBufferInMemoryThreshold,
       conf.windowExecBufferSpillThreshold
     )
 
   /** Gives rows whose windows overlap the session that spans them. */
-  def inSessions(
-      rows: Iterator[InternalRow],
-      session: NamedExpression,
-      otherKeys: Seq[NamedExpression],
-      columns: Seq[Attribute],
-      conf: SQLConf
-  ): Iterator[InternalRow] = new UpdatingSessionsIterator(
-    rows,
-    otherKeys,
-    session,
-    columns,
-    conf.windowExecBufferInMemoryThreshold,
-    conf.windowExecBufferSpillThreshold
-  )
+  def inSessions(rows: Iterator[InternalRow], keys: SessionKeys): Iterator[InternalRow] =
+    new UpdatingSessionsIterator(
+      rows,
+      keys.otherKeys,
+      keys.session,
+      keys.childOutput,
+      conf.windowExecBufferInMemoryThreshold,
+      conf.windowExecBufferSpillThreshold
+    )
 }

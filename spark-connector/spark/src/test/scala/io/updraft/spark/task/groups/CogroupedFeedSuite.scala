@@ -48,7 +48,7 @@ class CogroupedFeedSuite extends AnyFunSuite {
 
   private def read(request: Request): Sent = {
     val columns =
-      try ColumnSet.loadUntyped(request.batch, input(roomy).schema, allocator)
+      try ColumnSet.loadUntyped(request.batch, input(roomy).schema)
       finally request.batch.close()
     try {
       val values = (0 until request.batch.getLength).map(columns(1).getLong)

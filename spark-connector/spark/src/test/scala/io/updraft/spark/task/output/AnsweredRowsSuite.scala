@@ -6,7 +6,6 @@ import java.util.ArrayDeque
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.Vectors
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -32,11 +31,7 @@ class AnsweredRowsSuite extends AnyFunSuite {
     private def columnsOf(rowCount: Int, rowEnds: Seq[Int]): Seq[(ColumnVector, Int)] = {
       rows.beginReply(waiting)
       val reply =
-        Replies.ofBinaries(
-          Seq.fill(rowCount)(Array.emptyByteArray),
-          rowEnds,
-          SparkInternals.allocator
-        )
+        Replies.ofBinaries(Seq.fill(rowCount)(Array.emptyByteArray), rowEnds)
       try {
         val from = rows.of(reply)
         rows.columns(from).toSeq.map(_ -> from.length)

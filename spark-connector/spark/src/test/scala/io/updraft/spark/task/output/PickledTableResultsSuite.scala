@@ -45,14 +45,14 @@ class PickledTableResultsSuite extends AnyFunSuite {
       "UTC",
       largeVarTypes = false
     )
-    private val results = new PickledTableResults(rowType, spec, batchBytes, allocator)
+    private val results = new PickledTableResults(rowType, spec, batchBytes)
     private val waiting = new ArrayDeque[Kept]
     private val kept = Vectors.onHeap(ids.map(InternalRow(_)), new StructType().add("id", LongType))
     waiting.add(Kept(ids.length, ids.length, Array(kept.column(0)), null))
 
     /** Batches of (input row, result) pairs. */
     def batches(values: Seq[Array[Byte]], rowEnds: Int*): Seq[Seq[(Long, Option[Long])]] = {
-      val reply = Replies.ofBinaries(values, rowEnds, allocator)
+      val reply = Replies.ofBinaries(values, rowEnds)
       val made =
         try results.of(reply, waiting, replySchema)
         finally reply.batch().close()

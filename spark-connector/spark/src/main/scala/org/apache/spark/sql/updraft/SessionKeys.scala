@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.updraft
 
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, NamedExpression, SessionWindow}
-import org.apache.spark.sql.internal.SQLConf
 
-/** Gives rows whose windows overlap the session that spans them, by Spark's own code. Made on the
-  * driver, serialized to the tasks.
+/** The keys of rows that are grouped by a session window: rows whose windows overlap get the
+  * session that spans them ([[SpillingRows]]). Made on the driver, serialized to the tasks.
   *
   * @param session
   *   the key that is a session window
   * @param otherKeys
   *   the keys whose rows can share a session
   */
-final case class SessionRows(
+final case class SessionKeys(
     session: NamedExpression,
     otherKeys: Seq[NamedExpression],
     childOutput: Seq[Attribute]
@@ -21,16 +19,13 @@ final case class SessionRows(
 
   /** How rows must be sorted: those of a session lie together. */
   def sortKeys: Seq[NamedExpression] = otherKeys :+ session
-
-  def of(rows: Iterator[InternalRow]): Iterator[InternalRow] =
-    SpillingRows.inSessions(rows, session, otherKeys, childOutput, SQLConf.get)
 }
 
-object SessionRows {
+object SessionKeys {
 
   /** None: no key is a session window. */
-  def of(keys: Seq[NamedExpression], childOutput: Seq[Attribute]): Option[SessionRows] =
+  def of(keys: Seq[NamedExpression], childOutput: Seq[Attribute]): Option[SessionKeys] =
     keys.find(_.metadata.contains(SessionWindow.marker)).map { session =>
-      SessionRows(session, keys.filterNot(_.semanticEquals(session)), childOutput)
+      SessionKeys(session, keys.filterNot(_.semanticEquals(session)), childOutput)
     }
 }
