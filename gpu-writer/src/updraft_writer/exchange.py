@@ -76,15 +76,15 @@ class WriteExchange:
         self._asks: deque[int] = deque()
         self._asked = asyncio.Event()
         # Reservations of batches that have credit and have not been sent.
-        self._leaves: deque[Reservation] = deque()
-        self._leaves_changed = asyncio.Event()
+        self._credit: deque[Reservation] = deque()
+        self._credit_changed = asyncio.Event()
         self._batch_came = asyncio.Event()
         self._stored_batches = 0
 
     async def run(self) -> Footer:
         """Receive batches until the client finishes, then finish the file; raises UpdraftError and GivenUpError."""
         receiving = asyncio.create_task(self._receive())
-        steps = [self._answer_asks(), self._watch_leaves(), self._watch_client(), self._file.failed.wait()]
+        steps = [self._answer_asks(), self._watch_credit(), self._watch_client(), self._file.failed.wait()]
         if self._request.is_synchronous:
             steps.append(self._tell_stored())
         helpers = [asyncio.create_task(step) for step in steps]
@@ -99,8 +99,8 @@ class WriteExchange:
             for task in (receiving, *helpers):
                 task.cancel()
             await asyncio.gather(receiving, *helpers, return_exceptions=True)
-            while self._leaves:
-                self._leaves.popleft().release()
+            while self._credit:
+                self._credit.popleft().release()
         # Await nothing after this: the outcome of the exchange has to be the outcome of the file.
         return await self._file.finish()
 
@@ -163,29 +163,29 @@ class WriteExchange:
         expected = self._file.progress.batches + 1
         if sequence != expected:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
-        if not self._leaves:
-            raise ProtocolError(f"batch {sequence} came without leave: ask first and wait for credit")
-        leave = self._leaves.popleft()
-        self._leaves_changed.set()
+        if not self._credit:
+            raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
+        reservation = self._credit.popleft()
+        self._credit_changed.set()
         try:
             raw_bytes = len(fields.data_body)
-            if reserved_bytes(raw_bytes) > leave.held_bytes:
-                raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than leave was asked for")
+            if reserved_bytes(raw_bytes) > reservation.held_bytes:
+                raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than its credit covers")
             batch = self._request.decoder.decode_batch(
                 encapsulated_message(fields.data_header, fields.data_body), sequence=sequence
             )
-            leave.resize(reserved_bytes(raw_bytes))
+            reservation.resize(reserved_bytes(raw_bytes))
         except BaseException:
-            leave.release()
+            reservation.release()
             raise
-        self._file.add(batch, leave, raw_bytes=raw_bytes)
+        self._file.add(batch, reservation, raw_bytes=raw_bytes)
         self._batch_came.set()
 
     async def _answer_asks(self) -> None:
         while True:
             await self._asked.wait()
             started = time.monotonic()
-            self._leaves.append(await self._room_for(reserved_bytes(self._asks[0])))
+            self._credit.append(await self._room_for(reserved_bytes(self._asks[0])))
             self._asks.popleft()
             if not self._asks:
                 self._asked.clear()
@@ -194,16 +194,16 @@ class WriteExchange:
             self._metrics.admission_seconds.observe(waited_seconds)
             if waited_seconds >= _SHORTEST_TRACED_WAIT_SECONDS:
                 self._span.took("updraft.writer.admission", waited_seconds)
-            self._leaves_changed.set()
-            await self._replies.give_leave()
+            self._credit_changed.set()
+            await self._replies.give_credit()
 
     async def _room_for(self, wanted_bytes: int) -> Reservation:
         limit_bytes = self._request.in_flight_limit_bytes
         if limit_bytes is not None:
             # Batches with credit that were not sent count as in flight too, and nobody knows when they will be stored.
-            while self._leaves:
-                self._leaves_changed.clear()
-                await self._leaves_changed.wait()
+            while self._credit:
+                self._credit_changed.clear()
+                await self._credit_changed.wait()
             await self._file.room_for(wanted_bytes, limit_bytes)
         return await self._quota.acquire(self._tenant, wanted_bytes)
 
@@ -216,17 +216,17 @@ class WriteExchange:
             self._stored_batches = batches
             await self._replies.stored(batches)
 
-    async def _watch_leaves(self) -> None:
+    async def _watch_credit(self) -> None:
         """End an exchange whose client has credit for a batch and does not send it."""
         timeout_seconds = self._limits.stall_timeout_seconds
         while True:
-            while not self._leaves:
-                self._leaves_changed.clear()
-                await self._leaves_changed.wait()
-            oldest = self._leaves[0]
+            while not self._credit:
+                self._credit_changed.clear()
+                await self._credit_changed.wait()
+            oldest = self._credit[0]
             await asyncio.sleep(timeout_seconds)
-            if self._leaves and self._leaves[0] is oldest:
-                raise DeadlineError(f"the client did not use its leave to send a batch for {timeout_seconds:g} seconds")
+            if self._credit and self._credit[0] is oldest:
+                raise DeadlineError(f"the client did not use its credit for a batch within {timeout_seconds:g} seconds")
 
     async def _watch_client(self) -> None:
         """End an exchange whose client says nothing while the writer waits for it."""

@@ -40,7 +40,7 @@ class Replies:
                 if self._messages == before:
                     await self._send(self._metadata(keep_alive=KeepAlive()))
 
-    async def give_leave(self) -> None:
+    async def give_credit(self) -> None:
         """Give the client credit for one more batch."""
         self._credit += 1
         await self._send(self._metadata())

@@ -33,7 +33,7 @@ class WriteRequest:
 
     @property
     def in_flight_limit_bytes(self) -> int | None:
-        """What the writer may hold of this file when it gives leave for another batch; None: the quota decides."""
+        """Most bytes of this file that the writer may hold when it gives credit for another batch; None: the quota decides."""
         if self.is_synchronous:
             return 0
         return int(self.command.max_in_flight_bytes) or None

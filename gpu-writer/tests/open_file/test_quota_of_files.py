@@ -125,10 +125,10 @@ async def test_a_batch_that_comes_while_others_wait_does_not_lie_in_a_partial_ro
     bench = Bench(threads, 10 * BATCH_BYTES)
     file = bench.file(MemorySink(), row_group_bytes=1 << 30)
     await file.open()
-    leave = await bench.quota.acquire("t", BATCH_BYTES)
+    reservation = await bench.quota.acquire("t", BATCH_BYTES)
     waiting = asyncio.create_task(bench.quota.acquire("t", 10 * BATCH_BYTES))
     await asyncio.sleep(0)
-    file.add(batch(), leave, raw_bytes=RAW_BYTES)
+    file.add(batch(), reservation, raw_bytes=RAW_BYTES)
     async with asyncio.timeout(60):
         (await waiting).release()
     await file.close()

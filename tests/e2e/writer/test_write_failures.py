@@ -138,7 +138,7 @@ def test_a_writer_that_wants_a_token_is_answered_or_names_the_setting(
 
 @contextlib.contextmanager
 def _everything_reserved(writer: LocalWriter, path: Path) -> Iterator[None]:
-    """Another client has leave for as much as the quota is, and does not use it."""
+    """Another client has credit for as much as the quota is, and does not use it."""
     schema = pa.schema({"n": pa.int64()})
     command = WriteCommand(
         protocol_version=PROTOCOL_VERSION, path=str(path), delivery=Delivery.DELIVERY_DIRECT, parquet=ParquetOptions()
@@ -166,7 +166,7 @@ def test_a_full_quota_is_waited_for_and_then_named(spark: SparkSession, place: P
     with LocalWriter(place, arguments=quota) as full, runtime_confs(spark, {ENDPOINT: full.tcp_endpoint, **confs}):
         with (
             _everything_reserved(full, place / "other.parquet"),
-            pytest.raises(FAILURES, match=r"gave no leave to write within 2\.0 s.*--quota-bytes"),
+            pytest.raises(FAILURES, match=r"gave no credit to write within 2\.0 s.*--quota-bytes"),
         ):
             write(spark.range(1000), place / "refused", "updraft-parquet")
         full.becomes_empty()

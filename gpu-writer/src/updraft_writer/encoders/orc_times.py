@@ -21,8 +21,8 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
     """The schema for the library; raises WriteOptionError for times of which it cannot store every value."""
     for field in schema:
         for leaf in leaf_types(field.type):
-            if obstacle := _obstacle(leaf):
-                raise WriteOptionError(f"column {field.name!r} contains {leaf}: {obstacle}")
+            if reason := _why_not_stored(leaf):
+                raise WriteOptionError(f"column {field.name!r} contains {leaf}: {reason}")
     return pa.schema([with_leaf_fields(field, _stored_field) for field in schema])
 
 
@@ -37,7 +37,7 @@ def stored_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _obstacle(leaf: pa.DataType) -> str | None:
+def _why_not_stored(leaf: pa.DataType) -> str | None:
     if is_instant(leaf):
         return (
             "the writer's ORC library stores fractions of a second before 1970 in a form that ORC's Java reader "

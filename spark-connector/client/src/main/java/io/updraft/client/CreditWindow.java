@@ -97,7 +97,7 @@ final class CreditWindow implements AutoCloseable {
   void takeCredit(long number) throws MalformedReplyException {
     if (number != 0 && (number < credit || number > asked)) {
       throw new MalformedReplyException(
-          "the writer gave leave up to batch %d after %d, of %d asked for"
+          "the writer gave credit up to batch %d after %d, of %d asked for"
               .formatted(number, credit, asked));
     }
     credit = Math.max(credit, number);

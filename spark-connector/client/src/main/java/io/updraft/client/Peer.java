@@ -6,7 +6,7 @@ public enum Peer {
   /** Runs functions. */
   POOL("pool", "worker", "spark.updraft.udf."),
   /** Writes files. */
-  WRITER("writer", "leave to write", "spark.updraft.write.");
+  WRITER("writer", "credit to write", "spark.updraft.write.");
 
   private final String noun;
   private final String grant;
