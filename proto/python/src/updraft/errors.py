@@ -43,8 +43,6 @@ class UpdraftError(Exception):
 
     kind: ClassVar[ErrorKind]
     code: ClassVar[str]
-    # When to come again; 0 where coming again is no question of time.
-    retry_after_milliseconds: int = 0
 
     def __init__(
         self,
@@ -54,6 +52,7 @@ class UpdraftError(Exception):
         traceback: str = "",
         traceback_truncated: bool = False,
         sequence: int = 0,
+        retry_after_milliseconds: int = 0,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -61,6 +60,7 @@ class UpdraftError(Exception):
         self.traceback = traceback
         self.traceback_truncated = traceback_truncated
         self.sequence = sequence
+        self.retry_after_milliseconds = retry_after_milliseconds
 
     def to_message(self) -> Error:
         """The in-band form: the traceback cut to its last MiB, the message to its first."""
@@ -139,10 +139,6 @@ class PoolFullError(UpdraftError):
     kind = ErrorKind.ERROR_KIND_POOL_FULL
     code = "RESOURCE_EXHAUSTED"
 
-    def __init__(self, message: str, *, retry_after_milliseconds: int) -> None:
-        super().__init__(message)
-        self.retry_after_milliseconds = retry_after_milliseconds
-
 
 class PoolUnavailableError(UpdraftError):
     """Raised when the pool drains or has no worker, before any work was done."""
@@ -178,10 +174,6 @@ class QuotaError(UpdraftError):
     kind = ErrorKind.ERROR_KIND_QUOTA
     code = "RESOURCE_EXHAUSTED"
 
-    def __init__(self, message: str, *, retry_after_milliseconds: int) -> None:
-        super().__init__(message)
-        self.retry_after_milliseconds = retry_after_milliseconds
-
 
 class SinkError(UpdraftError):
     """Raised when the storage failed; the message says what became of the file, mostly that nothing was published."""
@@ -211,17 +203,11 @@ class EncodeError(UpdraftError):
     code = "INVALID_ARGUMENT"
 
 
-_BUSY = (PoolFullError, QuotaError)
-_BY_KIND: dict[int, type[UpdraftError]] = {
-    subclass.kind: subclass for subclass in UpdraftError.__subclasses__() if subclass not in _BUSY
-}
+_BY_KIND: dict[int, type[UpdraftError]] = {subclass.kind: subclass for subclass in UpdraftError.__subclasses__()}
 
 
 def error_from_message(error: Error) -> UpdraftError:
     """The exception for an in-band error; a kind that this version does not know becomes InternalError."""
-    for busy in _BUSY:
-        if error.kind == busy.kind:
-            return busy(error.message, retry_after_milliseconds=0)
     return _BY_KIND.get(error.kind, InternalError)(
         error.message,
         exception_class=error.exception_class,
