@@ -58,7 +58,8 @@ class _Footer:
         self._skip(kind)
         field, kind = self._field(field)
         assert (field, kind) == (_FILE_SCHEMA, _LIST), "the schema follows"
-        parts, copied, leaf = [], 0, 0
+        parts: list[bytes | memoryview] = []
+        copied = leaf = 0
         for _ in range(self._list()[0]):
             last, is_leaf = self._element()
             if is_leaf and leaf in leaves:
