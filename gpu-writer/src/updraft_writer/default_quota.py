@@ -2,7 +2,7 @@
 """The default quota, used when none is set, and the terms from which it is computed."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 _MIB = 1024 * 1024
 
@@ -31,10 +31,6 @@ class DefaultQuota:
     usable_fraction: float
     smallest_bytes: int
     largest_bytes: int
-
-    def terms(self) -> dict[str, object]:
-        """The terms by name."""
-        return asdict(self)
 
 
 def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, batch_bytes: int) -> DefaultQuota:

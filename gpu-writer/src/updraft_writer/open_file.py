@@ -72,7 +72,7 @@ class OpenFile:
         self.failed = asyncio.Event()
         self.stuck = asyncio.Event()
         """Set when a storage operation does not return: nobody knows when the file will be closed."""
-        self._encoder = encoder
+        self.encoder = encoder
         self._sink = sink
         self._shape = shape
         self._quota = quota
@@ -238,7 +238,7 @@ class OpenFile:
             # If the file has ended, its turn has ended too.
             self._life.check()
             # Only the encoder may keep the table: its memory must be free when the reservation is released.
-            pieces = await self._on_encode_thread(partial(self._encoder.write, group.take_table(self._shape.schema)))
+            pieces = await self._on_encode_thread(partial(self.encoder.write, group.take_table(self._shape.schema)))
         self._charge_retained(group.reservation)
         group.reservation.resize(sum(map(len, pieces)))
         return pieces
@@ -246,12 +246,12 @@ class OpenFile:
     @asynccontextmanager
     async def _turn_on_device(self, raw_bytes: int) -> AsyncIterator[None]:
         """The turn on the GPU, if the row group is encoded there. Wait for it before taking a thread."""
-        if self._device is None or not self._encoder.on_gpu:
+        if self._device is None or not self.encoder.on_gpu:
             yield
             return
         async with self._device.step(raw_bytes):
             yield
-        if not self._encoder.on_gpu:
+        if not self.encoder.on_gpu:
             self._leave_device()
 
     def _leave_device(self) -> None:
@@ -263,7 +263,7 @@ class OpenFile:
 
         What the encoder no longer retains is now in the pieces, which the row group's reservation covers.
         """
-        retained_bytes = self._encoder.retained_bytes
+        retained_bytes = self.encoder.retained_bytes
         more_bytes = retained_bytes - self._retained.held_bytes
         if more_bytes > 0:
             held.hand_over(self._retained, more_bytes)
@@ -284,7 +284,7 @@ class OpenFile:
             await asyncio.gather(*self._moving)
             self._life.check()
             with self._span.child("updraft.writer.publish"):
-                for piece in await self._on_encode_thread(self._encoder.close):
+                for piece in await self._on_encode_thread(self.encoder.close):
                     await self._store(piece, self._retained)
                 self._leave_device()
                 self._life.handle(FileEvent.PUBLISH)
@@ -294,7 +294,7 @@ class OpenFile:
             self._poison(_as_updraft_error(error))
             self._life.check()
             raise
-        return self._encoder.footer
+        return self.encoder.footer
 
     async def _on_encode_thread(self, step: Callable[[], list[bytes]]) -> list[bytes]:
         def timed() -> list[bytes]:

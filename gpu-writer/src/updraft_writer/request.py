@@ -33,7 +33,7 @@ class WriteRequest:
 
     @property
     def in_flight_limit_bytes(self) -> int | None:
-        """Most bytes of this file that the writer may hold when it gives credit for another batch; None: the quota decides."""
+        """Most bytes of this file that may be held when a batch gets credit; None: the quota alone decides."""
         if self.is_synchronous:
             return 0
         return int(self.command.max_in_flight_bytes) or None
