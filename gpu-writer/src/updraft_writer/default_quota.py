@@ -25,12 +25,12 @@ class DefaultQuota:
     limit_bytes: int
     limited_by: str
     base_bytes: int
-    runtime_reserve_bytes: int
     streams: int
     stream_bytes: int
-    usable_fraction: float
-    smallest_bytes: int
     largest_bytes: int
+    runtime_reserve_bytes: int = _RUNTIME_RESERVE_BYTES
+    usable_fraction: float = _USABLE_FRACTION
+    smallest_bytes: int = _SMALLEST_QUOTA_BYTES
 
 
 def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, batch_bytes: int) -> DefaultQuota:
@@ -49,10 +49,7 @@ def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, b
         limit_bytes=limit_bytes,
         limited_by=limited_by,
         base_bytes=base_bytes,
-        runtime_reserve_bytes=_RUNTIME_RESERVE_BYTES,
         streams=streams,
         stream_bytes=stream_bytes,
-        usable_fraction=_USABLE_FRACTION,
-        smallest_bytes=_SMALLEST_QUOTA_BYTES,
         largest_bytes=largest_bytes,
     )

@@ -110,14 +110,10 @@ class Quota:
         self.peak_bytes = 0
         self._clock = clock
         self._by_tenant: Counter[str] = Counter()
-        self._reservations = 0
+        self.reservations = 0
+        """Number of reservations that are not released."""
         self._admitted = 0
         self._waiters: list[_Waiter] = []
-
-    @property
-    def reservations(self) -> int:
-        """Number of reservations that are not released."""
-        return self._reservations
 
     @property
     def waiting(self) -> int:
@@ -194,7 +190,7 @@ class Quota:
         return self.held_bytes + min(wanted, self.limits.quota_bytes) - self.limits.quota_bytes
 
     def _remember(self, reservation: Reservation) -> None:
-        self._reservations += 1
+        self.reservations += 1
         self._admitted += reservation.admitted
 
     def _change(self, reservation: Reservation, change: int) -> None:
@@ -203,7 +199,7 @@ class Quota:
             self._dispatch()
 
     def _forget(self, reservation: Reservation) -> None:
-        self._reservations -= 1
+        self.reservations -= 1
         self._admitted -= reservation.admitted
 
     def _count(self, reservation: Reservation, change: int) -> None:

@@ -94,8 +94,11 @@ class Cluster:
         except (OSError, ValueError) as error:
             return f"does not answer ({type(error).__name__})"
 
-    def certificate(self, secret: str) -> x509.Certificate | str:
-        """The certificate in a Secret, or why it cannot be read."""
+    def certificate(self, pod: Pod) -> x509.Certificate | str | None:
+        """The certificate in a pod's Secret, or why it cannot be read; None for a pod without one."""
+        secret = pod.certificate_secret
+        if not secret:
+            return None
         try:
             found = self._core.read_namespaced_secret(secret, self.namespace, _request_timeout=self._timeout_seconds)
             return x509.load_pem_x509_certificate(base64.b64decode(found.data["tls.crt"]))

@@ -12,14 +12,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
 
 from updraft.client.writer import WriterClient
+from updraft.service.flight_service import DRAIN_ACTION, FLIGHT_SERVICE_NAME
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft_cli.credentials import Credentials
 from updraft_cli.endpoint import Endpoint, Transport
 
-FLIGHT_HEALTH = "arrow.flight.protocol.FlightService"
 POOL_STATUS_ACTION = "updraft.pool_status"
 WRITER_STATUS_ACTION = "updraft.writer_status"
-DRAIN_ACTION = "updraft.drain"
 
 _PROOF = pa.record_batch({"_0": pa.array(range(1000), pa.int64())})
 _STATES = {PoolState.POOL_STATE_STARTING: "starting", PoolState.POOL_STATE_READY: "ready"}
@@ -54,7 +53,7 @@ class Service:
             else grpc.secure_channel(self._target, self._secrets)
         )
         with channel:
-            request = health_pb2.HealthCheckRequest(service=FLIGHT_HEALTH)
+            request = health_pb2.HealthCheckRequest(service=FLIGHT_SERVICE_NAME)
             answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=self._timeout_seconds)
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)).lower().replace("_", " ")
 
@@ -62,15 +61,11 @@ class Service:
         """Names of what DoAction can do here: they tell a pool from a writer."""
         return {action.type for action in self._flight.list_actions(self._options)}
 
-    def pool_status(self) -> PoolStatus:
-        """The state of a pool."""
-        return PoolStatus.FromString(self._act(POOL_STATUS_ACTION))
-
     def status(self) -> Status:
         """The state of a pool or of a writer, named as `/status.json` names it."""
         if WRITER_STATUS_ACTION in self.actions():
             return dict(json.loads(self._act(WRITER_STATUS_ACTION)))
-        return as_report(self.pool_status())
+        return _as_report(PoolStatus.FromString(self._act(POOL_STATUS_ACTION)))
 
     def drain(self) -> None:
         """Let the service finish what it has and take nothing new; FlightUnauthorizedError where it refuses."""
@@ -114,7 +109,7 @@ class Service:
         return bytes(result.body.to_pybytes())
 
 
-def as_report(status: PoolStatus) -> Status:
+def _as_report(status: PoolStatus) -> Status:
     """A pool's status in the words of its `/status.json`."""
     return {
         "state": _STATES.get(status.state, "draining"),

@@ -15,7 +15,7 @@ from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, OrcOptions, P
 from updraft_writer.encoders.codecs import codec_name
 from updraft_writer.encoders.encoder import Footer, with_end
 from updraft_writer.encoders.gpu_columns import device_columns, device_table, has_binary
-from updraft_writer.encoders.leaves import leaf_types
+from updraft_writer.encoders.leaves import schema_leaves
 from updraft_writer.encoders.orc import DEFAULT_ROW_INDEX_STRIDE, DEFAULT_STRIPE_BYTES
 from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
@@ -96,7 +96,7 @@ class OrcLayout:
                 f"a row index stride of {stride}": stride < _SHORTEST_STRIDE or bool(stride % _STRIDE_STEP),
             }
         )
-        if any(is_wall_clock(leaf) for field in schema for leaf in leaf_types(field.type)):
+        if any(map(is_wall_clock, schema_leaves(schema))):
             raise NotOnGpuError(ReasonKind.TYPE, "ORC's timestamps without a zone need an attribute of their column")
         self._schema = stored_schema(schema)
         self._footer_entries = dict(footer)

@@ -13,7 +13,7 @@ from updraft.service.allocator import clean_freed_memory
 from updraft.v1.write_pb2 import OrcOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.encoder import EncodedBytes, Footer, with_end
-from updraft_writer.encoders.leaves import leaf_types
+from updraft_writer.encoders.leaves import schema_leaves
 from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.reason import UNASKED
@@ -57,7 +57,7 @@ class OrcEncoder:
     @property
     def retained_bytes(self) -> int:
         """Bytes retained: the buffers and the partial stripe."""
-        columns = sum(1 for field in self._schema for _ in leaf_types(field.type))
+        columns = sum(1 for _ in schema_leaves(self._schema))
         return _BYTES_PER_FILE + columns * _BYTES_PER_COLUMN + min(self._unstored_bytes, self._stripe_bytes)
 
     @property

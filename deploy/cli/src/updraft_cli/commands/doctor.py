@@ -3,6 +3,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
 
@@ -51,8 +52,7 @@ class Doctor(Options):
         """Print the findings and end with the exit code that they come to."""
         found = self.findings()
         if self.output == "json":
-            rows = ("subject", "check", "found", "advice")
-            print_json([{**{row: getattr(f, row) for row in rows}, "level": f.level.value} for f in found])
+            print_json([asdict(finding) for finding in found])
         else:
             _print(found)
         sys.exit(any(finding.level is Level.ERROR for finding in found))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from cryptography import x509
 
+from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft_cli.cluster import Cluster, ClusterError, Pod
 from updraft_cli.doctor.connection import certificate_of, days_left
 from updraft_cli.endpoint import Endpoint, Transport
@@ -51,7 +52,7 @@ class Status(ClusterOptions):
         if not pods:
             whose = f"release {self.release}" if self.release else "the chart"
             raise ClusterError(f"no pods of {whose} in namespace {cluster.namespace}")
-        seen = [(pod, cluster.status(pod), _of(cluster, pod)) for pod in pods]
+        seen = [(pod, cluster.status(pod), cluster.certificate(pod)) for pod in pods]
         if self.output == "json":
             print_json([{**asdict(pod), "status": status, "certificate": _json(cert)} for pod, status, cert in seen])
             return
@@ -86,11 +87,7 @@ def health_of(status: ServiceStatus) -> str:
     health = status.get("health", {})
     if not health:
         return "-"
-    return "serving" if health.get("arrow.flight.protocol.FlightService") else "not serving"
-
-
-def _of(cluster: Cluster, pod: Pod) -> x509.Certificate | str | None:
-    return cluster.certificate(pod.certificate_secret) if pod.certificate_secret else None
+    return "serving" if health.get(FLIGHT_SERVICE_NAME) else "not serving"
 
 
 def _row(pod: Pod, status: ServiceStatus | str, certificate: x509.Certificate | str | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import enum
 from dataclasses import dataclass
 
 
-class Level(enum.Enum):
+class Level(enum.StrEnum):
     """How bad it is: an ERROR fails a job, a WARNING may."""
 
     OK = "ok"

@@ -20,30 +20,21 @@ def check_service(service: Service, driver: Driver | None, findings: Findings) -
     if actions is None:
         return
     findings.ok("token", "this client is let in")
-    if WRITER_STATUS_ACTION in actions:
-        _check_writer(service, findings)
-    elif POOL_STATUS_ACTION in actions:
-        _check_pool(service, driver, findings)
-    else:
+    is_writer = WRITER_STATUS_ACTION in actions
+    if not is_writer and POOL_STATUS_ACTION not in actions:
         findings.error("service", "a Flight service that is neither a pool nor a writer", "name another endpoint")
-
-
-def _check_pool(service: Service, driver: Driver | None, findings: Findings) -> None:
+        return
     status = service.status()
     _check_state(status["state"], findings)
-    _check_protocol(status["versions"]["protocol"], findings)
-    if driver is not None:
+    _check_protocol(status["protocol_version"] if is_writer else status["versions"]["protocol"], findings)
+    if driver is not None and not is_writer:
         _check_driver(status, driver, findings)
-    if not findings.failed:
-        _check_round_trip("a worker has returned {} rows as they were", service.send_a_batch, findings)
-
-
-def _check_writer(service: Service, findings: Findings) -> None:
-    status = service.status()
-    _check_state(status["state"], findings)
-    _check_protocol(status["protocol_version"], findings)
-    if not findings.failed:
+    if findings.failed:
+        return
+    if is_writer:
         _check_round_trip("a file of {} rows was written, returned and read", service.write_a_file, findings)
+    else:
+        _check_round_trip("a worker has returned {} rows as they were", service.send_a_batch, findings)
 
 
 def _check_state(state: str, findings: Findings) -> None:
