@@ -49,7 +49,6 @@ class WriteExchange:
     quota: Quota
     settings: ServeSettings
     metrics: WriterMetrics
-    tenant: str
     span: Span
     admission_seconds: float = field(init=False, default=0.0)
     _asks: deque[int] = field(init=False, default_factory=deque)
@@ -184,7 +183,7 @@ class WriteExchange:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
             await self.file.room_for(wanted_bytes, limit_bytes)
-        return await self.quota.acquire(self.tenant, wanted_bytes)
+        return await self.quota.acquire(self.request.tenant, wanted_bytes)
 
     async def _tell_stored(self) -> None:
         while True:

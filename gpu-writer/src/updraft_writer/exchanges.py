@@ -97,10 +97,9 @@ class Exchanges:
         identity = request.log_context
         structlog.contextvars.bind_contextvars(**identity)
         record.span.describe(identity)
-        tenant = tenant_of(call, request.command.task)
         with ExitStack() as stack:
             place = stack.enter_context(self.files.place())
-            file = record.file = await self.factory.make(request, replies, place, tenant=tenant, span=record.span)
+            file = record.file = await self.factory.make(request, replies, place, span=record.span)
             record.format, record.encoder = str(request.command.WhichOneof("format")), file.encoder.name
             # From here on the place is kept until the file is closed, however long a storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)
@@ -115,7 +114,6 @@ class Exchanges:
                 quota=self.quota,
                 settings=self.settings,
                 metrics=self.metrics,
-                tenant=tenant,
                 span=record.span,
             )
             footer = await exchange.run()
@@ -126,7 +124,8 @@ class Exchanges:
         limits = OpeningLimits(SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds)
         first = await first_message(call, limits)
         command = parse_command(first)
-        return with_schema(command, await schema_header(call, first, limits))
+        header = await schema_header(call, first, limits)
+        return with_schema(command, header, tenant=tenant_of(call, command.task))
 
     async def _let_go(self, record: _Record) -> None:
         """Wait until nothing is left of a file: a client that sees the call's end may remove the directory.

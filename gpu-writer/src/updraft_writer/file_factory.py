@@ -42,7 +42,7 @@ class FileFactory:
         for threads in (self._encode_threads, self._store_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    async def make(self, request: WriteRequest, replies: Replies, place: Place, *, tenant: str, span: Span) -> OpenFile:
+    async def make(self, request: WriteRequest, replies: Replies, place: Place, *, span: Span) -> OpenFile:
         """The file for a request; raises UpdraftError for a file that this writer cannot write."""
         command, schema = request.command, request.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
@@ -62,7 +62,7 @@ class FileFactory:
             sink,
             shape,
             self._quota,
-            tenant=tenant,
+            tenant=request.tenant,
             encode_threads=self._encode_threads,
             device=gpu.admission.place(hold=request.holds_gpu) if isinstance(gpu, Gpu) else None,
             span=span,

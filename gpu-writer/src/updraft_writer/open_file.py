@@ -22,6 +22,7 @@ from updraft.errors import InternalError, UpdraftError
 from updraft.service.spans import UNRECORDED, Span
 from updraft_writer.encoders.encoder import Encoder, Footer
 from updraft_writer.file_state import FileEvent, FileLife, FileState
+from updraft_writer.futures import ignore_failure
 from updraft_writer.gpu.admission import DevicePlace
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.row_groups import RowGroup, RowGroupBuilder
@@ -204,7 +205,7 @@ class OpenFile:
         finally:
             failing.cancel()
         if not step.done():
-            step.add_done_callback(_retrieved)
+            step.add_done_callback(ignore_failure)
             self._life.check()
         return await asyncio.shield(step)
 
@@ -319,12 +320,6 @@ class OpenFile:
     def _drop_partial(self) -> None:
         for group in self._builder.seal():
             group.reservation.release()
-
-
-def _retrieved(step: asyncio.Future[Any]) -> None:
-    """Ignore the failure of a step that nobody waits for any more."""
-    if not step.cancelled():
-        step.exception()
 
 
 def _as_updraft_error(error: Exception) -> UpdraftError:

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, OrcOptions, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name
-from updraft_writer.encoders.encoder import Footer, with_end
+from updraft_writer.encoders.encoder import Footer
 from updraft_writer.encoders.gpu_columns import device_columns, device_table, has_binary
 from updraft_writer.encoders.leaves import schema_leaves
 from updraft_writer.encoders.orc import DEFAULT_ROW_INDEX_STRIDE, DEFAULT_STRIPE_BYTES
-from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
+from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks, with_whole_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_wall_clock
@@ -116,8 +116,7 @@ class OrcLayout:
 
     def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
         """The last pieces of the file as Spark wants them, and what they say."""
-        *before, end = with_end(pieces, TAIL_BYTES)
-        return [*before, with_footer_entries(end, self._footer_entries)], Footer(row_groups=0, rows=rows)
+        return with_footer_entries(pieces, self._footer_entries), Footer(row_groups=0, rows=rows)
 
 
 Layout = ParquetLayout | OrcLayout

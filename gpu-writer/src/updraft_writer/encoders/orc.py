@@ -12,9 +12,9 @@ from updraft.errors import EncodeError, WriteOptionError
 from updraft.service.allocator import clean_freed_memory
 from updraft.v1.write_pb2 import OrcOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
-from updraft_writer.encoders.encoder import EncodedBytes, Footer, with_end
+from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import schema_leaves
-from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
+from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.reason import UNASKED
 
@@ -88,8 +88,7 @@ class OrcEncoder:
             self._writer.close()
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
-        *before, end = with_end(self._output.take(), TAIL_BYTES)
-        return [*before, with_footer_entries(end, self._footer_entries)]
+        return with_footer_entries(self._output.take(), self._footer_entries)
 
     def _opened(self) -> orc.ORCWriter:
         """A writer with its buffers allocated; raises WriteOptionError."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from updraft.errors import SinkError
+from updraft_writer.futures import ignore_failure
 from updraft_writer.sinks.sink import Standing, Step, Storage, may_be_repeated, sink_error
 
 _log = structlog.get_logger(__name__)
@@ -99,7 +100,7 @@ class StoredSink:
             action()
 
         self._running = loop.run_in_executor(self._threads, run)
-        self._running.add_done_callback(_retrieved)
+        self._running.add_done_callback(ignore_failure)
         seconds = self._silence_seconds
         alarm = loop.call_later(seconds, self._tell_silence, step, begun) if seconds else None
         try:
@@ -118,9 +119,3 @@ class StoredSink:
         )
         _log.warning("the storage is silent", step=step.value, path=self._path, seconds=self._silence_seconds)
         self.on_silence(self._silence)
-
-
-def _retrieved(step: asyncio.Future[None]) -> None:
-    """Ignore the failure of an abandoned step."""
-    if not step.cancelled():
-        step.exception()

@@ -139,7 +139,10 @@ def _check_tls(endpoint: Endpoint, credentials: Credentials, timeout_seconds: fl
         _refused_by_them(error, credentials, findings)
     else:
         findings.ok("tls", f"trusted, for {endpoint.host}, {_validity(shown)}")
-        _check_expiry(shown, findings)
+        if days_left(shown) <= _EXPIRES_SOON_DAYS:
+            findings.warning(
+                "tls", f"the certificate is {_validity(shown)}", "renew it: the service reads it by itself"
+            )
 
 
 def _refused_by_us(
@@ -178,11 +181,6 @@ def _refused_by_them(error: OSError, credentials: Credentials, findings: Finding
         if given is None
         else f"its tlsClientCaFile does not know who signed {given}",
     )
-
-
-def _check_expiry(shown: x509.Certificate, findings: Findings) -> None:
-    if days_left(shown) <= _EXPIRES_SOON_DAYS:
-        findings.warning("tls", f"the certificate is {_validity(shown)}", "renew it: the service reads it by itself")
 
 
 def days_left(certificate: x509.Certificate) -> int:
