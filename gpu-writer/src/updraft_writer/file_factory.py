@@ -47,7 +47,7 @@ class FileFactory:
         command, schema = request.command, request.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
         # Granted before the first await, so that files that open at the same time see each other's grants.
-        stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if _is_orc(command) else 0
+        stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if command.HasField("orc") else 0
         sink = await self._sink(command, replies)
         # On a thread: it writes an empty file, to find out what the format accepts.
         gpu = self._gpu
@@ -105,10 +105,6 @@ class FileFactory:
             ) from None
 
     def _row_group_bytes(self, command: WriteCommand) -> int:
-        if _is_orc(command):
+        if command.HasField("orc"):
             return int(command.orc.stripe_bytes) or DEFAULT_STRIPE_BYTES
         return int(command.parquet.row_group_bytes) or self._settings.row_group_bytes
-
-
-def _is_orc(command: WriteCommand) -> bool:
-    return bool(command.WhichOneof("format") == "orc")

@@ -37,6 +37,3 @@ class NotOnGpuError(Exception):
     def __init__(self, kind: ReasonKind, text: str) -> None:
         super().__init__(text)
         self.reason = Reason(kind, text)
-
-
-UNASKED = Reason(ReasonKind.ASKED, "nobody asked for another encoder")

@@ -75,11 +75,6 @@ class Writer:
         self._listeners = Listeners(settings, flight_handler(self._service), self._health, pages)
         self._watch()
 
-    @property
-    def addresses(self) -> dict[str, str]:
-        """The addresses that are bound, by the name of the setting."""
-        return self._listeners.addresses
-
     async def run(self) -> None:
         """Serve until a drain has ended; raises WriterError when a listener cannot start."""
         async with AsyncExitStack() as stack:
@@ -158,7 +153,7 @@ class Writer:
     def _announce(self) -> None:
         _log.info(
             "writer is ready",
-            **self.addresses,
+            **self._listeners.addresses,
             writer=os.getpid(),
             roots=[str(Root.parse(root)) for root in self._settings.root],
             encoder=described(self._gpu),
@@ -167,7 +162,7 @@ class Writer:
         if path is None:
             return
         try:
-            ReadyFile(path, lambda: {**self.addresses, "writer": os.getpid()}).update()
+            ReadyFile(path, lambda: {**self._listeners.addresses, "writer": os.getpid()}).update()
         except OSError as error:
             raise WriterError(f"cannot write --ready-file {path}: {error.strerror}") from error
 

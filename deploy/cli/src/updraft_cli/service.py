@@ -94,15 +94,11 @@ class Service:
             file.write(pa.table(_PROOF))
         return _proven(parquet.read_table(pa.BufferReader(made.getvalue())))
 
-    def close(self) -> None:
-        """End the connection."""
-        self._flight.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self.close()
+        self._flight.close()
 
     def _act(self, action: str) -> bytes:
         (result,) = self._flight.do_action(flight.Action(action, b""), self._options)

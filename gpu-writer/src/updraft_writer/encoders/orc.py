@@ -16,7 +16,7 @@ from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import schema_leaves
 from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
-from updraft_writer.reason import UNASKED
+from updraft_writer.reason import Reason
 
 DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROW_INDEX_STRIDE = 10_000
@@ -35,7 +35,7 @@ class OrcEncoder:
 
     name = "pyarrow-orc"
     on_gpu = False
-    reason = UNASKED
+    reason: Reason
 
     def __init__(
         self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int

@@ -18,7 +18,7 @@ from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import is_text, schema_leaves
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
-from updraft_writer.reason import UNASKED
+from updraft_writer.reason import Reason
 
 _DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
@@ -36,7 +36,7 @@ class ParquetEncoder:
 
     name = "pyarrow-parquet"
     on_gpu = False
-    reason = UNASKED
+    reason: Reason
 
     def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""

@@ -27,7 +27,7 @@ class Functions(ClusterOptions):
             print_json([{"pool": pool, **_functions(status)} for pool, status in pools.items()])
             return
         rows = [
-            (pool, function["name"], function["version"], _first_line(function["doc"]))
+            (pool, function["name"], function["version"], function["doc"].partition("\n")[0])
             for pool, status in pools.items()
             for function in status["functions"]
         ]
@@ -65,7 +65,3 @@ class Functions(ClusterOptions):
 
 def _functions(status: Status) -> dict[str, Any]:
     return {name: status[name] for name in ("functions", "session_functions_allowed")}
-
-
-def _first_line(text: str) -> str:
-    return next(iter(text.splitlines()), "")
