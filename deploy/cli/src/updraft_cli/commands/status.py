@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft status`: pods or one endpoint, with health, load, versions and the certificate's last day."""
+"""`updraft status`: pods or one endpoint, with health, load, versions and the expiry of the certificate."""
 
 from dataclasses import asdict
 from typing import Any, ClassVar
@@ -18,8 +18,8 @@ from updraft_cli.service import Status as ServiceStatus
 class Status(ClusterOptions):
     """Show pools and writers: the pods of a release, or one endpoint, with health, load, versions and certificate.
 
-    The health of a pod is what its own gRPC health service says; READY is what the kubelet makes of it. Reading it
-    needs the right to get pods/proxy, the certificate's last day that to get its Secret; a right that you lack is said.
+    HEALTH is what the pod's own gRPC health service reports, READY what the kubelet concludes. HEALTH needs the right
+    to get pods/proxy, the expiry of the certificate the right to get its Secret; the table names rights that you lack.
     """
 
     examples: ClassVar[str] = """examples:
@@ -64,7 +64,7 @@ class Status(ClusterOptions):
 
 
 def load_of(status: ServiceStatus) -> str:
-    """How much a service has to do, in a few words."""
+    """The load of a service, in a few words."""
     if "workers" in status:
         workers, waiting = status["workers"], status["queue"]["waiting"]
         total = workers["idle"] + workers["busy"] + workers["starting"]
@@ -74,7 +74,7 @@ def load_of(status: ServiceStatus) -> str:
 
 
 def versions_of(status: ServiceStatus) -> str:
-    """What runs there."""
+    """The versions that a service runs, in a few words."""
     if "versions" not in status:
         return str(status["writer_version"])
     versions = status["versions"]
@@ -83,7 +83,7 @@ def versions_of(status: ServiceStatus) -> str:
 
 
 def health_of(status: ServiceStatus) -> str:
-    """What the service's own health says of Flight."""
+    """The health of Flight by the service's own report."""
     health = status.get("health", {})
     if not health:
         return "-"
