@@ -130,8 +130,7 @@ class OpenFile:
 
     def flush(self) -> None:
         """Encode the partial row group now, because its bytes are needed elsewhere."""
-        if self._life.state is FileState.OPEN:
-            self._send(self._builder.seal())
+        self._send(self._builder.seal())
 
     async def room_for(self, wanted_bytes: int, limit_bytes: int) -> None:
         """Wait until `wanted_bytes` more would stay within `limit_bytes`, or until the file holds nothing."""

@@ -224,6 +224,23 @@ async def test_an_error_from_outside_comes_too_late_once_the_storage_publishes(b
     assert (sink.published is not None, sink.discarded) == (True, False)
 
 
+async def test_a_caller_cancelled_after_an_error_that_came_too_late_gets_what_becomes_of_the_file(bench: Bench) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(publish_gate=gate)
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file)
+    finishing = asyncio.create_task(file.finish())
+    await sink.publishing.wait()
+    file.interrupt(SinkError("the writer stops"))
+    finishing.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    assert (await finishing).rows == ROWS
+    await file.close()
+    assert bench.is_empty()
+
+
 EVENTS: list[Callable[[OpenFile], Any]] = [
     lambda file: file.flush(),
     lambda file: file.interrupt(SinkError("no")),
