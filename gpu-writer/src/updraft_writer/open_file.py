@@ -257,11 +257,7 @@ class OpenFile:
         What the encoder no longer retains is now in the pieces, which the row group's reservation covers.
         """
         retained_bytes = self.encoder.retained_bytes
-        more_bytes = retained_bytes - self._retained.held_bytes
-        if more_bytes > 0:
-            held.hand_over(self._retained, more_bytes)
-        else:
-            self._retained.hand_over(held, -more_bytes)
+        held.hand_over(self._retained, retained_bytes - self._retained.held_bytes)
         self._retained.resize(retained_bytes)
 
     async def _store(self, piece: bytes, held: Reservation) -> None:

@@ -61,7 +61,10 @@ class Reservation:
         self._quota._remember(self)
 
     def hand_over(self, other: "Reservation", handed_bytes: int) -> None:
-        """Move up to so many bytes to `other`, of the same tenant, in one step: no waiter is admitted in between."""
+        """Move up to so many bytes to `other`, of the same tenant, in one step: no waiter is admitted in between.
+
+        A negative number moves bytes from `other` to this reservation.
+        """
         handed_bytes = min(handed_bytes, self._held_bytes)
         if self._quota is not None and other._quota is not None:
             self._held_bytes -= handed_bytes

@@ -76,6 +76,24 @@ async def test_a_row_group_holds_what_is_not_stored_yet_and_the_file_what_its_en
     assert bench.is_empty()
 
 
+async def test_an_encoder_that_keeps_more_than_its_row_group_had_is_charged_for_all_of_it(bench: Bench) -> None:
+    class Hoarding(Splitting):
+        def write(self, table: pa.Table) -> list[bytes]:
+            self.retained_bytes = 10 * BATCH_BYTES
+            return [bytes(100)]
+
+    gate = asyncio.Event()
+    sink = MemorySink(gate=gate)
+    file = bench.file(sink, encoder=Hoarding(SCHEMA, ParquetOptions(), {}))
+    await file.open()
+    await bench.add(file)
+    await sink.writing.wait()
+    assert bench.quota.held_bytes == 100 + 10 * BATCH_BYTES
+    gate.set()
+    await file.close()
+    assert bench.is_empty()
+
+
 async def test_who_waits_for_room_in_a_file_that_fails_gets_its_error(bench: Bench) -> None:
     gate = asyncio.Event()
     sink = MemorySink(gate=gate)
