@@ -112,6 +112,16 @@ async def test_a_file_that_is_ended_from_outside_fails_with_what_has_ended_it(
     assert bench.is_empty()
 
 
+async def test_a_file_that_fails_releases_its_partial_row_group_before_it_is_closed(bench: Bench) -> None:
+    file = bench.file(MemorySink(), row_group_bytes=1 << 30)
+    await file.open()
+    await bench.add(file)
+    assert bench.quota.held_bytes == file.partial_bytes > 0
+    file.interrupt(SinkError("no"))
+    assert bench.quota.held_bytes == file.partial_bytes == 0
+    await file.close()
+
+
 async def test_a_sink_that_cannot_be_opened_takes_no_batch(bench: Bench) -> None:
     file = bench.file(MemorySink(fail_at="open"))
     with pytest.raises(SinkError):
