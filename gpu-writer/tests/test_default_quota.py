@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_the_default_quota_is_what_the_container_leaves(
 
 
 def test_every_term_of_the_default_quota_can_be_logged() -> None:
-    terms = default_quota({"a": 4 * GIB, "b": 2 * GIB}, base_bytes=MIB, streams=2, batch_bytes=MIB).terms()
+    terms = asdict(default_quota({"a": 4 * GIB, "b": 2 * GIB}, base_bytes=MIB, streams=2, batch_bytes=MIB))
     assert (terms["limited_by"], terms["limit_bytes"], terms["base_bytes"], terms["streams"]) == ("b", 2 * GIB, MIB, 2)
 
 

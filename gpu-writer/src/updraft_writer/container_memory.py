@@ -11,7 +11,7 @@ _V1_UNLIMITED_BYTES = 1 << 60
 
 def memory_limits(root: Path = Path("/")) -> dict[str, int]:
     """Every memory limit of this process, in bytes, by its source; never empty."""
-    limits = {"machine": _machine_bytes()}
+    limits = {"machine": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
     for source, path in _limit_files(root):
         value = _limit(path)
         if value is not None:
@@ -23,10 +23,6 @@ def resident_bytes() -> int:
     """Resident memory of this process, in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _machine_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _limit_files(root: Path) -> Iterator[tuple[str, Path]]:

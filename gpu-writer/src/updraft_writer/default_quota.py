@@ -2,7 +2,7 @@
 """The default quota, used when none is set, and the terms from which it is computed."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 _MIB = 1024 * 1024
 
@@ -25,16 +25,12 @@ class DefaultQuota:
     limit_bytes: int
     limited_by: str
     base_bytes: int
-    runtime_reserve_bytes: int
     streams: int
     stream_bytes: int
-    usable_fraction: float
-    smallest_bytes: int
     largest_bytes: int
-
-    def terms(self) -> dict[str, object]:
-        """The terms by name."""
-        return asdict(self)
+    runtime_reserve_bytes: int = _RUNTIME_RESERVE_BYTES
+    usable_fraction: float = _USABLE_FRACTION
+    smallest_bytes: int = _SMALLEST_QUOTA_BYTES
 
 
 def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, batch_bytes: int) -> DefaultQuota:
@@ -53,10 +49,7 @@ def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, b
         limit_bytes=limit_bytes,
         limited_by=limited_by,
         base_bytes=base_bytes,
-        runtime_reserve_bytes=_RUNTIME_RESERVE_BYTES,
         streams=streams,
         stream_bytes=stream_bytes,
-        usable_fraction=_USABLE_FRACTION,
-        smallest_bytes=_SMALLEST_QUOTA_BYTES,
         largest_bytes=largest_bytes,
     )

@@ -8,7 +8,7 @@ of credit that was not used. What was handed to the file belongs to the file.
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
@@ -27,6 +27,7 @@ from updraft_writer.quota import Quota, Reservation
 from updraft_writer.replies import Replies
 from updraft_writer.request import SERVICE, WriteRequest
 from updraft_writer.row_groups import reserved_bytes
+from updraft_writer.settings import ServeSettings
 
 _MAX_UNANSWERED_ASKS = 16
 # Every batch asks for the quota, but most do not wait. Only real waits get a span.
@@ -37,61 +38,38 @@ class GivenUpError(Exception):
     """Raised when the client gives the file up: an ending, not a failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeLimits:
-    """Limits of every exchange."""
-
-    max_message_bytes: int
-    first_message_timeout_seconds: float
-    client_silence_seconds: float
-    stall_timeout_seconds: float
-
-
+@dataclass(eq=False, slots=True, kw_only=True)
 class WriteExchange:
     """The messages of one client after its first one."""
 
-    def __init__(
-        self,
-        call: Call,
-        replies: Replies,
-        request: WriteRequest,
-        file: OpenFile,
-        quota: Quota,
-        limits: ExchangeLimits,
-        metrics: WriterMetrics,
-        *,
-        tenant: str,
-        span: Span,
-    ) -> None:
-        self.admission_seconds = 0.0
-        self._call = call
-        self._replies = replies
-        self._request = request
-        self._file = file
-        self._quota = quota
-        self._limits = limits
-        self._metrics = metrics
-        self._tenant = tenant
-        self._span = span
-        self._asks: deque[int] = deque()
-        self._asked = asyncio.Event()
-        # Reservations of batches that have credit and have not been sent.
-        self._leaves: deque[Reservation] = deque()
-        self._leaves_changed = asyncio.Event()
-        self._batch_came = asyncio.Event()
-        self._stored_batches = 0
+    call: Call
+    replies: Replies
+    request: WriteRequest
+    file: OpenFile
+    quota: Quota
+    settings: ServeSettings
+    metrics: WriterMetrics
+    span: Span
+    admission_seconds: float = field(init=False, default=0.0)
+    _asks: deque[int] = field(init=False, default_factory=deque)
+    _asked: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    # Reservations of batches that have credit and have not been sent.
+    _credit: deque[Reservation] = field(init=False, default_factory=deque)
+    _credit_changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _batch_came: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _stored_batches: int = field(init=False, default=0)
 
     async def run(self) -> Footer:
         """Receive batches until the client finishes, then finish the file; raises UpdraftError and GivenUpError."""
         receiving = asyncio.create_task(self._receive())
-        steps = [self._answer_asks(), self._watch_leaves(), self._watch_client(), self._file.failed.wait()]
-        if self._request.is_synchronous:
+        steps = [self._answer_asks(), self._watch_credit(), self._watch_client(), self.file.failed.wait()]
+        if self.request.is_synchronous:
             steps.append(self._tell_stored())
         helpers = [asyncio.create_task(step) for step in steps]
         try:
             await asyncio.wait({receiving, *helpers}, return_when=asyncio.FIRST_COMPLETED)
-            if self._file.error is not None:
-                raise self._file.error
+            if self.file.error is not None:
+                raise self.file.error
             for task in (receiving, *helpers):
                 if task.done():
                     task.result()
@@ -99,10 +77,10 @@ class WriteExchange:
             for task in (receiving, *helpers):
                 task.cancel()
             await asyncio.gather(receiving, *helpers, return_exceptions=True)
-            while self._leaves:
-                self._leaves.popleft().release()
+            while self._credit:
+                self._credit.popleft().release()
         # Await nothing after this: the outcome of the exchange has to be the outcome of the file.
-        return await self._file.finish()
+        return await self.file.finish()
 
     async def _receive(self) -> None:
         last: Finish | None = None
@@ -114,7 +92,7 @@ class WriteExchange:
             del fields
         if last is None:
             await fail_without_finish()
-        progress = self._file.progress
+        progress = self.file.progress
         if (last.batches, last.rows) != (progress.batches, progress.rows):
             raise ProtocolError(
                 f"the client says that it sent {last.batches} batches with {last.rows} rows, "
@@ -122,11 +100,11 @@ class WriteExchange:
             )
 
     async def _read(self) -> FlightFields | None:
-        message = await self._call.read()
-        self._replies.client_signs += 1
+        message = await self.call.read()
+        self.replies.client_signs += 1
         if message is None:
             return None
-        check_size(len(message), self._limits.max_message_bytes, SERVICE)
+        check_size(len(message), self.settings.max_message_bytes, SERVICE)
         return split_flight_data(message)
 
     def _take(self, fields: FlightFields) -> Finish | None:
@@ -153,89 +131,89 @@ class WriteExchange:
         return None
 
     def _take_ask(self, body_bytes: int) -> None:
-        check_size(body_bytes, self._limits.max_message_bytes, SERVICE, "batch")
+        check_size(body_bytes, self.settings.max_message_bytes, SERVICE, "batch")
         if len(self._asks) >= _MAX_UNANSWERED_ASKS:
             raise ProtocolError(f"more than {_MAX_UNANSWERED_ASKS} asks without an answer")
         self._asks.append(body_bytes)
         self._asked.set()
 
     def _take_batch(self, sequence: int, fields: FlightFields) -> None:
-        expected = self._file.progress.batches + 1
+        expected = self.file.progress.batches + 1
         if sequence != expected:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
-        if not self._leaves:
-            raise ProtocolError(f"batch {sequence} came without leave: ask first and wait for credit")
-        leave = self._leaves.popleft()
-        self._leaves_changed.set()
+        if not self._credit:
+            raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
+        reservation = self._credit.popleft()
+        self._credit_changed.set()
         try:
             raw_bytes = len(fields.data_body)
-            if reserved_bytes(raw_bytes) > leave.held_bytes:
-                raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than leave was asked for")
-            batch = self._request.decoder.decode_batch(
+            if reserved_bytes(raw_bytes) > reservation.held_bytes:
+                raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than its credit covers")
+            batch = self.request.decoder.decode_batch(
                 encapsulated_message(fields.data_header, fields.data_body), sequence=sequence
             )
-            leave.resize(reserved_bytes(raw_bytes))
+            reservation.resize(reserved_bytes(raw_bytes))
         except BaseException:
-            leave.release()
+            reservation.release()
             raise
-        self._file.add(batch, leave, raw_bytes=raw_bytes)
+        self.file.add(batch, reservation, raw_bytes=raw_bytes)
         self._batch_came.set()
 
     async def _answer_asks(self) -> None:
         while True:
             await self._asked.wait()
             started = time.monotonic()
-            self._leaves.append(await self._room_for(reserved_bytes(self._asks[0])))
+            self._credit.append(await self._room_for(reserved_bytes(self._asks[0])))
             self._asks.popleft()
             if not self._asks:
                 self._asked.clear()
             waited_seconds = time.monotonic() - started
             self.admission_seconds += waited_seconds
-            self._metrics.admission_seconds.observe(waited_seconds)
+            self.metrics.admission_seconds.observe(waited_seconds)
             if waited_seconds >= _SHORTEST_TRACED_WAIT_SECONDS:
-                self._span.took("updraft.writer.admission", waited_seconds)
-            self._leaves_changed.set()
-            await self._replies.give_leave()
+                self.span.took("updraft.writer.admission", waited_seconds)
+            self._credit_changed.set()
+            await self.replies.give_credit()
 
     async def _room_for(self, wanted_bytes: int) -> Reservation:
-        limit_bytes = self._request.in_flight_limit_bytes
+        limit_bytes = self.request.in_flight_limit_bytes
         if limit_bytes is not None:
             # Batches with credit that were not sent count as in flight too, and nobody knows when they will be stored.
-            while self._leaves:
-                self._leaves_changed.clear()
-                await self._leaves_changed.wait()
-            await self._file.room_for(wanted_bytes, limit_bytes)
-        return await self._quota.acquire(self._tenant, wanted_bytes)
+            while self._credit:
+                self._credit_changed.clear()
+                await self._credit_changed.wait()
+            await self.file.room_for(wanted_bytes, limit_bytes)
+        return await self.quota.acquire(self.request.tenant, wanted_bytes)
 
     async def _tell_stored(self) -> None:
         while True:
             await self._batch_came.wait()
             self._batch_came.clear()
-            batches = self._file.progress.batches
-            await self._file.room_for(0, limit_bytes=0)
+            batches = self.file.progress.batches
+            await self.file.room_for(0, limit_bytes=0)
             self._stored_batches = batches
-            await self._replies.stored(batches)
+            await self.replies.stored(batches)
 
-    async def _watch_leaves(self) -> None:
+    async def _watch_credit(self) -> None:
         """End an exchange whose client has credit for a batch and does not send it."""
-        timeout_seconds = self._limits.stall_timeout_seconds
+        timeout_seconds = self.settings.stall_timeout_seconds
         while True:
-            while not self._leaves:
-                self._leaves_changed.clear()
-                await self._leaves_changed.wait()
-            oldest = self._leaves[0]
+            while not self._credit:
+                self._credit_changed.clear()
+                await self._credit_changed.wait()
+            oldest = self._credit[0]
             await asyncio.sleep(timeout_seconds)
-            if self._leaves and self._leaves[0] is oldest:
-                raise DeadlineError(f"the client did not use its leave to send a batch for {timeout_seconds:g} seconds")
+            if self._credit and self._credit[0] is oldest:
+                raise DeadlineError(f"the client did not use its credit for a batch within {timeout_seconds:g} seconds")
 
     async def _watch_client(self) -> None:
         """End an exchange whose client says nothing while the writer waits for it."""
-        limit_seconds = self._limits.client_silence_seconds
+        limit_seconds = self.settings.client_silence_seconds
         look_seconds = seconds_between_looks(limit_seconds)
         silence = Silence(limit_seconds, look_seconds)
         while True:
             await asyncio.sleep(look_seconds)
-            if silence.is_too_long(self._replies.client_signs, owed=self._waits_for_client):
+            if silence.is_too_long(self.replies.client_signs, owed=self._waits_for_client):
                 raise DeadlineError(
                     f"the client was silent for {limit_seconds:g} seconds while the writer waited for it: a client "
                     "that needs longer has to send keepalives, or raise --client-silence-seconds of the writer"
@@ -244,5 +222,5 @@ class WriteExchange:
     @property
     def _waits_for_client(self) -> bool:
         """Whether the writer waits for the client: no ask waits for the quota, no synchronous batch is unstored."""
-        stores = self._request.is_synchronous and self._stored_batches < self._file.progress.batches
+        stores = self.request.is_synchronous and self._stored_batches < self.file.progress.batches
         return not self._asks and not stores

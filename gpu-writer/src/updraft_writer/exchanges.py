@@ -4,7 +4,7 @@
 import asyncio
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -12,8 +12,8 @@ from updraft.errors import UpdraftError
 from updraft.service.opening import Call, OpeningLimits, first_message, schema_header, tenant_of, within_deadline
 from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
-from updraft_writer.encoders.encoder import Encoder, Footer
-from updraft_writer.exchange import ExchangeLimits, GivenUpError, WriteExchange
+from updraft_writer.encoders.encoder import Footer
+from updraft_writer.exchange import GivenUpError, WriteExchange
 from updraft_writer.file_factory import FileFactory
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_file import OpenFile
@@ -21,6 +21,7 @@ from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota
 from updraft_writer.replies import Replies
 from updraft_writer.request import SERVICE, WriteRequest, checked_command, parse_command, with_schema
+from updraft_writer.settings import ServeSettings
 
 _log = structlog.get_logger(__name__)
 
@@ -35,46 +36,37 @@ class _Record:
     encoder: str = ""
     outcome: str = "cancelled"
     reason: str = ""
+    file: OpenFile | None = None
     closing: asyncio.Task[None] | None = None
-    stuck: asyncio.Event | None = None
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self.started
 
 
+@dataclass(eq=False, slots=True)
 class Exchanges:
     """Serves exchanges, each in the task of its call."""
 
-    def __init__(
-        self,
-        quota: Quota,
-        files: OpenFiles,
-        factory: FileFactory,
-        limits: ExchangeLimits,
-        metrics: WriterMetrics,
-        tracer: Tracer,
-    ) -> None:
-        self._quota = quota
-        self._files = files
-        self._factory = factory
-        self._limits = limits
-        self._opening_limits = OpeningLimits(SERVICE, limits.max_message_bytes, limits.first_message_timeout_seconds)
-        self._metrics = metrics
-        self._tracer = tracer
-        self._closing: set[asyncio.Task[None]] = set()
+    quota: Quota
+    files: OpenFiles
+    factory: FileFactory
+    settings: ServeSettings
+    metrics: WriterMetrics
+    tracer: Tracer
+    _closing: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     async def serve(self, call: Call) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band."""
-        with self._tracer.exchange("updraft.writer.file", call.header(TRACE_HEADER)) as span:
+        with self.tracer.exchange("updraft.writer.file", call.header(TRACE_HEADER)) as span:
             await self._serve(call, span)
 
     async def check(self, encoded: bytes) -> None:
         """Raise the error with which this writer would refuse to open such a file now; creates nothing."""
         command = checked_command(encoded)
         _log.info("asked whether a file would be opened", path=command.path)
-        self._files.check_open()
-        await self._factory.check(command)
+        self.files.check_open()
+        await self.factory.check(command)
 
     async def _serve(self, call: Call, span: Span) -> None:
         replies, record = Replies(call), _Record(time.monotonic(), span)
@@ -95,8 +87,8 @@ class Exchanges:
             await self._let_go(record)
             raise
         finally:
-            self._metrics.files.labels(record.format, record.encoder, record.outcome).inc()
-            self._metrics.file_seconds.labels(record.format).observe(record.seconds)
+            self.metrics.files.labels(record.format, record.encoder, record.outcome).inc()
+            self.metrics.file_seconds.labels(record.format).observe(record.seconds)
             span.describe({"format": record.format, "encoder": record.encoder, "outcome": record.outcome})
             _log.info("exchange ended", outcome=record.outcome, reason=record.reason, seconds=round(record.seconds, 4))
 
@@ -105,43 +97,44 @@ class Exchanges:
         identity = request.log_context
         structlog.contextvars.bind_contextvars(**identity)
         record.span.describe(identity)
-        tenant = tenant_of(call, request.command.task)
         with ExitStack() as stack:
-            place = stack.enter_context(self._files.place())
-            file, encoder = await self._factory.make(request, replies, place, tenant=tenant, span=record.span)
-            record.format, record.encoder = str(request.command.WhichOneof("format")), encoder.name
+            place = stack.enter_context(self.files.place())
+            file = record.file = await self.factory.make(request, replies, place, span=record.span)
+            record.format, record.encoder = str(request.command.WhichOneof("format")), file.encoder.name
             # From here on the place is kept until the file is closed, however long a storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)
-            self._files.add(file)
+            self.files.add(file)
             stack.callback(asyncio.create_task(replies.keep_alive()).cancel)
             await file.open()
             exchange = WriteExchange(
-                call,
-                replies,
-                request,
-                file,
-                self._quota,
-                self._limits,
-                self._metrics,
-                tenant=tenant,
+                call=call,
+                replies=replies,
+                request=request,
+                file=file,
+                quota=self.quota,
+                settings=self.settings,
+                metrics=self.metrics,
                 span=record.span,
             )
             footer = await exchange.run()
-            return self._receipt(request, file, encoder, footer, record, exchange.admission_seconds)
+            return self._receipt(exchange, footer, record)
 
     async def _open(self, call: Call) -> WriteRequest:
-        first = await first_message(call, self._opening_limits)
+        settings = self.settings
+        limits = OpeningLimits(SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds)
+        first = await first_message(call, limits)
         command = parse_command(first)
-        return with_schema(command, await schema_header(call, first, self._opening_limits))
+        header = await schema_header(call, first, limits)
+        return with_schema(command, header, tenant=tenant_of(call, command.task))
 
     async def _let_go(self, record: _Record) -> None:
         """Wait until nothing is left of a file: a client that sees the call's end may remove the directory.
 
         Nobody waits for a storage that does not answer.
         """
-        if record.closing is None or record.stuck is None:
+        if record.closing is None or record.file is None:
             return
-        stuck = asyncio.create_task(record.stuck.wait())
+        stuck = asyncio.create_task(record.file.stuck.wait())
         await asyncio.wait({record.closing, stuck}, return_when=asyncio.FIRST_COMPLETED)
         stuck.cancel()
         if record.closing.done():
@@ -149,7 +142,6 @@ class Exchanges:
 
     def _close_later(self, file: OpenFile, place: ExitStack, record: _Record) -> None:
         """Close a file in a task of its own: the call may be cancelled before the file has let go of everything."""
-        record.stuck = file.stuck
         task = record.closing = asyncio.create_task(self._close(file, place))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -159,18 +151,10 @@ class Exchanges:
             try:
                 await file.close()
             finally:
-                self._files.remove(file)
+                self.files.remove(file)
 
-    def _receipt(
-        self,
-        request: WriteRequest,
-        file: OpenFile,
-        encoder: Encoder,
-        footer: Footer,
-        record: _Record,
-        waited_seconds: float,
-    ) -> Receipt:
-        progress, metrics = file.progress, self._metrics
+    def _receipt(self, exchange: WriteExchange, footer: Footer, record: _Record) -> Receipt:
+        progress, encoder, metrics = exchange.file.progress, exchange.file.encoder, self.metrics
         # A file may have left the GPU on its way.
         record.encoder = encoder.name
         metrics.encoder_reasons.labels(encoder.reason.kind.value).inc()
@@ -181,7 +165,7 @@ class Exchanges:
         metrics.encode_seconds.inc(progress.encode_seconds)
         metrics.store_seconds.inc(progress.store_seconds)
         return Receipt(
-            path=request.command.path,
+            path=exchange.request.command.path,
             rows=progress.rows,
             batches=progress.batches,
             raw_bytes=progress.raw_bytes,
@@ -192,7 +176,7 @@ class Exchanges:
             encoder=encoder.name,
             encoder_reason=str(encoder.reason),
             timings=Timings(
-                admission_milliseconds=round(1000 * waited_seconds),
+                admission_milliseconds=round(1000 * exchange.admission_seconds),
                 encode_milliseconds=round(1000 * progress.encode_seconds),
                 store_milliseconds=round(1000 * progress.store_seconds),
                 total_milliseconds=round(1000 * record.seconds),

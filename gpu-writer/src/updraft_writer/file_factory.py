@@ -3,14 +3,12 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 
 from updraft.errors import SinkError
 from updraft.service.spans import Span
 from updraft.v1.write_pb2 import Delivery, WriteCommand
 from updraft_writer.encoders.choice import choose_encoder
-from updraft_writer.encoders.encoder import Encoder
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.open_file import OpenFile, Shape
@@ -19,6 +17,7 @@ from updraft_writer.quota import Quota
 from updraft_writer.reason import Reason
 from updraft_writer.replies import Replies, ReturnedSink
 from updraft_writer.request import WriteRequest
+from updraft_writer.settings import ServeSettings
 from updraft_writer.sinks.location import Roots
 from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
@@ -26,39 +25,32 @@ from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 _MAX_ROW_GROUP_ROWS = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class Equipment:
-    """What all files of a writer share."""
-
-    encode_threads: Executor
-    store_threads: Executor
-    retry: RetryPolicy
-    row_group_bytes: int
-    client_silence_seconds: float
-    storage_silence_seconds: float
-    gpu: Gpu | Reason
-
-
 class FileFactory:
     """Makes files. `storage` finds the storage for a path; tests replace it."""
 
-    def __init__(self, quota: Quota, files: OpenFiles, equipment: Equipment, roots: Roots) -> None:
-        self.storage: Callable[[str], Storage] = roots.storage
+    def __init__(self, quota: Quota, files: OpenFiles, gpu: Gpu | Reason, settings: ServeSettings) -> None:
+        self.storage: Callable[[str], Storage] = Roots(settings.root, sync_files=settings.sync_files).storage
         self._quota = quota
         self._files = files
-        self._equipment = equipment
+        self._gpu = gpu
+        self._settings = settings
+        self._encode_threads = ThreadPoolExecutor(settings.encode_threads, "encode")
+        self._store_threads = ThreadPoolExecutor(settings.store_threads, "store")
 
-    async def make(
-        self, request: WriteRequest, replies: Replies, place: Place, *, tenant: str, span: Span
-    ) -> tuple[OpenFile, Encoder]:
-        """The file for a request, and its encoder; raises UpdraftError for a file that this writer cannot write."""
+    def close(self) -> None:
+        """End the threads without waiting for what they run."""
+        for threads in (self._encode_threads, self._store_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def make(self, request: WriteRequest, replies: Replies, place: Place, *, span: Span) -> OpenFile:
+        """The file for a request; raises UpdraftError for a file that this writer cannot write."""
         command, schema = request.command, request.decoder.schema
         wanted_bytes = self._row_group_bytes(command)
         # Granted before the first await, so that files that open at the same time see each other's grants.
-        stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if _is_orc(command) else 0
+        stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if command.HasField("orc") else 0
         sink = await self._sink(command, replies)
         # On a thread: it writes an empty file, to find out what the format accepts.
-        gpu = self._equipment.gpu
+        gpu = self._gpu
         encoder = await asyncio.to_thread(choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes)
         shape = Shape(
             schema,
@@ -70,14 +62,14 @@ class FileFactory:
             sink,
             shape,
             self._quota,
-            tenant=tenant,
-            encode_threads=self._equipment.encode_threads,
+            tenant=request.tenant,
+            encode_threads=self._encode_threads,
             device=gpu.admission.place(hold=request.holds_gpu) if isinstance(gpu, Gpu) else None,
             span=span,
         )
         if isinstance(sink, StoredSink):
             sink.on_silence = file.storage_is_silent
-        return file, encoder
+        return file
 
     async def check(self, command: WriteCommand) -> None:
         """Raise WriteRefusedError or SinkError if this writer could not store the file; creates nothing."""
@@ -85,15 +77,15 @@ class FileFactory:
             await self._found(command.path)
 
     async def _sink(self, command: WriteCommand, replies: Replies) -> Sink:
-        equipment = self._equipment
+        settings = self._settings
         if command.delivery == Delivery.DELIVERY_RETURN:
-            return ReturnedSink(replies, silence_seconds=equipment.client_silence_seconds)
+            return ReturnedSink(replies, silence_seconds=settings.client_silence_seconds)
         return StoredSink(
             await self._found(command.path),
             command.path,
-            equipment.store_threads,
-            equipment.retry,
-            silence_seconds=equipment.storage_silence_seconds,
+            self._store_threads,
+            RetryPolicy(attempts=settings.store_attempts),
+            silence_seconds=settings.storage_silence_seconds,
         )
 
     async def _found(self, path: str) -> Storage:
@@ -101,22 +93,18 @@ class FileFactory:
 
         Resolving links and storages may hang, so it runs on the storage threads; the loop's own serve every file.
         """
-        equipment = self._equipment
-        looking = asyncio.get_running_loop().run_in_executor(equipment.store_threads, self.storage, path)
+        silence_seconds = self._settings.storage_silence_seconds
+        looking = asyncio.get_running_loop().run_in_executor(self._store_threads, self.storage, path)
         try:
-            async with asyncio.timeout(equipment.storage_silence_seconds or None):
+            async with asyncio.timeout(silence_seconds or None):
                 return await looking
         except TimeoutError:
             raise SinkError(
-                f"cannot reach {path}: the storage has not answered for {equipment.storage_silence_seconds:g} seconds "
+                f"cannot reach {path}: the storage has not answered for {silence_seconds:g} seconds "
                 f"(--storage-silence-seconds of the writer); {Standing.UNPUBLISHED.value}"
             ) from None
 
     def _row_group_bytes(self, command: WriteCommand) -> int:
-        if _is_orc(command):
+        if command.HasField("orc"):
             return int(command.orc.stripe_bytes) or DEFAULT_STRIPE_BYTES
-        return int(command.parquet.row_group_bytes) or self._equipment.row_group_bytes
-
-
-def _is_orc(command: WriteCommand) -> bool:
-    return bool(command.WhichOneof("format") == "orc")
+        return int(command.parquet.row_group_bytes) or self._settings.row_group_bytes

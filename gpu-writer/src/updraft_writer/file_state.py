@@ -30,6 +30,8 @@ class FileEvent(enum.Enum):
     ABORT = "abort"
 
 
+# Somebody fails, interrupts or aborts a file at any time; where no state follows here, that comes too late: what is
+# published stays so, only the storage decides about a file that it publishes, and an ended file stays ended.
 _TRANSITIONS = {
     (FileState.OPEN, FileEvent.FINISH): FileState.FINISHING,
     (FileState.OPEN, FileEvent.FAIL): FileState.POISONED,
@@ -41,40 +43,29 @@ _TRANSITIONS = {
     (FileState.FINISHING, FileEvent.ABORT): FileState.ABORTED,
     (FileState.PUBLISHING, FileEvent.PUBLISHED): FileState.PUBLISHED,
     (FileState.PUBLISHING, FileEvent.FAIL): FileState.POISONED,
-    # Too late: only the storage now decides the outcome.
-    (FileState.PUBLISHING, FileEvent.INTERRUPT): FileState.PUBLISHING,
-    (FileState.PUBLISHING, FileEvent.ABORT): FileState.PUBLISHING,
-    # Steps that were running when the file ended may still fail; cleaning up must work all the same.
-    (FileState.POISONED, FileEvent.FAIL): FileState.POISONED,
-    (FileState.POISONED, FileEvent.INTERRUPT): FileState.POISONED,
-    (FileState.POISONED, FileEvent.ABORT): FileState.POISONED,
-    (FileState.ABORTED, FileEvent.FAIL): FileState.ABORTED,
-    (FileState.ABORTED, FileEvent.INTERRUPT): FileState.ABORTED,
-    (FileState.ABORTED, FileEvent.ABORT): FileState.ABORTED,
-    (FileState.PUBLISHED, FileEvent.INTERRUPT): FileState.PUBLISHED,
-    (FileState.PUBLISHED, FileEvent.ABORT): FileState.PUBLISHED,
 }
+_STEPS = (FileEvent.FINISH, FileEvent.PUBLISH, FileEvent.PUBLISHED)
 
 
 class FileLife:
-    """The state of one file. Only an event changes it."""
+    """The state of one file; only an event changes it."""
 
     def __init__(self) -> None:
         self.state = FileState.OPEN
         self.error: UpdraftError | None = None
 
     def handle(self, event: FileEvent) -> None:
-        """Move to the next state; raises the file's error, or InternalError for an event not allowed in this state."""
+        """Move to the next state; raises the file's error, or InternalError, for a step not allowed in this state."""
         state = _TRANSITIONS.get((self.state, event))
-        if state is None:
+        if state is None and event in _STEPS:
             self.check()
             raise InternalError(f"{event.value} cannot happen to a file that is {self.state.value}")
-        self.state = state
+        self.state = state or self.state
 
     def fail(self, error: UpdraftError) -> None:
         """Fail the file with an error, unless it has ended already. The first error stays."""
-        if (self.state, FileEvent.FAIL) in _TRANSITIONS:
-            self.handle(FileEvent.FAIL)
+        self.handle(FileEvent.FAIL)
+        if self.state is not FileState.PUBLISHED:
             self.error = self.error or error
 
     def interrupt(self, error: UpdraftError) -> None:

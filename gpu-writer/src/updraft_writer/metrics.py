@@ -2,6 +2,7 @@
 """The writer's Prometheus metrics, all prefixed updraft_writer_."""
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -16,42 +17,33 @@ class WriterMetrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         registry.register(LogDropsCollector("updraft_writer_log_lines_dropped"))
-        self.files = Counter(
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        self.files = counter(
             "updraft_writer_files_total",
             "Files that ended, by format, encoder and outcome.",
             ["format", "encoder", "outcome"],
-            registry=registry,
         )
-        self.encoder_reasons = Counter(
+        self.encoder_reasons = counter(
             "updraft_writer_encoder_reasons_total",
             "Files that were finished, by why they were encoded where they were: gpu, or what kept them on the CPU.",
             ["reason"],
-            registry=registry,
         )
-        self.file_seconds = Histogram(
+        self.file_seconds = histogram(
             "updraft_writer_file_seconds",
             "Duration of an exchange, from its first message to its status.",
             ["format"],
             buckets=_SECONDS_BUCKETS,
-            registry=registry,
         )
-        self.admission_seconds = Histogram(
+        self.admission_seconds = histogram(
             "updraft_writer_admission_wait_seconds",
             "Time that a batch waited for room.",
             buckets=_SECONDS_BUCKETS,
-            registry=registry,
         )
-        self.raw_bytes = Counter("updraft_writer_raw_bytes_total", "Bytes of batches taken.", registry=registry)
-        self.stored_bytes = Counter("updraft_writer_stored_bytes_total", "Encoded bytes stored.", registry=registry)
-        self.rows = Counter("updraft_writer_rows_total", "Rows of files that were finished.", registry=registry)
-        self.encode_seconds = Counter(
-            "updraft_writer_encode_seconds_total", "Time of encoder threads.", registry=registry
-        )
-        self.store_seconds = Counter(
-            "updraft_writer_store_seconds_total",
-            "Time of pieces on their way to storage.",
-            registry=registry,
-        )
+        self.raw_bytes = counter("updraft_writer_raw_bytes_total", "Bytes of batches taken.")
+        self.stored_bytes = counter("updraft_writer_stored_bytes_total", "Encoded bytes stored.")
+        self.rows = counter("updraft_writer_rows_total", "Rows of files that were finished.")
+        self.encode_seconds = counter("updraft_writer_encode_seconds_total", "Time of encoder threads.")
+        self.store_seconds = counter("updraft_writer_store_seconds_total", "Time of pieces on their way to storage.")
 
     def watch(self, name: str, doc: str, value: Callable[[], float]) -> None:
         """Add a gauge that is read from `value` at each scrape."""

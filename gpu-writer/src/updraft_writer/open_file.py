@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from updraft.errors import InternalError, UpdraftError
 from updraft.service.spans import UNRECORDED, Span
 from updraft_writer.encoders.encoder import Encoder, Footer
 from updraft_writer.file_state import FileEvent, FileLife, FileState
+from updraft_writer.futures import ignore_failure
 from updraft_writer.gpu.admission import DevicePlace
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.row_groups import RowGroup, RowGroupBuilder
@@ -53,36 +54,29 @@ class Shape:
     max_rows: int
 
 
+@dataclass(eq=False)
 class OpenFile:
     """A file between its command and its receipt. Whoever opened it must close it."""
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        sink: Sink,
-        shape: Shape,
-        quota: Quota,
-        *,
-        tenant: str,
-        encode_threads: Executor,
-        device: DevicePlace | None = None,
-        span: Span = UNRECORDED,
-    ) -> None:
-        self.progress = Progress()
-        self.failed = asyncio.Event()
-        self.stuck = asyncio.Event()
-        """Set when a storage operation does not return: nobody knows when the file will be closed."""
-        self._encoder = encoder
-        self._sink = sink
-        self._shape = shape
-        self._quota = quota
-        self._encode_threads = encode_threads
-        self._device = device
-        self._span = span
+    encoder: Encoder
+    sink: Sink
+    shape: Shape
+    quota: Quota
+    _: KW_ONLY
+    tenant: str
+    encode_threads: Executor
+    device: DevicePlace | None = None
+    span: Span = UNRECORDED
+    progress: Progress = field(init=False, default_factory=Progress)
+    failed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    stuck: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    """Set when a storage operation does not return: nobody knows when the file will be closed."""
+
+    def __post_init__(self) -> None:
         self._life = FileLife()
-        self._builder = RowGroupBuilder(max_rows=shape.max_rows)
-        self._retained = quota.charge(tenant)
-        self._retained.resize(encoder.retained_bytes)
+        self._builder = RowGroupBuilder(max_rows=self.shape.max_rows)
+        self._retained = self.quota.charge(self.tenant)
+        self._retained.resize(self.encoder.retained_bytes)
         self._changed = asyncio.Event()
         self._encode_turn = asyncio.Lock()
         self._store_turn = asyncio.Lock()
@@ -106,7 +100,7 @@ class OpenFile:
 
     async def open(self) -> None:
         """Create the hidden file; raises SinkError."""
-        opening = asyncio.ensure_future(self._sink.open())
+        opening = asyncio.ensure_future(self.sink.open())
         try:
             await self._unless_failed(opening)
         except UpdraftError as error:
@@ -129,15 +123,14 @@ class OpenFile:
         self.progress.batches += 1
         self.progress.rows += batch.num_rows
         self.progress.raw_bytes += raw_bytes
-        target_bytes = self._shape.target_bytes()
+        target_bytes = self.shape.target_bytes()
         self._send(self._builder.add(batch, reservation, raw_bytes=raw_bytes, target_bytes=target_bytes))
         if self.partial_bytes:
-            self._quota.tell_shortage()
+            self.quota.tell_shortage()
 
     def flush(self) -> None:
         """Encode the partial row group now, because its bytes are needed elsewhere."""
-        if self._life.state is FileState.OPEN:
-            self._send(self._builder.seal())
+        self._send(self._builder.seal())
 
     async def room_for(self, wanted_bytes: int, limit_bytes: int) -> None:
         """Wait until `wanted_bytes` more would stay within `limit_bytes`, or until the file holds nothing."""
@@ -187,7 +180,7 @@ class OpenFile:
         await asyncio.gather(*self._moving, *([self._completion] if self._completion else []), return_exceptions=True)
         self._retained.release()
         if self._life.state is not FileState.PUBLISHED:
-            await self._sink.discard()
+            await self.sink.discard()
 
     async def _end_of(self, step: asyncio.Future[Any]) -> None:
         """Return when a step has ended or the file has failed, even if the caller is cancelled meanwhile."""
@@ -204,7 +197,7 @@ class OpenFile:
         finally:
             failing.cancel()
         if not step.done():
-            step.add_done_callback(_retrieved)
+            step.add_done_callback(ignore_failure)
             self._life.check()
         return await asyncio.shield(step)
 
@@ -223,10 +216,10 @@ class OpenFile:
         with group.reservation as held:
             try:
                 async with self._encode_turn:
-                    with self._span.child("updraft.writer.encode"):
+                    with self.span.child("updraft.writer.encode"):
                         pieces = await self._encode(group)
                 async with self._store_turn:
-                    with self._span.child("updraft.writer.store"):
+                    with self.span.child("updraft.writer.store"):
                         while pieces:
                             await self._store(pieces.pop(0), held)
             except Exception as error:
@@ -238,7 +231,7 @@ class OpenFile:
             # If the file has ended, its turn has ended too.
             self._life.check()
             # Only the encoder may keep the table: its memory must be free when the reservation is released.
-            pieces = await self._on_encode_thread(partial(self._encoder.write, group.take_table(self._shape.schema)))
+            pieces = await self._on_encode_thread(partial(self.encoder.write, group.take_table(self.shape.schema)))
         self._charge_retained(group.reservation)
         group.reservation.resize(sum(map(len, pieces)))
         return pieces
@@ -246,35 +239,31 @@ class OpenFile:
     @asynccontextmanager
     async def _turn_on_device(self, raw_bytes: int) -> AsyncIterator[None]:
         """The turn on the GPU, if the row group is encoded there. Wait for it before taking a thread."""
-        if self._device is None or not self._encoder.on_gpu:
+        if self.device is None or not self.encoder.on_gpu:
             yield
             return
-        async with self._device.step(raw_bytes):
+        async with self.device.step(raw_bytes):
             yield
-        if not self._encoder.on_gpu:
+        if not self.encoder.on_gpu:
             self._leave_device()
 
     def _leave_device(self) -> None:
-        if self._device is not None:
-            self._device.close()
+        if self.device is not None:
+            self.device.close()
 
     def _charge_retained(self, held: Reservation) -> None:
         """Account for what the encoder retains, out of the reservation of the row group that it has just encoded.
 
         What the encoder no longer retains is now in the pieces, which the row group's reservation covers.
         """
-        retained_bytes = self._encoder.retained_bytes
-        more_bytes = retained_bytes - self._retained.held_bytes
-        if more_bytes > 0:
-            held.hand_over(self._retained, more_bytes)
-        else:
-            self._retained.hand_over(held, -more_bytes)
+        retained_bytes = self.encoder.retained_bytes
+        held.hand_over(self._retained, retained_bytes - self._retained.held_bytes)
         self._retained.resize(retained_bytes)
 
     async def _store(self, piece: bytes, held: Reservation) -> None:
         self._life.check()
         started = time.monotonic()
-        await self._sink.write(piece)
+        await self.sink.write(piece)
         self.progress.store_seconds += time.monotonic() - started
         self.progress.stored_bytes += len(piece)
         held.resize(max(0, held.held_bytes - len(piece)))
@@ -283,18 +272,18 @@ class OpenFile:
         try:
             await asyncio.gather(*self._moving)
             self._life.check()
-            with self._span.child("updraft.writer.publish"):
-                for piece in await self._on_encode_thread(self._encoder.close):
+            with self.span.child("updraft.writer.publish"):
+                for piece in await self._on_encode_thread(self.encoder.close):
                     await self._store(piece, self._retained)
                 self._leave_device()
                 self._life.handle(FileEvent.PUBLISH)
-                await self._sink.publish()
+                await self.sink.publish()
                 self._life.handle(FileEvent.PUBLISHED)
         except Exception as error:
             self._poison(_as_updraft_error(error))
             self._life.check()
             raise
-        return self._encoder.footer
+        return self.encoder.footer
 
     async def _on_encode_thread(self, step: Callable[[], list[bytes]]) -> list[bytes]:
         def timed() -> list[bytes]:
@@ -304,7 +293,7 @@ class OpenFile:
             finally:
                 self.progress.encode_seconds += time.monotonic() - started
 
-        return await asyncio.get_running_loop().run_in_executor(self._encode_threads, timed)
+        return await asyncio.get_running_loop().run_in_executor(self.encode_threads, timed)
 
     def _poison(self, error: UpdraftError) -> None:
         self._life.fail(error)
@@ -319,12 +308,6 @@ class OpenFile:
     def _drop_partial(self) -> None:
         for group in self._builder.seal():
             group.reservation.release()
-
-
-def _retrieved(step: asyncio.Future[Any]) -> None:
-    """Ignore the failure of a step that nobody waits for any more."""
-    if not step.cancelled():
-        step.exception()
 
 
 def _as_updraft_error(error: Exception) -> UpdraftError:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All open files, and which of them must flush its partial row group when the quota runs short."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +26,7 @@ class Place:
 class OpenFiles:
     """The open files of one writer.
 
-    `changed` is called whenever a file is opened or gone. `leave_device` takes the GPU from files that hold a place on
-    it without using it, when others need it.
+    `leave_device` takes the GPU from files that hold a place on it without using it, when others need it.
     """
 
     def __init__(
@@ -34,15 +34,15 @@ class OpenFiles:
         quota: Quota,
         *,
         max_open_files: int,
-        changed: Callable[[], None] = lambda: None,
         leave_device: Callable[[], None] = lambda: None,
     ) -> None:
         self._quota = quota
         self._max_open_files = max_open_files
-        self._changed = changed
         self._leave_device = leave_device
         self._files: set[OpenFile] = set()
         self._places: set[Place] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
         self._refusal: UpdraftError | None = None
         self._warned_of_files = 0
         quota.on_shortage = self._relieve
@@ -63,11 +63,17 @@ class OpenFiles:
             )
         place = Place()
         self._places.add(place)
+        self._empty.clear()
         try:
             yield place
         finally:
             self._places.remove(place)
-            self._changed()
+            if not self._places:
+                self._empty.set()
+
+    async def closed(self) -> None:
+        """Return once no file is open or being cleaned up."""
+        await self._empty.wait()
 
     def check_open(self) -> None:
         """Raise PoolUnavailableError if the writer drains. A writer that is merely full raises nothing here."""

@@ -61,7 +61,10 @@ class Reservation:
         self._quota._remember(self)
 
     def hand_over(self, other: "Reservation", handed_bytes: int) -> None:
-        """Move up to so many bytes to `other`, of the same tenant, in one step: no waiter is admitted in between."""
+        """Move up to so many bytes to `other`, of the same tenant, in one step: no waiter is admitted in between.
+
+        A negative number moves bytes from `other` to this reservation.
+        """
         handed_bytes = min(handed_bytes, self._held_bytes)
         if self._quota is not None and other._quota is not None:
             self._held_bytes -= handed_bytes
@@ -110,14 +113,10 @@ class Quota:
         self.peak_bytes = 0
         self._clock = clock
         self._by_tenant: Counter[str] = Counter()
-        self._reservations = 0
+        self.reservations = 0
+        """Number of reservations that are not released."""
         self._admitted = 0
         self._waiters: list[_Waiter] = []
-
-    @property
-    def reservations(self) -> int:
-        """Number of reservations that are not released."""
-        return self._reservations
 
     @property
     def waiting(self) -> int:
@@ -194,7 +193,7 @@ class Quota:
         return self.held_bytes + min(wanted, self.limits.quota_bytes) - self.limits.quota_bytes
 
     def _remember(self, reservation: Reservation) -> None:
-        self._reservations += 1
+        self.reservations += 1
         self._admitted += reservation.admitted
 
     def _change(self, reservation: Reservation, change: int) -> None:
@@ -203,7 +202,7 @@ class Quota:
             self._dispatch()
 
     def _forget(self, reservation: Reservation) -> None:
-        self._reservations -= 1
+        self.reservations -= 1
         self._admitted -= reservation.admitted
 
     def _count(self, reservation: Reservation, change: int) -> None:

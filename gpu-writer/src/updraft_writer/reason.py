@@ -31,4 +31,9 @@ class Reason:
         return f"{'gpu' if self.kind is ReasonKind.GPU else 'cpu'}: {self.text}"
 
 
-UNASKED = Reason(ReasonKind.ASKED, "nobody asked for another encoder")
+class NotOnGpuError(Exception):
+    """Raised when a file cannot be encoded on the GPU."""
+
+    def __init__(self, kind: ReasonKind, text: str) -> None:
+        super().__init__(text)
+        self.reason = Reason(kind, text)

@@ -11,6 +11,7 @@ from updraft.service.opening import Call, send_last
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata
+from updraft_writer.futures import ignore_failure
 
 # Interval of the keepalives that a writer sends when it has nothing else to send.
 _KEEPALIVE_SECONDS = 30.0
@@ -40,7 +41,7 @@ class Replies:
                 if self._messages == before:
                     await self._send(self._metadata(keep_alive=KeepAlive()))
 
-    async def give_leave(self) -> None:
+    async def give_credit(self) -> None:
         """Give the client credit for one more batch."""
         self._credit += 1
         await self._send(self._metadata())
@@ -73,14 +74,8 @@ class Replies:
             self._messages += 1
             message = join_flight_data(_NOTHING, metadata.SerializeToString(), body)
             self._sending = asyncio.ensure_future(self._call.write(message))
-            self._sending.add_done_callback(_retrieved)
+            self._sending.add_done_callback(ignore_failure)
             await asyncio.shield(self._sending)
-
-
-def _retrieved(sending: asyncio.Future[None]) -> None:
-    """Ignore the failure of a message that nobody waits for any more."""
-    if not sending.cancelled():
-        sending.exception()
 
 
 class ReturnedSink:

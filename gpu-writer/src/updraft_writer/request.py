@@ -21,10 +21,11 @@ _MAX_PATH_CHARACTERS = 2048
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A command that a client may send, and the decoder for the batches that follow."""
+    """A checked command, the decoder for the batches that follow, and the tenant whose share of the quota they take."""
 
     command: WriteCommand
     decoder: ArrowDecoder
+    tenant: str
 
     @property
     def is_synchronous(self) -> bool:
@@ -33,7 +34,7 @@ class WriteRequest:
 
     @property
     def in_flight_limit_bytes(self) -> int | None:
-        """What the writer may hold of this file when it gives leave for another batch; None: the quota decides."""
+        """Most bytes of this file that may be held when a batch gets credit; None: the quota alone decides."""
         if self.is_synchronous:
             return 0
         return int(self.command.max_in_flight_bytes) or None
@@ -73,7 +74,8 @@ def checked_command(encoded: bytes) -> WriteCommand:
     return command
 
 
-def with_schema(command: WriteCommand, header: memoryview) -> WriteRequest:
+def with_schema(command: WriteCommand, header: memoryview, *, tenant: str) -> WriteRequest:
     """The request completed by Arrow's header of the schema; raises ProtocolError."""
     schema = encapsulated_message(header, memoryview(b""))
-    return WriteRequest(command, ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS))
+    decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS)
+    return WriteRequest(command, decoder, tenant)

@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -29,29 +30,20 @@ _ALWAYS = (
 _DRAIN = (DRAIN_ACTION, "Finish open files, open no new ones, then stop: as on SIGTERM.")
 
 
+@dataclass(frozen=True, kw_only=True)
 class WriterService(FlightService):
     """Flight, as a writer answers it."""
 
-    def __init__(
-        self,
-        exchanges: Exchanges,
-        quota: Quota,
-        files: OpenFiles,
-        lifecycle: Lifecycle,
-        gpu: Gpu | Reason,
-        *,
-        allow_remote_drain: bool,
-    ) -> None:
-        self._exchanges = exchanges
-        self._quota = quota
-        self._files = files
-        self._lifecycle = lifecycle
-        self._gpu = gpu
-        self._allow_remote_drain = allow_remote_drain
+    exchanges: Exchanges
+    quota: Quota
+    files: OpenFiles
+    lifecycle: Lifecycle
+    gpu: Gpu | Reason
+    allow_remote_drain: bool
 
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
-        await self._exchanges.serve(call)
+        await self.exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
         """Empty: a writer serves no flights."""
@@ -63,7 +55,7 @@ class WriterService(FlightService):
 
     def list_actions(self) -> Iterable[tuple[str, str]]:
         """Name and description of every action that is allowed."""
-        return (*_ALWAYS, _DRAIN) if self._allow_remote_drain else _ALWAYS
+        return (*_ALWAYS, _DRAIN) if self.allow_remote_drain else _ALWAYS
 
     async def do_action(self, name: str, body: bytes) -> bytes:
         """Run an action; raises ProtocolError for one that does not exist, ActionRefusedError for a refused one.
@@ -73,25 +65,25 @@ class WriterService(FlightService):
         if name == STATUS_ACTION:
             return json.dumps(self.status()).encode()
         if name == CHECK_ACTION:
-            await self._exchanges.check(body)
+            await self.exchanges.check(body)
             return b""
         if name == DRAIN_ACTION:
-            if not self._allow_remote_drain:
+            if not self.allow_remote_drain:
                 raise remote_drain_refused()
-            self._lifecycle.handle(Event.DRAIN_REQUESTED)
+            self.lifecycle.handle(Event.DRAIN_REQUESTED)
             return b""
         known = ", ".join(action for action, _ in self.list_actions())
         raise ProtocolError(f"no action {name!r}: this writer has {known}")
 
     def status(self) -> dict[str, object]:
         """The writer's state now."""
-        quota = self._quota
+        quota = self.quota
         return {
             "protocol_version": PROTOCOL_VERSION,
             "writer_version": version("updraft-writer"),
-            "state": self._lifecycle.phase.value,
-            "encoder": described(self._gpu),
-            "open_files": len(self._files),
+            "state": self.lifecycle.phase.value,
+            "encoder": described(self.gpu),
+            "open_files": len(self.files),
             "quota_bytes": quota.limits.quota_bytes,
             "held_bytes": quota.held_bytes,
             "peak_bytes": quota.peak_bytes,

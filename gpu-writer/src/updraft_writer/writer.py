@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from dataclasses import asdict
 
 import structlog
 
@@ -23,11 +23,9 @@ from updraft.service.telemetry import WebPage, log_to_stderr
 from updraft.service.tracing import start_tracing
 from updraft_writer.container_memory import memory_limits, resident_bytes
 from updraft_writer.default_quota import default_quota
-from updraft_writer.exchange import ExchangeLimits
 from updraft_writer.exchanges import Exchanges
-from updraft_writer.file_factory import Equipment, FileFactory
+from updraft_writer.file_factory import FileFactory
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
-from updraft_writer.gpu.engine import GpuEngine
 from updraft_writer.gpu.gpu import Gpu, described, find_engine
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_files import OpenFiles
@@ -35,8 +33,7 @@ from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.reason import Reason
 from updraft_writer.service import WriterService
 from updraft_writer.settings import ServeSettings
-from updraft_writer.sinks.location import Root, Roots
-from updraft_writer.sinks.stored import RetryPolicy
+from updraft_writer.sinks.location import Root
 
 # Time for files that a drain has ended to remove their hidden files.
 _CLOSING_SECONDS = 5.0
@@ -52,52 +49,37 @@ class Writer:
     """One writer: a quota, the open files, the listeners."""
 
     def __init__(self, settings: ServeSettings) -> None:
+        self._settings = settings
         self.lifecycle = Lifecycle()
         self.metrics = WriterMetrics()
         # Before the quota is computed: memory that the GPU's libraries take is not available to batches.
-        engine = _engine(settings)
+        self._gpu = self._found_gpu()
         self.quota = Quota(_quota_limits(settings))
-        self._gpu = self._shared(engine, settings)
-        self._settings = settings
-        self._files_changed = asyncio.Event()
         self.files = OpenFiles(
             self.quota,
             max_open_files=settings.max_open_files,
-            changed=self._files_changed.set,
-            leave_device=self._leave_device,
+            leave_device=self._gpu.admission.release_idle if isinstance(self._gpu, Gpu) else lambda: None,
         )
-        self._encode_threads = ThreadPoolExecutor(settings.encode_threads, "encode")
-        self._store_threads = ThreadPoolExecutor(settings.store_threads, "store")
-        roots = Roots(settings.root, sync_files=settings.sync_files)
-        self.factory = FileFactory(self.quota, self.files, self._equipment(), roots)
+        self.factory = FileFactory(self.quota, self.files, self._gpu, settings)
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-writer")
-        limits = _exchange_limits(settings)
-        exchanges = Exchanges(self.quota, self.files, self.factory, limits, self.metrics, self._tracer)
-        service = WriterService(
-            exchanges,
-            self.quota,
-            self.files,
-            self.lifecycle,
-            self._gpu,
+        self._service = WriterService(
+            exchanges=Exchanges(self.quota, self.files, self.factory, settings, self.metrics, self._tracer),
+            quota=self.quota,
+            files=self.files,
+            lifecycle=self.lifecycle,
+            gpu=self._gpu,
             allow_remote_drain=settings.allow_remote_drain,
         )
         self._health = HealthBoard()
-        self._service = service
         pages = {"/status.json": self._status_page}
-        self._listeners = Listeners(settings, flight_handler(service), self._health, pages)
+        self._listeners = Listeners(settings, flight_handler(self._service), self._health, pages)
         self._watch()
-
-    @property
-    def addresses(self) -> dict[str, str]:
-        """The addresses that are bound, by the name of the setting."""
-        return self._listeners.addresses
 
     async def run(self) -> None:
         """Serve until a drain has ended; raises WriterError when a listener cannot start."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
-            stack.callback(self._encode_threads.shutdown, wait=False, cancel_futures=True)
-            stack.callback(self._store_threads.shutdown, wait=False, cancel_futures=True)
+            stack.callback(self.factory.close)
             stack.push_async_callback(self._listeners.close)
             try:
                 await self._listeners.start(self.metrics.registry)
@@ -131,40 +113,24 @@ class Writer:
 
     async def _idle(self, timeout_seconds: float) -> bool:
         """Whether all files were closed in time."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
-                while len(self.files):
-                    self._files_changed.clear()
-                    await self._files_changed.wait()
-        except TimeoutError:
-            return False
-        return True
+                await self.files.closed()
+        return not len(self.files)
 
-    def _shared(self, engine: GpuEngine | Reason, settings: ServeSettings) -> Gpu | Reason:
-        if isinstance(engine, Reason):
-            return engine
-        limits = DeviceLimits(engine.memory_bytes, settings.gpu_working_set, settings.gpu_hold_seconds)
-        return Gpu(engine, DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting))
-
-    def _leave_device(self) -> None:
-        if isinstance(self._gpu, Gpu):
-            self._gpu.admission.release_idle()
+    def _found_gpu(self) -> Gpu | Reason:
+        settings = self._settings
+        engine = find_engine(settings.encoder, memory_bytes=settings.gpu_memory_bytes)
+        if not isinstance(engine, Reason):
+            limits = DeviceLimits(engine.memory_bytes, settings.gpu_working_set, settings.gpu_hold_seconds)
+            return Gpu(engine, DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting))
+        if settings.encoder == "gpu":
+            raise WriterError(f"--encoder gpu, but {engine.text}")
+        return engine
 
     def _status_page(self) -> WebPage:
         status = {**self._service.status(), "health": dict(self._health.published)}
         return WebPage("application/json", json.dumps(status).encode())
-
-    def _equipment(self) -> Equipment:
-        settings = self._settings
-        return Equipment(
-            encode_threads=self._encode_threads,
-            store_threads=self._store_threads,
-            retry=RetryPolicy(attempts=settings.store_attempts),
-            row_group_bytes=settings.row_group_bytes,
-            client_silence_seconds=settings.client_silence_seconds,
-            storage_silence_seconds=settings.storage_silence_seconds,
-            gpu=self._gpu,
-        )
 
     def _watch(self) -> None:
         quota, metrics = self.quota, self.metrics
@@ -187,7 +153,7 @@ class Writer:
     def _announce(self) -> None:
         _log.info(
             "writer is ready",
-            **self.addresses,
+            **self._listeners.addresses,
             writer=os.getpid(),
             roots=[str(Root.parse(root)) for root in self._settings.root],
             encoder=described(self._gpu),
@@ -196,16 +162,9 @@ class Writer:
         if path is None:
             return
         try:
-            ReadyFile(path, lambda: {**self.addresses, "writer": os.getpid()}).update()
+            ReadyFile(path, lambda: {**self._listeners.addresses, "writer": os.getpid()}).update()
         except OSError as error:
             raise WriterError(f"cannot write --ready-file {path}: {error.strerror}") from error
-
-
-def _engine(settings: ServeSettings) -> GpuEngine | Reason:
-    engine = find_engine(settings.encoder, memory_bytes=settings.gpu_memory_bytes)
-    if isinstance(engine, Reason) and settings.encoder == "gpu":
-        raise WriterError(f"--encoder gpu, but {engine.text}")
-    return engine
 
 
 def _quota_limits(settings: ServeSettings) -> QuotaLimits:
@@ -219,22 +178,13 @@ def _quota_limits(settings: ServeSettings) -> QuotaLimits:
             streams=settings.expected_open_files,
             batch_bytes=settings.expected_batch_bytes,
         )
-        _log.info("the quota is computed", **computed.terms())
+        _log.info("the quota is computed", **asdict(computed))
         quota_bytes = computed.quota_bytes
     return QuotaLimits(
         quota_bytes=quota_bytes,
         bypass_seconds=settings.bypass_seconds,
         timeout_seconds=settings.admission_timeout_seconds,
         retry_after_milliseconds=settings.retry_after_milliseconds,
-    )
-
-
-def _exchange_limits(settings: ServeSettings) -> ExchangeLimits:
-    return ExchangeLimits(
-        max_message_bytes=settings.max_message_bytes,
-        first_message_timeout_seconds=settings.first_message_timeout_seconds,
-        client_silence_seconds=settings.client_silence_seconds,
-        stall_timeout_seconds=settings.stall_timeout_seconds,
     )
 
 

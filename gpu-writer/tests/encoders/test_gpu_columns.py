@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 from spark_like import UTC, spark_table
 
-from updraft_writer.encoders.gpu_columns import NotOnDeviceError, device_columns, device_table
+from updraft_writer.encoders.gpu_columns import device_columns, device_table
+from updraft_writer.reason import NotOnGpuError
 
 NESTED = pa.list_(pa.map_(pa.string(), pa.struct({"d": pa.decimal128(9, 2), "b": pa.binary()})))
 NESTED_ROWS: list[Any] = [
@@ -129,10 +130,10 @@ def test_only_points_in_time_become_int96() -> None:
     ],
 )
 def test_what_the_device_does_not_have_is_refused_by_its_name(field: pa.Field, says: str) -> None:
-    with pytest.raises(NotOnDeviceError, match=says):
+    with pytest.raises(NotOnGpuError, match=says):
         device_columns(pa.schema([field]))
 
 
 def test_a_file_without_columns_is_refused() -> None:
-    with pytest.raises(NotOnDeviceError, match="without columns"):
+    with pytest.raises(NotOnGpuError, match="without columns"):
         device_columns(pa.schema([]))

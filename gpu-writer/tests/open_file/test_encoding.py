@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from open_file_bench import BATCH_BYTES, RAW_BYTES, ROWS, SCHEMA, Bench, rows_of
 from sinks_for_tests import MemorySink
+from structlog.testing import capture_logs
 
 from updraft.errors import EncodeError, InternalError, UpdraftError
 from updraft.v1.write_pb2 import ParquetOptions
@@ -43,6 +44,20 @@ async def test_an_encoder_that_fails_is_not_used_again(
     assert encoder.writes == 2
     assert sink.published is None
     assert bench.is_empty()
+
+
+async def test_a_defect_is_logged_with_its_exception_and_an_error_of_the_data_is_not(bench: Bench) -> None:
+    logged = []
+    for raised in (EncodeError("no"), ZeroDivisionError()):
+        file = bench.file(MemorySink(), encoder=BrokenEncoder(raised))
+        await file.open()
+        with capture_logs() as lines:
+            await bench.add(file, 2)
+            with pytest.raises(UpdraftError):
+                await file.finish()
+        await file.close()
+        logged.append([line["exc_info"] for line in lines])
+    assert logged == [[], [raised]]
 
 
 async def test_a_buffer_that_the_caller_reuses_after_it_was_released_does_not_change_the_file(bench: Bench) -> None:

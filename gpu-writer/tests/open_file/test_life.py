@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from open_file_bench import RAW_BYTES, ROWS, SCHEMA, Bench, batch, rows_of
 from sinks_for_tests import MemorySink
@@ -12,6 +13,7 @@ from sinks_for_tests import MemorySink
 from updraft.errors import DeadlineError, InternalError, SinkError, UpdraftError
 from updraft.v1.write_pb2 import ParquetOptions
 from updraft_writer.encoders.parquet import ParquetEncoder
+from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.open_file import OpenFile
 
 
@@ -24,6 +26,7 @@ async def test_a_finished_file_has_every_row_in_order_and_nothing_is_held_any_mo
     await file.close()
     assert rows_of(sink.published) == list(range(5 * ROWS))
     assert (footer.row_groups, footer.rows, file.progress.stored_bytes) == (5, 5 * ROWS, len(sink.stored))
+    assert min(file.progress.encode_seconds, file.progress.store_seconds) > 0
     assert bench.is_empty()
 
 
@@ -107,6 +110,16 @@ async def test_a_file_that_is_ended_from_outside_fails_with_what_has_ended_it(
     await file.close()
     assert (sink.published, sink.discarded) == (None, True)
     assert bench.is_empty()
+
+
+async def test_a_file_that_fails_releases_its_partial_row_group_before_it_is_closed(bench: Bench) -> None:
+    file = bench.file(MemorySink(), row_group_bytes=1 << 30)
+    await file.open()
+    await bench.add(file)
+    assert bench.quota.held_bytes == file.partial_bytes > 0
+    file.interrupt(SinkError("no"))
+    assert bench.quota.held_bytes == file.partial_bytes == 0
+    await file.close()
 
 
 async def test_a_sink_that_cannot_be_opened_takes_no_batch(bench: Bench) -> None:
@@ -222,6 +235,87 @@ async def test_an_error_from_outside_comes_too_late_once_the_storage_publishes(b
     assert (await finishing).rows == ROWS
     await file.close()
     assert (sink.published is not None, sink.discarded) == (True, False)
+
+
+async def test_a_caller_cancelled_after_an_error_that_came_too_late_gets_what_becomes_of_the_file(bench: Bench) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(publish_gate=gate)
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file)
+    finishing = asyncio.create_task(file.finish())
+    await sink.publishing.wait()
+    file.interrupt(SinkError("the writer stops"))
+    finishing.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    assert (await finishing).rows == ROWS
+    await file.close()
+    assert bench.is_empty()
+
+
+class OnDevice(ParquetEncoder):
+    """Encodes here, but takes a turn on the GPU for it."""
+
+    on_gpu = True
+
+
+ENDINGS: list[Callable[[OpenFile], Any]] = [
+    lambda file: file.close(),
+    lambda file: file.interrupt(SinkError("no")),
+    lambda file: file.finish(),
+]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_file_that_ends_gives_its_place_on_the_gpu_back(bench: Bench, ending: Any) -> None:
+    admission = DeviceAdmission(DeviceLimits(memory_bytes=1 << 30))
+    sink = MemorySink()
+    file = bench.file(sink, encoder=OnDevice(SCHEMA, ParquetOptions(), {}))
+    file.device = admission.place(hold=True)
+    await file.open()
+    await bench.add(file)
+    await sink.wrote.wait()
+    assert admission.held_bytes > 0
+    outcome = ending(file)
+    if outcome is not None:
+        await outcome
+    assert admission.held_bytes == 0
+    await file.close()
+
+
+async def test_a_file_that_moves_to_the_cpu_gives_its_place_on_the_gpu_back(bench: Bench) -> None:
+    class Moving(OnDevice):
+        def write(self, table: pa.Table) -> list[bytes]:
+            self.on_gpu = False
+            return super().write(table)
+
+    admission = DeviceAdmission(DeviceLimits(memory_bytes=1 << 30))
+    sink = MemorySink()
+    file = bench.file(sink, encoder=Moving(SCHEMA, ParquetOptions(), {}))
+    file.device = admission.place(hold=True)
+    await file.open()
+    await bench.add(file)
+    await sink.wrote.wait()
+    assert admission.held_bytes == 0
+    await file.close()
+
+
+async def test_a_file_whose_storage_hangs_fails_without_waiting_for_it(bench: Bench) -> None:
+    gate = asyncio.Event()
+    sink = MemorySink(publish_gate=gate)
+    file = bench.file(sink)
+    await file.open()
+    await bench.add(file)
+    finishing = asyncio.create_task(file.finish())
+    await sink.publishing.wait()
+    file.storage_is_silent(SinkError("the storage is silent"))
+    with pytest.raises(SinkError, match="silent"):
+        async with asyncio.timeout(10.0):
+            await finishing
+    gate.set()
+    await file.close()
+    assert bench.is_empty()
 
 
 EVENTS: list[Callable[[OpenFile], Any]] = [

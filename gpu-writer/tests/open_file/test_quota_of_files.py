@@ -76,6 +76,24 @@ async def test_a_row_group_holds_what_is_not_stored_yet_and_the_file_what_its_en
     assert bench.is_empty()
 
 
+async def test_an_encoder_that_keeps_more_than_its_row_group_had_is_charged_for_all_of_it(bench: Bench) -> None:
+    class Hoarding(Splitting):
+        def write(self, table: pa.Table) -> list[bytes]:
+            self.retained_bytes = 10 * BATCH_BYTES
+            return [bytes(100)]
+
+    gate = asyncio.Event()
+    sink = MemorySink(gate=gate)
+    file = bench.file(sink, encoder=Hoarding(SCHEMA, ParquetOptions(), {}))
+    await file.open()
+    await bench.add(file)
+    await sink.writing.wait()
+    assert bench.quota.held_bytes == 100 + 10 * BATCH_BYTES
+    gate.set()
+    await file.close()
+    assert bench.is_empty()
+
+
 async def test_who_waits_for_room_in_a_file_that_fails_gets_its_error(bench: Bench) -> None:
     gate = asyncio.Event()
     sink = MemorySink(gate=gate)
@@ -125,10 +143,10 @@ async def test_a_batch_that_comes_while_others_wait_does_not_lie_in_a_partial_ro
     bench = Bench(threads, 10 * BATCH_BYTES)
     file = bench.file(MemorySink(), row_group_bytes=1 << 30)
     await file.open()
-    leave = await bench.quota.acquire("t", BATCH_BYTES)
+    reservation = await bench.quota.acquire("t", BATCH_BYTES)
     waiting = asyncio.create_task(bench.quota.acquire("t", 10 * BATCH_BYTES))
     await asyncio.sleep(0)
-    file.add(batch(), leave, raw_bytes=RAW_BYTES)
+    file.add(batch(), reservation, raw_bytes=RAW_BYTES)
     async with asyncio.timeout(60):
         (await waiting).release()
     await file.close()

@@ -65,7 +65,7 @@ def broken(exchange: RawExchange, how: str) -> None:
     exchange.next_reply()
     exchange.batch(1, BATCH)
     match how:
-        case "a batch without leave":
+        case "a batch without credit":
             exchange.batch(2, BATCH)
         case "a batch larger than asked for":
             exchange.ask(BATCH_BYTES - 8)
@@ -98,8 +98,8 @@ def broken(exchange: RawExchange, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("a batch without leave", "without leave"),
-        ("a batch larger than asked for", "8000 bytes, which is more than leave was asked for"),
+        ("a batch without credit", "without credit"),
+        ("a batch larger than asked for", "8000 bytes, which is more than its credit covers"),
         ("a gap in the numbers", "batch 3 came where batch 2 was expected"),
         ("another schema", "batch 2 has 2 arrays where its schema has 1"),
         ("wrong counts", "2 batches with 1000 rows, but 1 with 1000"),
@@ -229,13 +229,13 @@ def test_who_finds_no_room_in_time_gets_a_typed_error_and_the_others_go_on(tmp_p
         assert first.last_reply().receipt.rows == 1000
 
 
-def test_a_client_that_keeps_its_leave_to_itself_is_ended_and_its_bytes_are_free(tmp_path: Path) -> None:
+def test_a_client_that_keeps_its_credit_to_itself_is_ended_and_its_bytes_are_free(tmp_path: Path) -> None:
     with running_writer(tmp_path, quota_bytes=100_000, stall_timeout_seconds=0.2) as writer:
         with RawExchange(writer.address, SCHEMA, command(tmp_path / "stalled")) as exchange:
             exchange.ask(90_000)
             error = exchange.last_reply().error
         assert error.kind == DeadlineError.kind
-        assert "did not use its leave" in error.message
+        assert "did not use its credit" in error.message
 
 
 def test_a_client_that_does_not_read_its_file_is_ended(tmp_path: Path) -> None:

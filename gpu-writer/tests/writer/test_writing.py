@@ -212,7 +212,7 @@ def test_leave_for_the_next_batch_of_a_synchronous_file_waits_for_the_storage(
                 exchange.ask(BATCH_BYTES)
             assert exchange.next_reply().credit == 1
             replies: list[WriteReplyMetadata] = []
-            # One says that the batch is stored, one gives leave for the next.
+            # One says that the batch is stored, one gives credit for the next.
             reading = threading.Thread(target=lambda: replies.extend(exchange.next_reply() for _ in range(2)))
             reading.start()
             exchange.batch(1, BATCH)

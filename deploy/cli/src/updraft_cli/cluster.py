@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools and writers of a Kubernetes cluster: their pods, what those say through the API server, certificates, eviction.
+"""Pools and writers in a Kubernetes cluster: their pods and their state, certificates, eviction.
 
-Nothing has to be reachable but the API server: `/status.json` of a pod comes through its proxy, which needs the right
-to get `pods/proxy`. What this user may not read is said in the place where it would stand.
+Only the API server has to be reachable: it proxies `/status.json` of a pod, which needs the right to get `pods/proxy`.
+Where this user lacks a right, the output names the right instead of the value.
 """
 
 import base64
@@ -19,7 +19,7 @@ from cryptography import x509
 from updraft_cli.service import Status
 
 EVERY_RELEASE = "app.kubernetes.io/part-of=updraft"
-"""Selects the pods of the chart, however a release calls them."""
+"""Selector for the pods of the chart in every release."""
 _RELEASE, _COMPONENT = "instance", "component"
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _POLL_SECONDS = 1.0
@@ -27,11 +27,11 @@ _NOT_READY_YET = (400, 503)
 
 
 class ClusterError(Exception):
-    """Raised when the cluster cannot be asked or refuses; the message says what to do."""
+    """Raised when the cluster is unreachable or refuses; the message says what to do."""
 
 
 class MissingError(ClusterError):
-    """Raised when the cluster has nothing of that name."""
+    """Raised when the cluster has no object of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +46,25 @@ class Pod:
     restarts: int
     metrics_port: int
     certificate_secret: str
-    """Secret of its TLS certificate; empty where it has none."""
+    """Secret of its TLS certificate; empty if it has none."""
 
 
 class Cluster:
-    """The namespace of a context, seen through Kubernetes' own client."""
+    """One namespace of a cluster, through Kubernetes' own client."""
 
     def __init__(self, context: str, namespace: str, timeout_seconds: float) -> None:
         try:
             from kubernetes import client, config
         except ImportError:
             raise ClusterError(
-                "this needs Kubernetes' client: `pip install kubernetes`, or name a service with --endpoint"
+                "this needs the Kubernetes client: `pip install kubernetes`, or give a service with --endpoint"
             ) from None
         try:
             own_namespace = _load(config, context)
         except config.ConfigException as error:
-            raise ClusterError(f"no cluster is known here: {error}; name a service with --endpoint instead") from None
+            raise ClusterError(
+                f"found no configuration of a cluster: {error}; give a service with --endpoint instead"
+            ) from None
         self.namespace = namespace or own_namespace
         self._core = client.CoreV1Api()
         self._failure = client.ApiException
@@ -78,13 +80,13 @@ class Cluster:
         return sorted(pods, key=lambda pod: (pod.release, pod.component, pod.name))
 
     def status(self, pod: Pod) -> Status | str:
-        """What a pod says of itself, or why it cannot be heard."""
+        """The state that a pod reports, or why it cannot be read."""
         try:
             answer = self._core.connect_get_namespaced_pod_proxy_with_path(
                 f"{pod.name}:{pod.metrics_port}",
                 self.namespace,
                 "status.json",
-                # Read as JSON by the client, it would come back as the text of a Python dictionary.
+                # Otherwise the client parses the JSON and returns the text of a Python dictionary.
                 _preload_content=False,
                 _request_timeout=self._timeout_seconds,
             )
@@ -94,8 +96,11 @@ class Cluster:
         except (OSError, ValueError) as error:
             return f"does not answer ({type(error).__name__})"
 
-    def certificate(self, secret: str) -> x509.Certificate | str:
-        """The certificate in a Secret, or why it cannot be read."""
+    def certificate(self, pod: Pod) -> x509.Certificate | str | None:
+        """The certificate in a pod's Secret, or why it cannot be read; None for a pod without one."""
+        secret = pod.certificate_secret
+        if not secret:
+            return None
         try:
             found = self._core.read_namespaced_secret(secret, self.namespace, _request_timeout=self._timeout_seconds)
             return x509.load_pem_x509_certificate(base64.b64decode(found.data["tls.crt"]))
@@ -105,7 +110,7 @@ class Cluster:
             return f"no certificate in Secret {secret}"
 
     def evict(self, name: str) -> None:
-        """Let a pod go as a node's drain would: its disruption budget is kept; raises ClusterError."""
+        """Evict a pod, as draining its node would, within its disruption budget; raises ClusterError."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": self.namespace}}
         self._asked(f"evict {name}", self._core.create_namespaced_pod_eviction, name, self.namespace, body)
 
@@ -113,13 +118,13 @@ class Cluster:
         """A pod by its name; raises ClusterError."""
         pod = pod_of(self._asked(f"find {name}", self._core.read_namespaced_pod, name, self.namespace))
         if pod is None:
-            raise ClusterError(f"{name} is no pod of a pool or a writer")
+            raise ClusterError(f"{name} is not a pod of a pool or a writer")
         return pod
 
     def watch_end(self, name: str, within_seconds: float) -> Iterator[Status | str]:
-        """What a pod that ends says of itself, each second until it has ended; raises ClusterError when it does not.
+        """The state of a pod every second until it has ended; raises ClusterError if it does not end in time.
 
-        An API server that does not answer for a while is no end.
+        An API server that does not answer for a while does not end the watch.
         """
         deadline = time.monotonic() + within_seconds
         while time.monotonic() < deadline:
@@ -131,7 +136,7 @@ class Cluster:
                 yield str(error)
             # The Kubernetes client's own watch would end with the connection.
             time.sleep(_POLL_SECONDS)
-        raise ClusterError(f"{name} has not ended within {within_seconds:g} seconds: it still finishes what it has")
+        raise ClusterError(f"{name} has not ended within {within_seconds:g} seconds: it is still finishing its work")
 
     def _asked(self, what: str, call: Any, *arguments: Any, **named: Any) -> Any:
         try:
@@ -144,7 +149,7 @@ class Cluster:
 
 
 def _load(config: Any, context: str) -> str:
-    """Load the kubeconfig, or a pod's own account; the namespace that goes with it."""
+    """Load the kubeconfig or this pod's service account; returns the namespace of it."""
     try:
         config.load_kube_config(context=context or None)
         contexts, current = config.list_kube_config_contexts()
@@ -158,7 +163,7 @@ def _load(config: Any, context: str) -> str:
 
 
 def pod_of(found: Any) -> Pod | None:
-    """None for a pod that is neither of a pool nor of a writer."""
+    """The pod, or None if it belongs to neither a pool nor a writer."""
     labels = {name.rpartition("/")[2]: value for name, value in (found.metadata.labels or {}).items()}
     ports = {port.name: port.container_port for box in found.spec.containers for port in box.ports or ()}
     if _COMPONENT not in labels or "metrics" not in ports:

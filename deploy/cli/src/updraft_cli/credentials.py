@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client shows a service, and by what it trusts it: read from files, with the file's name in every error."""
+"""The credentials of a client and the authorities that it trusts, read from files that every error names."""
 
 import ssl
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Token and files of one client."""
+    """The token and TLS files of one client."""
 
     token: str = ""
     ca_file: Path | None = None
@@ -23,42 +23,42 @@ class Credentials:
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """Headers of every call."""
+        """Request headers of every call."""
         return [("authorization", f"Bearer {self.token}")] if self.token else []
 
     def ssl_context(self) -> ssl.SSLContext:
-        """What a handshake is tried with; raises CredentialsError."""
+        """The context for a TLS handshake; raises CredentialsError."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:
-            raise CredentialsError(f"{self.ca_file} holds no certificates that can be read: {_reason(error)}") from None
+            raise CredentialsError(f"{self.ca_file} has no readable certificates: {_reason(error)}") from None
         if self.certificate_file is not None:
             try:
                 context.load_cert_chain(self.certificate_file, self.key_file)
             except (OSError, ssl.SSLError) as error:
                 files = f"{self.certificate_file} and {self.key_file}"
-                raise CredentialsError(f"{files} are no certificate with its key: {_reason(error)}") from None
+                raise CredentialsError(f"{files} are not a certificate and its key: {_reason(error)}") from None
         context.set_alpn_protocols(["h2"])
         return context
 
     def grpc_credentials(self) -> grpc.ChannelCredentials:
-        """What gRPC trusts and shows; raises CredentialsError."""
+        """The channel credentials for gRPC; raises CredentialsError."""
         self.ssl_context()
         return grpc.ssl_channel_credentials(self.roots, _content(self.key_file), _content(self.certificate_file))
 
     @property
     def roots(self) -> bytes | None:
-        """The authorities that are trusted: the given ones, else those of this machine."""
+        """The trusted authorities in PEM: those of `ca_file`, else those of this machine."""
         system = ssl.get_default_verify_paths().cafile
         return _content(self.ca_file or (Path(system) if system else None))
 
 
 def token_in(path: Path) -> str:
-    """The first token of a file, as a service reads it: # starts a comment; raises CredentialsError."""
+    """The first token of a file, in which # starts a comment; raises CredentialsError."""
     lines = (line.strip() for line in read(path).splitlines())
     token = next((line for line in lines if line and not line.startswith("#")), "")
     if not token:
-        raise CredentialsError(f"{path} holds no token")
+        raise CredentialsError(f"{path} has no token")
     return token
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `updraft`: one subcommand for each thing that a person wants of running pools and writers."""
+"""The command `updraft`, which operates running pools and writers; one subcommand for each task."""
 
 import sys
 from typing import ClassVar
@@ -22,22 +22,22 @@ from updraft_cli.spark_conf import SparkConfError
 
 
 class Updraft(Application):
-    """Look after pools of Python workers and writers, and find out why a Spark job does not reach them.
+    """Operate pools of Python workers and writers, and find out why a Spark job cannot reach them.
 
-    Without --endpoint pods are found in the Kubernetes cluster of your kubeconfig, by the labels of the chart.
+    Without --endpoint, the commands find pods in the Kubernetes cluster of your kubeconfig, by the labels of the chart.
     """
 
     model_config = SettingsConfigDict(cli_prog_name="updraft")
     distribution: ClassVar[str] = "updraft-cli"
 
     status: CliSubCommand[Status] = Field(description="Show pools and writers, their health, load and versions.")
-    functions: CliSubCommand[Functions] = Field(description="List the functions that pools have.")
-    drain: CliSubCommand[Drain] = Field(description="Let a pod finish what it has, and go.")
-    doctor: CliSubCommand[Doctor] = Field(description="Find out why a Spark job does not reach a pool or a writer.")
+    functions: CliSubCommand[Functions] = Field(description="List the functions of pools.")
+    drain: CliSubCommand[Drain] = Field(description="Let a pod finish its work, then stop it.")
+    doctor: CliSubCommand[Doctor] = Field(description="Find out why a Spark job cannot reach a pool or a writer.")
 
 
 def main() -> None:
-    """Entry point of `updraft`; ends with 1 when a question had no answer."""
+    """Entry point of `updraft`; exits with 1 if the cluster or a service did not answer."""
     try:
         run_command_line(Updraft)
     except (ClusterError, CredentialsError, SparkConfError) as error:

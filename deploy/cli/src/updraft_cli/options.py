@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands have, declared once, and what they come to."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,7 @@ from updraft_cli.service import Service
 
 
 class Options(BaseModel):
-    """What every command has."""
+    """Options of every command."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -21,18 +21,18 @@ class Options(BaseModel):
         "A pool or a writer: grpc://host:port, grpc+tls://host:port or grpc+unix:///path.", default=""
     )
     token_file: Path | None = setting(
-        "File with the token that the service asks for, in its first line; # starts a comment.", default=None
+        "File with the service's token in its first line; # starts a comment.", default=None
     )
     ca_file: Path | None = setting(
-        "PEM file with the authorities that sign the service's certificate; by default those of this machine.",
+        "PEM file with the authorities to trust for the service's certificate; defaults to those of this machine.",
         default=None,
     )
     certificate_file: Path | None = setting("PEM file with this client's certificate, for mutual TLS.", default=None)
-    key_file: Path | None = setting("PEM file with its private key.", default=None)
+    key_file: Path | None = setting("PEM file with the private key of that certificate.", default=None)
     timeout_seconds: float = setting(
-        "How long each question to a service may take.", default=10.0, unit="seconds", gt=0
+        "Timeout of each call to a service or to the cluster.", default=10.0, unit="seconds", gt=0
     )
-    output: Literal["table", "json"] = setting("For people, or for programs.", default="table")
+    output: Literal["table", "json"] = setting("Output format: a table for people, JSON for programs.", default="table")
 
     @model_validator(mode="after")
     def _is_sound(self) -> "Options":
@@ -44,7 +44,7 @@ class Options(BaseModel):
 
     @property
     def credentials(self) -> Credentials:
-        """Token and files; raises CredentialsError."""
+        """The token and TLS files; raises CredentialsError."""
         token = token_in(self.token_file) if self.token_file is not None else ""
         return Credentials(token, self.ca_file, self.certificate_file, self.key_file)
 
@@ -54,8 +54,8 @@ class Options(BaseModel):
 
 
 class ClusterOptions(Options):
-    """What commands have that find services by their release."""
+    """Options of commands that find services in a cluster."""
 
-    namespace: str = setting("Kubernetes namespace; by default that of the current context.", default="")
-    release: str = setting("Name of the Helm release; by default every one of the chart.", default="")
-    context: str = setting("Context of the kubeconfig; by default the current one.", default="")
+    namespace: str = setting("Kubernetes namespace; defaults to that of the current context.", default="")
+    release: str = setting("Name of the Helm release; defaults to all releases of the chart.", default="")
+    context: str = setting("Context of the kubeconfig; defaults to the current one.", default="")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool or a writer as its clients reach it: health, state, functions, drain, one batch there and back."""
+"""A connection to a pool or a writer: health, state, functions, drain, and the round trip of a batch."""
 
 import io
 import json
@@ -12,14 +12,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
 
 from updraft.client.writer import WriterClient
+from updraft.service.flight_service import DRAIN_ACTION, FLIGHT_SERVICE_NAME
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft_cli.credentials import Credentials
 from updraft_cli.endpoint import Endpoint, Transport
 
-FLIGHT_HEALTH = "arrow.flight.protocol.FlightService"
 POOL_STATUS_ACTION = "updraft.pool_status"
 WRITER_STATUS_ACTION = "updraft.writer_status"
-DRAIN_ACTION = "updraft.drain"
 
 _PROOF = pa.record_batch({"_0": pa.array(range(1000), pa.int64())})
 _STATES = {PoolState.POOL_STATE_STARTING: "starting", PoolState.POOL_STATE_READY: "ready"}
@@ -47,37 +46,33 @@ class Service:
         self._options = flight.FlightCallOptions(timeout=timeout_seconds, headers=headers)
 
     def health(self) -> str:
-        """What grpc.health.v1 says of Flight, in small letters; needs no token."""
+        """The health of Flight by grpc.health.v1, in lower case; needs no token."""
         channel = (
             grpc.insecure_channel(self._target)
             if self._secrets is None
             else grpc.secure_channel(self._target, self._secrets)
         )
         with channel:
-            request = health_pb2.HealthCheckRequest(service=FLIGHT_HEALTH)
+            request = health_pb2.HealthCheckRequest(service=FLIGHT_SERVICE_NAME)
             answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=self._timeout_seconds)
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)).lower().replace("_", " ")
 
     def actions(self) -> set[str]:
-        """Names of what DoAction can do here: they tell a pool from a writer."""
+        """The names of the service's actions, which tell a pool from a writer."""
         return {action.type for action in self._flight.list_actions(self._options)}
 
-    def pool_status(self) -> PoolStatus:
-        """The state of a pool."""
-        return PoolStatus.FromString(self._act(POOL_STATUS_ACTION))
-
     def status(self) -> Status:
-        """The state of a pool or of a writer, named as `/status.json` names it."""
+        """The state of a pool or of a writer, in the form of `/status.json`."""
         if WRITER_STATUS_ACTION in self.actions():
             return dict(json.loads(self._act(WRITER_STATUS_ACTION)))
-        return as_report(self.pool_status())
+        return _as_report(PoolStatus.FromString(self._act(POOL_STATUS_ACTION)))
 
     def drain(self) -> None:
-        """Let the service finish what it has and take nothing new; FlightUnauthorizedError where it refuses."""
+        """Make the service finish its work and accept nothing new; raises FlightUnauthorizedError if it refuses."""
         self._act(DRAIN_ACTION)
 
     def send_a_batch(self) -> int:
-        """Rows that a worker has returned as they were; raises ValueError when others came back."""
+        """Number of rows that a worker returned unchanged; raises ValueError if it changed them."""
         writer, reader = self._flight.do_exchange(flight.FlightDescriptor.for_path("echo"), self._options)
         with writer:
             writer.begin(_PROOF.schema)
@@ -87,7 +82,7 @@ class Service:
         return _proven(returned)
 
     def write_a_file(self) -> int:
-        """Rows read from a Parquet file that the writer has made and returned; raises ValueError, UpdraftError."""
+        """Number of rows in a Parquet file that the writer made and returned; raises ValueError and UpdraftError."""
         made = io.BytesIO()
         client = WriterClient(
             self._target,
@@ -99,23 +94,19 @@ class Service:
             file.write(pa.table(_PROOF))
         return _proven(parquet.read_table(pa.BufferReader(made.getvalue())))
 
-    def close(self) -> None:
-        """End the connection."""
-        self._flight.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self.close()
+        self._flight.close()
 
     def _act(self, action: str) -> bytes:
         (result,) = self._flight.do_action(flight.Action(action, b""), self._options)
         return bytes(result.body.to_pybytes())
 
 
-def as_report(status: PoolStatus) -> Status:
-    """A pool's status in the words of its `/status.json`."""
+def _as_report(status: PoolStatus) -> Status:
+    """A pool's status in the form of its `/status.json`."""
     return {
         "state": _STATES.get(status.state, "draining"),
         "workers": {
@@ -139,11 +130,11 @@ def as_report(status: PoolStatus) -> Status:
 
 def _proven(returned: pa.Table) -> int:
     if returned.column(0).combine_chunks() != pa.chunked_array([_PROOF.column(0)]).combine_chunks():
-        raise ValueError(f"{returned.num_rows} rows came back, and not the {_PROOF.num_rows} that were sent")
+        raise ValueError(f"{returned.num_rows} rows came back, which are not the {_PROOF.num_rows} that were sent")
     return int(returned.num_rows)
 
 
 def first_line(error: Exception) -> str:
-    """What a failed call says, without what Flight adds to every message."""
+    """The message of a failed call, without the text that Flight adds to every message."""
     line = str(error).strip().split("\n", 1)[0]
     return line.split(". Detail:")[0].split(". gRPC client debug context:")[0].split(", with message: ")[-1]

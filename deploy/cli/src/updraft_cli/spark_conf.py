@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conf of a Spark job: spark-defaults.conf, with --conf over it, as spark-submit reads them."""
+"""The conf of a Spark job: spark-defaults.conf overridden by --conf, as in spark-submit."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -31,7 +31,7 @@ def spark_conf(defaults: Path | None, confs: Iterable[str]) -> Mapping[str, str]
 
 
 def _whole(confs: Iterable[str]) -> list[str]:
-    """Confs as they were given: the command line cuts at commas, which values have and settings' names have not."""
+    """Confs as the user gave them: the command line splits at commas, which only values contain."""
     joined: list[str] = []
     for part in confs:
         if joined and not part.startswith("spark."):

@@ -10,11 +10,11 @@ from updraft.errors import WriteOptionError
 from updraft.v1.write_pb2 import WriteCommand
 from updraft_writer.encoders.encoder import Encoder
 from updraft_writer.encoders.gpu import GpuEncoder
-from updraft_writer.encoders.gpu_layouts import Layout, NotOnGpuError, OrcLayout, ParquetLayout
+from updraft_writer.encoders.gpu_layouts import Layout, OrcLayout, ParquetLayout
 from updraft_writer.encoders.orc import OrcEncoder
 from updraft_writer.encoders.parquet import ParquetEncoder
 from updraft_writer.gpu.gpu import Gpu
-from updraft_writer.reason import Reason, ReasonKind
+from updraft_writer.reason import NotOnGpuError, Reason, ReasonKind
 
 
 def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, *, max_stripe_bytes: int) -> Encoder:
@@ -33,19 +33,16 @@ def choose_encoder(command: WriteCommand, schema: pa.Schema, gpu: Gpu | Reason, 
             raise WriteOptionError("the command names no format: give its options, parquet or orc")
     # Created in any case: it refuses what no encoder of this writer supports.
     encoder = make_cpu()
-    try:
-        return _on_gpu(gpu, make_layout, make_cpu)
-    except NotOnGpuError as error:
-        encoder.reason = error.reason
-        return encoder
-
-
-def _on_gpu(gpu: Gpu | Reason, make_layout: Callable[[], Layout], make_cpu: Callable[[], Encoder]) -> Encoder:
     if isinstance(gpu, Reason):
-        raise NotOnGpuError(gpu)
-    if gpu.lost is not None:
-        raise NotOnGpuError(gpu.lost)
-    layout = make_layout()
-    if not gpu.engine.has_codec(layout.plan):
-        raise NotOnGpuError(Reason(ReasonKind.CODEC, f"the GPU's encoder has no codec {layout.plan.codec} here"))
-    return GpuEncoder(gpu, layout, make_cpu)
+        encoder.reason = gpu
+    elif gpu.lost is not None:
+        encoder.reason = gpu.lost
+    else:
+        try:
+            layout = make_layout()
+            if not gpu.engine.has_codec(layout.plan):
+                raise NotOnGpuError(ReasonKind.CODEC, f"the GPU's encoder has no codec {layout.plan.codec} here")
+            return GpuEncoder(gpu, layout, make_cpu)
+        except NotOnGpuError as error:
+            encoder.reason = error.reason
+    return encoder

@@ -6,23 +6,15 @@ import pyarrow as pa
 from updraft.errors import WriteOptionError
 from updraft.v1.write_pb2 import Codec, Compression
 
-_NAMES = {
-    Codec.CODEC_UNSPECIFIED: "snappy",
-    Codec.CODEC_NONE: "none",
-    Codec.CODEC_SNAPPY: "snappy",
-    Codec.CODEC_ZSTD: "zstd",
-    Codec.CODEC_LZ4: "lz4",
-    Codec.CODEC_GZIP: "gzip",
-}
 _WITH_LEVELS = ("zstd", "gzip")
 
 
 def codec_name(compression: Compression) -> str:
-    """Arrow's name of the codec; raises WriteOptionError for an unknown one."""
-    try:
-        return _NAMES[compression.codec]
-    except KeyError:
-        raise WriteOptionError(f"no codec has the number {compression.codec}") from None
+    """Arrow's name of the codec, Snappy by default; raises WriteOptionError for an unknown one."""
+    if compression.codec not in Codec.values():
+        raise WriteOptionError(f"no codec has the number {compression.codec}")
+    # The protocol names codecs as Arrow does.
+    return Codec.Name(compression.codec or Codec.CODEC_SNAPPY).removeprefix("CODEC_").lower()
 
 
 def compression_level(compression: Compression) -> int | None:

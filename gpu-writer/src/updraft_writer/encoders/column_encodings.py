@@ -61,11 +61,7 @@ def sampled_encodings(
 
 def _leaves(table: pa.Table) -> list[pa.Array]:
     """The values of each leaf, without nulls."""
-    return [leaf.drop_null() for column in table.columns for leaf in leaf_arrays(_one_chunk(column))]
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    return [leaf.drop_null() for column in table.columns for leaf in leaf_arrays(column.combine_chunks())]
 
 
 def _dictionary_bits(sample: pa.Array, step: int, width_bits: float) -> float:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of encoders: row groups in, pieces of a file out. No I/O; one thread at a time."""
 
+import io
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -21,20 +22,20 @@ class Footer:
     dictionary_columns: tuple[str, ...] = ()
 
 
-class EncodedBytes:
-    """The file object that an encoder library writes to. It keeps the bytes until they are taken."""
+class EncodedBytes(io.RawIOBase):
+    """The file object that an encoder library writes to. It keeps the bytes until they are taken, even once closed."""
 
-    closed = False
     mode = "wb"
 
     def __init__(self) -> None:
+        super().__init__()
         self.written_bytes = 0
         self._pieces: list[bytes] = []
         self._joining: list[bytes] = []
         self._joining_bytes = 0
 
-    def write(self, data: bytes) -> int:
-        """Keep `data`, which the library may reuse afterwards."""
+    def write(self, data: Any) -> int:
+        """Keep a copy of `data`, which the library may reuse afterwards."""
         self._joining.append(bytes(data))
         self.written_bytes += len(data)
         self._joining_bytes += len(data)
@@ -59,11 +60,9 @@ class EncodedBytes:
         """The offset of the next byte."""
         return self.written_bytes
 
-    def flush(self) -> None:
-        """Do nothing: there is no file behind this object."""
-
-    def close(self) -> None:
-        """Do nothing: what was written can still be taken."""
+    def writable(self) -> bool:
+        """Always true."""
+        return True
 
 
 def with_end(pieces: list[bytes], least_bytes: int) -> list[bytes]:

@@ -70,11 +70,8 @@ class GpuEncoder:
 
     def close(self) -> list[bytes]:
         """Write the footer; raises EncodeError."""
-        if not self.on_gpu or not self._rows:
-            if self._cpu is None:
-                self._move(Reason(ReasonKind.NO_ROWS, "the file has no rows"))
-            assert self._cpu is not None
-            return self._cpu.close()
+        if self._cpu is not None or not self._rows:
+            return (self._cpu or self._move(Reason(ReasonKind.NO_ROWS, "the file has no rows"))).close()
         assert self._file is not None, "what has rows has a file"
         try:
             self._file.close()
@@ -88,20 +85,17 @@ class GpuEncoder:
 
     def _encode(self, table: pa.Table) -> None:
         """Encode a table; once the file has begun, in halves if it does not fit. Raises DeviceError."""
-        if not self._fits(table):
-            half = table.num_rows // 2
-            self._encode(table.slice(0, half))
-            self._encode(table.slice(half))
-
-    def _fits(self, table: pa.Table) -> bool:
-        """Encode a table; False if there was no room for it, but there may be for a part."""
         try:
             self._try(table)
         except DeviceMemoryError:
             if not self._rows or table.num_rows < 2 * _FEWEST_ROWS:
                 raise
-            return False
-        return True
+        else:
+            return
+        # Outside of the handler, because its error may keep device memory alive.
+        half = table.num_rows // 2
+        self._encode(table.slice(0, half))
+        self._encode(table.slice(half))
 
     def _try(self, table: pa.Table) -> None:
         if self._file is None:

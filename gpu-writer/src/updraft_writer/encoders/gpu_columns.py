@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from updraft_writer.gpu.engine import DeviceColumn
+from updraft_writer.reason import NotOnGpuError, ReasonKind
 
 _FIELD_ID = b"PARQUET:field_id"
 _INT32_DIGITS, _INT64_DIGITS = 9, 18
@@ -31,14 +32,10 @@ _AS_TEXT = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
 _UNITS = ("ms", "us")
 
 
-class NotOnDeviceError(Exception):
-    """Raised when a column cannot be converted for the device; the message names it."""
-
-
 def device_columns(schema: pa.Schema, *, int96: bool = False) -> tuple[DeviceColumn, ...]:
-    """The columns of a file, with points in time as INT96 if that is requested; raises NotOnDeviceError."""
+    """The columns of a file, with points in time as INT96 if that is requested; raises NotOnGpuError."""
     if not len(schema):
-        raise NotOnDeviceError("a file without columns is not encoded there")
+        raise NotOnGpuError(ReasonKind.TYPE, "the GPU's encoder writes no file without columns")
     return tuple(_column(field, field.name, int96=int96) for field in schema)
 
 
@@ -56,9 +53,13 @@ def has_binary(columns: Iterable[DeviceColumn]) -> bool:
     return any(column.is_binary or has_binary(column.children) for column in columns)
 
 
+def _refusal(what: str) -> NotOnGpuError:
+    return NotOnGpuError(ReasonKind.TYPE, f"{what}, which the GPU's encoder does not write")
+
+
 def _column(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
     if _FIELD_ID in (field.metadata or {}):
-        raise NotOnDeviceError(f"column {path!r} has a field id")
+        raise _refusal(f"column {path!r} has a field id")
     data_type, name, nullable = field.type, field.name, field.nullable
     if pa.types.is_map(data_type):
         return _map(field, path, int96=int96)
@@ -76,7 +77,7 @@ def _column(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
         return DeviceColumn(name, data_type, nullable, is_int96=int96)
     if data_type in _AS_THEY_ARE:
         return DeviceColumn(name, data_type, nullable)
-    raise NotOnDeviceError(f"column {path!r} is {data_type}")
+    raise _refusal(f"column {path!r} is {data_type}")
 
 
 def _map(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
@@ -91,10 +92,10 @@ def _map(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
 def _struct(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
     children = tuple(_column(child, f"{path}.{child.name}", int96=int96) for child in field.type)
     if not children:
-        raise NotOnDeviceError(f"column {path!r} is a struct without fields")
+        raise _refusal(f"column {path!r} is a struct without fields")
     # On the device a null struct has null fields, which is an error for a non-nullable field.
     if field.nullable and (required := [child.name for child in children if not child.nullable]):
-        raise NotOnDeviceError(f"column {path!r} may be null and its field {required[0]!r} may not")
+        raise _refusal(f"column {path!r} may be null and its field {required[0]!r} may not")
     return DeviceColumn(field.name, pa.struct([child.field for child in children]), field.nullable, children)
 
 

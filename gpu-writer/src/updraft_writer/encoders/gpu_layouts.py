@@ -7,23 +7,22 @@ device's library lacks is refused here before any data, with a reason for the re
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, OrcOptions, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name
-from updraft_writer.encoders.encoder import Footer, with_end
-from updraft_writer.encoders.gpu_columns import NotOnDeviceError, device_columns, device_table, has_binary
-from updraft_writer.encoders.leaves import leaf_types
+from updraft_writer.encoders.encoder import Footer
+from updraft_writer.encoders.gpu_columns import device_columns, device_table, has_binary
+from updraft_writer.encoders.leaves import schema_leaves
 from updraft_writer.encoders.orc import DEFAULT_ROW_INDEX_STRIDE, DEFAULT_STRIPE_BYTES
-from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
+from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks, with_whole_footer
 from updraft_writer.encoders.timestamps import ParquetTimes, is_wall_clock
-from updraft_writer.gpu.engine import DeviceColumn, DictionaryPolicy, OrcPlan, ParquetPlan, Plan, Statistics
-from updraft_writer.reason import Reason, ReasonKind
+from updraft_writer.gpu.engine import DictionaryPolicy, OrcPlan, ParquetPlan, Statistics
+from updraft_writer.reason import NotOnGpuError, ReasonKind
 
 _PAGE_BYTES = range(1024, 1 << 31)
 _DICTIONARIES = {
@@ -34,32 +33,6 @@ _DICTIONARIES = {
 _SPARK_LEVELS = {Codec.CODEC_ZSTD: 3, Codec.CODEC_GZIP: 6}
 # The library accepts no shorter stride, and rounds down to a multiple of this.
 _SHORTEST_STRIDE, _STRIDE_STEP = 512, 8
-
-
-class NotOnGpuError(Exception):
-    """Raised when a file cannot be encoded on the GPU."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-
-
-class Layout(Protocol):
-    """How the device writes one file."""
-
-    @property
-    def format(self) -> str:
-        """The format, as receipts name it."""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan for the device."""
-
-    def device_table(self, table: pa.Table) -> pa.Table:
-        """A row group as the device takes it; raises EncodeError."""
-
-    def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
-        """The last pieces of the file as Spark wants them, and what they say."""
 
 
 class ParquetLayout:
@@ -85,7 +58,7 @@ class ParquetLayout:
         self._wall_clocks = self._times.unnamed_wall_clocks(schema)
         self._schema = self._times.stored_schema(schema)
         self.plan = ParquetPlan(
-            columns=_columns(self._schema, int96=self._times.uses_int96),
+            columns=device_columns(self._schema, int96=self._times.uses_int96),
             codec=codec_name(options.compression),
             statistics=_statistics(options),
             dictionaries=_DICTIONARIES.get(options.dictionaries, DictionaryPolicy.WHERE_SMALLER),
@@ -123,13 +96,13 @@ class OrcLayout:
                 f"a row index stride of {stride}": stride < _SHORTEST_STRIDE or bool(stride % _STRIDE_STEP),
             }
         )
-        if any(is_wall_clock(leaf) for field in schema for leaf in leaf_types(field.type)):
-            raise _no_type("ORC's timestamps without a zone need an attribute of their column")
+        if any(map(is_wall_clock, schema_leaves(schema))):
+            raise NotOnGpuError(ReasonKind.TYPE, "ORC's timestamps without a zone need an attribute of their column")
         self._schema = stored_schema(schema)
         self._footer_entries = dict(footer)
-        columns = _columns(self._schema)
+        columns = device_columns(self._schema)
         if has_binary(columns):
-            raise _no_type("binary columns of ORC would become strings")
+            raise NotOnGpuError(ReasonKind.TYPE, "binary columns of ORC would become strings")
         self.plan = OrcPlan(
             columns=columns,
             codec=codec_name(options.compression),
@@ -143,24 +116,15 @@ class OrcLayout:
 
     def finished(self, pieces: list[bytes], *, rows: int) -> tuple[list[bytes], Footer]:
         """The last pieces of the file as Spark wants them, and what they say."""
-        *before, end = with_end(pieces, TAIL_BYTES)
-        return [*before, with_footer_entries(end, self._footer_entries)], Footer(row_groups=0, rows=rows)
+        return with_footer_entries(pieces, self._footer_entries), Footer(row_groups=0, rows=rows)
+
+
+Layout = ParquetLayout | OrcLayout
 
 
 def _refuse_options(asked_for: Mapping[str, bool]) -> None:
     if missing := [option for option, is_asked_for in asked_for.items() if is_asked_for]:
-        raise NotOnGpuError(Reason(ReasonKind.OPTION, f"the GPU's encoder has not: {', '.join(missing)}"))
-
-
-def _no_type(text: str) -> NotOnGpuError:
-    return NotOnGpuError(Reason(ReasonKind.TYPE, text))
-
-
-def _columns(schema: pa.Schema, *, int96: bool = False) -> tuple[DeviceColumn, ...]:
-    try:
-        return device_columns(schema, int96=int96)
-    except NotOnDeviceError as error:
-        raise _no_type(f"{error}, which the GPU's encoder does not write") from error
+        raise NotOnGpuError(ReasonKind.OPTION, f"the GPU's encoder has not: {', '.join(missing)}")
 
 
 def _asks_for_a_level(compression: Compression) -> bool:

@@ -23,6 +23,11 @@ def leaf_types(data_type: pa.DataType) -> Iterator[pa.DataType]:
         yield data_type
 
 
+def schema_leaves(schema: pa.Schema) -> Iterator[pa.DataType]:
+    """The types of the leaves of all columns, in order."""
+    return (leaf for field in schema for leaf in leaf_types(field.type))
+
+
 def is_text(leaf: pa.DataType) -> bool:
     """Whether the values of a leaf are strings or binaries of variable length."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
@@ -92,6 +97,26 @@ def with_leaves(
         return pa.StructArray.from_arrays(children, fields=list(stored), mask=mask)
     changed = change(array, stored)
     return _rebuilt(changed, stored, required=True) if required else changed
+
+
+def table_with_leaves(
+    table: pa.Table,
+    schema: pa.Schema,
+    change: Callable[[pa.Array, pa.DataType], pa.Array],
+    *,
+    changes: Callable[[pa.DataType], bool],
+) -> pa.Table:
+    """The table in the stored schema; columns that have its type already go through `change` where `changes` says so.
+
+    Raises EncodeError for a null in a non-nullable field.
+    """
+    columns = [
+        pa.chunked_array([with_leaves(chunk, field.type, change) for chunk in column.chunks], field.type)
+        if column.type != field.type or changes(column.type)
+        else column
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _child(

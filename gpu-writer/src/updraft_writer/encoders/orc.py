@@ -12,11 +12,11 @@ from updraft.errors import EncodeError, WriteOptionError
 from updraft.service.allocator import clean_freed_memory
 from updraft.v1.write_pb2 import OrcOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
-from updraft_writer.encoders.encoder import EncodedBytes, Footer, with_end
-from updraft_writer.encoders.leaves import leaf_types
-from updraft_writer.encoders.orc_tail import TAIL_BYTES, with_footer_entries
+from updraft_writer.encoders.encoder import EncodedBytes, Footer
+from updraft_writer.encoders.leaves import schema_leaves
+from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
-from updraft_writer.reason import UNASKED
+from updraft_writer.reason import Reason
 
 DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROW_INDEX_STRIDE = 10_000
@@ -35,7 +35,7 @@ class OrcEncoder:
 
     name = "pyarrow-orc"
     on_gpu = False
-    reason = UNASKED
+    reason: Reason
 
     def __init__(
         self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
@@ -57,7 +57,7 @@ class OrcEncoder:
     @property
     def retained_bytes(self) -> int:
         """Bytes retained: the buffers and the partial stripe."""
-        columns = sum(1 for field in self._schema for _ in leaf_types(field.type))
+        columns = sum(1 for _ in schema_leaves(self._schema))
         return _BYTES_PER_FILE + columns * _BYTES_PER_COLUMN + min(self._unstored_bytes, self._stripe_bytes)
 
     @property
@@ -88,8 +88,7 @@ class OrcEncoder:
             self._writer.close()
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(f"the footer cannot be written: {error}") from error
-        *before, end = with_end(self._output.take(), TAIL_BYTES)
-        return [*before, with_footer_entries(end, self._footer_entries)]
+        return with_footer_entries(self._output.take(), self._footer_entries)
 
     def _opened(self) -> orc.ORCWriter:
         """A writer with its buffers allocated; raises WriteOptionError."""

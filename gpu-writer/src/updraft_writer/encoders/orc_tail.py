@@ -8,8 +8,11 @@ uncompressed: so the pairs become one more chunk, and only the footer's length i
 
 from collections.abc import Iterator, Mapping
 
+from updraft.flight_data import read_varint, varint
+from updraft_writer.encoders.encoder import with_end
+
 # The postscript has at most 255 bytes, and its length follows.
-TAIL_BYTES = 256
+_TAIL_BYTES = 256
 
 # Field tags (number and wire type) of Footer and of UserMetadataItem.
 _METADATA = 5 << 3 | 2
@@ -22,18 +25,19 @@ _LARGEST_CHUNK_BYTES = 32 * 1024
 _UNCOMPRESSED_CHUNK = 1
 
 
-def with_footer_entries(end: bytes, entries: Mapping[str, str]) -> bytes:
-    """The file's end, at least `TAIL_BYTES` of it, with `entries` and Spark's calendar added to its footer."""
+def with_footer_entries(pieces: list[bytes], entries: Mapping[str, str]) -> list[bytes]:
+    """The last pieces of a file, with `entries` and Spark's calendar added to its footer."""
+    *before, end = with_end(pieces, _TAIL_BYTES)
     postscript_bytes = end[-1]
     footer, postscript = end[: -1 - postscript_bytes], end[-1 - postscript_bytes : -1]
     assert postscript[0] == _FOOTER_LENGTH, "a postscript begins with the footer's length"
-    footer_length, position = _read_varint(postscript, 1)
+    footer_length, position = read_varint(memoryview(postscript), 1)
     assert postscript[position] == _COMPRESSION, "the codec follows"
     added = bytes([_CALENDAR, _JULIAN_GREGORIAN]) + b"".join(_items(entries))
     if postscript[position + 1]:
         added = b"".join(_chunks(added))
-    postscript = bytes([_FOOTER_LENGTH]) + _varint(footer_length + len(added)) + postscript[position:]
-    return footer + added + postscript + bytes([len(postscript)])
+    postscript = bytes([_FOOTER_LENGTH]) + varint(footer_length + len(added)) + postscript[position:]
+    return [*before, footer + added + postscript + bytes([len(postscript)])]
 
 
 def _items(entries: Mapping[str, str]) -> Iterator[bytes]:
@@ -48,20 +52,4 @@ def _chunks(data: bytes) -> Iterator[bytes]:
 
 
 def _field(tag: int, value: bytes) -> bytes:
-    return bytes([tag]) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    groups = []
-    while value >= 0x80:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*groups, value])
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value, shift = 0, 0
-    while data[position] >= 0x80:
-        value |= (data[position] & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-    return value | data[position] << shift, position + 1
+    return bytes([tag]) + varint(len(value)) + value

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from updraft.errors import WriteOptionError
 from updraft_writer.encoders.calendars import hybrid_dates
-from updraft_writer.encoders.leaves import leaf_types, with_leaf_fields, with_leaves
+from updraft_writer.encoders.leaves import leaf_types, table_with_leaves, with_leaf_fields
 from updraft_writer.encoders.timestamps import is_instant, is_wall_clock
 
 # The attribute from which Spark reads the type of an integer column.
@@ -21,23 +21,21 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
     """The schema for the library; raises WriteOptionError for times of which it cannot store every value."""
     for field in schema:
         for leaf in leaf_types(field.type):
-            if obstacle := _obstacle(leaf):
-                raise WriteOptionError(f"column {field.name!r} contains {leaf}: {obstacle}")
+            if reason := _why_not_stored(leaf):
+                raise WriteOptionError(f"column {field.name!r} contains {leaf}: {reason}")
     return pa.schema([with_leaf_fields(field, _stored_field) for field in schema])
 
 
 def stored_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table in the schema that is stored; raises EncodeError."""
-    columns = [
-        pa.chunked_array([with_leaves(chunk, field.type, _stored_leaf) for chunk in column.chunks], field.type)
-        if column.type != field.type or any(map(pa.types.is_date32, leaf_types(column.type)))
-        else column
-        for column, field in zip(table.columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return table_with_leaves(table, schema, _stored_leaf, changes=_has_dates)
 
 
-def _obstacle(leaf: pa.DataType) -> str | None:
+def _has_dates(data_type: pa.DataType) -> bool:
+    return any(map(pa.types.is_date32, leaf_types(data_type)))
+
+
+def _why_not_stored(leaf: pa.DataType) -> str | None:
     if is_instant(leaf):
         return (
             "the writer's ORC library stores fractions of a second before 1970 in a form that ORC's Java reader "

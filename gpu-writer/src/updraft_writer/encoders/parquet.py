@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parquet on the CPU with pyarrow, in the layout of Spark's own files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,10 +15,10 @@ from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.column_codecs import worthwhile_codecs
 from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
-from updraft_writer.encoders.leaves import is_text, leaf_types
+from updraft_writer.encoders.leaves import is_text, schema_leaves
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
-from updraft_writer.reason import UNASKED
+from updraft_writer.reason import Reason
 
 _DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 _DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
@@ -36,7 +36,7 @@ class ParquetEncoder:
 
     name = "pyarrow-parquet"
     on_gpu = False
-    reason = UNASKED
+    reason: Reason
 
     def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
@@ -119,18 +119,15 @@ class ParquetEncoder:
 
     def _plain_texts(self) -> list[str]:
         """The string and binary leaves without a dictionary."""
-        texts = [path for path, leaf in zip(self._paths, self._leaf_types(), strict=True) if is_text(leaf)]
+        texts = [path for path, leaf in zip(self._paths, schema_leaves(self._schema), strict=True) if is_text(leaf)]
         return [path for path in texts if path not in self._encodings.dictionaries]
-
-    def _leaf_types(self) -> Iterator[pa.DataType]:
-        return (leaf for field in self._schema for leaf in leaf_types(field.type))
 
     def _stored_as_bytes(self) -> set[str]:
         """The leaves that are integers in Arrow but not in the file: INT96 and legacy decimals."""
         int96, legacy = self._times.has_int96(self._schema), self._options.legacy_decimals
         return {
             path
-            for path, leaf in zip(self._paths, self._leaf_types(), strict=True)
+            for path, leaf in zip(self._paths, schema_leaves(self._schema), strict=True)
             if (int96 and is_instant(leaf)) or (legacy and pa.types.is_decimal(leaf))
         }
 

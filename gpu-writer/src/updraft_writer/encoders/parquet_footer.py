@@ -8,6 +8,7 @@ field at the end of its SchemaElement; everything else stays the same.
 import struct
 from collections.abc import Container, Sequence
 
+from updraft.flight_data import read_varint
 from updraft_writer.encoders.encoder import with_end
 
 _TAIL_BYTES = 8
@@ -48,7 +49,7 @@ def _with_wall_clocks(end: bytes, leaves: Container[int]) -> bytes:
 
 class _Footer:
     def __init__(self, data: bytes) -> None:
-        self._data = data
+        self._data = memoryview(data)
         self._at = 0
 
     def with_wall_clocks(self, leaves: Container[int]) -> bytes:
@@ -57,7 +58,8 @@ class _Footer:
         self._skip(kind)
         field, kind = self._field(field)
         assert (field, kind) == (_FILE_SCHEMA, _LIST), "the schema follows"
-        parts, copied, leaf = [], 0, 0
+        parts: list[bytes | memoryview] = []
+        copied = leaf = 0
         for _ in range(self._list()[0]):
             last, is_leaf = self._element()
             if is_leaf and leaf in leaves:
@@ -105,13 +107,8 @@ class _Footer:
             assert kind in (_TRUE, _FALSE), f"a field of kind {kind}"
 
     def _varint(self) -> int:
-        value, shift = 0, 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
+        value, self._at = read_varint(self._data, self._at)
+        return value
 
     def _byte(self) -> int:
         self._at += 1

@@ -18,8 +18,9 @@ from updraft_writer.encoders.leaves import (
     has_required_fields,
     leaf_arrays,
     leaf_types,
+    schema_leaves,
+    table_with_leaves,
     with_leaf_fields,
-    with_leaves,
 )
 
 # 1900-01-01T00:00:00Z: before this, the two calendars' zone rules differ in some zones.
@@ -80,15 +81,14 @@ class ParquetTimes:
 
     def has_int96(self, schema: pa.Schema) -> bool:
         """Whether a file of this schema has a column of INT96."""
-        return self.uses_int96 and any(is_instant(leaf) for field in schema for leaf in leaf_types(field.type))
+        return self.uses_int96 and any(map(is_instant, schema_leaves(schema)))
 
     def unnamed_wall_clocks(self, schema: pa.Schema) -> list[int]:
         """Which leaves of a schema are stored as integers, because the library would store them differently.
 
         pyarrow stores either all timestamps of a file as INT96 or none; Spark does so only for points in time.
         """
-        types = (leaf for field in schema for leaf in leaf_types(field.type))
-        wall_clocks = [index for index, leaf in enumerate(types) if is_wall_clock(leaf)]
+        wall_clocks = [index for index, leaf in enumerate(schema_leaves(schema)) if is_wall_clock(leaf)]
         return wall_clocks if self.has_int96(schema) or not self.names_wall_clocks else []
 
     def stored_schema(self, schema: pa.Schema) -> pa.Schema:
@@ -109,15 +109,9 @@ class ParquetTimes:
 
     def stored_table(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
         """The table in the stored schema; raises EncodeError for values whose calendar is ambiguous."""
-        columns = []
-        for column, field in zip(table.columns, schema, strict=True):
-            self._check_calendar(column, field.name)
-            if column.type != field.type or self._moves(column.type) or has_required_fields(column.type):
-                chunks = [with_leaves(chunk, field.type, self._stored_leaf) for chunk in column.chunks]
-                columns.append(pa.chunked_array(chunks, field.type))
-            else:
-                columns.append(column)
-        return pa.Table.from_arrays(columns, schema=schema)
+        for column, name in zip(table.columns, table.column_names, strict=True):
+            self._check_calendar(column, name)
+        return table_with_leaves(table, schema, self._stored_leaf, changes=self._changes)
 
     def _rebase_of(self, leaf: pa.DataType) -> Rebase:
         """The rebase mode of a leaf; types that do not depend on a calendar are stored unchanged."""
@@ -133,8 +127,9 @@ class ParquetTimes:
                 "spark.sql.session.timeZone to UTC, or let the client rebase them and send the footer's keys itself"
             )
 
-    def _moves(self, data_type: pa.DataType) -> bool:
-        return any(self._rebase_of(leaf) == Rebase.REBASE_LEGACY for leaf in leaf_types(data_type))
+    def _changes(self, data_type: pa.DataType) -> bool:
+        is_rebased = any(self._rebase_of(leaf) == Rebase.REBASE_LEGACY for leaf in leaf_types(data_type))
+        return is_rebased or has_required_fields(data_type)
 
     def _stored_leaf(self, leaf: pa.Array, stored: pa.DataType) -> pa.Array:
         if self._rebase_of(leaf.type) == Rebase.REBASE_LEGACY:

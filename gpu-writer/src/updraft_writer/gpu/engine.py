@@ -94,13 +94,10 @@ class DeviceFile(Protocol):
 class GpuEngine(Protocol):
     """A library and the device that it works on."""
 
-    @property
-    def name(self) -> str:
-        """The library, as receipts name it."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """Device memory that the library may use."""
+    name: str
+    """The library, as receipts name it."""
+    memory_bytes: int
+    """Device memory that the library may use."""
 
     def has_codec(self, plan: Plan) -> bool:
         """Whether the codec of a plan can be written."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_name
+from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_name, is_published
 
 
 class _Identity(NamedTuple):
@@ -121,18 +121,13 @@ class LocalStorage:
                 raise
 
     def _is_published(self) -> bool:
-        """Whether the final name is this file's; raises InDoubtError if that cannot be determined."""
-        try:
-            # Opened each time, so that NFS asks its server instead of its cache.
-            with _closing(_open_directory(self._path.parent)) as directory:
-                final, hidden = (_identity_of(path.name, directory) for path in (self._path, self._hidden))
-        except OSError as error:
-            raise InDoubtError("its names cannot be looked up", error) from error
-        if self._identity not in (final, hidden):
-            assert self._doubt is not None, "looked up before renamed"
-            message = "the file has neither its hidden nor its final name: somebody else removed or replaced it"
-            raise InDoubtError(message, self._doubt)
-        return final == self._identity
+        return is_published(self._names_held, self._doubt)
+
+    def _names_held(self) -> tuple[bool, bool]:
+        # Opened each time, so that NFS asks its server instead of its cache.
+        with _closing(_open_directory(self._path.parent)) as directory:
+            final, hidden = (_identity_of(path.name, directory) for path in (self._path, self._hidden))
+        return final == self._identity, hidden == self._identity
 
 
 def _open_directory(directory: Path) -> int:

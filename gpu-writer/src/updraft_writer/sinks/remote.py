@@ -15,7 +15,7 @@ from uuid import uuid4
 import structlog
 from pyarrow import fs
 
-from updraft_writer.sinks.sink import AsideError, InDoubtError, Step, hidden_name, may_be_repeated, reason_of
+from updraft_writer.sinks.sink import AsideError, Step, hidden_name, is_published, may_be_repeated, reason_of
 
 # Object stores have no directories: creating one would leave an empty object.
 _WITH_DIRECTORIES = ("hdfs", "local")
@@ -159,18 +159,12 @@ class RemoteStorage:
             self.file_system.delete_file(self._hidden)
 
     def _is_published(self) -> bool:
-        """Whether the final name is this file's; raises InDoubtError if that cannot be determined."""
-        try:
-            final, hidden = self._look(self._path), self._look(self._hidden)
-        except OSError as error:
-            raise InDoubtError("its names cannot be looked up", error) from error
-        if final is not None and final.size_bytes == self._size_bytes and final != self._before:
-            return True
-        if hidden is not None:
-            return False
-        assert self._doubt is not None, "looked up before renamed"
-        message = "the file has neither its hidden nor its final name: somebody else removed or replaced it"
-        raise InDoubtError(message, self._doubt)
+        return is_published(self._names_held, self._doubt)
+
+    def _names_held(self) -> tuple[bool, bool]:
+        final, hidden = self._look(self._path), self._look(self._hidden)
+        is_ours = final is not None and final.size_bytes == self._size_bytes and final != self._before
+        return is_ours, hidden is not None
 
     def _beside(self, name: str) -> str:
         return f"{self._directory}/{name}" if self._directory else name

@@ -6,6 +6,7 @@ A storage blocks and runs one step at a time; `stored` runs it. Only this module
 
 import enum
 import errno
+from collections.abc import Callable
 from typing import Protocol
 
 from updraft.errors import SinkError
@@ -119,6 +120,22 @@ class Storage(Protocol):
 
     def discard(self) -> None:
         """Remove the hidden file. What is published stays."""
+
+
+def is_published(look: Callable[[], tuple[bool, bool]], doubt: OSError | None) -> bool:
+    """Whether a file has its final name after a rename that failed with `doubt`; raises InDoubtError if nobody knows.
+
+    `look` says whether the final and the hidden name are the file's; it raises OSError if the storage does not answer.
+    """
+    try:
+        has_final_name, has_hidden_name = look()
+    except OSError as error:
+        raise InDoubtError("its names cannot be looked up", error) from error
+    if not has_final_name and not has_hidden_name:
+        assert doubt is not None, "looked up before renamed"
+        message = "the file has neither its hidden nor its final name: somebody else removed or replaced it"
+        raise InDoubtError(message, doubt)
+    return has_final_name
 
 
 def may_be_repeated(step: Step, error: OSError) -> bool:

@@ -8,11 +8,12 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
 from updraft.errors import SinkError
+from updraft_writer.futures import ignore_failure
 from updraft_writer.sinks.sink import Standing, Step, Storage, may_be_repeated, sink_error
 
 _log = structlog.get_logger(__name__)
@@ -26,63 +27,57 @@ class RetryPolicy:
     first_pause_seconds: float = 0.2
 
 
+@dataclass(eq=False)
 class StoredSink:
-    """One file on a storage; the steps run on `threads`, one at a time."""
+    """One file on a storage; the steps run on `threads`, one at a time.
 
-    def __init__(
-        self,
-        storage: Storage,
-        path: str,
-        threads: Executor,
-        retry: RetryPolicy,
-        *,
-        silence_seconds: float = 0.0,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """A step that takes longer than `silence_seconds` is reported to `on_silence`; 0 sets no limit."""
-        self.on_silence: Callable[[SinkError], None] = lambda _error: None
-        self._silence_seconds = silence_seconds
-        self._silence: SinkError | None = None
-        self._storage = storage
-        self._path = path
-        self._threads = threads
-        self._retry = retry
-        self._pause = pause
-        self._running: asyncio.Future[None] | None = None
+    A step that takes longer than `silence_seconds` is reported to `on_silence`; 0 sets no limit.
+    """
+
+    storage: Storage
+    path: str
+    threads: Executor
+    retry: RetryPolicy
+    _: KW_ONLY
+    silence_seconds: float = 0.0
+    on_silence: Callable[[SinkError], None] = lambda _error: None
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _silence: SinkError | None = field(init=False, default=None)
+    _running: asyncio.Future[None] | None = field(init=False, default=None)
 
     async def open(self) -> None:
         """Create the hidden file; raises SinkError."""
-        await self._run(Step.CREATE, self._storage.open)
+        await self._run(Step.CREATE, self.storage.open)
 
     async def write(self, piece: bytes) -> None:
         """Store a piece; raises SinkError."""
-        await self._run(Step.WRITE, lambda: self._storage.write(piece))
+        await self._run(Step.WRITE, lambda: self.storage.write(piece))
 
     async def publish(self) -> None:
         """Complete the file and give it its final name; raises SinkError, whose message says what is at the path."""
-        await self._run(Step.COMPLETE, self._storage.complete)
-        await self._run(Step.PUBLISH, self._storage.publish)
+        await self._run(Step.COMPLETE, self.storage.complete)
+        await self._run(Step.PUBLISH, self.storage.publish)
 
     async def discard(self) -> None:
         """Remove the hidden file, or log that it remains."""
         try:
-            await self._run(Step.DISCARD, self._storage.discard)
+            await self._run(Step.DISCARD, self.storage.discard)
         except SinkError as error:
-            _log.warning("an unfinished file remains under its hidden name", path=self._path, reason=error.message)
+            _log.warning("an unfinished file remains under its hidden name", path=self.path, reason=error.message)
 
     async def _run(self, step: Step, action: Callable[[], None]) -> None:
         if self._silence is not None and step is not Step.DISCARD:
             # The file was given up: a step that returns late must not be followed by publication.
             raise self._silence
-        pause_seconds = self._retry.first_pause_seconds
-        for attempt in range(1, self._retry.attempts + 1):
+        pause_seconds = self.retry.first_pause_seconds
+        for attempt in range(1, self.retry.attempts + 1):
             try:
                 await self._on_thread(step, action)
             except OSError as error:
-                if attempt == self._retry.attempts or not may_be_repeated(step, error):
-                    raise sink_error(step, self._path, error) from error
-                _log.warning("the storage failed: trying again", step=step.value, path=self._path, reason=str(error))
-                await self._pause(pause_seconds)
+                if attempt == self.retry.attempts or not may_be_repeated(step, error):
+                    raise sink_error(step, self.path, error) from error
+                _log.warning("the storage failed: trying again", step=step.value, path=self.path, reason=str(error))
+                await self.pause(pause_seconds)
                 pause_seconds *= 2
             else:
                 return
@@ -98,9 +93,9 @@ class StoredSink:
             begun.set()
             action()
 
-        self._running = loop.run_in_executor(self._threads, run)
-        self._running.add_done_callback(_retrieved)
-        seconds = self._silence_seconds
+        self._running = loop.run_in_executor(self.threads, run)
+        self._running.add_done_callback(ignore_failure)
+        seconds = self.silence_seconds
         alarm = loop.call_later(seconds, self._tell_silence, step, begun) if seconds else None
         try:
             await asyncio.shield(self._running)
@@ -113,14 +108,8 @@ class StoredSink:
         standing = Standing.UNKNOWN if step is Step.PUBLISH and begun.is_set() else Standing.UNPUBLISHED
         what = "the storage has not answered" if begun.is_set() else "other files' storages hold all --store-threads"
         self._silence = SinkError(
-            f"cannot {step.value} {self._path}: {what} for {self._silence_seconds:g} seconds "
+            f"cannot {step.value} {self.path}: {what} for {self.silence_seconds:g} seconds "
             f"(--storage-silence-seconds of the writer); {standing.value}"
         )
-        _log.warning("the storage is silent", step=step.value, path=self._path, seconds=self._silence_seconds)
+        _log.warning("the storage is silent", step=step.value, path=self.path, seconds=self.silence_seconds)
         self.on_silence(self._silence)
-
-
-def _retrieved(step: asyncio.Future[None]) -> None:
-    """Ignore the failure of an abandoned step."""
-    if not step.cancelled():
-        step.exception()

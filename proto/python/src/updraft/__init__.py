@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both services of Updraft share because it is the contract between them and their clients."""
+"""The contract between Updraft's services and their clients, in Python: messages, errors, Arrow bytes."""

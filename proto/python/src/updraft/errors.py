@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one tree of errors that cross the wire, and the one table that maps them to kinds and gRPC codes.
+"""The errors that cross the wire, as one tree. Each has a kind, which travels in-band, and a gRPC status code.
 
     UpdraftError
      +- UserError                the function raised an exception
      +- WorkerError              the worker died or was killed while it held the exchange
      +- ProtocolError            the client broke the protocol
-     +- LimitError               a message or batch is beyond the limits
-     +- FunctionNotFoundError    no such function
-     +- FunctionRefusedError     the pool does not accept such functions
-     |   +- ActionRefusedError   the service does not accept such an action; never in-band
-     +- VersionMismatchError     another Python, pyspark or protocol version than the pool's
-     +- PoolFullError            the queue is full; says when to come again
-     +- PoolUnavailableError     the pool drains or has no worker; no work was done
-     +- DeadlineError            the call's deadline or the batch's time limit ran out
-     +- UnauthenticatedError     no token, or a wrong one
+     +- LimitError               a message or batch exceeds a limit
+     +- FunctionNotFoundError    the pool has no such function
+     +- FunctionRefusedError     the pool's settings do not allow the function
+     |   +- ActionRefusedError   the service's settings do not allow the action; never in-band
+     +- VersionMismatchError     client and pool differ in the version of Python, pyspark or the protocol
+     +- PoolFullError            the queue is full; has a retry hint
+     +- PoolUnavailableError     the service is draining, has no worker or is unreachable
+     +- DeadlineError            the call's deadline or a time limit of the service has passed
+     +- UnauthenticatedError     the call has no token, or a wrong one
      +- InternalError            a defect of the service
-     +- QuotaError               the writer had no room in time; says when to come again
-     +- SinkError                the storage failed; its message says whether anything was published
+     +- QuotaError               the writer had no room in time; has a retry hint
+     +- SinkError                the storage failed; the message says whether the file was published
      +- WriteRefusedError        the writer's settings do not allow the path or the delivery
-     +- WriteOptionError         a format, codec or option that the writer does not have
-     +- EncodeError              the data cannot be encoded as asked
+     +- WriteOptionError         the writer does not have the format, codec, option or type
+     +- EncodeError              the data cannot be encoded as requested
 
-Workers raise and serialize these too, so this module must not import gRPC: a code is known here by its name.
+Workers raise and serialize these errors too, so this module must not import gRPC: a status code is a string here.
 """
 
 from typing import ClassVar
@@ -37,14 +37,18 @@ class UpdraftError(Exception):
     """Base of the tree; never raised itself.
 
     `message` says what happened, to which function or task, and what to do. `exception_class`, `traceback` and
-    `sequence` (the request batch; 0 when there was none) describe what a function raised; `traceback_truncated` says
-    that the start of the traceback was lost on the way here.
+    `sequence` (the number of the request batch, 0 if there was none) describe the exception that a function raised;
+    `traceback_truncated` says that the traceback has lost its start. `retry_after_milliseconds` is how long the client
+    should wait before it tries again, 0 for errors without a retry hint.
     """
 
     kind: ClassVar[ErrorKind]
     code: ClassVar[str]
-    # When to come again; 0 where coming again is no question of time.
-    retry_after_milliseconds: int = 0
+
+    def __init_subclass__(cls, *, kind: ErrorKind, code: str) -> None:
+        """`code` is the name of a gRPC status code."""
+        super().__init_subclass__()
+        cls.kind, cls.code = kind, code
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class UpdraftError(Exception):
         traceback: str = "",
         traceback_truncated: bool = False,
         sequence: int = 0,
+        retry_after_milliseconds: int = 0,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -61,9 +66,10 @@ class UpdraftError(Exception):
         self.traceback = traceback
         self.traceback_truncated = traceback_truncated
         self.sequence = sequence
+        self.retry_after_milliseconds = retry_after_milliseconds
 
     def to_message(self) -> Error:
-        """The in-band form: the traceback cut to its last MiB, the message to its first."""
+        """The in-band form, with at most 64 KiB of the message's start and 1 MiB of the traceback's end."""
         traceback, truncated = keep_end(self.traceback, MAX_TRACEBACK_BYTES)
         return Error(
             kind=self.kind,
@@ -80,148 +86,83 @@ class UpdraftError(Exception):
         return keep_start(line, MAX_STATUS_MESSAGE_BYTES)
 
 
-class UserError(UpdraftError):
-    """Raised when the function raised an exception; a retry gives the same."""
-
-    kind = ErrorKind.ERROR_KIND_USER
-    code = "UNKNOWN"
+class UserError(UpdraftError, kind=ErrorKind.ERROR_KIND_USER, code="UNKNOWN"):
+    """Raised when the function raised an exception; a retry fails in the same way."""
 
 
-class WorkerError(UpdraftError):
+class WorkerError(UpdraftError, kind=ErrorKind.ERROR_KIND_WORKER, code="ABORTED"):
     """Raised when a worker died or was killed while it held the exchange; another worker may succeed."""
 
-    kind = ErrorKind.ERROR_KIND_WORKER
-    code = "ABORTED"
+
+class ProtocolError(UpdraftError, kind=ErrorKind.ERROR_KIND_PROTOCOL, code="INVALID_ARGUMENT"):
+    """Raised when a client broke the protocol or sent something that is not Arrow."""
 
 
-class ProtocolError(UpdraftError):
-    """Raised when a client broke the protocol or sent what is not Arrow."""
-
-    kind = ErrorKind.ERROR_KIND_PROTOCOL
-    code = "INVALID_ARGUMENT"
+class LimitError(UpdraftError, kind=ErrorKind.ERROR_KIND_LIMIT, code="INVALID_ARGUMENT"):
+    """Raised when a message or batch exceeds a limit of the service."""
 
 
-class LimitError(UpdraftError):
-    """Raised when a message, batch or traceback is beyond the pool's limits."""
-
-    kind = ErrorKind.ERROR_KIND_LIMIT
-    code = "INVALID_ARGUMENT"
+class FunctionNotFoundError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_NOT_FOUND, code="NOT_FOUND"):
+    """Raised when the pool has no function of the requested name and version."""
 
 
-class FunctionNotFoundError(UpdraftError):
-    """Raised when no function has the name and version asked for."""
-
-    kind = ErrorKind.ERROR_KIND_FUNCTION_NOT_FOUND
-    code = "NOT_FOUND"
-
-
-class FunctionRefusedError(UpdraftError):
+class FunctionRefusedError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_REFUSED, code="PERMISSION_DENIED"):
     """Raised when the pool's settings do not allow the function."""
 
-    kind = ErrorKind.ERROR_KIND_FUNCTION_REFUSED
-    code = "PERMISSION_DENIED"
+
+class ActionRefusedError(FunctionRefusedError, kind=FunctionRefusedError.kind, code=FunctionRefusedError.code):
+    """Raised when the service's settings do not allow an action. Only sent as a status, so it needs no kind."""
 
 
-class ActionRefusedError(FunctionRefusedError):
-    """Raised when the service's settings do not allow an action: a status alone, so it has no kind of its own."""
+class VersionMismatchError(UpdraftError, kind=ErrorKind.ERROR_KIND_VERSION, code="FAILED_PRECONDITION"):
+    """Raised when client and pool differ in the version of Python, pyspark or the protocol."""
 
 
-class VersionMismatchError(UpdraftError):
-    """Raised when client and pool differ in the version of the protocol, of Python or of pyspark."""
-
-    kind = ErrorKind.ERROR_KIND_VERSION
-    code = "FAILED_PRECONDITION"
+class PoolFullError(UpdraftError, kind=ErrorKind.ERROR_KIND_POOL_FULL, code="RESOURCE_EXHAUSTED"):
+    """Raised when the queue is full; has a retry hint."""
 
 
-class PoolFullError(UpdraftError):
-    """Raised when the queue is full; `retry_after_milliseconds` says when to come again."""
-
-    kind = ErrorKind.ERROR_KIND_POOL_FULL
-    code = "RESOURCE_EXHAUSTED"
-
-    def __init__(self, message: str, *, retry_after_milliseconds: int) -> None:
-        super().__init__(message)
-        self.retry_after_milliseconds = retry_after_milliseconds
+class PoolUnavailableError(UpdraftError, kind=ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, code="UNAVAILABLE"):
+    """Raised when the service is draining, has no worker or is unreachable; another one may do the work."""
 
 
-class PoolUnavailableError(UpdraftError):
-    """Raised when the pool drains or has no worker, before any work was done."""
-
-    kind = ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
-    code = "UNAVAILABLE"
+class DeadlineError(UpdraftError, kind=ErrorKind.ERROR_KIND_DEADLINE, code="DEADLINE_EXCEEDED"):
+    """Raised when the call's deadline or a time limit of the service has passed, for a batch or for silence."""
 
 
-class DeadlineError(UpdraftError):
-    """Raised when the call's deadline or a batch's time limit ran out."""
-
-    kind = ErrorKind.ERROR_KIND_DEADLINE
-    code = "DEADLINE_EXCEEDED"
-
-
-class UnauthenticatedError(UpdraftError):
+class UnauthenticatedError(UpdraftError, kind=ErrorKind.ERROR_KIND_UNAUTHENTICATED, code="UNAUTHENTICATED"):
     """Raised when a call has no token, or a wrong one."""
 
-    kind = ErrorKind.ERROR_KIND_UNAUTHENTICATED
-    code = "UNAUTHENTICATED"
+
+class InternalError(UpdraftError, kind=ErrorKind.ERROR_KIND_INTERNAL, code="INTERNAL"):
+    """Raised when the service has a defect; its log has the details."""
 
 
-class InternalError(UpdraftError):
-    """Raised when the service itself is at fault."""
-
-    kind = ErrorKind.ERROR_KIND_INTERNAL
-    code = "INTERNAL"
+class QuotaError(UpdraftError, kind=ErrorKind.ERROR_KIND_QUOTA, code="RESOURCE_EXHAUSTED"):
+    """Raised when the quota had no room for a file or batch in time; has a retry hint."""
 
 
-class QuotaError(UpdraftError):
-    """Raised when a batch was not let in within the time limit; `retry_after_milliseconds` says when to come again."""
-
-    kind = ErrorKind.ERROR_KIND_QUOTA
-    code = "RESOURCE_EXHAUSTED"
-
-    def __init__(self, message: str, *, retry_after_milliseconds: int) -> None:
-        super().__init__(message)
-        self.retry_after_milliseconds = retry_after_milliseconds
+class SinkError(UpdraftError, kind=ErrorKind.ERROR_KIND_SINK, code="ABORTED"):
+    """Raised when the storage failed; the message says whether the file was published."""
 
 
-class SinkError(UpdraftError):
-    """Raised when the storage failed; the message says what became of the file, mostly that nothing was published."""
-
-    kind = ErrorKind.ERROR_KIND_SINK
-    code = "ABORTED"
-
-
-class WriteRefusedError(UpdraftError):
+class WriteRefusedError(UpdraftError, kind=ErrorKind.ERROR_KIND_WRITE_REFUSED, code="PERMISSION_DENIED"):
     """Raised when the writer's settings do not allow the path or the delivery."""
 
-    kind = ErrorKind.ERROR_KIND_WRITE_REFUSED
-    code = "PERMISSION_DENIED"
+
+class WriteOptionError(UpdraftError, kind=ErrorKind.ERROR_KIND_WRITE_OPTION, code="INVALID_ARGUMENT"):
+    """Raised when the writer does not have the format, codec, option or type."""
 
 
-class WriteOptionError(UpdraftError):
-    """Raised when a format, codec, option or type is one that the writer does not have."""
-
-    kind = ErrorKind.ERROR_KIND_WRITE_OPTION
-    code = "INVALID_ARGUMENT"
+class EncodeError(UpdraftError, kind=ErrorKind.ERROR_KIND_ENCODE, code="INVALID_ARGUMENT"):
+    """Raised when the data cannot be encoded as requested."""
 
 
-class EncodeError(UpdraftError):
-    """Raised when the data cannot be encoded as asked."""
-
-    kind = ErrorKind.ERROR_KIND_ENCODE
-    code = "INVALID_ARGUMENT"
-
-
-_BUSY = (PoolFullError, QuotaError)
-_BY_KIND: dict[int, type[UpdraftError]] = {
-    subclass.kind: subclass for subclass in UpdraftError.__subclasses__() if subclass not in _BUSY
-}
+_BY_KIND: dict[int, type[UpdraftError]] = {subclass.kind: subclass for subclass in UpdraftError.__subclasses__()}
 
 
 def error_from_message(error: Error) -> UpdraftError:
-    """The exception for an in-band error; a kind that this version does not know becomes InternalError."""
-    for busy in _BUSY:
-        if error.kind == busy.kind:
-            return busy(error.message, retry_after_milliseconds=0)
+    """The exception for an in-band error: InternalError for a kind that this version does not know."""
     return _BY_KIND.get(error.kind, InternalError)(
         error.message,
         exception_class=error.exception_class,
@@ -232,8 +173,8 @@ def error_from_message(error: Error) -> UpdraftError:
 
 
 def keep_start(text: str, limit_bytes: int) -> str:
-    """The start of a text, at most `limit_bytes` as UTF-8; three dots stand for what was cut."""
-    # What users raise may hold lone surrogates, which neither protobuf nor gRPC can carry.
+    """The start of a text, at most `limit_bytes` as UTF-8, ending with three dots if it was cut."""
+    # Users' messages may contain lone surrogates, which neither protobuf nor gRPC can carry.
     encoded = text.encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode()
@@ -241,7 +182,7 @@ def keep_start(text: str, limit_bytes: int) -> str:
 
 
 def keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
-    """The end of a text, at most `limit_bytes` as UTF-8, and whether anything was cut: Python names the error there."""
+    """The end of a text, where Python names the error, at most `limit_bytes` as UTF-8, and whether it was cut."""
     encoded = text.encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode(), False

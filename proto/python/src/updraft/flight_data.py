@@ -73,14 +73,14 @@ def join_flight_data(
 ) -> bytes:
     """The bytes of a FlightData with these fields; empty fields are left out, as protobuf does."""
     pieces: list[bytes | memoryview] = []
-    if descriptor:
-        pieces += (_DESCRIPTOR_TAG + _varint(len(descriptor)), descriptor)
-    if data_header:
-        pieces += (_HEADER_TAG + _varint(len(data_header)), data_header)
-    if app_metadata:
-        pieces += (_METADATA_TAG + _varint(len(app_metadata)), app_metadata)
-    if data_body:
-        pieces += (_BODY_TAG + _varint(len(data_body)), data_body)
+    for tag, value in (
+        (_DESCRIPTOR_TAG, descriptor),
+        (_HEADER_TAG, data_header),
+        (_METADATA_TAG, app_metadata),
+        (_BODY_TAG, data_body),
+    ):
+        if value:
+            pieces += (tag + varint(len(value)), value)
     return b"".join(pieces)
 
 
@@ -126,14 +126,14 @@ def _length_delimited(data: memoryview) -> Iterator[tuple[int, memoryview]]:
 def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
     position, end = 0, len(data)
     while position < end:
-        tag, position = _read_varint(data, position)
+        tag, position = read_varint(data, position)
         number, wire_type = tag >> 3, tag & 7
         value: memoryview | int
         if wire_type == _BYTES:
-            length, position = _read_varint(data, position)
+            length, position = read_varint(data, position)
             value, position = data[position : position + length], position + length
         elif wire_type == _VARINT:
-            value, position = _read_varint(data, position)
+            value, position = read_varint(data, position)
         elif wire_type in (_FIXED64, _FIXED32):
             width = 8 if wire_type == _FIXED64 else 4
             value, position = int.from_bytes(data[position : position + width], "little"), position + width
@@ -144,7 +144,8 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
         yield number, wire_type, value
 
 
-def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
+def read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    """The number at a position, and the position after it; raises ProtocolError."""
     value = 0
     for shift, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * shift)
@@ -153,7 +154,8 @@ def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     raise ProtocolError("not a protobuf message: a number does not end")
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number in protobuf's variable length."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft doctor`: hold a Spark conf, or a bare endpoint, against what really answers."""
+"""`updraft doctor`: check a Spark conf, or an endpoint alone, against the services that it names."""
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,13 +27,13 @@ _PEERS = {"udf": "spark.updraft.udf", "write": "spark.updraft.write"}
 
 
 class Doctor(Options):
-    """Check that a Spark job will reach its pool and its writer, and say what to do about what is in the way.
+    """Check whether a Spark job can reach its pool and its writer, and say how to fix each problem.
 
-    Give the job's conf as spark-submit gets it (--defaults, --conf), on the machine or in the image of the driver: jar,
-    extension, endpoints, DNS, reachability, TLS, tokens, versions of protocol, Python and pyspark are checked, then a
-    batch goes through a worker and a file through the writer. With --endpoint a service is checked without a conf.
+    Give the job's conf as for spark-submit (--defaults, --conf), on the driver's machine or in its image. The checks
+    cover jar, extension, endpoints, DNS, reachability, TLS, tokens and the versions of protocol, Python and pyspark,
+    then send a batch through a worker and a file through the writer. With --endpoint they check a service alone.
 
-    Ends with 1 when something is in the way, 0 otherwise; warnings do not count.
+    Exits with 1 if there are errors, otherwise with 0; warnings do not count.
     """
 
     examples: ClassVar[str] = """examples:
@@ -43,22 +44,21 @@ class Doctor(Options):
 
     defaults: Path | None = setting("The job's spark-defaults.conf.", default=None)
     conf: list[str] = setting(
-        "A setting of the job, name=value; wins over the file. Give it again for more.", default=[]
+        "A setting of the job as name=value, which overrides the file. Can be repeated.", default=[]
     )
-    python: str = setting("The driver's Python; by default the one that the conf names, else this one.", default="")
+    python: str = setting("The driver's Python; defaults to that of the conf, else to this one.", default="")
 
     def cli_cmd(self) -> None:
-        """Print the findings and end with the exit code that they come to."""
+        """Print the findings; exits with 1 if one is an error."""
         found = self.findings()
         if self.output == "json":
-            rows = ("subject", "check", "found", "advice")
-            print_json([{**{row: getattr(f, row) for row in rows}, "level": f.level.value} for f in found])
+            print_json([asdict(finding) for finding in found])
         else:
             _print(found)
         sys.exit(any(finding.level is Level.ERROR for finding in found))
 
     def findings(self) -> Sequence[Finding]:
-        """What was found, in the order in which a task would meet it; raises SparkConfError."""
+        """The findings, in the order in which a task would fail; raises SparkConfError."""
         return self._check_endpoint() if self.endpoint else self._check_conf()
 
     def _check_endpoint(self) -> Sequence[Finding]:
@@ -66,14 +66,14 @@ class Doctor(Options):
         try:
             self._check_peer(Endpoint.parse(self.endpoint), self.credentials, None, findings)
         except CredentialsError as error:
-            findings.error("credentials", str(error), "correct the path, or mount it")
+            findings.error("credentials", str(error), "correct the path, or mount the file")
         return findings.all
 
     def _check_conf(self) -> Sequence[Finding]:
         confs = spark_conf(self.defaults, self.conf)
         if not any(f"{prefix}.endpoint" in confs for prefix in _PEERS.values()):
             raise SparkConfError(
-                "the conf names no endpoint, so that Updraft does nothing: set spark.updraft.udf.endpoint or "
+                "the conf has no endpoint, so Updraft does nothing: set spark.updraft.udf.endpoint or "
                 "spark.updraft.write.endpoint, or give --endpoint"
             )
         driver = driver_of(confs, self.python)
@@ -101,7 +101,7 @@ class Doctor(Options):
             with Service(endpoint, credentials, self.timeout_seconds) as service:
                 check_service(service, driver, findings)
         except (grpc.RpcError, pa.ArrowException) as error:
-            findings.error("service", first_line(error), "it answered a moment ago: look at its log")
+            findings.error("service", first_line(error), "it answered a moment ago: check its log")
 
 
 def _print(found: Sequence[Finding]) -> None:
@@ -113,4 +113,4 @@ def _print(found: Sequence[Finding]) -> None:
             print_line(f"{' ' * (len(start) - 3)}-> {finding.advice}")
     errors = sum(finding.level is Level.ERROR for finding in found)
     print_line()
-    print_line(f"{errors} in the way." if errors else "Nothing is in the way.")
+    print_line(f"Errors: {errors}." if errors else "No errors.")

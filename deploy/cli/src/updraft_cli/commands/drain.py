@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft drain`: let a pod, or the service at an endpoint, finish what it has and go."""
+"""`updraft drain`: let a pod, or the service at an endpoint, finish its work and stop."""
 
 from typing import ClassVar
 
@@ -16,9 +16,9 @@ from updraft_cli.output import print_json, print_line
 class Drain(ClusterOptions):
     """Drain a pod: it leaves the Service, finishes its exchanges or files, and ends; its Deployment starts another one.
 
-    The pod is evicted, as when its node is drained, so that a PodDisruptionBudget is kept: if too few others are ready,
-    the cluster refuses and nothing happens. With --endpoint the command asks the service itself, which refuses unless
-    it was started with --allow-remote-drain: otherwise send its process SIGTERM.
+    The command evicts the pod, as draining its node would, and so respects a PodDisruptionBudget: if too few other pods
+    are ready, the cluster refuses and nothing happens. With --endpoint the command asks the service itself, which
+    refuses unless it was started with --allow-remote-drain; otherwise send SIGTERM to its process.
     """
 
     examples: ClassVar[str] = """examples:
@@ -28,7 +28,7 @@ class Drain(ClusterOptions):
 
     pod: CliPositionalArg[str] = setting("Name of the pod.", default="")
     wait_seconds: float = setting(
-        "How long to watch the pod until it has ended; 0 returns at once.", default=600.0, unit="seconds", ge=0
+        "How long to wait for the pod to end; 0 does not wait.", default=600.0, unit="seconds", ge=0
     )
 
     @model_validator(mode="after")
@@ -38,17 +38,17 @@ class Drain(ClusterOptions):
         return self
 
     def cli_cmd(self) -> None:
-        """Drain, and say how it goes."""
+        """Drain, and print the progress."""
         if self.endpoint:
             with self.service() as service:
                 service.drain()
-            self._done(self.endpoint, "drains: it finishes what it has and takes nothing new")
+            self._done(self.endpoint, "is draining: it finishes its work and accepts nothing new")
             return
         cluster = Cluster(self.context, self.namespace, self.timeout_seconds)
         cluster.pod(self.pod)
         cluster.evict(self.pod)
         if not self.wait_seconds:
-            self._done(self.pod, "drains")
+            self._done(self.pod, "is draining")
             return
         said = ""
         for status in cluster.watch_end(self.pod, self.wait_seconds):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft functions`: what pools run by name, and whether they run what a session ships."""
+"""`updraft functions`: the registered functions of pools, and whether pools allow session functions."""
 
 from typing import Any, ClassVar
 
@@ -10,9 +10,9 @@ from updraft_cli.service import Status
 
 
 class Functions(ClusterOptions):
-    """List the functions that pools have by name and version, and say whether session functions are allowed.
+    """List the registered functions of pools, and whether session functions are allowed.
 
-    Of a cluster's pools one ready pod each is asked: the pods of a pool have the same functions.
+    In a cluster this asks one ready pod of each pool, since all pods of a pool have the same functions.
     """
 
     examples: ClassVar[str] = """examples:
@@ -27,7 +27,7 @@ class Functions(ClusterOptions):
             print_json([{"pool": pool, **_functions(status)} for pool, status in pools.items()])
             return
         rows = [
-            (pool, function["name"], function["version"], _first_line(function["doc"]))
+            (pool, function["name"], function["version"], function["doc"].partition("\n")[0])
             for pool, status in pools.items()
             for function in status["functions"]
         ]
@@ -58,14 +58,10 @@ class Functions(ClusterOptions):
             else:
                 pools[pool] = status
         if not pools:
-            reasons = "; ".join(f"{pool} {reason}" for pool, reason in silent.items()) or "there is none that is ready"
-            raise ClusterError(f"no pool of namespace {cluster.namespace} says what it has: {reasons}")
+            reasons = "; ".join(f"{pool} {reason}" for pool, reason in silent.items()) or "no pod is ready"
+            raise ClusterError(f"no pool in namespace {cluster.namespace} answers: {reasons}")
         return pools
 
 
 def _functions(status: Status) -> dict[str, Any]:
     return {name: status[name] for name in ("functions", "session_functions_allowed")}
-
-
-def _first_line(text: str) -> str:
-    return next(iter(text.splitlines()), "")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`updraft status`: pods or one endpoint, with health, load, versions and the certificate's last day."""
+"""`updraft status`: pods or one endpoint, with health, load, versions and the expiry of the certificate."""
 
 from dataclasses import asdict
 from typing import Any, ClassVar
 
 from cryptography import x509
 
+from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft_cli.cluster import Cluster, ClusterError, Pod
 from updraft_cli.doctor.connection import certificate_of, days_left
 from updraft_cli.endpoint import Endpoint, Transport
@@ -17,8 +18,8 @@ from updraft_cli.service import Status as ServiceStatus
 class Status(ClusterOptions):
     """Show pools and writers: the pods of a release, or one endpoint, with health, load, versions and certificate.
 
-    The health of a pod is what its own gRPC health service says; READY is what the kubelet makes of it. Reading it
-    needs the right to get pods/proxy, the certificate's last day that to get its Secret; a right that you lack is said.
+    HEALTH is what the pod's own gRPC health service reports, READY what the kubelet concludes. HEALTH needs the right
+    to get pods/proxy, the expiry of the certificate the right to get its Secret; the table names rights that you lack.
     """
 
     examples: ClassVar[str] = """examples:
@@ -51,7 +52,7 @@ class Status(ClusterOptions):
         if not pods:
             whose = f"release {self.release}" if self.release else "the chart"
             raise ClusterError(f"no pods of {whose} in namespace {cluster.namespace}")
-        seen = [(pod, cluster.status(pod), _of(cluster, pod)) for pod in pods]
+        seen = [(pod, cluster.status(pod), cluster.certificate(pod)) for pod in pods]
         if self.output == "json":
             print_json([{**asdict(pod), "status": status, "certificate": _json(cert)} for pod, status, cert in seen])
             return
@@ -63,7 +64,7 @@ class Status(ClusterOptions):
 
 
 def load_of(status: ServiceStatus) -> str:
-    """How much a service has to do, in a few words."""
+    """The load of a service, in a few words."""
     if "workers" in status:
         workers, waiting = status["workers"], status["queue"]["waiting"]
         total = workers["idle"] + workers["busy"] + workers["starting"]
@@ -73,7 +74,7 @@ def load_of(status: ServiceStatus) -> str:
 
 
 def versions_of(status: ServiceStatus) -> str:
-    """What runs there."""
+    """The versions that a service runs, in a few words."""
     if "versions" not in status:
         return str(status["writer_version"])
     versions = status["versions"]
@@ -82,15 +83,11 @@ def versions_of(status: ServiceStatus) -> str:
 
 
 def health_of(status: ServiceStatus) -> str:
-    """What the service's own health says of Flight."""
+    """The health of Flight by the service's own report."""
     health = status.get("health", {})
     if not health:
         return "-"
-    return "serving" if health.get("arrow.flight.protocol.FlightService") else "not serving"
-
-
-def _of(cluster: Cluster, pod: Pod) -> x509.Certificate | str | None:
-    return cluster.certificate(pod.certificate_secret) if pod.certificate_secret else None
+    return "serving" if health.get(FLIGHT_SERVICE_NAME) else "not serving"
 
 
 def _row(pod: Pod, status: ServiceStatus | str, certificate: x509.Certificate | str | None) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be seen in a Spark conf alone: whether the connector is there and switched on, and with which secrets."""
+"""Checks of a Spark conf alone: whether the connector is there and switched on, its settings and its credentials."""
 
 import difflib
 import re
@@ -28,7 +28,7 @@ _JAR_CONFS = (
 
 
 def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) -> None:
-    """The jar, the extension and the names of settings: what is the same for pools and writers."""
+    """Check what pools and writers have in common: the jar, the extension and the names of settings."""
     _check_jar(confs, driver, findings)
     extensions = [name.strip() for name in confs.get("spark.sql.extensions", "").split(",")]
     if EXTENSION in extensions:
@@ -37,7 +37,7 @@ def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) 
         findings.error(
             "extension",
             f"spark.sql.extensions is {confs.get('spark.sql.extensions') or 'not set'}: no function goes to a pool",
-            f"add {EXTENSION} to it, before the session is made",
+            f"add {EXTENSION} to it before the session is created",
         )
     if confs.get("spark.updraft.udf.enabled", "true").lower() == "false":
         findings.warning(
@@ -48,7 +48,7 @@ def check_session(confs: Mapping[str, str], driver: Driver, findings: Findings) 
         if key.startswith("spark.updraft.") and key not in SETTINGS:
             near = difflib.get_close_matches(key, SETTINGS, n=1)
             advice = f"did you mean {near[0]}?" if near else "docs/reference/connector.md lists the settings"
-            findings.error("settings", f"{key} is no setting of the connector", advice)
+            findings.error("settings", f"{key} is not a setting of the connector", advice)
 
 
 def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> None:
@@ -58,7 +58,7 @@ def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> 
         findings.warning(
             "jar",
             "no setting names the connector's jar",
-            "add it to spark.jars, unless it lies in Spark's own folder of jars",
+            "add it to spark.jars, unless it is in Spark's own jars folder",
         )
         return
     ours = minor(driver.pyspark)
@@ -67,19 +67,19 @@ def _check_jar(confs: Mapping[str, str], driver: Driver, findings: Findings) -> 
         if built_for != wanted:
             findings.error(
                 "jar",
-                f"{place} is for another Spark than {driver.pyspark}",
+                f"{place} is for another version of Spark, not for {driver.pyspark}",
                 f"use updraft-spark-{wanted}_2.13",
             )
         elif _is_missing(place):
-            findings.error("jar", f"{place} is not there", "build it with `make connector`, or correct the path")
+            findings.error("jar", f"{place} does not exist", "build it with `make connector`, or correct the path")
         else:
             findings.ok("jar", place)
     if ours and ours not in JARS:
-        findings.error("jar", f"no jar is made for Spark {driver.pyspark}", f"use one of Spark {', '.join(JARS)}")
+        findings.error("jar", f"there is no jar for Spark {driver.pyspark}", f"use one of Spark {', '.join(JARS)}")
 
 
 def _check_mounts(confs: Mapping[str, str], findings: Findings) -> None:
-    """Executors in pods see a file only where something mounts it."""
+    """Executors in pods only see files that are mounted."""
     files = {key: Path(value) for key, value in confs.items() if key.startswith("spark.updraft.") and _FILE.search(key)}
     if not confs.get("spark.master", "").startswith("k8s://") or "spark.kubernetes.executor.podTemplateFile" in confs:
         return
@@ -99,7 +99,7 @@ def _is_missing(place: str) -> bool:
 
 
 def endpoint_of(confs: Mapping[str, str], prefix: str, findings: Findings) -> Endpoint | None:
-    """The endpoint under a prefix, if it is one."""
+    """The endpoint under a prefix, if it is valid."""
     try:
         endpoint = Endpoint.parse(confs[f"{prefix}.endpoint"])
     except ValueError as error:
@@ -112,7 +112,7 @@ def endpoint_of(confs: Mapping[str, str], prefix: str, findings: Findings) -> En
 def credentials_of(
     confs: Mapping[str, str], prefix: str, transport: Transport, findings: Findings
 ) -> Credentials | None:
-    """Token and TLS files under a prefix, if they can be used."""
+    """The token and TLS files under a prefix, if they are usable."""
     paths = {
         name: Path(value)
         for name in ("tls.caFile", "tls.certificateFile", "tls.keyFile")
@@ -120,11 +120,13 @@ def credentials_of(
     }
     for name, path in paths.items():
         if not path.is_file():
-            findings.error("tls", f"{prefix}.{name} names {path}, which is not there", "correct the path, or mount it")
+            findings.error(
+                "tls", f"{prefix}.{name} names {path}, which does not exist", "correct the path, or mount it"
+            )
     if ("tls.certificateFile" in paths) != ("tls.keyFile" in paths):
         findings.error("tls", "a certificate and its key go together", f"set {prefix}.tls.certificateFile and .keyFile")
     if paths and transport is not Transport.TLS:
-        findings.warning("tls", "files for TLS are set, and the endpoint does not use it", "write grpc+tls://")
+        findings.warning("tls", "TLS files are set, but the endpoint does not use TLS", "use grpc+tls://")
     token = _token(confs, prefix, findings)
     if findings.failed:
         return None
@@ -141,10 +143,10 @@ def _token(confs: Mapping[str, str], prefix: str, findings: Findings) -> str:
         findings.error("token", f"{setting}: {error}", "mount the Secret in driver and executors, or correct the path")
         return ""
     if not token or len(token.split()) > 1:
-        held = "more than a token" if token else "nothing"
+        held = "more than one token" if token else "no token"
         findings.error(
             "token",
             f"{setting} = {confs[setting]} holds {held}",
-            "name a file with one token in it: the key `token` of the chart's Secret, not `tokens`",
+            "use a file with one token: the key `token` of the chart's Secret, not `tokens`",
         )
     return token

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a name to a connection: DNS, somebody who listens, TLS that both sides agree on."""
+"""Checks from a name to a connection: DNS, a listening port, TLS."""
 
 import socket
 import ssl
@@ -18,7 +18,7 @@ _WRONG_NAMES, _EXPIRED = (62, 64), 10
 
 
 def check_connection(endpoint: Endpoint, credentials: Credentials, timeout_seconds: float, findings: Findings) -> None:
-    """Whether a connection can be made; stops at the first thing that prevents it."""
+    """Check whether a connection can be made; stops at the first error."""
     if endpoint.transport is Transport.UNIX:
         _check_unix_socket(endpoint, timeout_seconds, findings)
         return
@@ -29,11 +29,11 @@ def check_connection(endpoint: Endpoint, credentials: Credentials, timeout_secon
         _check_tls(endpoint, credentials, timeout_seconds, findings)
     elif certificate_of(endpoint, timeout_seconds) is not None:
         secure = str(endpoint).replace("grpc:", "grpc+tls:")
-        findings.error("tls", f"{endpoint.target} speaks TLS, and the endpoint does not", f"write {secure}")
+        findings.error("tls", f"{endpoint.target} speaks TLS, and the endpoint does not", f"use {secure}")
 
 
 def certificate_of(endpoint: Endpoint, timeout_seconds: float) -> x509.Certificate | None:
-    """The certificate that is shown there, trusted or not; None where nobody speaks TLS."""
+    """The certificate that the endpoint presents, trusted or not; None if it does not speak TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -47,7 +47,7 @@ def certificate_of(endpoint: Endpoint, timeout_seconds: float) -> x509.Certifica
 
 
 def names_in(certificate: x509.Certificate) -> list[str]:
-    """Names and addresses that a certificate is for."""
+    """Names and addresses for which a certificate is valid."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -70,8 +70,8 @@ def _check_unix_socket(endpoint: Endpoint, timeout_seconds: float, findings: Fin
         except OSError as error:
             findings.error(
                 "reach",
-                f"nobody can be reached at {endpoint.path}: {error.strerror or error}",
-                "start the service on this machine with --listen-unix, and let this user connect: --listen-unix-access",
+                f"nothing listens at {endpoint.path}: {error.strerror or error}",
+                "start the service on this machine with --listen-unix, and admit this user (--listen-unix-access)",
             )
             return
     findings.ok("reach", f"{endpoint.path} answers")
@@ -84,8 +84,8 @@ def _check_addresses(endpoint: Endpoint, timeout_seconds: float, findings: Findi
         findings.error(
             "dns",
             f"{endpoint.host} has no address: {error.strerror or error}",
-            "inside a cluster the name is <release>-updraft-pool-<pool>.<namespace>, where a pod of it is ready; "
-            "outside use an address that is reachable from there",
+            "inside the cluster, use <release>-updraft-pool-<pool>.<namespace> and check that a pod of it is ready; "
+            "outside, use an address that is reachable from here",
         )
         return
     addresses = sorted({str(place[0]) for *_, place in found})
@@ -94,12 +94,12 @@ def _check_addresses(endpoint: Endpoint, timeout_seconds: float, findings: Findi
     if len(silent) == len(addresses):
         findings.error(
             "reach",
-            f"nobody answers at {endpoint.target}: {next(iter(silent.values()))}",
-            "is the service up (updraft status), is this its Flight port (8815 of a pool, 8816 of a writer), and does "
-            "its NetworkPolicy let this machine in?",
+            f"nothing answers at {endpoint.target}: {next(iter(silent.values()))}",
+            "check that the service is up (updraft status), that this is its Flight port (8815 of a pool, 8816 of a "
+            "writer), and that its NetworkPolicy allows this machine",
         )
     elif silent:
-        findings.warning("reach", f"{_some(sorted(silent))} of {len(addresses)} does not answer", "look at that pod")
+        findings.warning("reach", f"{_some(sorted(silent))} of {len(addresses)} does not answer", "check that pod")
     else:
         findings.ok("reach", f"port {endpoint.port} answers at {_some(addresses)}")
 
@@ -120,7 +120,7 @@ def _check_tls(endpoint: Endpoint, credentials: Credentials, timeout_seconds: fl
     shown = certificate_of(endpoint, timeout_seconds)
     if shown is None:
         plain = str(endpoint).replace("grpc+tls:", "grpc:")
-        findings.error("tls", f"{endpoint.target} speaks no TLS", f"write {plain}, or switch TLS on in the service")
+        findings.error("tls", f"{endpoint.target} does not speak TLS", f"use {plain}, or switch TLS on in the service")
         return
     try:
         context = credentials.ssl_context()
@@ -128,18 +128,21 @@ def _check_tls(endpoint: Endpoint, credentials: Credentials, timeout_seconds: fl
             _connected(endpoint, timeout_seconds) as plain_socket,
             context.wrap_socket(plain_socket, server_hostname=endpoint.host) as secure,
         ):
-            # A server that does not like the client's certificate says so only now, or just hangs up.
+            # A server that rejects the client's certificate says so only now, or closes the connection.
             if not secure.recv(1):
-                raise ConnectionResetError("it hangs up")
+                raise ConnectionResetError("it closed the connection")
     except CredentialsError as error:
-        findings.error("tls", str(error), "name files in PEM that this user can read; a JVM wants the key in PKCS 8")
+        findings.error("tls", str(error), "use PEM files that this user can read; a JVM needs the key as PKCS 8")
     except ssl.SSLCertVerificationError as error:
         _refused_by_us(error, shown, endpoint, credentials.ca_file, findings)
     except OSError as error:
         _refused_by_them(error, credentials, findings)
     else:
         findings.ok("tls", f"trusted, for {endpoint.host}, {_validity(shown)}")
-        _check_expiry(shown, findings)
+        if days_left(shown) <= _EXPIRES_SOON_DAYS:
+            findings.warning(
+                "tls", f"the certificate is {_validity(shown)}", "renew it: the service reads it by itself"
+            )
 
 
 def _refused_by_us(
@@ -155,17 +158,17 @@ def _refused_by_us(
             findings.error(
                 "tls",
                 f"the certificate is for {names}, not for {endpoint.host}",
-                "use one of its names in the endpoint, or add the endpoint's (tls.extraDnsNames of the chart)",
+                "use one of these names in the endpoint, or add the endpoint's name (tls.extraDnsNames of the chart)",
             )
         case code if code == _EXPIRED:
             findings.error("tls", f"the certificate is {_validity(shown)}", "renew it: the service reads it by itself")
         case _:
-            trusted = str(ca_file) if ca_file is not None else "the authorities of this machine"
+            trusted = str(ca_file) if ca_file is not None else "an authority that this machine trusts"
             findings.error(
                 "tls",
-                f"{trusted} did not sign the certificate ({error.verify_message}); it is from "
+                f"the certificate is not signed by {trusted} ({error.verify_message}); its issuer is "
                 f"{shown.issuer.rfc4514_string()}",
-                "set tls.caFile to its authority in PEM: ca.crt in the Secret of the service's certificate",
+                "set tls.caFile to the PEM file of its authority: ca.crt in the Secret of the service's certificate",
             )
 
 
@@ -173,20 +176,15 @@ def _refused_by_them(error: OSError, credentials: Credentials, findings: Finding
     given = credentials.certificate_file
     findings.error(
         "tls",
-        f"the service ends the handshake: {getattr(error, 'reason', None) or error}",
-        "it asks for a client certificate: set tls.certificateFile and tls.keyFile"
+        f"the service ended the handshake: {getattr(error, 'reason', None) or error}",
+        "it requires a client certificate: set tls.certificateFile and tls.keyFile"
         if given is None
         else f"its tlsClientCaFile does not know who signed {given}",
     )
 
 
-def _check_expiry(shown: x509.Certificate, findings: Findings) -> None:
-    if days_left(shown) <= _EXPIRES_SOON_DAYS:
-        findings.warning("tls", f"the certificate is {_validity(shown)}", "renew it: the service reads it by itself")
-
-
 def days_left(certificate: x509.Certificate) -> int:
-    """Whole days for which a certificate is still valid; negative when it is not."""
+    """Whole days until a certificate expires; negative if it has expired."""
     return (certificate.not_valid_after_utc - datetime.now(UTC)).days
 
 

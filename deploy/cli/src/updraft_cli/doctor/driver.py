@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python that pickles the functions of a job: which it is, and which pyspark it has."""
+"""The driver's Python, which pickles the functions of a job: its version and that of its pyspark."""
 
 import json
 import os
@@ -21,7 +21,7 @@ print(json.dumps({"python": platform.python_version(), "pyspark": pyspark}))
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Versions; empty where they are not known."""
+    """An interpreter and its versions; a version is empty if it is not known."""
 
     interpreter: str
     python: str = ""
@@ -29,7 +29,7 @@ class Driver:
 
 
 def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
-    """Ask the interpreter that Spark would use: the named one, the conf's, the environment's, or this one."""
+    """The versions of the interpreter that Spark would use: the given one, or the conf's, the environment's or this."""
     chosen = (
         interpreter
         or confs.get("spark.pyspark.driver.python")
@@ -39,7 +39,7 @@ def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
         or sys.executable
     )
     try:
-        ran = subprocess.run(  # noqa: S603 - it is what Spark itself would run
+        ran = subprocess.run(  # noqa: S603 - Spark itself would run it
             [chosen, "-c", _QUESTION], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
         )
         return Driver(chosen, **json.loads(ran.stdout))
@@ -48,5 +48,5 @@ def driver_of(confs: Mapping[str, str], interpreter: str) -> Driver:
 
 
 def minor(version: str) -> str:
-    """major.minor of a version."""
+    """The major.minor part of a version."""
     return ".".join(version.split(".")[:2])

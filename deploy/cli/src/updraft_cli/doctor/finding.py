@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check has found, and what to do about it."""
+"""The results of checks, and what to do about them."""
 
 import enum
 from dataclasses import dataclass
 
 
-class Level(enum.Enum):
-    """How bad it is: an ERROR fails a job, a WARNING may."""
+class Level(enum.StrEnum):
+    """Severity: an ERROR fails a job, a WARNING may."""
 
     OK = "ok"
     WARNING = "warning"
@@ -15,37 +15,37 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check's result."""
+    """The result of one check."""
 
     subject: str
-    """What was looked at: `udf`, `write`, or the endpoint that was named."""
+    """What was checked: `session`, `udf`, `write`, or the endpoint that was given."""
     check: str
     level: Level
     found: str
     advice: str = ""
-    """What to do; empty when nothing has to be done."""
+    """What to do; empty if there is nothing to do."""
 
 
 class Findings:
-    """Findings about one subject, in the order in which they were made."""
+    """Findings about one subject, in the order of the checks."""
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
         self.all: list[Finding] = []
 
     def ok(self, check: str, found: str) -> None:
-        """All is well."""
+        """Add the result of a check without a problem."""
         self.all.append(Finding(self._subject, check, Level.OK, found))
 
     def warning(self, check: str, found: str, advice: str) -> None:
-        """Something that may fail a job."""
+        """Add a problem that may fail a job."""
         self.all.append(Finding(self._subject, check, Level.WARNING, found, advice))
 
     def error(self, check: str, found: str, advice: str) -> None:
-        """Something that fails every job."""
+        """Add a problem that fails every job."""
         self.all.append(Finding(self._subject, check, Level.ERROR, found, advice))
 
     @property
     def failed(self) -> bool:
-        """Whether there is an error: what builds on it need not be tried."""
+        """Whether there is an error, so that checks which build on it can be skipped."""
         return any(finding.level is Level.ERROR for finding in self.all)

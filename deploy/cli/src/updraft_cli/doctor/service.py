@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a service that can be reached says: whether it knows the token, what it runs, whether a batch comes back."""
+"""Checks of a service that can be reached: its token, its versions, and a round trip of one batch or file."""
 
 from collections.abc import Callable
 
@@ -15,42 +15,33 @@ from updraft_cli.service import POOL_STATUS_ACTION, WRITER_STATUS_ACTION, Servic
 
 
 def check_service(service: Service, driver: Driver | None, findings: Findings) -> None:
-    """Ask a service everything; `driver` is who will ship functions, if anybody."""
+    """Run all checks of a service; `driver` is the Python that will ship functions to it, if there is one."""
     actions = _answered(findings, service.actions)
     if actions is None:
         return
-    findings.ok("token", "this client is let in")
-    if WRITER_STATUS_ACTION in actions:
-        _check_writer(service, findings)
-    elif POOL_STATUS_ACTION in actions:
-        _check_pool(service, driver, findings)
-    else:
+    findings.ok("token", "the service accepts this client")
+    is_writer = WRITER_STATUS_ACTION in actions
+    if not is_writer and POOL_STATUS_ACTION not in actions:
         findings.error("service", "a Flight service that is neither a pool nor a writer", "name another endpoint")
-
-
-def _check_pool(service: Service, driver: Driver | None, findings: Findings) -> None:
+        return
     status = service.status()
     _check_state(status["state"], findings)
-    _check_protocol(status["versions"]["protocol"], findings)
-    if driver is not None:
+    _check_protocol(status["protocol_version"] if is_writer else status["versions"]["protocol"], findings)
+    if driver is not None and not is_writer:
         _check_driver(status, driver, findings)
-    if not findings.failed:
-        _check_round_trip("a worker has returned {} rows as they were", service.send_a_batch, findings)
-
-
-def _check_writer(service: Service, findings: Findings) -> None:
-    status = service.status()
-    _check_state(status["state"], findings)
-    _check_protocol(status["protocol_version"], findings)
-    if not findings.failed:
+    if findings.failed:
+        return
+    if is_writer:
         _check_round_trip("a file of {} rows was written, returned and read", service.write_a_file, findings)
+    else:
+        _check_round_trip("a worker returned {} rows unchanged", service.send_a_batch, findings)
 
 
 def _check_state(state: str, findings: Findings) -> None:
     if state == "ready":
         findings.ok("state", "ready")
     else:
-        findings.warning("state", state, "ask again in a moment; of several pods the others take the tasks")
+        findings.warning("state", state, "check again in a moment; other pods of the service accept tasks meanwhile")
 
 
 def _check_protocol(theirs: int, findings: Findings) -> None:
@@ -60,7 +51,7 @@ def _check_protocol(theirs: int, findings: Findings) -> None:
         findings.error(
             "protocol",
             f"the service speaks version {theirs} of the protocol, the connector of this release {PROTOCOL_VERSION}",
-            "use a connector's jar and an image of the same release",
+            "use a connector jar and an image of the same release",
         )
 
 
@@ -69,7 +60,7 @@ def _check_driver(status: Status, driver: Driver, findings: Findings) -> None:
     if not status["session_functions_allowed"]:
         findings.error(
             "functions",
-            "the pool refuses what a session ships",
+            "the pool refuses session functions",
             "start it with --allow-session-functions (workers.allowSessionFunctions of the chart)",
         )
     for what, ours, theirs in (
@@ -78,11 +69,11 @@ def _check_driver(status: Status, driver: Driver, findings: Findings) -> None:
     ):
         check = what.lower()
         if not theirs:
-            findings.error(check, f"the pool has no {what}", "use an image of a pool that runs session functions")
+            findings.error(check, f"the pool has no {what}", "use a pool image that can run session functions")
         elif not ours:
             findings.warning(
                 check,
-                f"the pool has {what} {theirs}; that of the driver is not known here",
+                f"the pool has {what} {theirs}; the driver's version is not known here",
                 "run this in the driver's environment, or name its interpreter with --python",
             )
         elif minor(ours) != minor(theirs):
@@ -99,7 +90,7 @@ def _check_round_trip(proof: str, attempt: Callable[[], int], findings: Findings
     try:
         findings.ok("round trip", proof.format(f"{attempt():,}"))
     except (pa.ArrowException, grpc.RpcError, UpdraftError, ValueError, OSError) as error:
-        findings.error("round trip", first_line(error), "look at the log of the service: it has the whole story")
+        findings.error("round trip", first_line(error), "the service's log has the details")
 
 
 def _answered(findings: Findings, ask: Callable[[], set[str]]) -> set[str] | None:
@@ -109,14 +100,14 @@ def _answered(findings: Findings, ask: Callable[[], set[str]]) -> set[str] | Non
         findings.error(
             "token",
             first_line(error),
-            "give the token of the service: tokenFile names a file that holds it (key `token` of the chart's Secret)",
+            "set tokenFile to a file with the service's token (key `token` of the chart's Secret)",
         )
     except pa.ArrowNotImplementedError:
         findings.error(
             "service",
-            "gRPC is spoken there, but not Flight",
-            "name the Flight port: 8815 of a pool, 8816 of a writer; 10 higher is for probes alone",
+            "the port speaks gRPC, but not Flight",
+            "use the Flight port: 8815 of a pool, 8816 of a writer; the ports 10 higher are only for probes",
         )
     except (pa.ArrowException, OSError) as error:
-        findings.error("service", first_line(error), "is it the Flight port, and not that of the metrics?")
+        findings.error("service", first_line(error), "check that this is the Flight port, not the metrics port")
     return None

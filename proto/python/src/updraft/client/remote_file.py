@@ -30,6 +30,12 @@ _NOTHING = memoryview(b"")
 _OUTBOX_MESSAGES = 2
 # Statuses that come from the connection or from this side, not from the writer.
 _WITHOUT_ANSWER = (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
+_ERROR_OF_STATUS: dict[grpc.StatusCode, type[UpdraftError]] = {
+    grpc.StatusCode.UNAVAILABLE: PoolUnavailableError,
+    grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: QuotaError,
+}
 # Interval of the messages that tell the writer that a client with nothing to send is still alive.
 _KEEPALIVE_SECONDS = 30.0
 
@@ -235,15 +241,11 @@ class RemoteFile:
 
 
 def _opening(command: WriteCommand, schema: pa.Schema) -> bytes:
-    encoded = command.SerializeToString()
-    header = memoryview(pa.ipc.read_message(schema.serialize()).metadata).cast("B")
-    return join_flight_data(header, b"", _NOTHING, descriptor=_descriptor(encoded))
-
-
-def _descriptor(command: bytes) -> bytes:
     from pyarrow import flight
 
-    return bytes(flight.FlightDescriptor.for_command(command).serialize())
+    header = memoryview(pa.ipc.read_message(schema.serialize()).metadata).cast("B")
+    descriptor = flight.FlightDescriptor.for_command(command.SerializeToString())
+    return join_flight_data(header, b"", _NOTHING, descriptor=bytes(descriptor.serialize()))
 
 
 def _message(metadata: WriteRequestMetadata) -> bytes:
@@ -260,17 +262,8 @@ def _cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 def _error_of(failure: Any, *, unknown: bool) -> UpdraftError:
     """The error for a call that ended without an in-band error; `unknown`: the writer may have published the file."""
-    message = failure.details() or ""
-    if unknown and failure.code() in _WITHOUT_ANSWER:
+    code, message = failure.code(), failure.details() or ""
+    if unknown and code in _WITHOUT_ANSWER:
         message += "; the writer was told to finish the file: whether it published the file is not known"
-    match failure.code():
-        case grpc.StatusCode.UNAVAILABLE:
-            return PoolUnavailableError(message)
-        case grpc.StatusCode.UNAUTHENTICATED:
-            return UnauthenticatedError(message)
-        case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return DeadlineError(message)
-        case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return QuotaError(message, retry_after_milliseconds=0)
-        case code:
-            return InternalError(f"{code.name}: {message}")
+    error = _ERROR_OF_STATUS.get(code)
+    return error(message) if error else InternalError(f"{code.name}: {message}")

@@ -27,8 +27,9 @@ Every call that sends something can raise an `UpdraftError` (`updraft.errors`):
 | `InternalError` | a defect in the writer, or in this process, such as an error of `into` (its cause) | no |
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, Self
+from collections.abc import Mapping
+from functools import partial
+from typing import BinaryIO, Self
 
 import grpc
 import pyarrow as pa
@@ -132,10 +133,7 @@ class WriterClient:
         if hold_gpu is not None:
             command.hold_gpu = hold_gpu
         call = self._channel.stream_stream(_DO_EXCHANGE)
-
-        def start(requests: Iterator[bytes]) -> Any:
-            return call(requests, metadata=self._headers, timeout=self._timeout_seconds)
-
+        start = partial(call, metadata=self._headers, timeout=self._timeout_seconds)
         return RemoteFile(start, command, schema, into=into, max_batch_bytes=max_batch_bytes)
 
     def close(self) -> None:

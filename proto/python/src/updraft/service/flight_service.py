@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Flight service on grpc.aio: parses, delegates, maps errors; nothing else.
+"""Arrow Flight on grpc.aio. This module only parses, delegates, and maps errors to gRPC statuses.
 
-An application subclasses `FlightService`. Exchanges see raw FlightData bytes through a `Call`, so that batches are
-relayed without being parsed; the control methods use pyarrow.flight's own message types, which are imported with the
-first control call because loading them costs as much as the rest of a front's start.
+A service subclasses `FlightService`. Its exchanges read and write raw FlightData bytes through a `Call`, so that it can
+relay batches without parsing them. The control methods use pyarrow.flight's message types, which are imported by the
+first control call: importing them takes as long as everything else that a front does when it starts.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Call:
-    """One exchange as an application sees it: raw messages in and out, and what the client said about it."""
+    """One exchange: raw messages in and out, the client's headers and its deadline."""
 
     def __init__(self, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
         self._context = context
@@ -40,16 +40,16 @@ class Call:
         return None if message is grpc.aio.EOF else message
 
     async def write(self, message: bytes) -> None:
-        """Send a message; returns when HTTP/2 flow control has let it go."""
+        """Send a message; returns when HTTP/2 flow control has accepted it."""
         await self._context.write(message)
 
     def header(self, name: str) -> str:
-        """The value of a request header, empty when it is absent."""
+        """The value of a request header; empty if there is none."""
         return self._headers.get(name, "")
 
     @property
     def remaining_seconds(self) -> float | None:
-        """Time until the client's deadline; None when it set none."""
+        """Seconds until the client's deadline; None if it set no deadline."""
         remaining: float | None = self._context.time_remaining()
         return remaining
 
@@ -60,11 +60,11 @@ class Call:
 
 
 class FlightService(ABC):
-    """What an application implements. Every method fails by raising an UpdraftError."""
+    """Base class of a Flight service. Its methods raise an UpdraftError when they fail."""
 
     @abstractmethod
     async def do_exchange(self, call: Call) -> None:
-        """Serve one exchange; returning ends it with OK."""
+        """Serve one exchange; it ends with OK when this returns."""
 
     @abstractmethod
     def list_flights(self) -> Iterable[Any]:
@@ -84,7 +84,7 @@ class FlightService(ABC):
 
 
 def remote_drain_refused() -> ActionRefusedError:
-    """Why DRAIN_ACTION is refused, and what to do instead."""
+    """The error for a refused DRAIN_ACTION: it says what to do instead."""
     return ActionRefusedError(
         "clients may not drain this service: send its process SIGTERM (in a cluster: `updraft drain POD`), "
         "or start it with --allow-remote-drain"
@@ -92,7 +92,7 @@ def remote_drain_refused() -> ActionRefusedError:
 
 
 def flight_handler(service: FlightService) -> grpc.GenericRpcHandler:
-    """The gRPC handler that serves `service`; methods that it does not have end with UNIMPLEMENTED."""
+    """The gRPC handler for `service`; all other Flight methods end with UNIMPLEMENTED."""
     adapter = _Adapter(service)
     return grpc.method_handlers_generic_handler(
         FLIGHT_SERVICE_NAME,
@@ -107,7 +107,7 @@ def flight_handler(service: FlightService) -> grpc.GenericRpcHandler:
 
 
 class _Adapter:
-    """One coroutine for each gRPC method."""
+    """The gRPC methods, one coroutine each."""
 
     def __init__(self, service: FlightService) -> None:
         self._service = service
@@ -151,7 +151,7 @@ class _Adapter:
 
 
 async def _with_status(context: Any, answer: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Run `answer`; what it raises becomes the call's status."""
+    """Run `answer`; an exception becomes the call's status."""
     try:
         return await answer()
     except UpdraftError as error:

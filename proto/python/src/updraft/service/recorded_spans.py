@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans that are recorded with OpenTelemetry and exported by OTLP over gRPC.
+"""Spans that OpenTelemetry records and exports by OTLP over gRPC.
 
-Loaded by `updraft.service.tracing` when tracing is on. A span that has ended waits in a bounded queue for the
-exporter's own thread; when the queue is full the oldest is dropped. No exchange waits for a collector, or fails with
-it.
+`updraft.service.tracing` imports this module when tracing is on. Ended spans wait in a bounded queue for the exporter's
+thread; when the queue is full, the oldest are dropped. So no exchange waits for a collector or fails because of one.
 """
 
 import logging
@@ -30,17 +29,17 @@ from updraft.service.spans import NO_ATTRIBUTES, TRACE_HEADER, Attributes, Span,
 _MAX_WAITING_SPANS = 2048
 _MAX_SPANS_PER_EXPORT = 1024
 _EXPORT_INTERVAL_MILLISECONDS = 1000
-# With these a collector that does not answer holds up the end of the service for less than ten seconds.
+# With these limits, a collector that does not answer delays the end of the service by less than ten seconds.
 _EXPORT_TIMEOUT_SECONDS = 3.0
 _NANOSECONDS = 1_000_000_000
-# It carries the version; PyPI's `updraft` is a stranger's.
+# The distribution that has the version. PyPI's `updraft` is another project.
 _DISTRIBUTION = "updraft-core"
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class RecordingTracer(Tracer):
-    """Exports to one collector; other settings of the exporter are OpenTelemetry's own variables (OTEL_*)."""
+    """Exports to one collector. OpenTelemetry's own variables (OTEL_*) set everything else."""
 
     def __init__(self, endpoint: str, *, service: str) -> None:
         _log_in_our_words()
@@ -61,7 +60,7 @@ class RecordingTracer(Tracer):
         self._tracer = self._provider.get_tracer("updraft", version(_DISTRIBUTION))
 
     def exchange(self, name: str, traceparent: str) -> Span:
-        """See `Tracer`; what is no trace context counts as none."""
+        """See `Tracer`; an invalid `traceparent` is ignored."""
         parent = _PROPAGATOR.extract({TRACE_HEADER: traceparent})
         return RecordedSpan(self._tracer, self._tracer.start_span(name, parent, trace.SpanKind.SERVER))
 
@@ -116,7 +115,7 @@ class RecordedSpan(Span):
 
     def _fail(self, error: BaseException) -> None:
         self._span.set_attribute("error.type", type(error).__name__)
-        # Of others nothing is known to be fit for strangers.
+        # The messages of other exceptions may contain what a collector should not see.
         message = error.status_message() if isinstance(error, UpdraftError) else None
         self._span.set_status(trace.StatusCode.ERROR, message)
         if isinstance(error, UserError):
@@ -129,7 +128,7 @@ class _StructuredHandler(logging.Handler):
 
 
 def _log_in_our_words() -> None:
-    """What OpenTelemetry logs through the standard library becomes a line like all others."""
+    """Make OpenTelemetry's log records lines of our own log."""
     logger = logging.getLogger("opentelemetry")
     if not logger.handlers:
         logger.addHandler(_StructuredHandler(logging.WARNING))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans: where the time of an exchange went, for an OpenTelemetry collector.
+"""Spans, which show in an OpenTelemetry collector how an exchange spent its time.
 
-The classes here record nothing; `updraft.service.recorded_spans` has those that record, and `updraft.service.tracing`
-chooses between them. An attribute name without a dot is ours.
+The classes here record nothing. Their subclasses in `updraft.service.recorded_spans` record, and
+`updraft.service.tracing` chooses between the two. Attribute names without a dot get the prefix `updraft.`.
 """
 
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ NO_ATTRIBUTES: Attributes = {}
 
 
 class Span:
-    """A span that nobody records. A context manager: it ends with its block, and fails with what leaves the block."""
+    """A span that is not recorded. As a context manager it ends with its block, and an exception marks it as failed."""
 
     @property
     def traceparent(self) -> str:
-        """This span for the W3C header of that name, empty when nobody records it."""
+        """This span as the value of the W3C header of that name; empty for a span that is not recorded."""
         return ""
 
     def child(self, name: str, attributes: Attributes = NO_ATTRIBUTES) -> "Span":
-        """A part of this one, which begins now."""
+        """A child span that begins now."""
         return self
 
     def took(self, name: str, seconds: float) -> None:
-        """Add a part that ends now and took so long."""
+        """Add a child span that ends now and took so many seconds."""
 
     def describe(self, attributes: Attributes) -> None:
         """Add attributes."""
@@ -44,14 +44,14 @@ class Span:
 
 
 class Tracer:
-    """Begins the spans of a service; this one begins none."""
+    """Makes the spans of a service; this one makes spans that are not recorded."""
 
     def exchange(self, name: str, traceparent: str) -> Span:
-        """The span of an exchange, below the client's span when its header names one."""
+        """The span of an exchange; a child of the client's span if `traceparent` has one."""
         return UNRECORDED
 
     def close(self) -> None:
-        """Export what waits, for a bounded time."""
+        """Export the spans that have not been exported yet, for a bounded time."""
 
 
 UNRECORDED = Span()

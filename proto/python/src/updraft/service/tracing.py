@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Switches tracing on or off.
 
-Off is the default: every span is then one object that records nothing, and OpenTelemetry is never loaded.
+It is off by default: OpenTelemetry is then never imported, and all spans are the same object, which records nothing.
 """
 
 from updraft.service.spans import UNTRACED, Tracer
