@@ -20,8 +20,9 @@ from front_harness import Running
 from updraft.errors import UserError
 from updraft.v1.exchange_pb2 import ErrorKind, SessionFunction
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.pool import LeaseOutcome, WorkerDeath
+from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.testing import FakePool, FakeWorker, echo
+from updraft_server.pool.worker_events import WorkerDeath
 
 SIGKILL = WorkerDeath(signal=9)
 # Of a megabyte each: twice what every buffer on the way to a worker may hold.

@@ -26,8 +26,9 @@ from updraft_server.front.relay import Relay, RelayLimits, Side
 from updraft_server.front.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.pool import LeaseOutcome, WorkerDeath
+from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.testing import FakeLease, FakePool, FakeWorker, Script, echo
+from updraft_server.pool.worker_events import WorkerDeath
 
 MAX_MESSAGE_BYTES = 10_000
 

@@ -54,15 +54,16 @@ async def zygote(tmp_path: Path) -> AsyncIterator[Zygote]:
         listener.listen()
         lost = asyncio.Event()
         exits: asyncio.Queue[Exited] = asyncio.Queue()
-        connecting = asyncio.create_task(ZygoteClient.connect(path, exits.put_nowait, lost.set, 60))
+        client = ZygoteClient(path, 60, exits.put_nowait, lost.set)
+        connecting = asyncio.create_task(client.connect())
         end, _ = await asyncio.to_thread(listener.accept)
         with end:
             end.setblocking(False)
             running = Zygote(end)
             running.exits, running.lost = exits, lost
             running.send(HELLO)
-            running.client, hello = await connecting
-            assert hello.python_version == "3.11"
+            running.client = client
+            assert await connecting == HELLO
             yield running
             running.client.close()
 

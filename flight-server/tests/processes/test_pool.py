@@ -22,7 +22,6 @@ from pool_driver import (
     running_pool,
     send_command,
     send_requests,
-    until,
 )
 from pyspark.sql.types import LongType
 from session_commands import scalar_arrow
@@ -30,8 +29,11 @@ from session_commands import scalar_arrow
 from updraft_server.ipc.frame_stream import PeerClosedError
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.pool.pool import DroppedOutput, LeaseOutcome, NoIdleWorker, Pool, PoolError, TaskKey, WorkerOutput
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, PoolError, TaskKey
+from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker import WorkerState
+from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 
 TASK = TaskKey("app", 1, 2)
 OTHER_TASK = TaskKey("another application", 1, 2)
