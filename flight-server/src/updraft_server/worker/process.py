@@ -2,7 +2,7 @@
 """The life of a worker process after the zygote forked it: command, exchange, clean state, next command."""
 
 import time
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from google.protobuf.message import DecodeError
 
@@ -21,10 +21,12 @@ from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.process_state import ProcessState
-from updraft_server.worker.pyspark.runner import SessionRunner
 from updraft_server.worker.registered.functions import FunctionRegistry
 from updraft_server.worker.registered.runner import find_function, run_registered
 from updraft_server.worker.user_exceptions import describe
+
+if TYPE_CHECKING:
+    from updraft_server.worker.pyspark.runner import SessionRunner
 
 
 class Ending(NamedTuple):
@@ -38,7 +40,7 @@ class Worker:
     """Takes one exchange at a time from its channel until the front lets it go."""
 
     def __init__(
-        self, channel: Channel, settings: WorkerSettings, registry: FunctionRegistry, sessions: SessionRunner | None
+        self, channel: Channel, settings: WorkerSettings, registry: FunctionRegistry, sessions: "SessionRunner | None"
     ) -> None:
         self._channel = channel
         self._settings = settings

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every worker of a pool starts with: loaded once, in the zygote, and inherited by fork."""
 
+import contextlib
 import faulthandler
 import importlib
 import socket
 import sys
 from collections.abc import Iterable
 from importlib import metadata
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.channel import Channel
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
-from updraft_server.worker.pyspark.runner import SessionRunner
 from updraft_server.worker.registered import functions
+
+if TYPE_CHECKING:
+    from updraft_server.worker.pyspark.runner import SessionRunner
 
 # Imported lazily by pyarrow and PySpark on first use: once here is cheaper than once in every worker.
 _PRELOADED = ("pyarrow.compute", "pandas", "numpy", "pyarrow.pandas_compat", "pyspark.sql.pandas.conversion")
@@ -26,8 +29,7 @@ class Image:
     def __init__(self, settings: WorkerSettings, function_modules: Iterable[str], files_directory: str) -> None:
         """Raises what an import raises."""
         self._settings = settings
-        self._sessions = SessionRunner(files_directory) if settings.allow_session_functions else None
-        self._preload()
+        self._sessions = _session_runner(files_directory) if settings.allow_session_functions else None
         functions.load_modules(function_modules)
         self._registry = functions.registry
 
@@ -56,12 +58,14 @@ class Image:
         faulthandler.enable()
         Worker(Channel(sock), self._settings, self._registry, self._sessions).run()
 
-    def _preload(self) -> None:
-        if self._sessions is None:
-            return
-        for module in _PRELOADED:
-            try:
-                importlib.import_module(module)
-            except ImportError:
-                # pandas is optional: functions that need it say so themselves.
-                continue
+
+def _session_runner(files_directory: str) -> "SessionRunner":
+    # A pool that runs registered functions only need not have PySpark.
+    from updraft_server.worker.pyspark.runner import SessionRunner
+
+    sessions = SessionRunner(files_directory)
+    for module in _PRELOADED:
+        # pandas is optional: functions that need it say so themselves.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    return sessions
