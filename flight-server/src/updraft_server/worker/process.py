@@ -17,7 +17,6 @@ from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.process_state import ProcessState
@@ -61,9 +60,8 @@ class Worker:
     def _serve_one(self) -> Ending:
         header = self._channel.receive_header()
         received_seconds = time.time()
-        before = ProcessState.capture()
-        arrow = ArrowInput(self._settings)
-        exchange = Exchange(self._channel, arrow, self._settings)
+        before = ProcessState()
+        exchange = Exchange(self._channel, self._settings)
         try:
             if header.payload_bytes > self._settings.max_command_bytes:
                 raise LimitError(
@@ -71,8 +69,7 @@ class Worker:
                 )
             frame = self._channel.receive_fields(header)
             assignment = _assignment(frame)
-            exchange.open(assignment)
-            arrow.decode_schema(frame)
+            exchange.open(assignment, frame)
             exchange.finish(self._run(assignment, frame, exchange, received_seconds))
         except BaseException as error:
             exchange.clock.stop()
