@@ -190,7 +190,7 @@ async def silent(worker: FakeWorker) -> None:
 
 async def test_the_death_of_the_worker_is_told_in_words() -> None:
     running = await exchange([batch(1)], silent, ends=False)
-    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(signal=signal.SIGSEGV, stack="in C"))
+    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(-signal.SIGSEGV, stack="in C"))
     error = await running.error()
     assert isinstance(error, WorkerError)
     assert "was killed by SIGSEGV while it held the exchange" in str(error)
@@ -199,7 +199,7 @@ async def test_the_death_of_the_worker_is_told_in_words() -> None:
 async def test_a_worker_that_ended_itself_at_its_time_limit_is_no_crash() -> None:
     limit = BatchTimeout(5.0, "--batch-timeout-seconds of the pool")
     running = await exchange([batch(1)], silent, ends=False, batch_timeout=limit)
-    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(signal=signal.SIGALRM))
+    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(-signal.SIGALRM))
     error = await running.error()
     assert isinstance(error, DeadlineError)
     assert "--batch-timeout-seconds" in str(error)

@@ -153,8 +153,8 @@ class Pool:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
         await self._starts.stop()
-        self._spares.clear()
         for worker in list(self._workers.values()):
+            self._spares.forget(worker)
             worker.kill()
             worker.close_socket()
         if self._workers:
@@ -270,7 +270,7 @@ class Pool:
     def _exited(self, packet: Exited) -> None:
         worker = self._workers.get(packet.worker)
         if worker is not None:
-            worker.exited(WorkerDeath(packet.exit_code, packet.signal))
+            worker.exited(WorkerDeath(packet.status))
 
     def _heal(self) -> None:
         """After a change that may leave a worker missing."""

@@ -4,6 +4,7 @@
 import contextlib
 import faulthandler
 import importlib
+import os
 import socket
 import sys
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, NoReturn
 
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.worker.channel import Channel
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
@@ -33,23 +35,14 @@ class Image:
         functions.load_modules(function_modules)
         self._registry = functions.registry
 
-    @property
-    def python_version(self) -> str:
-        """Python's "major.minor"."""
-        return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-    @property
-    def pyspark_version(self) -> str:
-        """The installed pyspark's, empty without one."""
+    def hello(self) -> Hello:
+        """What a front is told of this process and its workers."""
         try:
-            return metadata.version("pyspark")
+            pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
-            return ""
-
-    @property
-    def functions(self) -> list[tuple[str, str, str]]:
-        """Name, version and documentation of each registered function."""
-        return [(function.name, function.version, function.doc) for function in self._registry]
+            pyspark_version = ""
+        functions = [(function.name, function.version, function.doc) for function in self._registry]
+        return Hello(os.getpid(), f"{sys.version_info.major}.{sys.version_info.minor}", pyspark_version, functions)
 
     def run_worker(self, sock: socket.socket) -> NoReturn:
         """Be a worker in this process, which was forked for it; never returns."""

@@ -22,7 +22,6 @@ from updraft_server.ipc.zygote_packets import (
     Fork,
     Forked,
     ForkFailed,
-    Hello,
     Kill,
     Measure,
     Measured,
@@ -110,8 +109,7 @@ class Zygote:
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts.add(front)
         self._watch(front, lambda: self._receive(front))
-        image = self._image
-        self._send(front, Hello(os.getpid(), image.python_version, image.pyspark_version, image.functions))
+        self._send(front, self._image.hello())
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
@@ -138,7 +136,7 @@ class Zygote:
         for name in packet.workers:
             worker = self._workers.get(name)
             if worker is None:
-                self._send(front, Exited(name, None, None))
+                self._send(front, Exited(name, None))
             elif worker.front is None:
                 worker.front = front
 
@@ -188,27 +186,23 @@ class Zygote:
     def _reap(self, worker: _Worker) -> None:
         if worker.id not in self._workers:
             return
-        code = self._bury(worker)
-        if worker.front is None:
-            return
-        if code is None:
-            self._send(worker.front, Exited(worker.id, None, None))
-        else:
-            self._send(worker.front, Exited(worker.id, code if code >= 0 else None, -code if code < 0 else None))
+        status = self._bury(worker)
+        if worker.front is not None:
+            self._send(worker.front, Exited(worker.id, status))
 
     def _bury(self, worker: _Worker) -> int | None:
         """Forget a worker that has ended or is being killed; how it ended, where that can be known."""
         del self._workers[worker.id]
         self._selector.unregister(worker.pidfd)
         os.close(worker.pidfd)
-        code = None
+        status = None
         if worker.is_child:
             # Not reaped yet, so its number still names its own group: what its functions started ends with it.
             kill_group(worker.pid)
-            _, status = os.waitpid(worker.pid, 0)
-            code = os.waitstatus_to_exitcode(status)
+            _, wait_status = os.waitpid(worker.pid, 0)
+            status = os.waitstatus_to_exitcode(wait_status)
         self._records.forget(worker.id)
-        return code
+        return status
 
     def _let_go(self, front: socket.socket) -> None:
         """End the workers of a front that is gone."""
@@ -225,7 +219,8 @@ class Zygote:
         except OSError:
             # It is gone or stuck; its end of file comes next, and then its workers go.
             if front in self._fronts:
-                _shut(front)
+                with contextlib.suppress(OSError):
+                    front.shutdown(socket.SHUT_RDWR)
 
 
 def _kill(worker: _Worker) -> None:
@@ -238,10 +233,3 @@ def _usage(tree: ProcessTree) -> WorkerUsage:
     # Whoever compares two measurements need not see process ids.
     mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
     return WorkerUsage(tree.memory_bytes, mark)
-
-
-def _shut(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
