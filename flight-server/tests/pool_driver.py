@@ -18,6 +18,7 @@ from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, PeerClos
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import ZygoteSettings
+from updraft_server.pool.interface import until
 from updraft_server.pool.leases import Lease, LeaseOutcome, PoolSettings, TaskKey
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
@@ -239,6 +240,12 @@ async def raw_exchange(
 def pid_of(pool: Pool, worker: str) -> int:
     """The process of a worker, which is on this machine in a test."""
     return next(info.pid for info in pool.workers if info.worker == worker)
+
+
+async def answers(pool: Pool) -> None:
+    """Whether the pool has a worker that does its work."""
+    await until(pool, lambda: pool.idle > 0)
+    assert (await exchange(pool, batches_of([1]))).error is None
 
 
 def numbers(rows: int, start: int = 0) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ When it dies, its children die with it; workers whose zygote died become its chi
 import collections
 import contextlib
 import enum
+import math
 import os
 import shutil
 import signal
@@ -64,7 +65,7 @@ class Supervisor:
             self._zygote_settings = _zygote_settings(settings, directory)
             self._listener = zygote_listener(self._socket_path)
         self._phase = Phase.RUNNING
-        self._drain_deadline_seconds = 0.0
+        self._drain_deadline_seconds = math.inf
         self._next_look_seconds = 0.0
         self._children: dict[str, Child] = {}
         self._front_started_seconds = 0.0
@@ -86,9 +87,7 @@ class Supervisor:
 
     def _step(self) -> int | None:
         self._end_stuck_children()
-        wake_seconds = self._next_look_seconds
-        if self._phase is Phase.DRAINING:
-            wake_seconds = min(wake_seconds, self._drain_deadline_seconds)
+        wake_seconds = min(self._next_look_seconds, self._drain_deadline_seconds)
         received = signal.sigtimedwait(_SIGNALS, max(0.0, wake_seconds - time.monotonic()))
         if received is None:
             return self._overdue()
@@ -120,13 +119,12 @@ class Supervisor:
         return None
 
     def _overdue(self) -> int | None:
-        if self._phase is not Phase.DRAINING or time.monotonic() < self._drain_deadline_seconds:
+        if time.monotonic() < self._drain_deadline_seconds:
             return None
         _say("the front did not drain in time: what is left is killed")
         return EXIT_FAILURE
 
     def _reap(self) -> int | None:
-        status: int | None = None
         while (ended := _next_ended()) is not None:
             # Not reaped yet, so the number still names its own group.
             kill_group(ended)
@@ -136,9 +134,9 @@ class Supervisor:
                 if ended == child.pid:
                     child.reaped(code)
                     status = self._front_ended(code) if name == _FRONT else self._zygote_ended(code)
-            if status is not None:
-                break
-        return status
+                    if status is not None:
+                        return status
+        return None
 
     def _front_ended(self, code: int) -> int | None:
         self._kill_orphans()

@@ -21,7 +21,7 @@ from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.process_state import ProcessState
 from updraft_server.worker.registered.functions import FunctionRegistry
-from updraft_server.worker.registered.runner import find_function, run_registered
+from updraft_server.worker.registered.runner import run_registered
 from updraft_server.worker.user_exceptions import describe
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Worker:
         self, assignment: Assignment, frame: ReceivedFrame, exchange: Exchange, received_seconds: float
     ) -> exchange_pb2.Report:
         if assignment.function_name:
-            function = find_function(self._registry, assignment.function_name, assignment.function_version)
+            function = self._registry.find(assignment.function_name, assignment.function_version)
             return run_registered(function, exchange)
         if self._sessions is None:
             raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")

@@ -33,7 +33,6 @@ class Image:
         self._settings = settings
         self._sessions = _session_runner(files_directory) if settings.allow_session_functions else None
         functions.load_modules(function_modules)
-        self._registry = functions.registry
 
     def hello(self) -> Hello:
         """What a front is told of this process and its workers."""
@@ -41,15 +40,15 @@ class Image:
             pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
             pyspark_version = ""
-        functions = [(function.name, function.version, function.doc) for function in self._registry]
-        return Hello(os.getpid(), f"{sys.version_info.major}.{sys.version_info.minor}", pyspark_version, functions)
+        described = [(function.name, function.version, function.doc) for function in functions.registry]
+        return Hello(os.getpid(), f"{sys.version_info.major}.{sys.version_info.minor}", pyspark_version, described)
 
     def run_worker(self, sock: socket.socket) -> NoReturn:
         """Be a worker in this process, which was forked for it; never returns."""
         reseed()
         # What crashes in C says in the log where; the death itself is the pool's to report.
         faulthandler.enable()
-        Worker(Channel(sock), self._settings, self._registry, self._sessions).run()
+        Worker(Channel(sock), self._settings, functions.registry, self._sessions).run()
 
 
 def _session_runner(files_directory: str) -> "SessionRunner":

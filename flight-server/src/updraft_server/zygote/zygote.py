@@ -4,6 +4,7 @@
 import contextlib
 import hashlib
 import itertools
+import math
 import os
 import secrets
 import selectors
@@ -68,7 +69,7 @@ class Zygote:
         self._workers: dict[str, _Worker] = {}
         # Ids of an earlier zygote's workers may still be in use.
         self._ids = map(f"{secrets.token_hex(3)}-{{}}".format, itertools.count(1))
-        self._claims_end_seconds: float | None = None
+        self._claims_end_seconds = math.inf
         self._is_ending = False
 
     def end_with_fronts(self) -> None:
@@ -97,9 +98,9 @@ class Zygote:
             self._claims_end_seconds = time.monotonic() + _CLAIM_SECONDS
 
     def _end_unclaimed(self) -> None:
-        if self._claims_end_seconds is None or time.monotonic() < self._claims_end_seconds:
+        if time.monotonic() < self._claims_end_seconds:
             return
-        self._claims_end_seconds = None
+        self._claims_end_seconds = math.inf
         for worker in self._workers.values():
             if worker.front is None:
                 _kill(worker)
