@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which worker a pool leases and when it replaces one, with a zygote that forks nothing."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from updraft_server.ipc.frames import FrameKind, encode_header
+from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Exited, Fork, Forked, Hello, Kill, decode, encode
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, PoolError, PoolSettings, TaskKey
+from updraft_server.pool.pool import Pool
+
+TASK = TaskKey("app", 1, 2)
+
+
+class Zygote:
+    """Answers one front; its workers are sockets."""
+
+    def __init__(self, path: Path) -> None:
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._front: socket.socket
+        self.living: dict[str, tuple[socket.socket, int]] = {}
+        self._forks = 0
+        self._serving = asyncio.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._front, _ = await loop.sock_accept(self._listener)
+        self._front.send(encode(Hello(1, "3.11", "", [])))
+        while data := await loop.sock_recv(self._front, MAX_PACKET_BYTES):
+            match decode(data):
+                case Fork(request):
+                    self._fork(request)
+                case Kill(worker) if worker in self.living:
+                    self.end(worker, -signal.SIGKILL)
+
+    def _fork(self, request: int) -> None:
+        front_end, worker_end = socket.socketpair()
+        reading, writing = os.pipe()
+        self._forks += 1
+        name = f"w-{self._forks}"
+        self.living[name] = worker_end, writing
+        worker_end.send(encode_header(FrameKind.READY))
+        with front_end:
+            socket.send_fds(self._front, [encode(Forked(request, name, 4711))], [front_end.fileno(), reading])
+        os.close(reading)
+
+    def end(self, worker: str, status: int) -> None:
+        """A worker ends, by itself or by a signal."""
+        end, writing = self.living.pop(worker)
+        end.close()
+        os.close(writing)
+        self._front.send(encode(Exited(worker, status)))
+
+    async def close(self) -> None:
+        self._serving.cancel()
+        await asyncio.wait([self._serving])
+        for end, writing in self.living.values():
+            end.close()
+            os.close(writing)
+        self._front.close()
+        self._listener.close()
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, workers: int = 1, **changes: Any) -> AsyncIterator[tuple[Pool, Zygote]]:
+    zygote = Zygote(tmp_path / "z.sock")
+    settings = PoolSettings(workers=workers, zygote_socket=tmp_path / "z.sock", **changes)
+    pool = Pool(settings, lambda _: None, lambda _: None)
+    async with asyncio.timeout(60):
+        await pool.start()
+        yield pool, zygote
+        await pool.close(0.0)
+        await zygote.close()
+
+
+async def test_a_session_gets_the_worker_that_knows_it(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=3) as (pool, _):
+        leases = {name: await pool.lease(None, name) for name in ("a", "b")}
+        workers = {name: lease.worker for name, lease in leases.items()}
+        for lease in leases.values():
+            lease.release(LeaseOutcome.CLEAN)
+        for name, worker in workers.items():
+            assert (await pool.lease(None, name)).worker == worker
+        assert (await pool.lease(None, "c")).worker not in workers.values()
+
+
+async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        for lease in [await pool.lease(None, "a") for _ in range(2)]:
+            lease.release(LeaseOutcome.CLEAN)
+        before = set(zygote.living)
+        for _ in range(2):
+            with pytest.raises(NoIdleWorker, match="can take the session"):
+                await pool.lease(None, "b")
+        await until(pool, lambda: pool.idle == 2)
+        assert len(before & set(zygote.living)) == 1
+        assert (await pool.lease(None, "b")).worker not in before
+
+
+async def test_a_spare_of_another_session_is_not_taken(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=1) as (pool, _):
+        leases = [await pool.lease(TASK, "a") for _ in range(2)]
+        # The pool has one too many: this one is kept for a task that needs several.
+        leases[0].release(LeaseOutcome.CLEAN)
+        other = await pool.lease(TASK, "b")
+        assert other.worker not in {lease.worker for lease in leases}
+        assert (await pool.lease(TASK, "a")).worker == leases[0].worker
+
+
+async def test_a_task_holds_no_more_than_it_may(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=1, workers_per_task=2) as (pool, _):
+        held = [await pool.lease(TASK) for _ in range(2)]
+        assert (pool.busy, pool.idle, pool.starting) == (2, 0, 0)
+        with pytest.raises(NoIdleWorker, match="the task holds 2 workers"):
+            await pool.lease(TASK)
+        held[1].release(LeaseOutcome.BROKEN)
+        await pool.lease(TASK)
+
+
+async def test_nobody_without_a_task_gets_more_than_the_pool_has(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=1) as (pool, _):
+        await pool.lease(None)
+        with pytest.raises(NoIdleWorker, match="all workers are busy"):
+            await pool.lease(None)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(3, "exit"), (0, "exit"), (-signal.SIGSEGV, "signal"), (-signal.SIGKILL, "signal")]
+)
+async def test_an_end_is_counted_by_its_reason_and_healed(tmp_path: Path, status: int, reason: str) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        zygote.end("w-1", status)
+        await until(pool, lambda: pool.exits[reason] == 1 and pool.idle == 2)
+        assert sum(pool.exits.values()) == 1
+        assert {info.worker for info in pool.workers} == {"w-2", "w-3"}
+
+
+async def test_a_worker_that_was_not_given_back_clean_is_the_pools_to_end(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, _):
+        lease = await pool.lease(None)
+        lease.release(LeaseOutcome.CANCELLED)
+        lease.release(LeaseOutcome.CLEAN)
+        assert (await lease.death).signal == signal.SIGKILL
+        await until(pool, lambda: pool.idle == 1)
+        assert pool.exits == {"signal": 0, "exit": 0, "pool": 1}
+
+
+async def test_a_pool_that_closes_waits_for_leases_and_gives_none(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        lease = await pool.lease(None)
+        closing = asyncio.create_task(pool.close(60.0))
+        await asyncio.sleep(0)
+        with pytest.raises(PoolError, match="closing"):
+            await pool.lease(None)
+        assert not closing.done()
+        assert len(zygote.living) == 2
+        lease.release(LeaseOutcome.CLEAN)
+        await closing
+        assert not zygote.living
