@@ -86,13 +86,36 @@ async def running(tmp_path: Path, workers: int = 1, **changes: Any) -> AsyncIter
 
 async def test_a_session_gets_the_worker_that_knows_it(tmp_path: Path) -> None:
     async with running(tmp_path, workers=3) as (pool, _):
-        leases = {name: await pool.lease(None, name) for name in ("a", "b")}
-        workers = {name: lease.worker for name, lease in leases.items()}
-        for lease in leases.values():
+        leases = [await pool.lease(None, binding) for binding in ("", "a", "b")]
+        for lease in leases:
             lease.release(LeaseOutcome.CLEAN)
-        for name, worker in workers.items():
-            assert (await pool.lease(None, name)).worker == worker
-        assert (await pool.lease(None, "c")).worker not in workers.values()
+        _, of_a, of_b = leases
+        # Whichever is asked for first, and whatever else is idle.
+        assert (await pool.lease(None, "a")).worker == of_a.worker
+        assert (await pool.lease(None, "b")).worker == of_b.worker
+        assert (await pool.lease(None, "c")).worker == leases[0].worker
+
+
+async def test_a_spare_serves_a_task_that_holds_a_worker_and_may_have_another(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=1, workers_per_task=2) as (pool, _):
+        first, second, other = await pool.lease(TASK), await pool.lease(TASK), TaskKey("app", 1, 3)
+        second.release(LeaseOutcome.CLEAN)
+        for task in (None, other):
+            with pytest.raises(NoIdleWorker, match="busy"):
+                await pool.lease(task)
+        assert (await pool.lease(TASK)).worker == second.worker
+        first.release(LeaseOutcome.CLEAN)
+        with pytest.raises(NoIdleWorker, match="busy"):
+            await pool.lease(other)
+
+
+async def test_a_task_at_its_limit_gets_no_spare_either(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, workers_per_task=2) as (pool, _):
+        other = TaskKey("app", 1, 3)
+        held = [await pool.lease(task) for task in (TASK, other, TASK)]
+        held[1].release(LeaseOutcome.CLEAN)
+        with pytest.raises(NoIdleWorker, match="the task holds 2 workers"):
+            await pool.lease(TASK)
 
 
 async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Path) -> None:
@@ -103,6 +126,9 @@ async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Pa
         for _ in range(2):
             with pytest.raises(NoIdleWorker, match="can take the session"):
                 await pool.lease(None, "b")
+        await until(pool, lambda: pool.starting == 1)
+        with pytest.raises(NoIdleWorker, match="can take the session"):
+            await pool.lease(None, "b")
         await until(pool, lambda: pool.idle == 2)
         assert len(before & set(zygote.living)) == 1
         assert (await pool.lease(None, "b")).worker not in before
@@ -160,7 +186,9 @@ async def test_a_pool_that_closes_waits_for_leases_and_gives_none(tmp_path: Path
     async with running(tmp_path, workers=2) as (pool, zygote):
         lease = await pool.lease(None)
         closing = asyncio.create_task(pool.close(60.0))
-        await asyncio.sleep(0)
+        # More turns than an early end would take.
+        for _ in range(100):
+            await asyncio.sleep(0)
         with pytest.raises(PoolError, match="closing"):
             await pool.lease(None)
         assert not closing.done()
