@@ -13,7 +13,20 @@ from typing import Any
 import pytest
 
 from updraft_server.ipc.frames import FrameKind, encode_header
-from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Exited, Fork, Forked, Hello, Kill, decode, encode
+from updraft_server.ipc.zygote_packets import (
+    MAX_PACKET_BYTES,
+    Claim,
+    Exited,
+    Fork,
+    Forked,
+    Hello,
+    Kill,
+    Measure,
+    Measured,
+    Packet,
+    decode,
+    encode,
+)
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, PoolError, PoolSettings, TaskKey
 from updraft_server.pool.pool import Pool
@@ -30,25 +43,39 @@ class Zygote:
         self._listener.listen()
         self._front: socket.socket
         self.living: dict[str, tuple[socket.socket, int]] = {}
-        self._forks = 0
+        self.claimed: list[str] = []
+        self.forks = 0
         self._serving = asyncio.create_task(self._serve())
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
-        self._front, _ = await loop.sock_accept(self._listener)
-        self._front.send(encode(Hello(1, "3.11", "", [])))
-        while data := await loop.sock_recv(self._front, MAX_PACKET_BYTES):
-            match decode(data):
-                case Fork(request):
-                    self._fork(request)
-                case Kill(worker) if worker in self.living:
-                    self.end(worker, -signal.SIGKILL)
+        while True:
+            self._front, _ = await loop.sock_accept(self._listener)
+            with self._front as front:
+                front.send(encode(Hello(1, "3.11", "", [])))
+                while data := await loop.sock_recv(front, MAX_PACKET_BYTES):
+                    self._take(decode(data))
+
+    def _take(self, packet: Packet) -> None:
+        match packet:
+            case Fork(request):
+                self._fork(request)
+            case Kill(worker) if worker in self.living:
+                self.end(worker, -signal.SIGKILL)
+            case Claim(workers):
+                self.claimed += workers
+            case Measure(request, workers):
+                self._front.send(encode(Measured(request, dict.fromkeys(workers, (4096, "mark")))))
+
+    def hang_up(self) -> None:
+        """The front has to connect again."""
+        self._front.shutdown(socket.SHUT_RDWR)
 
     def _fork(self, request: int) -> None:
         front_end, worker_end = socket.socketpair()
         reading, writing = os.pipe()
-        self._forks += 1
-        name = f"w-{self._forks}"
+        self.forks += 1
+        name = f"w-{self.forks}"
         self.living[name] = worker_end, writing
         worker_end.send(encode_header(FrameKind.READY))
         with front_end:
@@ -68,7 +95,6 @@ class Zygote:
         for end, writing in self.living.values():
             end.close()
             os.close(writing)
-        self._front.close()
         self._listener.close()
 
 
@@ -196,3 +222,53 @@ async def test_a_pool_that_closes_waits_for_leases_and_gives_none(tmp_path: Path
         lease.release(LeaseOutcome.CLEAN)
         await closing
         assert not zygote.living
+
+
+async def test_a_spare_takes_the_place_of_a_worker_that_ended_and_none_is_forked(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, zygote):
+        spare, idle = [await pool.lease(TASK) for _ in range(2)]
+        spare.release(LeaseOutcome.CLEAN)
+        idle.release(LeaseOutcome.CLEAN)
+        zygote.end(idle.worker, 1)
+        await until(pool, lambda: pool.exits["exit"] == 1 and pool.idle == 1)
+        assert ((await pool.lease(None)).worker, zygote.forks) == (spare.worker, 2)
+
+
+async def test_a_worker_that_a_task_waits_for_is_starting(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, _):
+        seen: list[int] = []
+        await pool.lease(TASK)
+        pool.subscribe(lambda: seen.append(pool.starting))
+        await pool.lease(TASK)
+        assert (max(seen), pool.starting) == (1, 0)
+
+
+async def test_what_was_last_measured_is_kept_and_without_a_zygote_nothing_is_known(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, _):
+        (info,) = pool.workers
+        assert (await pool.measure([info.worker]))[info.worker].memory_bytes == 4096
+        assert [info.memory_bytes for info in pool.workers] == [4096]
+        pool._zygote.close()
+        assert await pool.measure([info.worker]) == {}
+
+
+async def test_an_exchange_keeps_the_socket_of_a_worker_that_has_ended(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, zygote):
+        lease = await pool.lease(None)
+        zygote.end(lease.worker, 1)
+        assert str(await lease.death) == "exited with code 1"
+        assert lease.socket.fileno() >= 0
+        lease.release(LeaseOutcome.BROKEN)
+        assert lease.socket.fileno() < 0
+
+
+async def test_the_next_zygote_is_told_which_workers_are_kept_and_which_were_to_end(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        kept, broken = [await pool.lease(None) for _ in range(2)]
+        zygote.hang_up()
+        broken.release(LeaseOutcome.BROKEN)
+        assert (await broken.death).signal == signal.SIGKILL
+        assert sorted(zygote.claimed) == sorted([kept.worker, broken.worker])
+        kept.release(LeaseOutcome.CLEAN)
+        await until(pool, lambda: pool.idle == 2)
+        assert kept.worker in zygote.living
