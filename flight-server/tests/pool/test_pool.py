@@ -5,7 +5,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from updraft_server.ipc.zygote_packets import (
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, PoolError, PoolSettings, TaskKey
 from updraft_server.pool.pool import Pool
+from updraft_server.pool.worker_events import WorkerOutput
 
 TASK = TaskKey("app", 1, 2)
 
@@ -99,10 +100,12 @@ class Zygote:
 
 
 @asynccontextmanager
-async def running(tmp_path: Path, workers: int = 1, **changes: Any) -> AsyncIterator[tuple[Pool, Zygote]]:
+async def running(
+    tmp_path: Path, workers: int = 1, on_output: Callable[[WorkerOutput], None] = lambda _: None, **changes: Any
+) -> AsyncIterator[tuple[Pool, Zygote]]:
     zygote = Zygote(tmp_path / "z.sock")
     settings = PoolSettings(workers=workers, zygote_socket=tmp_path / "z.sock", **changes)
-    pool = Pool(settings, lambda _: None, lambda _: None)
+    pool = Pool(settings, on_output, lambda _: None)
     async with asyncio.timeout(60):
         await pool.start()
         yield pool, zygote
@@ -148,6 +151,9 @@ async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Pa
     async with running(tmp_path, workers=2) as (pool, zygote):
         for lease in [await pool.lease(None, "a") for _ in range(2)]:
             lease.release(LeaseOutcome.CLEAN)
+        # Until the pool has seen to the release: what follows has to wake it by itself.
+        for _ in range(100):
+            await asyncio.sleep(0)
         before = set(zygote.living)
         for _ in range(2):
             with pytest.raises(NoIdleWorker, match="can take the session"):
@@ -272,3 +278,16 @@ async def test_the_next_zygote_is_told_which_workers_are_kept_and_which_were_to_
         kept.release(LeaseOutcome.CLEAN)
         await until(pool, lambda: pool.idle == 2)
         assert kept.worker in zygote.living
+
+
+async def test_what_a_worker_prints_belongs_to_the_exchange_that_holds_it_and_later_to_none(tmp_path: Path) -> None:
+    lines: asyncio.Queue[WorkerOutput] = asyncio.Queue()
+    async with running(tmp_path, on_output=lines.put_nowait) as (pool, zygote):
+        lease = await pool.lease(None)
+        lease.log_context["task"] = "7"
+        _, writing = zygote.living[lease.worker]
+        os.write(writing, b"within\n")
+        lease.release(LeaseOutcome.CLEAN)
+        os.write(writing, b"late\n")
+        printed = [await lines.get() for _ in range(2)]
+    assert [(line.line, line.context) for line in printed] == [("within", {"task": "7"}), ("late", {})]
