@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import UpdraftError
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION
@@ -24,7 +25,6 @@ from updraft.v1.exchange_pb2 import ExchangeCommand, Finish, Owner, RegisteredFu
 from updraft_server.front.request import parse_request
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
 
 _BATCH = pa.RecordBatch.from_pydict(
@@ -88,10 +88,11 @@ def arrow_input(chance: random.Random) -> None:
     ]
     changed = chance.choice((0, 1, 1, 2, 2, 2))
     pieces[changed] = mutated(pieces[changed], chance)
-    decoder = ArrowInput(WorkerSettings())
+    max_batch_rows = WorkerSettings().max_batch_rows
     with contextlib.suppress(UpdraftError):
-        decoder.decode_schema(received(pieces[0], b""))
-        batch = decoder.decode_batch(received(pieces[1], pieces[2]), sequence=1)
+        schema = received(pieces[0], b"").message
+        decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=max_batch_rows)
+        batch = decoder.decode_batch(received(pieces[1], pieces[2]).message, sequence=1)
         _use(batch)
 
 

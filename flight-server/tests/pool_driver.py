@@ -18,8 +18,10 @@ from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, PeerClos
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import ZygoteSettings
-from updraft_server.pool.interface import WorkerPool
-from updraft_server.pool.pool import DroppedOutput, Lease, LeaseOutcome, Pool, PoolSettings, TaskKey, WorkerOutput
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import Lease, LeaseOutcome, PoolSettings, TaskKey
+from updraft_server.pool.pool import Pool
+from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 from updraft_server.supervisor.children import start_zygote, zygote_listener
 
 _OUTCOMES = {
@@ -55,8 +57,8 @@ class Zygotes:
 async def running_pool(
     zygotes: Zygotes,
     workers: int = 1,
-    on_output: Callable[[WorkerOutput], None] | None = None,
-    on_drop: Callable[[DroppedOutput], None] | None = None,
+    on_output: Callable[[WorkerOutput], None] = lambda _: None,
+    on_drop: Callable[[DroppedOutput], None] = lambda _: None,
     **changes: Any,
 ) -> AsyncIterator[Pool]:
     pool = Pool(PoolSettings(workers=workers, zygote_socket=zygotes.path, **changes), on_output, on_drop)
@@ -240,16 +242,10 @@ def pid_of(pool: Pool, worker: str) -> int:
     return next(info.pid for info in pool.workers if info.worker == worker)
 
 
-async def until(pool: WorkerPool, condition: Callable[[], bool]) -> None:
-    """Wait for a state of the pool, woken by its own changes."""
-    changed = asyncio.Event()
-    unsubscribe = pool.subscribe(changed.set)
-    try:
-        while not condition():
-            changed.clear()
-            await changed.wait()
-    finally:
-        unsubscribe()
+async def answers(pool: Pool) -> None:
+    """Whether the pool has a worker that does its work."""
+    await until(pool, lambda: pool.idle > 0)
+    assert (await exchange(pool, batches_of([1]))).error is None
 
 
 def numbers(rows: int, start: int = 0) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ import pytest
 
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft_server.front.admission import Admission, AdmissionLimits, Grant, WorkerSource
-from updraft_server.pool.pool import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 from updraft_server.pool.testing import FakePool
 
 PoolOf = Callable[[int], FakePool]

@@ -6,7 +6,7 @@ import pytest
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.pool.worker_events import WorkerDeath
 
-ALARM = WorkerDeath(signal=signal.SIGALRM)
+ALARM = WorkerDeath(-signal.SIGALRM)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_an_idle_limit_that_is_smaller_is_the_one_that_is_named() -> None:
 def test_only_an_alarm_under_a_limit_is_a_timeout() -> None:
     assert BatchTimeout(1.0, "x").explains(ALARM)
     assert not BatchTimeout(0.0, "x").explains(ALARM)
-    assert not BatchTimeout(1.0, "x").explains(WorkerDeath(signal=signal.SIGKILL))
+    assert not BatchTimeout(1.0, "x").explains(WorkerDeath(-signal.SIGKILL))
 
 
 def test_the_error_says_how_long_and_what_to_change() -> None:

@@ -20,10 +20,11 @@ from front_harness import Running
 from updraft.errors import UserError
 from updraft.v1.exchange_pb2 import ErrorKind, SessionFunction
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.pool import LeaseOutcome, WorkerDeath
+from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.testing import FakePool, FakeWorker, echo
+from updraft_server.pool.worker_events import WorkerDeath
 
-SIGKILL = WorkerDeath(signal=9)
+SIGKILL = WorkerDeath(-9)
 # Of a megabyte each: twice what every buffer on the way to a worker may hold.
 ECHOED_BATCHES = 128
 
@@ -360,7 +361,7 @@ async def test_a_worker_that_ran_out_of_time_for_a_batch_is_a_deadline_that_name
         call = front.exchange()
         await call.write(command_opening(echo_command()))
         await call.read()
-        pool.leases[0].die(WorkerDeath(signal=14))
+        pool.leases[0].die(WorkerDeath(-14))
         replies, error = await failure(call)
         assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert "2.5 seconds" in error.details()

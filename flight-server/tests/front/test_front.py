@@ -32,7 +32,7 @@ from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft_server.front.process import FrontError
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.pool import Lease, LeaseOutcome, NoIdleWorker, TaskKey
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, TaskKey
 from updraft_server.pool.testing import FakePool, FakeWorker
 
 Answer = TypeVar("Answer")

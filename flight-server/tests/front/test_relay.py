@@ -26,8 +26,9 @@ from updraft_server.front.relay import Relay, RelayLimits, Side
 from updraft_server.front.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.pool import LeaseOutcome, WorkerDeath
+from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.testing import FakeLease, FakePool, FakeWorker, Script, echo
+from updraft_server.pool.worker_events import WorkerDeath
 
 MAX_MESSAGE_BYTES = 10_000
 
@@ -189,7 +190,7 @@ async def silent(worker: FakeWorker) -> None:
 
 async def test_the_death_of_the_worker_is_told_in_words() -> None:
     running = await exchange([batch(1)], silent, ends=False)
-    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(signal=signal.SIGSEGV, stack="in C"))
+    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(-signal.SIGSEGV, stack="in C"))
     error = await running.error()
     assert isinstance(error, WorkerError)
     assert "was killed by SIGSEGV while it held the exchange" in str(error)
@@ -198,7 +199,7 @@ async def test_the_death_of_the_worker_is_told_in_words() -> None:
 async def test_a_worker_that_ended_itself_at_its_time_limit_is_no_crash() -> None:
     limit = BatchTimeout(5.0, "--batch-timeout-seconds of the pool")
     running = await exchange([batch(1)], silent, ends=False, batch_timeout=limit)
-    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(signal=signal.SIGALRM))
+    asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(-signal.SIGALRM))
     error = await running.error()
     assert isinstance(error, DeadlineError)
     assert "--batch-timeout-seconds" in str(error)

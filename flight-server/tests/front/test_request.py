@@ -20,7 +20,7 @@ from updraft.v1.exchange_pb2 import (
 )
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.request import MAX_COMMAND_BYTES, Request, parse_request, resolve
-from updraft_server.pool.pool import RegisteredFunctionInfo
+from updraft_server.pool.leases import RegisteredFunctionInfo
 
 ECHOES = [RegisteredFunctionInfo("echo", "1", ""), RegisteredFunctionInfo("echo", "2", "")]
 POOL = Capabilities(ECHOES, session_functions_allowed=True, python_version="3.11.9", pyspark_version="4.3.0")

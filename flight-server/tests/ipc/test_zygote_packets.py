@@ -30,7 +30,7 @@ PACKETS: list[Packet] = [
     ForkFailed(7, "fork: no memory"),
     Kill("a-1"),
     Measure(8, ["a-1"]),
-    Exited("a-1", None, 9),
+    Exited("a-1", -9),
 ]
 
 

@@ -19,7 +19,6 @@ from pool_driver import (
     running_pool,
     send_command,
     send_requests,
-    until,
 )
 from session_commands import MAP_ARROW_ITER, rows_struct, scalar_arrow, session_command, udf
 
@@ -27,7 +26,9 @@ from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frame_stream import FrameSender, PeerClosedError
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.pool.pool import LeaseOutcome, Pool
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome
+from updraft_server.pool.pool import Pool
 
 # Long for what these functions do before they sleep.
 LIMIT_SECONDS = 2.0

@@ -15,13 +15,15 @@ import grpc
 import pytest
 from flight_messages import FlightData, all_replies, finish, keep_alive, reply_metadata
 from front_harness import RunningFront, running_front_over
-from pool_driver import Zygotes, numbers, split, until
+from pool_driver import Zygotes, numbers, split
 from session_commands import scalar_arrow
 
 from updraft.service.lifecycle import Event
 from updraft.v1.exchange_pb2 import ErrorKind, RequestMetadata
 from updraft_server.linux.process_trees import process_trees
-from updraft_server.pool.pool import Pool, PoolSettings
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import PoolSettings
+from updraft_server.pool.pool import Pool
 
 # Long enough for a busy machine to give a computing worker its hundredth of a second.
 SILENCE_SECONDS = 1.5
@@ -35,7 +37,7 @@ async def impatient_front(zygotes: Zygotes, directory: Path, **changes: Any) -> 
         "allow_session_functions": True,
         **changes,
     }
-    pool = Pool(PoolSettings(workers=1, zygote_socket=zygotes.path))
+    pool = Pool(PoolSettings(workers=1, zygote_socket=zygotes.path), lambda _: None, lambda _: None)
     async with running_front_over(pool, contents_directory=directory / "contents", **values) as front:
         yield front
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases, healing, and what a pool does when its processes are killed."""
+"""Healing: what a pool does when its processes are killed."""
 
 import asyncio
 import os
@@ -10,11 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-import structlog.testing
 from pool_driver import (
     Zygotes,
+    answers,
     batches_of,
-    exchange,
     numbers,
     pid_of,
     receive_reply,
@@ -22,7 +21,6 @@ from pool_driver import (
     running_pool,
     send_command,
     send_requests,
-    until,
 )
 from pyspark.sql.types import LongType
 from session_commands import scalar_arrow
@@ -30,94 +28,19 @@ from session_commands import scalar_arrow
 from updraft_server.ipc.frame_stream import PeerClosedError
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.pool.pool import DroppedOutput, LeaseOutcome, NoIdleWorker, Pool, PoolError, TaskKey, WorkerOutput
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome, PoolError, TaskKey
+from updraft_server.pool.pool import Pool
+from updraft_server.pool.start_pace import StartPace
 from updraft_server.pool.worker import WorkerState
 
 TASK = TaskKey("app", 1, 2)
-OTHER_TASK = TaskKey("another application", 1, 2)
 
 
 def wait_for_file(path: Path) -> None:
     """Another process brings it about: nothing here could wake us."""
     while not path.exists():
         time.sleep(0.01)
-
-
-async def answers(pool: Pool) -> None:
-    await until(pool, lambda: pool.idle > 0)
-    assert (await exchange(pool, batches_of([1]))).error is None
-
-
-async def test_echo_gives_back_every_batch_under_its_number(zygotes: Zygotes) -> None:
-    async with running_pool(zygotes) as pool:
-        sent = batches_of([3, 1, 1000])
-        reply = await exchange(pool, sent)
-    assert reply.batches == list(enumerate(sent, 1))
-    assert reply.schema == sent[0].schema
-    assert (reply.finish.batches, reply.finish.rows) == (3, 1004)
-    assert reply.ending is FrameKind.DONE
-
-
-async def test_a_started_pool_is_warm_and_knows_what_it_runs(zygotes: Zygotes) -> None:
-    async with running_pool(zygotes, workers=3) as pool:
-        assert (pool.idle, pool.busy, pool.starting) == (3, 0, 0)
-        assert [function.name for function in pool.functions] == ["echo"]
-        assert pool.python_version.startswith("3.")
-        assert pool.pyspark_version.startswith("4.")
-
-
-async def test_a_clean_worker_is_used_again_and_a_broken_one_is_not(zygotes: Zygotes) -> None:
-    async with running_pool(zygotes) as pool:
-        first = await pool.lease(None)
-        first.release(LeaseOutcome.CLEAN)
-        second = await pool.lease(None)
-        assert second.worker == first.worker
-        second.release(LeaseOutcome.BROKEN)
-        second.release(LeaseOutcome.CLEAN)
-        await until(pool, lambda: pool.idle == 1)
-        third = await pool.lease(None)
-        assert third.worker != second.worker
-        third.release(LeaseOutcome.CLEAN)
-
-
-async def test_without_an_idle_worker_a_lease_is_refused_at_once(zygotes: Zygotes) -> None:
-    async with running_pool(zygotes) as pool:
-        held = await pool.lease(TASK)
-        with pytest.raises(NoIdleWorker):
-            await pool.lease(None)
-        with pytest.raises(NoIdleWorker):
-            await pool.lease(TaskKey("app", 1, 3))
-        held.release(LeaseOutcome.CLEAN)
-        assert pool.idle == 1
-
-
-async def test_a_task_gets_extra_workers_up_to_its_limit_and_they_do_not_stay(zygotes: Zygotes) -> None:
-    async with running_pool(zygotes, workers_per_task=3, spare_seconds=0.0) as pool:
-        leases = [await pool.lease(TASK) for _ in range(3)]
-        assert len({lease.worker for lease in leases}) == 3
-        assert pool.busy == 3
-        with pytest.raises(NoIdleWorker):
-            await pool.lease(TASK)
-        for lease in leases:
-            lease.release(LeaseOutcome.CLEAN)
-        assert (pool.idle, pool.busy) == (1, 0)
-        await asyncio.gather(*(lease.death for lease in leases[:2]))
-        await answers(pool)
-
-
-async def test_an_extra_worker_is_kept_for_the_next_task_that_needs_several(zygotes: Zygotes) -> None:
-    async with running_pool(zygotes) as pool:
-        before = [await pool.lease(TASK) for _ in range(2)]
-        for lease in before:
-            lease.release(LeaseOutcome.CLEAN)
-        first = await pool.lease(OTHER_TASK)
-        with pytest.raises(NoIdleWorker):
-            await pool.lease(TASK)
-        second = await pool.lease(OTHER_TASK)
-        assert {first.worker, second.worker} == {lease.worker for lease in before}
-        first.release(LeaseOutcome.BROKEN)
-        second.release(LeaseOutcome.CLEAN)
-        await answers(pool)
 
 
 async def test_a_spare_takes_the_place_of_a_worker_that_died(zygotes: Zygotes) -> None:
@@ -144,14 +67,22 @@ async def test_an_idle_worker_that_is_killed_is_replaced(zygotes: Zygotes) -> No
         await answers(pool)
 
 
-async def test_many_deaths_in_a_row_hold_the_next_worker_back_for_no_more_than_a_second(zygotes: Zygotes) -> None:
-    with structlog.testing.capture_logs() as logged:
-        async with running_pool(zygotes) as pool:
-            for _ in range(40):
-                await kill_and_wait_for_the_next(pool)
-            await answers(pool)
+async def test_many_deaths_in_a_row_hold_the_next_worker_back_for_no_more_than_a_second(
+    zygotes: Zygotes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide, pauses = StartPace.next_start_after, []
+
+    def noted(pace: StartPace, now_seconds: float) -> float:
+        pauses.append(decide(pace, now_seconds))
+        return pauses[-1]
+
+    monkeypatch.setattr(StartPace, "next_start_after", noted)
+    async with running_pool(zygotes) as pool:
+        for _ in range(40):
+            await kill_and_wait_for_the_next(pool)
+        await answers(pool)
     # What the pool decides, not what this machine makes of it: one that is slow enough is never held back.
-    pauses = [entry["seconds"] for entry in logged if "the next start waits" in entry["event"]]
+    assert len(pauses) >= 41
     assert all(0 <= seconds <= 1.0 for seconds in pauses), pauses
 
 
@@ -261,20 +192,6 @@ async def test_a_worker_of_a_killed_zygote_is_still_ended_by_the_pool(tmp_path: 
         own.stop()
 
 
-async def test_the_front_keeps_what_was_last_measured_of_each_worker(zygotes: Zygotes) -> None:
-    async with running_pool(zygotes, workers=2) as pool:
-        assert [info.memory_bytes for info in pool.workers] == [None, None]
-        first, second = (info.worker for info in pool.workers)
-        usage = await pool.measure([first, "gone-1"])
-        assert set(usage) == {first}
-        assert usage[first].memory_bytes > 1024 * 1024
-        assert (await pool.measure([first]))[first].processor_mark == usage[first].processor_mark
-        assert {info.worker: info.memory_bytes for info in pool.workers} == {
-            first: usage[first].memory_bytes,
-            second: None,
-        }
-
-
 async def test_a_front_that_goes_away_takes_its_workers_with_it(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=2) as pool:
         workers = [psutil.Process(info.pid) for info in pool.workers]
@@ -314,67 +231,6 @@ async def test_a_module_that_cannot_be_imported_ends_the_zygote_with_its_own_sta
         assert status == EXIT_IMAGE_BROKEN
     finally:
         broken.stop()
-
-
-async def test_what_a_function_prints_comes_with_its_exchange(zygotes: Zygotes) -> None:
-    lines: list[WorkerOutput] = []
-
-    def talks(x):
-        import sys
-
-        sys.stdout.write(f"hello {x[0]}\n")
-        sys.stderr.write("error\n")
-        return x
-
-    async with running_pool(zygotes, on_output=lines.append) as pool:
-        lease = await pool.lease(None)
-        lease.log_context["task"] = "7"
-        await send_command(lease, numbers(0).schema, scalar_arrow(talks))
-        await send_requests(lease, requests(batches_of([1])))
-        await receive_reply(lease)
-        lease.release(LeaseOutcome.CLEAN)
-    assert [(line.line, line.context, line.worker) for line in lines] == [
-        ("hello 0", {"task": "7"}, lease.worker),
-        ("error", {"task": "7"}, lease.worker),
-    ]
-
-
-async def test_a_function_that_prints_without_end_is_not_blocked(zygotes: Zygotes) -> None:
-    lines: list[WorkerOutput] = []
-    drops: list[DroppedOutput] = []
-
-    def floods(x):
-        import sys
-
-        for _ in range(20_000):
-            sys.stdout.write("y" * 999 + "\n")
-        return x
-
-    async with running_pool(zygotes, on_output=lines.append, on_drop=drops.append, output_lines_per_second=100) as pool:
-        lease = await pool.lease(None)
-        lease.log_context["task"] = "7"
-        await send_command(lease, numbers(0).schema, scalar_arrow(floods))
-        await send_requests(lease, requests(batches_of([1])))
-        reply = await receive_reply(lease)
-        lease.release(LeaseOutcome.CLEAN)
-    assert reply.error is None
-    # A burst at once; the rest of what is let through comes with time.
-    assert 200 <= len(lines) < 20_000
-    assert sum(drop.lines for drop in drops) == 20_000 - len(lines)
-    assert {(drop.worker, drop.context["task"]) for drop in drops} == {(lease.worker, "7")}
-
-
-async def test_a_worker_is_replaced_after_its_number_of_exchanges(tmp_path: Path) -> None:
-    limited = Zygotes(tmp_path, WorkerSettings(max_exchanges=2))
-    try:
-        async with running_pool(limited) as pool:
-            endings = []
-            for _ in range(3):
-                await until(pool, lambda: pool.idle == 1)
-                endings.append((await exchange(pool, batches_of([1]))).ending)
-    finally:
-        limited.stop()
-    assert endings == [FrameKind.DONE, FrameKind.RETIRED, FrameKind.DONE]
 
 
 @pytest.mark.parametrize("moment", range(5))

@@ -18,13 +18,13 @@ from pool_driver import (
     requests,
     running_pool,
     split,
-    until,
 )
 
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frame_stream import PeerClosedError
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.pool.interface import until
 from updraft_server.pool.pool import Pool
 
 SCHEMA = numbers(0).schema

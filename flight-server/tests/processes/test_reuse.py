@@ -5,11 +5,12 @@ import json
 import resource
 
 import pytest
-from pool_driver import Zygotes, batches_of, exchange, running_pool, until
+from pool_driver import Zygotes, batches_of, exchange, running_pool
 from pyspark.sql.types import StringType
 from session_commands import scalar_arrow
 
 from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.interface import until
 
 
 def look_around(x):

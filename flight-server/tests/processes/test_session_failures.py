@@ -23,7 +23,8 @@ from updraft.errors import MAX_TRACEBACK_BYTES, ProtocolError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frame_stream import PeerClosedError
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.pool import LeaseOutcome
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome
 
 
 async def failing(
@@ -39,8 +40,6 @@ async def failing(
 
 
 async def answers(pool: Any) -> Reply:
-    from pool_driver import until
-
     await until(pool, lambda: pool.idle > 0)
     reply = await exchange(pool, batches_of([1]))
     assert reply.error is None

@@ -18,14 +18,15 @@ from pool_driver import (
     running_pool,
     send_command,
     send_requests,
-    until,
 )
 from pyspark.sql.types import LongType, StringType
 from session_commands import scalar_arrow
 
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.pool import LeaseOutcome, NoIdleWorker, Pool
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker
+from updraft_server.pool.pool import Pool
 
 PYSPARK_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 

@@ -114,7 +114,7 @@ def test_every_worker_has_an_id_of_its_own(front: Front, other_front: Front) -> 
 def test_a_worker_is_killed_by_its_id_and_its_end_reported(front: Front) -> None:
     (killed, its_end), (_, another) = front.fork(), front.fork()
     front.send(Kill(killed))
-    assert front.expect(Exited) == Exited(killed, None, signal.SIGKILL)
+    assert front.expect(Exited) == Exited(killed, -signal.SIGKILL)
     assert ends(its_end)
     assert lives(another)
     os.close(another)
@@ -125,7 +125,7 @@ def test_an_unknown_worker_and_that_of_another_front_cannot_be_killed(front: Fro
     for name in (worker, "gone-1"):
         other_front.send(Kill(name))
         other_front.send(Claim([name]))
-    assert other_front.expect(Exited) == Exited("gone-1", None, None)
+    assert other_front.expect(Exited) == Exited("gone-1", None)
     other_front.send(Measure(1, [worker]))
     assert other_front.expect(Measured) == Measured(1, {})
     assert lives(pidfd)
@@ -167,13 +167,13 @@ def test_a_successor_keeps_the_workers_that_are_claimed_and_ends_the_others(zygo
     zygotes.restart()
     successor = Front(zygotes.path)
     successor.send(Claim([claimed, gone]))
-    assert successor.expect(Exited) == Exited(gone, None, None)
+    assert successor.expect(Exited) == Exited(gone, None)
     assert ends(unclaimed)
     successor.send(Measure(1, [claimed]))
     assert list(successor.expect(Measured).usage) == [claimed]
     assert lives(kept)
     successor.send(Kill(claimed))
     # Not its child: how it ended is for whoever reaps it to know.
-    assert successor.expect(Exited) == Exited(claimed, None, None)
+    assert successor.expect(Exited) == Exited(claimed, None)
     assert ends(kept)
     successor.close()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from updraft.errors import PoolFullError, PoolUnavailableError
-from updraft_server.pool.pool import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 
 # As many places a task that holds a worker has beyond the limits of the queue: its exchanges may wait for each other.
 _MOST_SIBLINGS = 8

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from updraft.errors import FunctionNotFoundError
-from updraft_server.pool.pool import RegisteredFunctionInfo
+from updraft_server.pool.leases import RegisteredFunctionInfo
 
 
 @dataclass(frozen=True, slots=True)

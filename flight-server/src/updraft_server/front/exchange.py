@@ -38,7 +38,7 @@ from updraft_server.front.relay import Relay, RelayLimits
 from updraft_server.front.request import SERVICE, Request, parse_request, resolve
 from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.pool.pool import LeaseOutcome
+from updraft_server.pool.leases import LeaseOutcome
 
 _log = structlog.get_logger(__name__)
 

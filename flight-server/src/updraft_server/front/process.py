@@ -42,8 +42,10 @@ from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc.parent import follow_parent
 from updraft_server.ipc.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
 from updraft_server.linux.process_control import hide_memory
-from updraft_server.pool.interface import WorkerPool
-from updraft_server.pool.pool import DroppedOutput, Pool, PoolError, PoolSettings, WorkerOutput
+from updraft_server.pool.interface import WorkerPool, until
+from updraft_server.pool.leases import PoolError, PoolSettings
+from updraft_server.pool.pool import Pool
+from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 
 if TYPE_CHECKING:
     from updraft_server.settings import ServeSettings
@@ -167,14 +169,7 @@ class Front:
                 await self._idle()
 
     async def _idle(self) -> None:
-        changed = asyncio.Event()
-        unsubscribe = self._pool.subscribe(changed.set)
-        try:
-            while self._pool.busy > 0:
-                changed.clear()
-                await changed.wait()
-        finally:
-            unsubscribe()
+        await until(self._pool, lambda: self._pool.busy == 0)
 
     def _capabilities(self) -> Capabilities:
         return Capabilities(

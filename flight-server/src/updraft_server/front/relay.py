@@ -22,7 +22,8 @@ from updraft_server.front.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
 from updraft_server.ipc.frames import FrameError, FrameKind
-from updraft_server.pool.pool import Lease, LeaseOutcome, WorkerDeath
+from updraft_server.pool.leases import Lease, LeaseOutcome
+from updraft_server.pool.worker_events import WorkerDeath
 
 # How long after a worker's socket has closed its exit status may take to arrive.
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0

@@ -19,7 +19,7 @@ from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand, Limits, Se
 from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.session_rules import check_session_function
-from updraft_server.pool.pool import TaskKey
+from updraft_server.pool.leases import TaskKey
 
 SERVICE = "pool"
 

@@ -7,10 +7,10 @@ This is the hot path of a pool: a frame costs no task and no queue, and a future
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from updraft_server.ipc.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, decode_header, encode_header
+from updraft_server.ipc.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, after, decode_header, encode_header
 
 # Enough for many small frames in one system call, small enough that little of a large one is read by it.
 _READ_AHEAD_BYTES = 64 * 1024
@@ -45,7 +45,7 @@ class FrameSender:
     ) -> None:
         """Send one frame whole; raises PeerClosedError. A cancelled send leaves the socket unusable."""
         header = encode_header(kind, len(app_metadata), len(data_header), len(data_body))
-        pieces: list[Buffer] = [header, app_metadata, data_header, data_body]
+        pieces: Sequence[Buffer] = [header, app_metadata, data_header, data_body]
         remaining = len(header) + len(app_metadata) + len(data_header) + len(data_body)
         while True:
             try:
@@ -60,7 +60,7 @@ class FrameSender:
             remaining -= sent
             if remaining == 0:
                 return
-            pieces = _after(pieces, sent)
+            pieces = after(pieces, sent)
 
 
 class FrameReceiver:
@@ -173,18 +173,6 @@ async def _ready(
 def _wake(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)
-
-
-def _after(pieces: list[Buffer], sent: int) -> list[Buffer]:
-    """The pieces without their first `sent` bytes."""
-    rest: list[Buffer] = []
-    for piece in pieces:
-        if sent >= len(piece):
-            sent -= len(piece)
-            continue
-        rest.append(memoryview(piece)[sent:])
-        sent = 0
-    return rest
 
 
 def _rounded_up(size_bytes: int) -> int:

@@ -8,6 +8,7 @@ sans-IO: it knows neither sockets nor Arrow. It is no public contract: both ends
 
 import enum
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -81,3 +82,13 @@ def encode(
     pieces: list[Buffer] = [header + app_metadata]
     pieces.extend(view for view in (header_view, body_view) if view.nbytes)
     return pieces
+
+
+def after(pieces: Iterable[Buffer], done_bytes: int) -> list[memoryview]:
+    """The pieces without their first `done_bytes`: what is left to send or to receive."""
+    rest = []
+    for piece in pieces:
+        if done_bytes < len(piece):
+            rest.append(memoryview(piece)[done_bytes:])
+        done_bytes = max(0, done_bytes - len(piece))
+    return rest

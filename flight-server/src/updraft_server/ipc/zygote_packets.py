@@ -12,7 +12,7 @@ front claims those that it still holds.
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from updraft_server.ipc.worker_settings import WorkerSettings
 
@@ -123,18 +123,16 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exited:
-    """A worker has ended; one of the two says how, and neither where an earlier zygote forked it."""
+    """A worker has ended."""
 
     worker: str
-    exit_code: int | None
-    signal: int | None
+    status: int | None
+    """Its exit code, or less than zero the signal that ended it; None where an earlier zygote forked it."""
 
 
 Packet: TypeAlias = Hello | Claim | Fork | Forked | ForkFailed | Kill | Measure | Measured | Exited
 
-_PACKETS: dict[str, type[Any]] = {
-    cls.__name__: cls for cls in (Hello, Claim, Fork, Forked, ForkFailed, Kill, Measure, Measured, Exited)
-}
+_PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
 
 
 class PacketError(Exception):

@@ -65,10 +65,18 @@ def no_core_dumps() -> None:
 
 def kill_group(leader_pid: int) -> None:
     """Kill a process group, if it is still there."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader_pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
+
+
+def describe_exit(status: int) -> str:
+    """How a process ended, in words; `status` is its exit code or, less than zero, the signal."""
+    if status >= 0:
+        return f"exited with code {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pool as the front uses it. `updraft_server.pool.pool` is one, `updraft_server.pool.testing` another for tests."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -42,3 +43,15 @@ class WorkerPool(Protocol):
 
     async def close(self, grace_seconds: float) -> None:
         """Start nothing more, wait for leases to end, then kill what is left."""
+
+
+async def until(pool: WorkerPool, condition: Callable[[], bool]) -> None:
+    """Wait for a state of the pool, woken by its changes."""
+    changed = asyncio.Event()
+    unsubscribe = pool.subscribe(changed.set)
+    try:
+        while not condition():
+            changed.clear()
+            await changed.wait()
+    finally:
+        unsubscribe()

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import socket
 from pathlib import Path
+from typing import Protocol
 
 from updraft_server.pool.worker_events import WorkerDeath
 
@@ -74,7 +75,7 @@ class PoolSettings:
     """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
 
 
-class Lease:
+class Lease(Protocol):
     """A worker held by one exchange. Every lease ends with exactly one effective `release`."""
 
     worker: str
@@ -85,4 +86,3 @@ class Lease:
 
     def release(self, outcome: LeaseOutcome) -> None:
         """Give the worker back: CLEAN for reuse, anything else kills and replaces it. Idempotent, never blocks."""
-        raise NotImplementedError

@@ -44,11 +44,6 @@ class SpareWorkers:
         if timer is not None:
             timer.cancel()
 
-    def clear(self) -> None:
-        """Forget all of them."""
-        for worker in list(self._timers):
-            self.forget(worker)
-
     def _expire(self, worker: PooledWorker) -> None:
         del self._timers[worker]
         self._discard(worker)

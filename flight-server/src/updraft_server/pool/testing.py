@@ -7,7 +7,6 @@ that workers speak, and a test can make them misbehave in every way that a proce
 
 import asyncio
 import socket
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender
@@ -60,12 +59,13 @@ async def echo(worker: FakeWorker) -> None:
 class FakeLease(Lease):
     """A lease whose worker is a running script."""
 
-    def __init__(self, worker: str, script: Script, on_release: Callable[["FakeLease", LeaseOutcome], None]) -> None:
+    def __init__(self, worker: str, script: Script, task: TaskKey | None, on_release: Callable[[], None]) -> None:
         front_end, worker_end = socket.socketpair()
         for end in (front_end, worker_end):
             end.settimeout(0)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
         self.worker = worker
+        self.task = task
         self.socket = front_end
         self.death = asyncio.get_running_loop().create_future()
         self.log_context = {}
@@ -89,7 +89,7 @@ class FakeLease(Lease):
         self._running.cancel()
         self.socket.close()
         self.process.close()
-        self._on_release(self, outcome)
+        self._on_release()
 
 
 class FakePool:
@@ -107,13 +107,12 @@ class FakePool:
         self.zygote_pid = 0
         self.exits = dict.fromkeys(EXIT_REASONS, 0)
         self.pyspark_version = "4.3.0"
-        self._tasks: Counter[TaskKey] = Counter()
         self._subscribers: list[Callable[[], None]] = []
 
     @property
     def workers(self) -> Sequence[WorkerInfo]:
         """Those of the leases that were not released."""
-        return tuple(WorkerInfo(lease.worker, 0, "leased", None) for lease in self.leases if lease.outcome is None)
+        return tuple(WorkerInfo(lease.worker, 0, "leased", None) for lease in self._held)
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """What `usage` says of each."""
@@ -124,18 +123,13 @@ class FakePool:
 
     async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
         """An idle worker, or an extra one for a task that holds one."""
-        is_extra = task is not None and self._tasks[task] > 0
+        is_extra = task is not None and any(held.task == task for held in self._held)
         if self.idle == 0 and not is_extra:
             raise NoIdleWorker("all workers are busy")
-        from_idle = self.idle > 0
-        name = f"fake-{len(self.leases) + 1}"
-        lease = FakeLease(name, self.script, lambda *_: self._taken_back(task, from_idle=from_idle))
+        taken = min(self.idle, 1)
+        lease = FakeLease(f"fake-{len(self.leases) + 1}", self.script, task, lambda: self._count(taken))
         self.leases.append(lease)
-        if task is not None:
-            self._tasks[task] += 1
-        self.idle -= from_idle
-        self.busy += 1
-        self.changed()
+        self._count(-taken)
         return lease
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -153,9 +147,11 @@ class FakePool:
         for subscriber in list(self._subscribers):
             subscriber()
 
-    def _taken_back(self, task: TaskKey | None, *, from_idle: bool) -> None:
-        if task is not None:
-            self._tasks[task] -= 1
-        self.idle += from_idle
-        self.busy -= 1
+    @property
+    def _held(self) -> list[FakeLease]:
+        return [lease for lease in self.leases if lease.outcome is None]
+
+    def _count(self, more_idle: int) -> None:
+        self.idle += more_idle
+        self.busy = len(self._held)
         self.changed()

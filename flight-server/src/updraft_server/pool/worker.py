@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header
 from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.pool.leases import PoolError
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_output import OutputReader
 from updraft_server.pool.zygote_client import ForkedWorker
@@ -92,7 +93,7 @@ class PooledWorker:
         self._context = context
 
     async def ready(self) -> None:
-        """Wait for the worker's READY frame; raises FrameError when it dies first or says something else."""
+        """Wait for the worker's READY frame; raises PoolError when it dies first or says something else."""
         if self.state is WorkerState.STARTING:
             self._loop.add_reader(self.socket.fileno(), self._read_ready)
         try:
@@ -120,7 +121,7 @@ class PooledWorker:
             self._status_timer.cancel()
         self._output.close()
         if not self._ready.done():
-            self._ready.set_exception(FrameError(f"the worker {death} before it was ready"))
+            self._ready.set_exception(PoolError(f"the worker {death} before it was ready"))
             self._ready.exception()  # it may be that nobody waits
         self.death.set_result(dataclasses.replace(death, stack=self._output.crash.text))
         self._end()
@@ -156,7 +157,7 @@ class PooledWorker:
                 # How it has ended is on its way.
                 self._ended()
             elif not self._ready.done():
-                self._ready.set_exception(FrameError(f"the worker did not start: {error}"))
+                self._ready.set_exception(PoolError(f"the worker did not start: {error}"))
             return
         if not self._ready.done():
             self._ready.set_result(None)

@@ -2,25 +2,27 @@
 """What a pool tells about its workers."""
 
 import dataclasses
-import signal as signals
+
+from updraft_server.linux.process_control import describe_exit
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerDeath:
-    """How a worker process ended; both are None when nobody could say."""
+    """How a worker process ended."""
 
-    exit_code: int | None = None
-    signal: int | None = None
+    status: int | None = None
+    """Its exit code, or less than zero the signal that ended it; None when nobody could say."""
     stack: str = ""
     """Where Python was when it crashed, in its own words."""
 
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it; None where none did or nobody could say."""
+        return -self.status if self.status is not None and self.status < 0 else None
+
     def __str__(self) -> str:
         """In words: "was killed by SIGSEGV", "exited with code 3"."""
-        if self.signal is not None:
-            return f"was killed by {_signal_name(self.signal)}"
-        if self.exit_code is not None:
-            return f"exited with code {self.exit_code}"
-        return "ended"
+        return "ended" if self.status is None else describe_exit(self.status)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,10 +46,3 @@ class DroppedOutput:
     bytes: int
     context: dict[str, str]
     """As that of `WorkerOutput`."""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -2,13 +2,16 @@
 """The front's connection to the zygote: forks, kills and measurements on demand, exits as they happen."""
 
 import asyncio
+import contextlib
 import itertools
 import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
+
+import structlog
 
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
@@ -29,11 +32,18 @@ from updraft_server.ipc.zygote_packets import (
     decode,
     encode,
 )
+from updraft_server.pool.leases import PoolError
 
-_Answer = TypeVar("_Answer")
+_log = structlog.get_logger(__name__)
+
+_RECONNECT_SECONDS = 0.05
+# How often a front says that it waits for the workers' side.
+_COMPLAINT_SECONDS = 10.0
+# What the zygote's hello answers, though nobody has to ask for it.
+_GREETING = 0
 
 
-class ZygoteError(Exception):
+class ZygoteError(PoolError):
     """Raised when the zygote is not there, goes away, or cannot fork."""
 
 
@@ -48,48 +58,69 @@ class ForkedWorker(NamedTuple):
 
 
 class ZygoteClient:
-    """One connection, used from one event loop. After `on_lost` was called it is of no more use."""
+    """The connection to whichever zygote serves now: one after the other. Used from one event loop."""
 
-    def __init__(self, sock: socket.socket, on_exit: Callable[[Exited], None], on_lost: Callable[[], None]) -> None:
-        self._socket = sock
+    def __init__(
+        self, path: Path, timeout_seconds: float, on_exit: Callable[[Exited], None], on_lost: Callable[[], None]
+    ) -> None:
+        self.hello: Hello | None = None
+        """What the zygote is; None while there is no connection."""
+        self.trouble = ""
+        """Why there is no connection; empty while there is one."""
+        self._path = path
+        self._timeout_seconds = timeout_seconds
         self._on_exit = on_exit
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._hello: asyncio.Future[Hello] = self._loop.create_future()
-        self._forks: dict[int, asyncio.Future[ForkedWorker]] = {}
-        self._measurements: dict[int, asyncio.Future[Measured]] = {}
-        self._requests = itertools.count(1)
+        self._socket: socket.socket
+        self._connection = contextlib.ExitStack()
+        """Ends the connection when it is closed."""
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._requests = itertools.count(_GREETING + 1)
         self._unsent: deque[bytes] = deque()
-        self._closed = False
-        self._loop.add_reader(sock.fileno(), self._readable)
 
-    @classmethod
-    async def connect(
-        cls, path: Path, on_exit: Callable[[Exited], None], on_lost: Callable[[], None], timeout_seconds: float
-    ) -> tuple["ZygoteClient", Hello]:
-        """Connect and wait for the zygote's hello, which comes once it has loaded; raises ZygoteError."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            sock.setblocking(False)  # noqa: FBT003
-            sock.connect(str(path))
-        except OSError as error:
-            sock.close()
-            raise ZygoteError(f"the zygote cannot be reached at {path}: {error.strerror}") from error
-        client = cls(sock, on_exit, on_lost)
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                return client, await asyncio.shield(client._hello)
-        except TimeoutError:
-            client.close()
-            raise ZygoteError(f"the zygote was not ready within {timeout_seconds:g} seconds") from None
-        except BaseException:
-            client.close()
-            raise
+    async def connect(self) -> Hello:
+        """Try again and again until a zygote has loaded and says hello."""
+        next_complaint_seconds = 0.0
+        while self.hello is None:
+            try:
+                self.hello = await self._greeted()
+            except ZygoteError as error:
+                self.trouble = str(error)
+                if self._loop.time() >= next_complaint_seconds:
+                    next_complaint_seconds = self._loop.time() + _COMPLAINT_SECONDS
+                    _log.warning("the workers' side is away: it is tried again and again", reason=self.trouble)
+                await asyncio.sleep(_RECONNECT_SECONDS)
+        if self.trouble:
+            self.trouble = ""
+            _log.info("the workers' side is back")
+        return self.hello
+
+    async def _greeted(self) -> Hello:
+        """The hello of a zygote that is connected to now; raises ZygoteError."""
+        with contextlib.ExitStack() as connection:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+            connection.enter_context(self._socket)
+            try:
+                self._socket.connect(str(self._path))
+            except OSError as error:
+                raise ZygoteError(f"the zygote cannot be reached at {self._path}: {error.strerror}") from error
+            self._loop.add_reader(self._socket.fileno(), self._readable)
+            connection.callback(self._loop.remove_reader, self._socket.fileno())
+            connection.callback(self._loop.remove_writer, self._socket.fileno())
+            try:
+                async with asyncio.timeout(self._timeout_seconds):
+                    hello: Hello = await self._answer(_GREETING)
+            except TimeoutError:
+                reason = f"the zygote was not ready within {self._timeout_seconds:g} seconds"
+                raise ZygoteError(reason) from None
+            self._connection = connection.pop_all()
+            return hello
 
     async def fork(self) -> ForkedWorker:
         """A new worker; raises ZygoteError. The caller bounds the wait."""
-        request = next(self._requests)
-        return await self._answer(self._forks, request, Fork(request))
+        forked: ForkedWorker = await self._ask(Fork(next(self._requests)))
+        return forked
 
     def claim(self, workers: Sequence[str]) -> None:
         """Keep these workers of an earlier zygote; the exit of each that is gone is reported."""
@@ -97,37 +128,43 @@ class ZygoteClient:
             self._send(Claim(some))
 
     def kill(self, worker: str) -> None:
-        """End a worker; its exit is reported. A worker that has ended already is no mistake."""
+        """End a worker; its exit is reported. A worker that has ended already is no mistake.
+
+        Without a connection nothing happens: who connects has to say it again.
+        """
         self._send(Kill(worker))
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """What each of the workers uses that live; raises ZygoteError. The caller bounds the wait."""
         usage: dict[str, WorkerUsage] = {}
         for some in _parts(workers):
-            request = next(self._requests)
-            measured = await self._answer(self._measurements, request, Measure(request, some))
+            measured: Measured = await self._ask(Measure(next(self._requests), some))
             usage.update({worker: WorkerUsage(*fields) for worker, fields in measured.usage.items()})
         return usage
 
-    async def _answer(self, waiting: dict[int, asyncio.Future[_Answer]], request: int, packet: Packet) -> _Answer:
-        if self._closed:
+    async def _ask(self, packet: Fork | Measure) -> Any:
+        if self.hello is None:
             raise ZygoteError("the zygote has gone away")
-        answer: asyncio.Future[_Answer] = self._loop.create_future()
-        waiting[request] = answer
         self._send(packet)
+        return await self._answer(packet.request)
+
+    async def _answer(self, request: int) -> Any:
+        answer = self._answers[request] = self._loop.create_future()
         try:
             return await answer
         finally:
-            waiting.pop(request, None)
+            self._answers.pop(request, None)
 
     def _send(self, packet: Packet) -> None:
+        if self.hello is None:
+            return
         self._unsent.append(encode(packet))
         if len(self._unsent) == 1:
             self._send_unsent()
 
     def _send_unsent(self) -> None:
         """A zygote that does not read is the supervisor's to end; until then its packets wait here."""
-        while self._unsent and not self._closed:
+        while self._unsent:
             try:
                 self._socket.send(self._unsent[0])
             except BlockingIOError:
@@ -138,28 +175,21 @@ class ZygoteClient:
                 break
             self._unsent.popleft()
         self._unsent.clear()
-        if not self._closed:
-            self._loop.remove_writer(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
 
     def close(self) -> None:
         """Let go; the zygote then ends the workers that it forked for this connection. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self._loop.remove_reader(self._socket.fileno())
-        self._loop.remove_writer(self._socket.fileno())
-        self._socket.close()
-        waiters: list[asyncio.Future[Any]] = [self._hello, *self._forks.values(), *self._measurements.values()]
-        for waiting in waiters:
-            if not waiting.done():
-                waiting.set_exception(ZygoteError("the zygote has gone away"))
-                waiting.exception()  # whoever waits still gets it; that nobody waits is no mistake
+        self.hello = None
+        self._unsent.clear()
+        self._connection.close()
+        for request in self._answers:
+            self._answered(request, ZygoteError("the zygote has gone away"))
 
     def _readable(self) -> None:
         try:
             data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_PACKET_BYTES, FORKED_DESCRIPTORS)
             packet = decode(data) if data else None
-        except (BlockingIOError, InterruptedError):
+        except BlockingIOError:
             return
         except (OSError, PacketError):
             packet, descriptors = None, []
@@ -172,29 +202,33 @@ class ZygoteClient:
     def _handle(self, packet: Packet, descriptors: list[int]) -> None:
         match packet:
             case Hello():
-                if not self._hello.done():
-                    self._hello.set_result(packet)
+                self._answered(_GREETING, packet)
             case Forked():
                 self._forked(packet, descriptors)
             case ForkFailed():
-                waiting = self._forks.get(packet.request)
-                if waiting is not None and not waiting.done():
-                    waiting.set_exception(ZygoteError(packet.reason))
+                self._answered(packet.request, ZygoteError(packet.reason))
             case Measured():
-                measured = self._measurements.get(packet.request)
-                if measured is not None and not measured.done():
-                    measured.set_result(packet)
+                self._answered(packet.request, packet)
             case Exited():
                 self._on_exit(packet)
 
     def _forked(self, packet: Forked, descriptors: list[int]) -> None:
-        forked = self._forks.get(packet.request)
-        if forked is None or forked.done() or len(descriptors) != FORKED_DESCRIPTORS:
+        is_whole = len(descriptors) == FORKED_DESCRIPTORS
+        if not is_whole or not self._answered(packet.request, ForkedWorker(packet.worker, packet.pid, *descriptors)):
             # Nobody waits any more: without its socket the worker ends by itself.
             for descriptor in descriptors:
                 os.close(descriptor)
-            return
-        forked.set_result(ForkedWorker(packet.worker, packet.pid, descriptors[0], descriptors[1]))
+
+    def _answered(self, request: int, answer: Any) -> bool:
+        """Hand an answer, or the error instead of one, to whoever waits for it; False when nobody does."""
+        waiting = self._answers.get(request)
+        if waiting is None or waiting.done():
+            return False
+        if isinstance(answer, ZygoteError):
+            waiting.set_exception(answer)
+        else:
+            waiting.set_result(answer)
+        return True
 
 
 def _parts(workers: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -8,6 +8,7 @@ When it dies, its children die with it; workers whose zygote died become its chi
 import collections
 import contextlib
 import enum
+import math
 import os
 import shutil
 import signal
@@ -27,7 +28,7 @@ from updraft_server.ipc.settings_handover import (
 )
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, ZygoteSettings
-from updraft_server.linux.process_control import adopt_orphans, hide_memory, kill_group
+from updraft_server.linux.process_control import adopt_orphans, describe_exit, hide_memory, kill_group
 from updraft_server.settings import ServeSettings
 from updraft_server.supervisor.children import Child, start_zygote, zygote_listener
 
@@ -35,6 +36,8 @@ EXIT_FAILURE = 1
 EXIT_REFUSED = 2
 """What was asked for cannot be done as asked; the line before says what to change."""
 
+_FRONT = "front"
+_ZYGOTE = "zygote"
 _SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _CRASHES = 5
 _CRASH_WINDOW_SECONDS = 10.0
@@ -57,21 +60,21 @@ class Supervisor:
         self._socket_path = directory / "zygote.sock"
         self._contents_path = directory / "contents"
         self._zygote_settings: ZygoteSettings
-        self._listener: socket.socket | None = None
+        self._listener: socket.socket
         if settings.run != "front":
             self._zygote_settings = _zygote_settings(settings, directory)
             self._listener = zygote_listener(self._socket_path)
         self._phase = Phase.RUNNING
-        self._drain_deadline_seconds = 0.0
+        self._drain_deadline_seconds = math.inf
         self._next_look_seconds = 0.0
-        self._front: Child | None = None
-        self._zygote: Child | None = None
+        self._children: dict[str, Child] = {}
         self._front_started_seconds = 0.0
         self._crashes: collections.deque[float] = collections.deque(maxlen=_CRASHES)
 
     def run(self) -> int:
         """Supervise until what runs here has drained or nothing helps any more; the exit status."""
-        self._start_zygote()
+        if self._settings.run != "front":
+            self._start_zygote()
         if self._settings.run != "workers":
             self._start_front()
         try:
@@ -84,9 +87,7 @@ class Supervisor:
 
     def _step(self) -> int | None:
         self._end_stuck_children()
-        wake_seconds = self._next_look_seconds
-        if self._phase is Phase.DRAINING:
-            wake_seconds = min(wake_seconds, self._drain_deadline_seconds)
+        wake_seconds = min(self._next_look_seconds, self._drain_deadline_seconds)
         received = signal.sigtimedwait(_SIGNALS, max(0.0, wake_seconds - time.monotonic()))
         if received is None:
             return self._overdue()
@@ -100,8 +101,8 @@ class Supervisor:
         if now < self._next_look_seconds:
             return
         self._next_look_seconds = now + INTERVAL_SECONDS
-        for child, name in ((self._front, "front"), (self._zygote, "zygote")):
-            if child is not None and child.is_stuck():
+        for name, child in self._children.items():
+            if child.is_stuck():
                 _say(f"the {name} has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
                 child.kill()
 
@@ -112,46 +113,42 @@ class Supervisor:
             return EXIT_FAILURE
         self._phase = Phase.DRAINING
         self._drain_deadline_seconds = time.monotonic() + self._settings.drain_timeout_seconds + _DRAIN_MARGIN_SECONDS
-        draining = self._front or self._zygote
-        assert draining is not None
+        draining = self._children.get(_FRONT) or self._children[_ZYGOTE]
         with contextlib.suppress(ProcessLookupError):
             os.kill(draining.pid, signal.SIGTERM)
         return None
 
     def _overdue(self) -> int | None:
-        if self._phase is not Phase.DRAINING or time.monotonic() < self._drain_deadline_seconds:
+        if time.monotonic() < self._drain_deadline_seconds:
             return None
         _say("the front did not drain in time: what is left is killed")
         return EXIT_FAILURE
 
     def _reap(self) -> int | None:
-        status: int | None = None
         while (ended := _next_ended()) is not None:
             # Not reaped yet, so the number still names its own group.
             kill_group(ended)
             _, wait_status = os.waitpid(ended, 0)
             code = os.waitstatus_to_exitcode(wait_status)
-            if self._front is not None and ended == self._front.pid:
-                self._front.reaped(code)
-                status = self._front_ended(code)
-            elif self._zygote is not None and ended == self._zygote.pid:
-                self._zygote.reaped(code)
-                status = self._zygote_ended(code)
-            if status is not None:
-                break
-        return status
+            for name, child in self._children.items():
+                if ended == child.pid:
+                    child.reaped(code)
+                    status = self._front_ended(code) if name == _FRONT else self._zygote_ended(code)
+                    if status is not None:
+                        return status
+        return None
 
     def _front_ended(self, code: int) -> int | None:
         self._kill_orphans()
         if code == 0:
             return 0
         if self._phase is Phase.DRAINING:
-            _say(f"the front {_describe(code)} while it drained")
+            _say(f"the front {describe_exit(code)} while it drained")
             return EXIT_FAILURE
         young = time.monotonic() - self._front_started_seconds < _START_UP_SECONDS
         if code > 0 and young:
             return EXIT_REFUSED
-        if self._crashed(f"the front {_describe(code)}"):
+        if self._crashed(f"the front {describe_exit(code)}"):
             return EXIT_FAILURE
         self._start_front()
         return None
@@ -159,10 +156,10 @@ class Supervisor:
     def _zygote_ended(self, code: int) -> int | None:
         if code == EXIT_IMAGE_BROKEN:
             return EXIT_REFUSED
-        if self._phase is Phase.DRAINING and self._front is None:
+        if self._phase is Phase.DRAINING and _FRONT not in self._children:
             # It was told to end with its last front: -SIGTERM is one that had not come so far as to listen to that.
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
-        if self._crashed(f"the zygote {_describe(code)}"):
+        if self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
         self._start_zygote()
         return None
@@ -178,8 +175,7 @@ class Supervisor:
         return False
 
     def _start_zygote(self) -> None:
-        if self._listener is not None:
-            self._zygote = start_zygote(self._zygote_settings, self._listener)
+        self._children[_ZYGOTE] = start_zygote(self._zygote_settings, self._listener)
 
     def _start_front(self) -> None:
         environment = dict(os.environ)
@@ -187,23 +183,20 @@ class Supervisor:
         environment[ZYGOTE_SOCKET_VARIABLE] = str(self._socket_path)
         environment[CONTENTS_VARIABLE] = str(self._contents_path)
         self._front_started_seconds = time.monotonic()
-        self._front = Child("updraft_server.front.process", environment)
+        self._children[_FRONT] = Child("updraft_server.front.process", environment)
 
     def _kill_orphans(self) -> None:
         """End workers that outlived their zygote and now their front: nobody is left to want their results."""
-        known = {child.pid for child in (self._front, self._zygote) if child is not None}
+        known = {child.pid for child in self._children.values()}
         for pid in _children():
             if pid not in known:
                 kill_group(pid)
 
     def _end_children(self) -> None:
-        for child in (self._front, self._zygote):
-            if child is not None:
-                child.end()
+        for child in self._children.values():
+            child.end()
         for pid in _children():
             kill_group(pid)
-        if self._listener is not None:
-            self._listener.close()
 
 
 def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings:
@@ -259,10 +252,6 @@ def _children() -> list[int]:
         return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     except OSError:
         return []
-
-
-def _describe(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
 
 
 def _say(what: str) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from updraft_server.ipc.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, decode_header, encode
+from updraft_server.ipc.frames import HEADER_BYTES, Buffer, FrameHeader, FrameKind, after, decode_header, encode
 
 EXIT_FRONT_GONE = 75
 
@@ -81,7 +81,7 @@ class Channel:
         pieces = [memoryview(piece) for piece in encode(kind, app_metadata, data_header, data_body)]
         try:
             while pieces:
-                pieces = _after(pieces, self._socket.sendmsg(pieces))
+                pieces = after(pieces, self._socket.sendmsg(pieces))
         except ConnectionError:
             self.leave()
 
@@ -105,19 +105,10 @@ class Channel:
         try:
             received = self._socket.recvmsg_into(pieces, 0, socket.MSG_WAITALL)[0]
             while received < expected:
-                rest = _after(pieces, received)
+                rest = after(pieces, received)
                 more = self._socket.recvmsg_into(rest, 0, socket.MSG_WAITALL)[0]
                 if not more:
                     self.leave()
                 received += more
         except ConnectionError:
             self.leave()
-
-
-def _after(pieces: list[memoryview], done_bytes: int) -> list[memoryview]:
-    rest = []
-    for piece in pieces:
-        if done_bytes < piece.nbytes:
-            rest.append(piece[done_bytes:])
-        done_bytes = max(0, done_bytes - piece.nbytes)
-    return rest

@@ -11,12 +11,12 @@ from typing import NoReturn
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, UserError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.ipc.frames import FrameHeader, FrameKind
+from updraft_server.ipc.frames import Buffer, FrameHeader, FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.batch_clock import BatchClock
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.request_batch import RequestBatch, check_input, checked_ends
@@ -36,9 +36,9 @@ class InputState(enum.Enum):
 class Exchange:
     """The client's half to read, the worker's half to write."""
 
-    def __init__(self, channel: Channel, arrow: ArrowInput, settings: WorkerSettings) -> None:
+    def __init__(self, channel: Channel, settings: WorkerSettings) -> None:
         self._channel = channel
-        self._arrow = arrow
+        self._inputs: list[ArrowDecoder] = []
         self._settings = settings
         self.state = InputState.OPEN
         self.plain = False
@@ -58,25 +58,35 @@ class Exchange:
         self._replies = 0
         self._rows_replied = 0
 
-    def open(self, assignment: Assignment) -> None:
-        """Take over what the front has decided, and the client's limits where they are tighter."""
+    def open(self, assignment: Assignment, command: ReceivedFrame) -> None:
+        """Take over what the front has decided, the client's limits where they are tighter, and the schema.
+
+        Raises ProtocolError.
+        """
         self.plain, limits = assignment.plain, assignment.limits
         self.clock.limit(assignment.batch_timeout_seconds, assignment.idle_timeout_seconds)
         self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
         self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
         self.max_records_per_reply = max(limits.max_records_per_reply, 0)
         self.max_bytes_per_reply = _smaller(self.max_reply_batch_bytes, limits.max_bytes_per_reply)
+        if not command.header.header_bytes:
+            raise ProtocolError("the first message has no Arrow schema")
+        self._add_input(command.message, "the first message")
+
+    def _add_input(self, schema: pa.Buffer, what: str) -> None:
+        max_batch_rows = self._settings.max_batch_rows
+        self._inputs.append(ArrowDecoder.announced_by(schema, what, max_batch_rows=max_batch_rows))
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the arguments."""
-        return self._arrow.schema
+        return self._inputs[0].schema
 
     def accept_groups(self, second_input_schema: bytes) -> None:
         """Let batches have group ends, and a second input where its schema is given; raises ProtocolError."""
         self._takes_groups = True
         if second_input_schema:
-            self._arrow.decode_second_schema(second_input_schema)
+            self._add_input(pa.py_buffer(second_input_schema), "second_input_schema")
 
     def fail(self, error: UpdraftError) -> NoReturn:
         """Raise an error of ours; what a function raises, of the same classes or not, is never taken for one."""
@@ -112,7 +122,9 @@ class Exchange:
             )
         self._reply_schema = schema
         header = memoryview(schema.serialize())[_IPC_PREFIX_BYTES:]
-        self._send_result(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
+        self.clock.pause()
+        self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed), header)
+        self.clock.resume()
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
         """Send one batch of results; the first one sends its schema before. `row_ends` is of table functions."""
@@ -139,7 +151,9 @@ class Exchange:
         view = memoryview(message)
         header_end = _IPC_PREFIX_BYTES + int.from_bytes(view[4:_IPC_PREFIX_BYTES], "little")
         metadata = exchange_pb2.ReplyMetadata(consumed=self.consumed, sequence=sequence, row_ends=row_ends)
-        self._send_result(metadata, view[_IPC_PREFIX_BYTES:header_end], view[header_end:])
+        self.clock.pause()
+        self._send(metadata, view[_IPC_PREFIX_BYTES:header_end], view[header_end:])
+        self.clock.resume()
 
     def log(self, lines: list[str]) -> None:
         """Send what the function has logged for the client."""
@@ -166,8 +180,8 @@ class Exchange:
             return self._take()
         if not frame.has_data:
             raise ProtocolError(f"batch {metadata.sequence} has no Arrow data")
-        check_input(metadata, self._arrow.inputs)
-        batch = self._arrow.decode_batch(frame, sequence=metadata.sequence, of_input=metadata.input)
+        check_input(metadata, len(self._inputs))
+        batch = self._inputs[metadata.input].decode_batch(frame.message, sequence=metadata.sequence)
         ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
         self.consumed = metadata.sequence
         if self.consumed == 1:
@@ -228,22 +242,7 @@ class Exchange:
             self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed))
         self._consumed_sent = self.consumed
 
-    def _send_result(
-        self,
-        metadata: exchange_pb2.ReplyMetadata,
-        data_header: memoryview,
-        data_body: memoryview = memoryview(b""),  # noqa: B008
-    ) -> None:
-        self.clock.pause()
-        self._send(metadata, data_header, data_body)
-        self.clock.resume()
-
-    def _send(
-        self,
-        metadata: exchange_pb2.ReplyMetadata,
-        data_header: memoryview = memoryview(b""),  # noqa: B008
-        data_body: memoryview = memoryview(b""),  # noqa: B008
-    ) -> None:
+    def _send(self, metadata: exchange_pb2.ReplyMetadata, data_header: Buffer = b"", data_body: Buffer = b"") -> None:
         app_metadata = b"" if self.plain else metadata.SerializeToString()
         self._channel.send(FrameKind.MESSAGE, app_metadata, data_header, data_body)
         self._consumed_sent = self.consumed

@@ -2,7 +2,7 @@
 """The life of a worker process after the zygote forked it: command, exchange, clean state, next command."""
 
 import time
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from google.protobuf.message import DecodeError
 
@@ -17,14 +17,15 @@ from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.worker.arrow_input import ArrowInput
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.process_state import ProcessState
-from updraft_server.worker.pyspark.runner import SessionRunner
 from updraft_server.worker.registered.functions import FunctionRegistry
-from updraft_server.worker.registered.runner import find_function, run_registered
+from updraft_server.worker.registered.runner import run_registered
 from updraft_server.worker.user_exceptions import describe
+
+if TYPE_CHECKING:
+    from updraft_server.worker.pyspark.runner import SessionRunner
 
 
 class Ending(NamedTuple):
@@ -38,7 +39,7 @@ class Worker:
     """Takes one exchange at a time from its channel until the front lets it go."""
 
     def __init__(
-        self, channel: Channel, settings: WorkerSettings, registry: FunctionRegistry, sessions: SessionRunner | None
+        self, channel: Channel, settings: WorkerSettings, registry: FunctionRegistry, sessions: "SessionRunner | None"
     ) -> None:
         self._channel = channel
         self._settings = settings
@@ -59,9 +60,8 @@ class Worker:
     def _serve_one(self) -> Ending:
         header = self._channel.receive_header()
         received_seconds = time.time()
-        before = ProcessState.capture()
-        arrow = ArrowInput(self._settings)
-        exchange = Exchange(self._channel, arrow, self._settings)
+        before = ProcessState()
+        exchange = Exchange(self._channel, self._settings)
         try:
             if header.payload_bytes > self._settings.max_command_bytes:
                 raise LimitError(
@@ -69,8 +69,7 @@ class Worker:
                 )
             frame = self._channel.receive_fields(header)
             assignment = _assignment(frame)
-            exchange.open(assignment)
-            arrow.decode_schema(frame)
+            exchange.open(assignment, frame)
             exchange.finish(self._run(assignment, frame, exchange, received_seconds))
         except BaseException as error:
             exchange.clock.stop()
@@ -84,7 +83,7 @@ class Worker:
         self, assignment: Assignment, frame: ReceivedFrame, exchange: Exchange, received_seconds: float
     ) -> exchange_pb2.Report:
         if assignment.function_name:
-            function = find_function(self._registry, assignment.function_name, assignment.function_version)
+            function = self._registry.find(assignment.function_name, assignment.function_version)
             return run_registered(function, exchange)
         if self._sessions is None:
             raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")

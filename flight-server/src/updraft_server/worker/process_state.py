@@ -5,7 +5,6 @@ Modules that user code imported stay. What cannot be taken back (threads, child 
 replaced.
 """
 
-import dataclasses
 import logging
 import os
 import random
@@ -14,69 +13,48 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Self, TextIO
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class ProcessState:
-    """A process's settings at one moment."""
+    """A process's settings at the moment when this is made."""
 
-    environment: dict[str, str]
-    path: list[str]
-    directory: str
-    umask: int
-    stdout: TextIO
-    stderr: TextIO
-    signals: list[Any]
-    log_handlers: list[logging.Handler]
-    log_level: int
-    warning_filters: list[Any]
-    recursion_limit: int
-    threads: int
-
-    @classmethod
-    def capture(cls) -> Self:
-        """What `restore` will come back to."""
+    def __init__(self) -> None:
         root = logging.getLogger()
-        umask = os.umask(0o077)
-        os.umask(umask)
-        return cls(
-            environment=dict(os.environ),
-            path=list(sys.path),
-            directory=os.getcwd(),  # noqa: PTH109
-            umask=umask,
-            stdout=sys.stdout,
-            stderr=sys.stderr,
-            signals=[signal.getsignal(number) for number in _SIGNALS],
-            log_handlers=list(root.handlers),
-            log_level=root.level,
-            warning_filters=list(warnings.filters),
-            recursion_limit=sys.getrecursionlimit(),
-            threads=threading.active_count(),
-        )
+        self._environment = dict(os.environ)
+        self._path = list(sys.path)
+        self._directory = os.getcwd()  # noqa: PTH109
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        self._stdout, self._stderr = sys.stdout, sys.stderr
+        self._signals = [signal.getsignal(number) for number in _SIGNALS]
+        self._log_handlers = list(root.handlers)
+        self._log_level = root.level
+        self._warning_filters = list(warnings.filters)
+        self._recursion_limit = sys.getrecursionlimit()
+        self._threads = threading.active_count()
 
     def restore(self) -> bool:
         """Take back what changed; False when something is left that only the end of the process takes away."""
-        restore_environment(self.environment)
-        sys.path[:] = self.path
-        os.chdir(self.directory)
-        os.umask(self.umask)
+        restore_environment(self._environment)
+        sys.path[:] = self._path
+        os.chdir(self._directory)
+        os.umask(self._umask)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in zip(_SIGNALS, self.signals, strict=True):
+        for number, handler in zip(_SIGNALS, self._signals, strict=True):
             if signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
         root = logging.getLogger()
-        root.handlers[:] = self.log_handlers
-        root.setLevel(self.log_level)
-        warnings.filters[:] = self.warning_filters  # type: ignore[index]
+        root.handlers[:] = self._log_handlers
+        root.setLevel(self._log_level)
+        warnings.filters[:] = self._warning_filters  # type: ignore[index]
         reseed()
-        sys.setrecursionlimit(self.recursion_limit)
-        sys.stdout, sys.stderr = self.stdout, self.stderr
+        sys.setrecursionlimit(self._recursion_limit)
+        sys.stdout, sys.stderr = self._stdout, self._stderr
         sys.stdout.flush()
         sys.stderr.flush()
-        return threading.active_count() == self.threads and not _has_children()
+        return threading.active_count() == self._threads and not _has_children()
 
 
 def restore_environment(environment: dict[str, str]) -> None:

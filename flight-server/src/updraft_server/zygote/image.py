@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every worker of a pool starts with: loaded once, in the zygote, and inherited by fork."""
 
+import contextlib
 import faulthandler
 import importlib
+import os
 import socket
 import sys
 from collections.abc import Iterable
 from importlib import metadata
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.worker.channel import Channel
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
-from updraft_server.worker.pyspark.runner import SessionRunner
 from updraft_server.worker.registered import functions
+
+if TYPE_CHECKING:
+    from updraft_server.worker.pyspark.runner import SessionRunner
 
 # Imported lazily by pyarrow and PySpark on first use: once here is cheaper than once in every worker.
 _PRELOADED = ("pyarrow.compute", "pandas", "numpy", "pyarrow.pandas_compat", "pyspark.sql.pandas.conversion")
@@ -26,42 +31,33 @@ class Image:
     def __init__(self, settings: WorkerSettings, function_modules: Iterable[str], files_directory: str) -> None:
         """Raises what an import raises."""
         self._settings = settings
-        self._sessions = SessionRunner(files_directory) if settings.allow_session_functions else None
-        self._preload()
+        self._sessions = _session_runner(files_directory) if settings.allow_session_functions else None
         functions.load_modules(function_modules)
-        self._registry = functions.registry
 
-    @property
-    def python_version(self) -> str:
-        """Python's "major.minor"."""
-        return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-    @property
-    def pyspark_version(self) -> str:
-        """The installed pyspark's, empty without one."""
+    def hello(self) -> Hello:
+        """What a front is told of this process and its workers."""
         try:
-            return metadata.version("pyspark")
+            pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
-            return ""
-
-    @property
-    def functions(self) -> list[tuple[str, str, str]]:
-        """Name, version and documentation of each registered function."""
-        return [(function.name, function.version, function.doc) for function in self._registry]
+            pyspark_version = ""
+        described = [(function.name, function.version, function.doc) for function in functions.registry]
+        return Hello(os.getpid(), f"{sys.version_info.major}.{sys.version_info.minor}", pyspark_version, described)
 
     def run_worker(self, sock: socket.socket) -> NoReturn:
         """Be a worker in this process, which was forked for it; never returns."""
         reseed()
         # What crashes in C says in the log where; the death itself is the pool's to report.
         faulthandler.enable()
-        Worker(Channel(sock), self._settings, self._registry, self._sessions).run()
+        Worker(Channel(sock), self._settings, functions.registry, self._sessions).run()
 
-    def _preload(self) -> None:
-        if self._sessions is None:
-            return
-        for module in _PRELOADED:
-            try:
-                importlib.import_module(module)
-            except ImportError:
-                # pandas is optional: functions that need it say so themselves.
-                continue
+
+def _session_runner(files_directory: str) -> "SessionRunner":
+    # A pool that runs registered functions only need not have PySpark.
+    from updraft_server.worker.pyspark.runner import SessionRunner
+
+    sessions = SessionRunner(files_directory)
+    for module in _PRELOADED:
+        # pandas is optional: functions that need it say so themselves.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    return sessions

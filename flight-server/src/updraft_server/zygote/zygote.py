@@ -4,6 +4,7 @@
 import contextlib
 import hashlib
 import itertools
+import math
 import os
 import secrets
 import selectors
@@ -22,7 +23,6 @@ from updraft_server.ipc.zygote_packets import (
     Fork,
     Forked,
     ForkFailed,
-    Hello,
     Kill,
     Measure,
     Measured,
@@ -69,7 +69,7 @@ class Zygote:
         self._workers: dict[str, _Worker] = {}
         # Ids of an earlier zygote's workers may still be in use.
         self._ids = map(f"{secrets.token_hex(3)}-{{}}".format, itertools.count(1))
-        self._claims_end_seconds: float | None = None
+        self._claims_end_seconds = math.inf
         self._is_ending = False
 
     def end_with_fronts(self) -> None:
@@ -98,9 +98,9 @@ class Zygote:
             self._claims_end_seconds = time.monotonic() + _CLAIM_SECONDS
 
     def _end_unclaimed(self) -> None:
-        if self._claims_end_seconds is None or time.monotonic() < self._claims_end_seconds:
+        if time.monotonic() < self._claims_end_seconds:
             return
-        self._claims_end_seconds = None
+        self._claims_end_seconds = math.inf
         for worker in self._workers.values():
             if worker.front is None:
                 _kill(worker)
@@ -110,8 +110,7 @@ class Zygote:
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts.add(front)
         self._watch(front, lambda: self._receive(front))
-        image = self._image
-        self._send(front, Hello(os.getpid(), image.python_version, image.pyspark_version, image.functions))
+        self._send(front, self._image.hello())
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
@@ -138,7 +137,7 @@ class Zygote:
         for name in packet.workers:
             worker = self._workers.get(name)
             if worker is None:
-                self._send(front, Exited(name, None, None))
+                self._send(front, Exited(name, None))
             elif worker.front is None:
                 worker.front = front
 
@@ -188,27 +187,23 @@ class Zygote:
     def _reap(self, worker: _Worker) -> None:
         if worker.id not in self._workers:
             return
-        code = self._bury(worker)
-        if worker.front is None:
-            return
-        if code is None:
-            self._send(worker.front, Exited(worker.id, None, None))
-        else:
-            self._send(worker.front, Exited(worker.id, code if code >= 0 else None, -code if code < 0 else None))
+        status = self._bury(worker)
+        if worker.front is not None:
+            self._send(worker.front, Exited(worker.id, status))
 
     def _bury(self, worker: _Worker) -> int | None:
         """Forget a worker that has ended or is being killed; how it ended, where that can be known."""
         del self._workers[worker.id]
         self._selector.unregister(worker.pidfd)
         os.close(worker.pidfd)
-        code = None
+        status = None
         if worker.is_child:
             # Not reaped yet, so its number still names its own group: what its functions started ends with it.
             kill_group(worker.pid)
-            _, status = os.waitpid(worker.pid, 0)
-            code = os.waitstatus_to_exitcode(status)
+            _, wait_status = os.waitpid(worker.pid, 0)
+            status = os.waitstatus_to_exitcode(wait_status)
         self._records.forget(worker.id)
-        return code
+        return status
 
     def _let_go(self, front: socket.socket) -> None:
         """End the workers of a front that is gone."""
@@ -225,7 +220,8 @@ class Zygote:
         except OSError:
             # It is gone or stuck; its end of file comes next, and then its workers go.
             if front in self._fronts:
-                _shut(front)
+                with contextlib.suppress(OSError):
+                    front.shutdown(socket.SHUT_RDWR)
 
 
 def _kill(worker: _Worker) -> None:
@@ -238,10 +234,3 @@ def _usage(tree: ProcessTree) -> WorkerUsage:
     # Whoever compares two measurements need not see process ids.
     mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
     return WorkerUsage(tree.memory_bytes, mark)
-
-
-def _shut(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return

@@ -20,7 +20,7 @@ from updraft_server.front.activity import KEPT_FAILURES, Activity, ExchangePhase
 from updraft_server.front.status.page import amount, duration, html_page, points, size
 from updraft_server.front.status.report import ExchangeRow, Report
 from updraft_server.front.status.sampler import KEPT_SAMPLES, SHOWN_EXCHANGES, Sampler
-from updraft_server.pool.pool import Lease, NoIdleWorker, TaskKey, WorkerInfo
+from updraft_server.pool.leases import Lease, NoIdleWorker, TaskKey, WorkerInfo
 from updraft_server.pool.testing import FakePool
 
 

@@ -8,11 +8,12 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.serializers import SpecialLengths
 
 from updraft.errors import UpdraftError
 from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
 from updraft_server.worker.pyspark.replies import OutputReplies
-from updraft_server.worker.pyspark.wire import END_OF_DATA_SECTION, INT
+from updraft_server.worker.pyspark.wire import INT
 
 
 class Recorder:
@@ -66,7 +67,7 @@ def test_pickled_outputs_come_apart_however_pyspark_writes_them(sizes: list[int]
     recorder = Recorder()
     stream = PickledTableStream(recorder)  # type: ignore[arg-type]
     outputs = [pickle.dumps("x" * size) for size in sizes]
-    trailer = INT.pack(END_OF_DATA_SECTION) + b"whatever"
+    trailer = INT.pack(SpecialLengths.END_OF_DATA_SECTION) + b"whatever"
     written = b"".join(INT.pack(len(output)) + output for output in outputs) + trailer
     for start in range(0, len(written), cut):
         stream.write(written[start : start + cut])

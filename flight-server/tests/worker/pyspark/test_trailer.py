@@ -3,7 +3,8 @@ import struct
 
 import pytest
 
-from updraft_server.worker.pyspark.trailer import TIMINGS, TIMINGS_BEFORE_4_2, TrailerError, parse_trailer
+from updraft.errors import InternalError
+from updraft_server.worker.pyspark.trailer import TIMINGS, TIMINGS_BEFORE_4_2, parse_trailer
 
 TIMES = struct.pack("!iqqqqqq", -3, 1000, 1010, 1100, 80, 7, 8)
 ACCUMULATORS = struct.pack("!iii2s", -1, 1, 2, b"ab")
@@ -36,5 +37,5 @@ def test_an_exception_is_its_traceback() -> None:
 
 @pytest.mark.parametrize("data", [b"\x00", struct.pack("!i", -99), struct.pack("!ii", -2, 100), TIMES[:-1]])
 def test_what_pyspark_does_not_write_is_refused(data: bytes) -> None:
-    with pytest.raises(TrailerError):
+    with pytest.raises(InternalError):
         parse_trailer(data, TIMINGS)

@@ -8,8 +8,8 @@ import importlib
 from typing import Any, Protocol, cast
 
 from updraft.v1 import exchange_pb2
+from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.pyspark.init_message import Surroundings
-from updraft_server.worker.pyspark.session_function import SessionFunction
 
 SUPPORTED = ((4, 0), (4, 1), (4, 2), (4, 3))
 
@@ -21,7 +21,7 @@ class Adapter(Protocol):
     def TIMINGS(self) -> tuple[str, ...]:  # noqa: N802
         """The times that it reports, as fields of `Trailer`."""
 
-    def compose(self, task: exchange_pb2.TaskIdentity, function: SessionFunction, around: Surroundings) -> bytes:
+    def compose(self, assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
         """What it reads before its data."""
 
     def invoke(self, init_message: bytes, stream: Any) -> None:

@@ -12,36 +12,25 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.serializers import SpecialLengths
 
 from updraft_server.ipc.frames import Buffer
-from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.pyspark.replies import Replies
-from updraft_server.worker.pyspark.row_slices import slice_by_rows
-from updraft_server.worker.pyspark.wire import END_OF_STREAM, INT
-from updraft_server.worker.request_batch import RequestBatch
+from updraft_server.worker.pyspark.wire import INT
+from updraft_server.worker.pyspark.worker_input import WorkerInput
 
 # After its data the worker looks for the mark that says that Spark, too, is done.
-LAST_MARK = INT.pack(END_OF_STREAM)
+LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)
 
 
-class ArrowStream:
+class ArrowStream(WorkerInput):
     """Input and output file of PySpark's worker for one exchange."""
 
-    def __init__(self, exchange: Exchange, replies: Replies) -> None:
-        self._exchange = exchange
+    def __init__(self, replies: Replies, batches: Iterable[pa.RecordBatch]) -> None:
+        super().__init__([LAST_MARK])
         self._replies = replies
-        self._unread = LAST_MARK
-        self._position = 0
+        self._batches = batches
         self.trailer = bytearray()
-
-    def preface(self, data: bytes) -> None:
-        """Let `data` be read before anything else."""
-        self._unread = data + LAST_MARK
-
-    def read(self, size: int) -> bytes:
-        """Bytes of the preface, then the mark of the end."""
-        start, self._position = self._position, self._position + size
-        return self._unread[start : self._position]
 
     def write(self, data: Buffer) -> int:
         """Keep what is not batches for the trailer."""
@@ -54,14 +43,7 @@ class ArrowStream:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The arguments, in slices of what the function may see at once."""
-        while (request := self._next_request()) is not None:
-            self._replies.requested(self._exchange.consumed, request.batch.num_rows)
-            yield from slice_by_rows(request.batch, self._exchange.max_records_per_batch)
-
-    def _next_request(self) -> RequestBatch | None:
-        """The next request; what was held back of the results is sent before it is waited for."""
-        self._replies.flush()
-        return self._exchange.take()
+        return iter(self._batches)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch of results."""

@@ -6,7 +6,7 @@ PySpark holds them whole.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -42,6 +42,11 @@ class AnsweredRequests:
         self._replies = replies
         self._answers = answers
         self.max_records_per_batch = exchange.max_records_per_batch
+
+    def slices(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in slices of what the function may see at once."""
+        while (request := self.take()) is not None:
+            yield from slice_by_rows(request.batch, self.max_records_per_batch)
 
     def take(self) -> RequestBatch | None:
         """The next batch; what was held back of the replies is sent before it is waited for."""
@@ -134,6 +139,12 @@ class CogroupReader:
             if ends:
                 self._open[request.input] = []
                 yield group
+
+
+def as_batches(groups: Iterable[Group]) -> Iterator[pa.RecordBatch]:
+    """Groups of one input, each in one piece."""
+    for (slices,) in groups:
+        yield pa.concat_batches(list(slices))
 
 
 def cut(request: RequestBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.pyspark.arrow_stream import LAST_MARK, ArrowStream
 from updraft_server.worker.pyspark.group_readers import Group
 from updraft_server.worker.pyspark.replies import Replies
@@ -23,21 +22,10 @@ _NO_MORE_GROUPS = INT.pack(0)
 class GroupedStream(ArrowStream):
     """Input and output file of PySpark's worker for one exchange of groups."""
 
-    def __init__(self, exchange: Exchange, replies: Replies, groups: Iterable[Group]) -> None:
-        super().__init__(exchange, replies)
-        self._unread = b""
+    def __init__(self, replies: Replies, groups: Iterable[Group]) -> None:
+        super().__init__(replies, ())
         self._tables: deque[Iterable[pa.RecordBatch]] = deque()
-        self._marks = self._count_tables(groups)
-
-    def preface(self, data: bytes) -> None:
-        """Let `data` be read before anything else."""
-        self._unread = data
-
-    def read(self, size: int) -> bytes:
-        """Bytes of the preface, then a count for each group, then the marks of the end."""
-        if size and self._position >= len(self._unread):
-            self._unread, self._position = next(self._marks, b""), 0
-        return super().read(size)
+        self._pieces = self._count_tables(groups)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The slices of the next table of the group."""

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from updraft.v1 import exchange_pb2
-from updraft_server.worker.pyspark.session_function import SessionFunction
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.worker.pyspark.broadcasts import BroadcastChanges
 from updraft_server.worker.pyspark.wire import INT, LONG, text, with_length
 
 BOOL = struct.Struct("!?")
@@ -24,25 +25,23 @@ class Surroundings(NamedTuple):
 
     files_directory: str
     """The directory of SparkFiles."""
-    added_broadcasts: Mapping[int, str]
-    """Broadcast variables that it has not seen yet, and where their pickled values are."""
-    removed_broadcasts: frozenset[int]
-    """Those that it has seen and must forget."""
+    broadcasts: BroadcastChanges
+    """Variables that it has not seen yet, and those that it must forget."""
 
 
-def compose(task: exchange_pb2.TaskIdentity, function: SessionFunction, around: Surroundings) -> bytes:
+def compose(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
     """The bytes of the init message for an exchange."""
     return b"".join(
         [
-            task_header(task),
-            text(_task_context(task)),
-            contents(function, around),
-            INT.pack(function.eval_type),
-            settings(function.payload.runner_conf),
-            settings(function.payload.eval_conf),
-            table_function(function.payload.udtf)
-            if function.payload.HasField("udtf")
-            else functions(function.payload.udfs, argument_names=True, result_ids=True),
+            task_header(assignment.task),
+            text(_task_context(assignment.task)),
+            contents(assignment, around),
+            INT.pack(assignment.eval_type),
+            settings(payload.runner_conf),
+            settings(payload.eval_conf),
+            table_function(payload.udtf)
+            if payload.HasField("udtf")
+            else functions(payload.udfs, argument_names=True, result_ids=True),
         ]
     )
 
@@ -52,10 +51,11 @@ def task_header(task: exchange_pb2.TaskIdentity) -> bytes:
     return INT.pack(task.partition_id) + text(f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
-def contents(function: SessionFunction, around: Surroundings) -> bytes:
+def contents(assignment: Assignment, around: Surroundings) -> bytes:
     """The directory of the files, the modules among them, and the broadcasts."""
-    includes = b"".join(map(text, function.python_includes))
-    return text(around.files_directory) + INT.pack(len(function.python_includes)) + includes + _broadcasts(around)
+    includes = b"".join(map(text, assignment.python_includes))
+    included = INT.pack(len(assignment.python_includes)) + includes
+    return text(around.files_directory) + included + _broadcasts(around.broadcasts)
 
 
 def settings(values: Mapping[str, str]) -> bytes:
@@ -112,10 +112,10 @@ def _task_context(task: exchange_pb2.TaskIdentity) -> str:
     )
 
 
-def _broadcasts(around: Surroundings) -> bytes:
-    added = b"".join(LONG.pack(number) + text(path) for number, path in around.added_broadcasts.items())
-    removed = b"".join(LONG.pack(-number - 1) for number in around.removed_broadcasts)
-    count = len(around.added_broadcasts) + len(around.removed_broadcasts)
+def _broadcasts(changes: BroadcastChanges) -> bytes:
+    added = b"".join(LONG.pack(number) + text(path) for number, path in changes.added.items())
+    removed = b"".join(LONG.pack(-number - 1) for number in changes.removed)
+    count = len(changes.added) + len(changes.removed)
     not_encrypted = NO
     return not_encrypted + INT.pack(count) + removed + added
 

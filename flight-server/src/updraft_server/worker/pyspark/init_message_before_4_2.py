@@ -7,16 +7,67 @@ are only there for Arrow's kinds, and the profiler is not among them.
 
 from collections.abc import Mapping
 
+from pyspark.util import PythonEvalType
+
 from updraft.v1 import exchange_pb2
-from updraft_server.worker.pyspark.init_message import BOOL, functions, settings, table_function
-from updraft_server.worker.pyspark.kinds import KINDS, Answers, EvalType
-from updraft_server.worker.pyspark.session_function import SessionFunction
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.worker.pyspark.init_message import (
+    BOOL,
+    NO,
+    Surroundings,
+    contents,
+    functions,
+    settings,
+    table_function,
+    task_header,
+)
+from updraft_server.worker.pyspark.kinds import Answers, kinds_of
 from updraft_server.worker.pyspark.wire import INT, LONG, text
 
 PROFILER = "spark.sql.pyspark.udf.profiler"
 
+_NO_PORT_NO_SECRET = INT.pack(0) + text("")
+_KINDS = kinds_of((4, 1))
 
-def task_context(task: exchange_pb2.TaskIdentity) -> bytes:
+
+def compose_4_0(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
+    """The bytes of the init message for an exchange with 4.0."""
+    bounds = payload.runner_conf.get("window_bound_types")
+    eval_conf = {} if bounds is None else {"pandas_window_bound_types": bounds}
+    conf = _arrow_settings(assignment.eval_type, payload, eval_conf)
+    return _compose(assignment, payload, around, connection=_NO_PORT_NO_SECRET, conf=conf)
+
+
+def compose_4_1(assignment: Assignment, payload: exchange_pb2.SessionPayload, around: Surroundings) -> bytes:
+    """The bytes of the init message for an exchange with 4.1."""
+    conf = _arrow_settings(assignment.eval_type, payload, {}) + _eval_conf(payload.eval_conf)
+    return _compose(assignment, payload, around, connection=b"", conf=conf)
+
+
+def _compose(
+    assignment: Assignment,
+    payload: exchange_pb2.SessionPayload,
+    around: Surroundings,
+    *,
+    connection: bytes,
+    conf: bytes,
+) -> bytes:
+    not_a_barrier = NO
+    return b"".join(
+        [
+            task_header(assignment.task),
+            not_a_barrier,
+            connection,
+            _task_context(assignment.task),
+            contents(assignment, around),
+            INT.pack(assignment.eval_type),
+            conf,
+            _profiled_functions(assignment.eval_type, payload),
+        ]
+    )
+
+
+def _task_context(task: exchange_pb2.TaskIdentity) -> bytes:
     """The task and its local properties."""
     resources = [
         text(name) + text(name) + INT.pack(len(resource.addresses)) + b"".join(map(text, resource.addresses))
@@ -36,20 +87,30 @@ def task_context(task: exchange_pb2.TaskIdentity) -> bytes:
     )
 
 
-def arrow_settings(function: SessionFunction, eval_conf: Mapping[str, str]) -> bytes:
+def _arrow_settings(eval_type: int, payload: exchange_pb2.SessionPayload, eval_conf: Mapping[str, str]) -> bytes:
     """The settings of a function over Arrow batches; none of a pickled one."""
-    if function.eval_type in (EvalType.BATCHED, EvalType.TABLE):
+    if eval_type in (PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_TABLE_UDF):
         return b""
-    runner_conf = {key: value for key, value in function.payload.runner_conf.items() if key != PROFILER}
+    runner_conf = {key: value for key, value in payload.runner_conf.items() if key != PROFILER}
     return settings({**runner_conf, **eval_conf})
 
 
-def profiled_functions(function: SessionFunction) -> bytes:
+def _eval_conf(eval_conf: Mapping[str, str]) -> bytes:
+    """What 4.1 reads of it: a text or a list of numbers, by the kind of function."""
+    if "input_type" in eval_conf:
+        return text(eval_conf["input_type"])
+    if "table_arg_offsets" in eval_conf:
+        offsets = [int(offset) for offset in eval_conf["table_arg_offsets"].split(",") if offset]
+        return INT.pack(len(offsets)) + b"".join(map(INT.pack, offsets))
+    return b""
+
+
+def _profiled_functions(eval_type: int, payload: exchange_pb2.SessionPayload) -> bytes:
     """The profiler, if there is one, and the UDFs; a table function has none."""
-    if function.payload.HasField("udtf"):
-        return table_function(function.payload.udtf)
-    profiler = function.payload.runner_conf.get(PROFILER)
+    if payload.HasField("udtf"):
+        return table_function(payload.udtf)
+    profiler = payload.runner_conf.get(PROFILER)
     named = BOOL.pack(profiler is not None) + (text(profiler) if profiler else b"")
     # Functions that answer as they like take rows: their arguments have no names to flag.
-    has_names = KINDS[EvalType(function.eval_type)].answers is not Answers.FREELY
-    return named + functions(function.payload.udfs, argument_names=has_names, result_ids=profiler is not None)
+    has_names = _KINDS[eval_type].answers is not Answers.FREELY
+    return named + functions(payload.udfs, argument_names=has_names, result_ids=profiler is not None)

@@ -9,37 +9,25 @@ from collections import deque
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyspark.serializers import SpecialLengths
 
 from updraft.errors import InternalError, ProtocolError
 from updraft_server.ipc.frames import Buffer
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.pyspark.wire import END_OF_DATA_SECTION, END_OF_STREAM, INT
+from updraft_server.worker.pyspark.wire import INT
+from updraft_server.worker.pyspark.worker_input import WorkerInput
 from updraft_server.worker.request_batch import RequestBatch
 
 REPLY_SCHEMA = pa.schema([pa.field("_0", pa.binary(), nullable=False)])
 
 
-class PickledInput:
+class PickledInput(WorkerInput):
     """Input file of PySpark's worker for one exchange of pickled rows."""
 
     def __init__(self, exchange: Exchange) -> None:
         _check_schema(exchange.schema)
+        super().__init__(self._values())
         self._exchange = exchange
-        self._input = self._pieces()
-        self._unread = b""
-        self._position = 0
-
-    def preface(self, data: bytes) -> None:
-        """Let `data` be read before anything else."""
-        self._unread = data
-
-    def read(self, size: int) -> bytes:
-        """The preface, then length and bytes of each value, then the marks of the end."""
-        if self._position >= len(self._unread) and size:
-            self._unread = next(self._input, b"")
-            self._position = 0
-        start, self._position = self._position, self._position + size
-        return self._unread[start : self._position]
 
     def flush(self) -> None:
         """Send the results that were held back: the next request is about to be waited for."""
@@ -51,7 +39,8 @@ class PickledInput:
         self.flush()
         return self._exchange.take()
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _values(self) -> Iterator[bytes]:
+        """Length and bytes of each value, then the marks of the end."""
         while (request := self._next_request()) is not None:
             column = request.batch.column(0)
             if column.null_count:
@@ -62,8 +51,8 @@ class PickledInput:
             for value in column.to_pylist():
                 yield INT.pack(len(value))
                 yield value
-        yield INT.pack(END_OF_DATA_SECTION)
-        yield INT.pack(END_OF_STREAM)
+        yield INT.pack(SpecialLengths.END_OF_DATA_SECTION)
+        yield INT.pack(SpecialLengths.END_OF_STREAM)
 
 
 class PickledStream(PickledInput):

@@ -9,15 +9,16 @@ import io
 from typing import Any
 
 import pyarrow as pa
+from pyspark.serializers import SpecialLengths
 
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.pyspark.pickled_stream import REPLY_SCHEMA, PickledInput
-from updraft_server.worker.pyspark.wire import END_OF_STREAM, INT
+from updraft_server.worker.pyspark.wire import INT
 
 # As much as PySpark's own output file holds.
 _BUFFER_BYTES = 64 * 1024
 _REPLY_BYTES = 256 * 1024
-_LAST_MARK = INT.pack(END_OF_STREAM)
+_LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)
 
 
 class PickledTableStream(PickledInput):

@@ -4,7 +4,7 @@
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -19,39 +19,16 @@ _JOINED_BATCHES = 4096
 class ReplyChannel(Protocol):
     """Where replies go: `updraft_server.worker.exchange.Exchange`."""
 
-    @property
-    def max_reply_batch_bytes(self) -> int:
-        """Bytes of one batch in a reply."""
-
-    @property
-    def max_records_per_reply(self) -> int:
-        """Rows of one batch of a free-running function; 0 is no limit."""
-
-    @property
-    def max_bytes_per_reply(self) -> int:
-        """Bytes at which a batch of a free-running function is split."""
+    max_records_per_reply: int
+    """Rows of one batch of a free-running function; 0 is no limit."""
+    max_bytes_per_reply: int
+    """Bytes at which a batch of a free-running function is split."""
 
     def reply(self, batch: pa.RecordBatch, *, sequence: int, row_ends: Sequence[int] = ()) -> None:
         """Send a batch."""
 
     def fail(self, error: UpdraftError) -> NoReturn:
         """Raise what ends the exchange."""
-
-
-class Replies(Protocol):
-    """Takes a function's results in order."""
-
-    def requested(self, sequence: int, rows: int) -> None:
-        """A request batch was handed to the function."""
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """The function has yielded a batch; raises UpdraftError."""
-
-    def flush(self) -> None:
-        """The next request is about to be waited for: send what was held back to be sent with more."""
-
-    def close(self) -> None:
-        """The function has ended; raises UserError when something is owed."""
 
 
 class FreeRunningReplies:
@@ -62,10 +39,10 @@ class FreeRunningReplies:
         self._sequence = 0
 
     def requested(self, sequence: int, rows: int) -> None:
-        """Nothing is owed for a request."""
+        """A request batch was handed to the function: nothing is owed for it."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Send the batch, in parts if need be."""
+        """The function has yielded a batch: send it, in parts if need be; raises UpdraftError."""
         self._send(batch)
 
     def _send(self, batch: pa.RecordBatch) -> None:
@@ -81,10 +58,10 @@ class FreeRunningReplies:
         self._exchange.reply(part, sequence=self._sequence, row_ends=row_ends)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """The next request is about to be waited for; nothing was held back to be sent with more."""
 
     def close(self) -> None:
-        """Nothing is owed."""
+        """The function has ended; nothing is owed."""
 
 
 class JoinedReplies(FreeRunningReplies):
@@ -220,6 +197,10 @@ class OneToOneReplies:
             missing -= batch.num_rows
         self._ready_rows -= rows
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+Replies: TypeAlias = FreeRunningReplies | OneToOneReplies
+"""Takes a function's results in order."""
 
 
 def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:

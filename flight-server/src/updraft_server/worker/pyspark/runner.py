@@ -5,7 +5,14 @@ import contextlib
 import faulthandler
 import os
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
+
+import pyspark
+import pyspark.worker
+from pyspark.accumulators import _accumulatorRegistry
+from pyspark.core.broadcast import _broadcastRegistry
+from pyspark.sql.pandas.serializers import ArrowStreamSerializer
+from pyspark.taskcontext import BarrierTaskContext, TaskContext
 
 from updraft.errors import FunctionRefusedError, InternalError, UserError
 from updraft.v1 import exchange_pb2
@@ -19,10 +26,9 @@ from updraft_server.worker.pyspark.broadcasts import KnownBroadcasts
 from updraft_server.worker.pyspark.init_message import Surroundings
 from updraft_server.worker.pyspark.kinds import Kind, kinds_of
 from updraft_server.worker.pyspark.log_capture import SESSION_VARIABLE, captured_logs
-from updraft_server.worker.pyspark.session_function import SessionFunction
 from updraft_server.worker.pyspark.streams import SessionStream, session_stream
 from updraft_server.worker.pyspark.tracebacks import ReportedException
-from updraft_server.worker.pyspark.trailer import Trailer, TrailerError, parse_trailer
+from updraft_server.worker.pyspark.trailer import Trailer, parse_trailer
 from updraft_server.worker.user_exceptions import describe, qualified_name
 
 # Before, PySpark converted elsewhere.
@@ -33,17 +39,12 @@ class SessionRunner:
     """PySpark's worker code, made ready once per pool (in the zygote) and used once per exchange."""
 
     def __init__(self, files_directory: str) -> None:
-        """Import PySpark and put the seams in; raises ImportError where this pool has no PySpark that it knows."""
-        import pyspark
-        import pyspark.worker
-        from pyspark.sql.pandas.serializers import ArrowStreamSerializer
-
+        """Put the seams into PySpark; raises ImportError where this pool has none that it knows."""
         self.pyspark_version: str = pyspark.__version__
         self._adapter = load_adapter(self.pyspark_version)
         self._kinds = kinds_of(minor_version(self.pyspark_version))
         self._reported = ReportedException()
-        self._worker: Any = pyspark.worker
-        self._worker.handle_worker_exception = self._reported.wrap(self._worker.handle_worker_exception)
+        pyspark.worker.handle_worker_exception = self._reported.wrap(pyspark.worker.handle_worker_exception)
         self._files_directory = files_directory
         self._broadcasts = KnownBroadcasts()
         # PySpark puts it there for each task that lacks it, and then drops every cache of the import system.
@@ -60,9 +61,8 @@ class SessionRunner:
         received_seconds: float,
     ) -> exchange_pb2.Report:
         """Run the function over the exchange; raises UpdraftError."""
-        function = SessionFunction(assignment.eval_type, assignment.python_includes, payload)
-        stream = session_stream(self._kind(function.eval_type), function, exchange)
-        message = self._adapter.compose(assignment.task, function, self._surroundings(assignment))
+        stream = session_stream(self._kind(assignment.eval_type), payload, exchange)
+        message = self._adapter.compose(assignment, payload, self._surroundings(assignment))
         before = dict(os.environ)
         restore_environment({**before, **assignment.environment})
         try:
@@ -77,7 +77,7 @@ class SessionRunner:
     def _surroundings(self, assignment: Assignment) -> Surroundings:
         paths = {int(number): path for number, path in assignment.broadcasts.items()}
         changes = self._broadcasts.change_to(assignment.task.owner.application_id, paths)
-        return Surroundings(assignment.files_directory or self._files_directory, changes.added, changes.removed)
+        return Surroundings(assignment.files_directory or self._files_directory, changes)
 
     def _run_worker(self, message: bytes, stream: SessionStream, exchange: Exchange) -> Trailer:
         self._reported.error = None
@@ -86,10 +86,7 @@ class SessionRunner:
             self._adapter.invoke(message, stream)
         except BaseException as error:  # a SystemExit in most cases: it must not end this process
             ended_by = error
-        try:
-            trailer = parse_trailer(bytes(stream.trailer), self._adapter.TIMINGS)
-        except TrailerError as error:
-            raise InternalError(str(error)) from None
+        trailer = parse_trailer(bytes(stream.trailer), self._adapter.TIMINGS)
         if ended_by is not None or trailer.traceback is not None:
             # What came before the exception is the client's: it may want no more than that.
             stream.flush()
@@ -109,10 +106,10 @@ class SessionRunner:
         ) from None
 
     def _kind(self, eval_type: int) -> Kind:
-        for known, kind in self._kinds.items():
-            if known == eval_type:
-                return kind
-        runs = ", ".join(f"{known.value} ({known.name})" for known in self._kinds)
+        kind = self._kinds.get(eval_type)
+        if kind is not None:
+            return kind
+        runs = ", ".join(f"{known} ({kind.name})" for known, kind in self._kinds.items())
         raise FunctionRefusedError(
             f"this pool, with pyspark {self.pyspark_version}, does not run functions of eval type {eval_type};"
             f" it runs {runs}"
@@ -120,10 +117,6 @@ class SessionRunner:
 
     def _forget(self) -> None:
         """Empty PySpark's process-wide registries, but for the broadcast variables of the exchange."""
-        from pyspark.accumulators import _accumulatorRegistry
-        from pyspark.core.broadcast import _broadcastRegistry
-        from pyspark.taskcontext import BarrierTaskContext, TaskContext
-
         TaskContext._setTaskContext(None)
         BarrierTaskContext._setTaskContext(None)
         _accumulatorRegistry.clear()

@@ -4,10 +4,10 @@
 from typing import TypeAlias
 
 from updraft.errors import ProtocolError
+from updraft.v1.exchange_pb2 import SessionPayload
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.pyspark.arrow_stream import ArrowStream
-from updraft_server.worker.pyspark.group_batch_stream import GroupBatchStream
-from updraft_server.worker.pyspark.group_readers import AnsweredRequests, CogroupReader, GroupReader
+from updraft_server.worker.pyspark.group_readers import AnsweredRequests, CogroupReader, GroupReader, as_batches
 from updraft_server.worker.pyspark.grouped_stream import GroupedStream
 from updraft_server.worker.pyspark.kinds import Answers, Kind, Reads
 from updraft_server.worker.pyspark.pickled_stream import PickledStream
@@ -19,46 +19,41 @@ from updraft_server.worker.pyspark.replies import (
     OutputReplies,
     Replies,
 )
-from updraft_server.worker.pyspark.session_function import SessionFunction
 
 SessionStream: TypeAlias = ArrowStream | PickledStream | PickledTableStream
 
 
-def session_stream(kind: Kind, function: SessionFunction, exchange: Exchange) -> SessionStream:
+def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> SessionStream:
     """The stream for one exchange; raises ProtocolError when the client's command does not fit the kind."""
-    if bool(function.payload.second_input_schema) is not (kind.reads is Reads.COGROUPS):
+    if bool(payload.second_input_schema) is not (kind.reads is Reads.COGROUPS):
         raise ProtocolError("second_input_schema belongs to cogroups, and to them only")
-    if function.payload.HasField("udtf") is not (kind.answers is Answers.OUTPUTS):
+    if payload.HasField("udtf") is not (kind.answers is Answers.OUTPUTS):
         raise ProtocolError("udtf belongs to table functions, and to them only")
+    if kind.reads is Reads.PICKLED_LISTS:
+        return PickledTableStream(exchange) if kind.answers is Answers.OUTPUTS else PickledStream(exchange)
+    if kind.reads is not Reads.BATCHES:
+        exchange.accept_groups(payload.second_input_schema)
+    replies = _replies(kind, payload, exchange)
+    source = AnsweredRequests(exchange, replies, kind.answers)
     match kind.reads:
-        case Reads.PICKLED_LISTS:
-            return PickledTableStream(exchange) if kind.answers is Answers.OUTPUTS else PickledStream(exchange)
         case Reads.BATCHES:
-            return ArrowStream(exchange, _replies(kind, function, exchange))
-        case _:
-            exchange.accept_groups(function.payload.second_input_schema)
-            replies = _replies(kind, function, exchange)
-            return _grouped(kind, exchange, replies, AnsweredRequests(exchange, replies, kind.answers))
-
-
-def _grouped(kind: Kind, exchange: Exchange, replies: Replies, source: AnsweredRequests) -> SessionStream:
-    match kind.reads:
-        case Reads.COGROUPS:
-            return GroupedStream(exchange, replies, CogroupReader(source))
+            return ArrowStream(replies, source.slices())
         case Reads.GROUP_BATCHES:
-            return GroupBatchStream(exchange, replies, GroupReader(source))
+            return ArrowStream(replies, as_batches(GroupReader(source)))
+        case Reads.COGROUPS:
+            return GroupedStream(replies, CogroupReader(source))
         case _:
-            return GroupedStream(exchange, replies, GroupReader(source))
+            return GroupedStream(replies, GroupReader(source))
 
 
-def _replies(kind: Kind, function: SessionFunction, exchange: Exchange) -> Replies:
+def _replies(kind: Kind, payload: SessionPayload, exchange: Exchange) -> Replies:
     match kind.answers:
         case Answers.FREELY if kind.reads is Reads.BATCHES:
             return FreeRunningReplies(exchange)
         case Answers.FREELY:
             return JoinedReplies(exchange)
         case Answers.OUTPUTS:
-            return OutputReplies(exchange) if function.payload.udtf.joined else JoinedReplies(exchange)
+            return OutputReplies(exchange) if payload.udtf.joined else JoinedReplies(exchange)
         case Answers.PER_ROW:
             return OneToOneReplies(exchange)
         case Answers.PER_GROUP:

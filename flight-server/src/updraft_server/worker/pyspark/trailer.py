@@ -2,19 +2,14 @@
 """What PySpark's worker writes beside its results: timings, spills, accumulator updates, or a traceback."""
 
 import dataclasses
+import io
 import struct
 from collections.abc import Sequence
 
+from pyspark.serializers import SpecialLengths, read_int, read_long
+
+from updraft.errors import InternalError
 from updraft.v1 import exchange_pb2
-from updraft_server.worker.pyspark.wire import (
-    END_OF_DATA_SECTION,
-    END_OF_STREAM,
-    INT,
-    LONG,
-    PYTHON_EXCEPTION_THROWN,
-    START_ARROW_STREAM,
-    TIMING_DATA,
-)
 
 TIMINGS_BEFORE_4_2 = ("boot_milliseconds", "init_milliseconds", "finish_milliseconds")
 TIMINGS = (*TIMINGS_BEFORE_4_2, "processing_milliseconds")
@@ -48,64 +43,41 @@ class Trailer:
         )
 
 
-class TrailerError(Exception):
-    """Raised when PySpark's worker wrote what this pool does not know."""
-
-
 def parse_trailer(data: bytes, timings: Sequence[str]) -> Trailer:
-    """Raises TrailerError on bytes that are no trailer of a PySpark's worker that reports these `timings`."""
-    reader = _Reader(data)
+    """Raises InternalError on bytes that are no trailer of a PySpark's worker that reports these `timings`."""
+    stream = io.BytesIO(data)
     trailer = Trailer()
     try:
-        while reader.rest:
-            _parse_section(reader, trailer, timings)
-    except (struct.error, UnicodeDecodeError) as error:
-        raise TrailerError(f"pyspark's worker wrote an incomplete trailer: {error}") from None
+        while stream.tell() < len(data):
+            _parse_section(stream, trailer, timings)
+    except (struct.error, EOFError, UnicodeDecodeError) as error:
+        raise InternalError(f"pyspark's worker wrote an incomplete trailer: {error}") from None
     return trailer
 
 
-def _parse_section(reader: "_Reader", trailer: Trailer, timings: Sequence[str]) -> None:
-    mark = reader.read_int()
-    if mark == TIMING_DATA:
-        for timing in timings:
-            setattr(trailer, timing, reader.read_long())
-        trailer.memory_spilled_bytes = reader.read_long()
-        trailer.disk_spilled_bytes = reader.read_long()
-    elif mark == END_OF_DATA_SECTION:
-        # A second one stands where END_OF_STREAM would: the function left input unread.
-        if not trailer.complete:
-            trailer.accumulator_updates = [reader.read_bytes() for _ in range(reader.read_int())]
-            trailer.complete = True
-    elif mark == PYTHON_EXCEPTION_THROWN:
-        trailer.traceback = reader.read_bytes().decode()
-    elif mark not in (START_ARROW_STREAM, END_OF_STREAM):
-        raise TrailerError(f"pyspark's worker wrote {mark}, which this pool does not know")
+def _parse_section(stream: io.BytesIO, trailer: Trailer, timings: Sequence[str]) -> None:
+    match read_int(stream):
+        case SpecialLengths.TIMING_DATA:
+            for timing in timings:
+                setattr(trailer, timing, read_long(stream))
+            trailer.memory_spilled_bytes = read_long(stream)
+            trailer.disk_spilled_bytes = read_long(stream)
+        case SpecialLengths.END_OF_DATA_SECTION:
+            # A second one stands where END_OF_STREAM would: the function left input unread.
+            if not trailer.complete:
+                trailer.accumulator_updates = [_read_bytes(stream) for _ in range(read_int(stream))]
+                trailer.complete = True
+        case SpecialLengths.PYTHON_EXCEPTION_THROWN:
+            trailer.traceback = _read_bytes(stream).decode()
+        case SpecialLengths.START_ARROW_STREAM | SpecialLengths.END_OF_STREAM:
+            pass
+        case mark:
+            raise InternalError(f"pyspark's worker wrote {mark}, which this pool does not know")
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    @property
-    def rest(self) -> int:
-        return len(self._data) - self._position
-
-    def read_int(self) -> int:
-        return self._number(INT)
-
-    def read_long(self) -> int:
-        return self._number(LONG)
-
-    def read_bytes(self) -> bytes:
-        length = self._number(INT)
-        start = self._position
-        if length < 0 or length > self.rest:
-            raise TrailerError(f"pyspark's worker announced {length} bytes and wrote {self.rest}")
-        self._position += length
-        return self._data[start : start + length]
-
-    def _number(self, layout: struct.Struct) -> int:
-        value = layout.unpack_from(self._data, self._position)[0]
-        self._position += layout.size
-        return int(value)
+def _read_bytes(stream: io.BytesIO) -> bytes:
+    length = read_int(stream)
+    data = stream.read(length)
+    if len(data) != length:
+        raise InternalError(f"pyspark's worker announced {length} bytes and wrote {len(data)}")
+    return data

@@ -1,17 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of PySpark's worker protocol: big-endian integers, lengths before bytes, negative lengths as marks."""
+"""How PySpark's worker writes and reads numbers and texts: big-endian, a length before bytes."""
 
 import struct
 
 INT = struct.Struct("!i")
 LONG = struct.Struct("!q")
-
-END_OF_DATA_SECTION = -1
-PYTHON_EXCEPTION_THROWN = -2
-TIMING_DATA = -3
-END_OF_STREAM = -4
-START_ARROW_STREAM = -6
-START_OF_INIT_MESSAGE = -8
 
 
 def with_length(data: bytes) -> bytes:

@@ -5,7 +5,6 @@ The zygote imports the modules named by `--functions`; every worker has what the
 """
 
 import dataclasses
-import enum
 import importlib
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -13,15 +12,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from updraft.errors import FunctionNotFoundError
+
 BatchFunction: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 SchemaFunction: TypeAlias = Callable[[pa.Schema], pa.Schema]
-
-
-class FunctionShape(enum.Enum):
-    """How reply batches relate to request batches."""
-
-    ONE_TO_ONE = "one-to-one"
-    """One reply batch for each request batch, with the same number of rows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,12 +29,10 @@ class RegisteredFunction:
     doc: str
     """One sentence that says what it does; shown to clients that list the pool's functions."""
     call: BatchFunction
-    """The function itself: it gets a batch of arguments and returns a batch of results, in the given `shape`.
+    """The function itself: it gets a batch of arguments and returns a batch of as many results.
 
     It runs in a worker, for one batch at a time. An exception that it raises ends the exchange with `UserError`.
     """
-    shape: FunctionShape = FunctionShape.ONE_TO_ONE
-    """How its replies relate to its requests."""
     result_schema: SchemaFunction | None = None
     """Computes the schema of the results from the schema of the arguments, so that it is known before any batch.
 
@@ -66,16 +58,18 @@ class FunctionRegistry:
     def find(self, name: str, version: str = "") -> RegisteredFunction:
         """The function with that name and version; without a version, the one registered last.
 
-        Raises LookupError, whose message lists the functions or versions of this pool.
+        Raises FunctionNotFoundError, whose message lists the functions or versions of this pool.
         """
         versions = self._functions.get(name)
         if versions is None:
             known = ", ".join(sorted(self._functions)) or "none"
-            raise LookupError(f"no function {name!r}; this pool has: {known}")
+            raise FunctionNotFoundError(f"no function {name!r}; this pool has: {known}")
         if not version:
             return next(reversed(versions.values()))
         if version not in versions:
-            raise LookupError(f"no version {version!r} of function {name!r}; this pool has: {', '.join(versions)}")
+            raise FunctionNotFoundError(
+                f"no version {version!r} of function {name!r}; this pool has: {', '.join(versions)}"
+            )
         return versions[version]
 
     def __iter__(self) -> Iterator[RegisteredFunction]:

@@ -5,19 +5,11 @@ import time
 
 import pyarrow as pa
 
-from updraft.errors import FunctionNotFoundError, UserError
+from updraft.errors import UserError
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.registered.functions import FunctionRegistry, RegisteredFunction
+from updraft_server.worker.registered.functions import RegisteredFunction
 from updraft_server.worker.user_exceptions import user_error
-
-
-def find_function(registry: FunctionRegistry, name: str, version: str) -> RegisteredFunction:
-    """Raises FunctionNotFoundError, which names what there is."""
-    try:
-        return registry.find(name, version)
-    except LookupError as error:
-        raise FunctionNotFoundError(error.args[0]) from None
 
 
 def run_registered(function: RegisteredFunction, exchange: Exchange) -> exchange_pb2.Report:

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.{AttributeReference, PythonUDF}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
-import org.apache.spark.sql.updraft.{PythonFunctions, WorkerModules}
+import org.apache.spark.sql.updraft.{LocalSpark, PythonFunctions, WorkerModules}
 import org.scalatest.funsuite.AnyFunSuite
 
 class SupportSuite extends AnyFunSuite {
@@ -46,6 +46,12 @@ class SupportSuite extends AnyFunSuite {
     }
     val named = new SparkConf(false).set("spark.python.daemon.module", "pyspark.daemon")
     assert(WorkerModules.replaced(named).isEmpty)
+    val setting = "spark.python.daemon.module"
+    LocalSpark(pageBytes = 1L << 20, setting -> "own.module") { _ =>
+      val reason = FallbackReason.WorkerModule.about(s"$setting is own.module")
+      assert(Support.fallbackReason(pickled(udf())).contains(reason))
+    }
+    assert(Support.fallbackReason(pickled(udf())).isEmpty)
   }
 
   test("a type that Arrow cannot carry unchanged is named") {

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The starts of a pool's workers: how many are under way, when the next may begin, why the last one failed."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from updraft_server.pool.start_pace import StartPace
+from updraft_server.pool.worker import PooledWorker, WorkerState
+
+_log = structlog.get_logger(__name__)
+
+
+class WorkerStarts:
+    """Calls `start` for each worker and `changed` whenever a start begins or ends."""
+
+    def __init__(
+        self, workers: int, start: Callable[[], Coroutine[Any, Any, PooledWorker]], changed: Callable[[], None]
+    ) -> None:
+        self.extra = 0
+        """Starts under way that a task waits for, beside the configured number of workers."""
+        self.last_failure = ""
+        self._tasks: set[asyncio.Task[PooledWorker]] = set()
+        self._pace = StartPace(workers)
+        self._start = start
+        self._changed = changed
+
+    @property
+    def unasked(self) -> int:
+        """Starts under way that restore the configured number."""
+        return len(self._tasks)
+
+    @property
+    def are_hopeless(self) -> bool:
+        """Whether a pool that is starting gives up."""
+        return self._pace.is_hopeless
+
+    async def begin(self) -> None:
+        """Begin to start a worker that becomes idle, as soon as the pace allows it."""
+        delay = self._pace.next_start_after(asyncio.get_running_loop().time())
+        if delay > 0:
+            _log.warning("workers die or fail to start: the next start waits", seconds=round(delay, 2))
+            await asyncio.sleep(delay)
+        task = asyncio.create_task(self._start())
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        self._changed()
+
+    async def start_extra(self) -> PooledWorker:
+        """A worker beside the configured number, at once; raises PoolError."""
+        self.extra += 1
+        self._changed()
+        try:
+            return await self._start()
+        finally:
+            self.extra -= 1
+
+    async def stop(self) -> None:
+        """Cancel what `begin` has begun."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[PooledWorker]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._pace.succeeded()
+            worker = task.result()
+            if worker.state is WorkerState.STARTING:
+                worker.state = WorkerState.IDLE
+        else:
+            self._pace.failed()
+            self.last_failure = str(error)
+            _log.warning("a worker did not start", reason=str(error))
+        self._changed()

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes that PySpark's worker reads in place of its socket."""
+
+from collections.abc import Iterable
+
+
+class WorkerInput:
+    """A preface, then pieces, each made when the worker reads on. No read goes beyond a piece."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._unread = b""
+        self._position = 0
+
+    def preface(self, data: bytes) -> None:
+        """Let `data` be read before anything else."""
+        self._unread = data
+
+    def read(self, size: int) -> bytes:
+        """As of a file; empty at the end."""
+        if size and self._position >= len(self._unread):
+            self._unread, self._position = next(self._pieces, b""), 0
+        start, self._position = self._position, self._position + size
+        return self._unread[start : self._position]

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which worker a pool leases and when it replaces one, with a zygote that forks nothing."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from updraft_server.ipc.frames import FrameKind, encode_header
+from updraft_server.ipc.zygote_packets import (
+    MAX_PACKET_BYTES,
+    Claim,
+    Exited,
+    Fork,
+    Forked,
+    Hello,
+    Kill,
+    Measure,
+    Measured,
+    Packet,
+    decode,
+    encode,
+)
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, PoolError, PoolSettings, TaskKey
+from updraft_server.pool.pool import Pool
+from updraft_server.pool.worker_events import WorkerOutput
+
+TASK = TaskKey("app", 1, 2)
+
+
+class Zygote:
+    """Answers one front; its workers are sockets."""
+
+    def __init__(self, path: Path) -> None:
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._front: socket.socket
+        self.living: dict[str, tuple[socket.socket, int]] = {}
+        self.claimed: list[str] = []
+        self.forks = 0
+        self._serving = asyncio.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._front, _ = await loop.sock_accept(self._listener)
+            with self._front as front:
+                front.send(encode(Hello(1, "3.11", "", [])))
+                while data := await loop.sock_recv(front, MAX_PACKET_BYTES):
+                    self._take(decode(data))
+
+    def _take(self, packet: Packet) -> None:
+        match packet:
+            case Fork(request):
+                self._fork(request)
+            case Kill(worker) if worker in self.living:
+                self.end(worker, -signal.SIGKILL)
+            case Claim(workers):
+                self.claimed += workers
+            case Measure(request, workers):
+                self._front.send(encode(Measured(request, dict.fromkeys(workers, (4096, "mark")))))
+
+    def hang_up(self) -> None:
+        """The front has to connect again."""
+        self._front.shutdown(socket.SHUT_RDWR)
+
+    def _fork(self, request: int) -> None:
+        front_end, worker_end = socket.socketpair()
+        reading, writing = os.pipe()
+        self.forks += 1
+        name = f"w-{self.forks}"
+        self.living[name] = worker_end, writing
+        worker_end.send(encode_header(FrameKind.READY))
+        with front_end:
+            socket.send_fds(self._front, [encode(Forked(request, name, 4711))], [front_end.fileno(), reading])
+        os.close(reading)
+
+    def end(self, worker: str, status: int) -> None:
+        """A worker ends, by itself or by a signal."""
+        end, writing = self.living.pop(worker)
+        end.close()
+        os.close(writing)
+        self._front.send(encode(Exited(worker, status)))
+
+    async def close(self) -> None:
+        self._serving.cancel()
+        await asyncio.wait([self._serving])
+        for end, writing in self.living.values():
+            end.close()
+            os.close(writing)
+        self._listener.close()
+
+
+@asynccontextmanager
+async def running(
+    tmp_path: Path, workers: int = 1, on_output: Callable[[WorkerOutput], None] = lambda _: None, **changes: Any
+) -> AsyncIterator[tuple[Pool, Zygote]]:
+    zygote = Zygote(tmp_path / "z.sock")
+    settings = PoolSettings(workers=workers, zygote_socket=tmp_path / "z.sock", **changes)
+    pool = Pool(settings, on_output, lambda _: None)
+    async with asyncio.timeout(60):
+        await pool.start()
+        yield pool, zygote
+        await pool.close(0.0)
+        await zygote.close()
+
+
+async def test_a_session_gets_the_worker_that_knows_it(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=3) as (pool, _):
+        leases = [await pool.lease(None, binding) for binding in ("", "a", "b")]
+        for lease in leases:
+            lease.release(LeaseOutcome.CLEAN)
+        _, of_a, of_b = leases
+        # Whichever is asked for first, and whatever else is idle.
+        assert (await pool.lease(None, "a")).worker == of_a.worker
+        assert (await pool.lease(None, "b")).worker == of_b.worker
+        assert (await pool.lease(None, "c")).worker == leases[0].worker
+
+
+async def test_a_spare_serves_a_task_that_holds_a_worker_and_may_have_another(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=1, workers_per_task=2) as (pool, _):
+        first, second, other = await pool.lease(TASK), await pool.lease(TASK), TaskKey("app", 1, 3)
+        second.release(LeaseOutcome.CLEAN)
+        for task in (None, other):
+            with pytest.raises(NoIdleWorker, match="busy"):
+                await pool.lease(task)
+        assert (await pool.lease(TASK)).worker == second.worker
+        first.release(LeaseOutcome.CLEAN)
+        with pytest.raises(NoIdleWorker, match="busy"):
+            await pool.lease(other)
+
+
+async def test_a_task_at_its_limit_gets_no_spare_either(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, workers_per_task=2) as (pool, _):
+        other = TaskKey("app", 1, 3)
+        held = [await pool.lease(task) for task in (TASK, other, TASK)]
+        held[1].release(LeaseOutcome.CLEAN)
+        with pytest.raises(NoIdleWorker, match="the task holds 2 workers"):
+            await pool.lease(TASK)
+
+
+async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        for lease in [await pool.lease(None, "a") for _ in range(2)]:
+            lease.release(LeaseOutcome.CLEAN)
+        # Until the pool has seen to the release: what follows has to wake it by itself.
+        for _ in range(100):
+            await asyncio.sleep(0)
+        before = set(zygote.living)
+        for _ in range(2):
+            with pytest.raises(NoIdleWorker, match="can take the session"):
+                await pool.lease(None, "b")
+        await until(pool, lambda: pool.starting == 1)
+        with pytest.raises(NoIdleWorker, match="can take the session"):
+            await pool.lease(None, "b")
+        await until(pool, lambda: pool.idle == 2)
+        assert len(before & set(zygote.living)) == 1
+        assert (await pool.lease(None, "b")).worker not in before
+
+
+async def test_a_spare_of_another_session_is_not_taken(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=1) as (pool, _):
+        leases = [await pool.lease(TASK, "a") for _ in range(2)]
+        # The pool has one too many: this one is kept for a task that needs several.
+        leases[0].release(LeaseOutcome.CLEAN)
+        other = await pool.lease(TASK, "b")
+        assert other.worker not in {lease.worker for lease in leases}
+        assert (await pool.lease(TASK, "a")).worker == leases[0].worker
+
+
+async def test_a_task_holds_no_more_than_it_may(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=1, workers_per_task=2) as (pool, _):
+        held = [await pool.lease(TASK) for _ in range(2)]
+        assert (pool.busy, pool.idle, pool.starting) == (2, 0, 0)
+        with pytest.raises(NoIdleWorker, match="the task holds 2 workers"):
+            await pool.lease(TASK)
+        held[1].release(LeaseOutcome.BROKEN)
+        await pool.lease(TASK)
+
+
+async def test_nobody_without_a_task_gets_more_than_the_pool_has(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=1) as (pool, _):
+        await pool.lease(None)
+        with pytest.raises(NoIdleWorker, match="all workers are busy"):
+            await pool.lease(None)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(3, "exit"), (0, "exit"), (-signal.SIGSEGV, "signal"), (-signal.SIGKILL, "signal")]
+)
+async def test_an_end_is_counted_by_its_reason_and_healed(tmp_path: Path, status: int, reason: str) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        zygote.end("w-1", status)
+        await until(pool, lambda: pool.exits[reason] == 1 and pool.idle == 2)
+        assert sum(pool.exits.values()) == 1
+        assert {info.worker for info in pool.workers} == {"w-2", "w-3"}
+
+
+async def test_a_worker_that_was_not_given_back_clean_is_the_pools_to_end(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, _):
+        lease = await pool.lease(None)
+        lease.release(LeaseOutcome.CANCELLED)
+        lease.release(LeaseOutcome.CLEAN)
+        assert (await lease.death).signal == signal.SIGKILL
+        await until(pool, lambda: pool.idle == 1)
+        assert pool.exits == {"signal": 0, "exit": 0, "pool": 1}
+
+
+async def test_a_pool_that_closes_waits_for_leases_and_gives_none(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        lease = await pool.lease(None)
+        closing = asyncio.create_task(pool.close(60.0))
+        # More turns than an early end would take.
+        for _ in range(100):
+            await asyncio.sleep(0)
+        with pytest.raises(PoolError, match="closing"):
+            await pool.lease(None)
+        assert not closing.done()
+        assert len(zygote.living) == 2
+        lease.release(LeaseOutcome.CLEAN)
+        await closing
+        assert not zygote.living
+
+
+async def test_a_spare_takes_the_place_of_a_worker_that_ended_and_none_is_forked(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, zygote):
+        spare, idle = [await pool.lease(TASK) for _ in range(2)]
+        spare.release(LeaseOutcome.CLEAN)
+        idle.release(LeaseOutcome.CLEAN)
+        zygote.end(idle.worker, 1)
+        await until(pool, lambda: pool.exits["exit"] == 1 and pool.idle == 1)
+        assert ((await pool.lease(None)).worker, zygote.forks) == (spare.worker, 2)
+
+
+async def test_a_worker_that_a_task_waits_for_is_starting(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, _):
+        seen: list[int] = []
+        await pool.lease(TASK)
+        pool.subscribe(lambda: seen.append(pool.starting))
+        await pool.lease(TASK)
+        assert (max(seen), pool.starting) == (1, 0)
+
+
+async def test_what_was_last_measured_is_kept_and_without_a_zygote_nothing_is_known(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, _):
+        (info,) = pool.workers
+        assert (await pool.measure([info.worker]))[info.worker].memory_bytes == 4096
+        assert [info.memory_bytes for info in pool.workers] == [4096]
+        pool._zygote.close()
+        assert await pool.measure([info.worker]) == {}
+
+
+async def test_an_exchange_keeps_the_socket_of_a_worker_that_has_ended(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, zygote):
+        lease = await pool.lease(None)
+        zygote.end(lease.worker, 1)
+        assert str(await lease.death) == "exited with code 1"
+        assert lease.socket.fileno() >= 0
+        lease.release(LeaseOutcome.BROKEN)
+        assert lease.socket.fileno() < 0
+
+
+async def test_the_next_zygote_is_told_which_workers_are_kept_and_which_were_to_end(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        kept, broken = [await pool.lease(None) for _ in range(2)]
+        zygote.hang_up()
+        broken.release(LeaseOutcome.BROKEN)
+        assert (await broken.death).signal == signal.SIGKILL
+        assert sorted(zygote.claimed) == sorted([kept.worker, broken.worker])
+        kept.release(LeaseOutcome.CLEAN)
+        await until(pool, lambda: pool.idle == 2)
+        assert kept.worker in zygote.living
+
+
+async def test_what_a_worker_prints_belongs_to_the_exchange_that_holds_it_and_later_to_none(tmp_path: Path) -> None:
+    lines: asyncio.Queue[WorkerOutput] = asyncio.Queue()
+    async with running(tmp_path, on_output=lines.put_nowait) as (pool, zygote):
+        lease = await pool.lease(None)
+        lease.log_context["task"] = "7"
+        _, writing = zygote.living[lease.worker]
+        os.write(writing, b"within\n")
+        lease.release(LeaseOutcome.CLEAN)
+        os.write(writing, b"late\n")
+        printed = [await lines.get() for _ in range(2)]
+    assert [(line.line, line.context) for line in printed] == [("within", {"task": "7"}), ("late", {})]

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+import sys
+
+WITHOUT_PYSPARK = """
+import sys
+sys.modules["pyspark"] = None
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.zygote.image import Image
+print([name for name, _, _ in Image(WorkerSettings(), (), "/nonexistent").hello().functions])
+"""
+
+
+def test_a_pool_of_registered_functions_needs_no_pyspark() -> None:
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_PYSPARK], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "['echo']"
