@@ -221,7 +221,8 @@ def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings
         worker=WorkerSettings(
             allow_session_functions=settings.allow_session_functions,
             max_batch_bytes=settings.max_message_bytes,
-            max_command_bytes=settings.max_message_bytes,
+            # The front lets a payload and a schema be as large as a message each; what it adds itself is bounded too.
+            max_command_bytes=settings.max_message_bytes * 8,
             # The rest of a message is for the reply's metadata and Arrow's own header.
             max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
             max_exchanges=settings.max_exchanges_per_worker,

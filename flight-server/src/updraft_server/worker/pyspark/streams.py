@@ -30,6 +30,9 @@ def session_stream(kind: Kind, function: SessionFunction, exchange: Exchange) ->
         raise ProtocolError("second_input_schema belongs to cogroups, and to them only")
     if function.payload.HasField("udtf") is not (kind.answers is Answers.OUTPUTS):
         raise ProtocolError("udtf belongs to table functions, and to them only")
+    udfs = function.payload.udfs
+    if kind.answers is not Answers.OUTPUTS and not (udfs and all(udf.commands for udf in udfs)):
+        raise ProtocolError("the command's payload has no UDF, or one without a function")
     match kind.reads:
         case Reads.PICKLED_LISTS:
             return PickledTableStream(exchange) if kind.answers is Answers.OUTPUTS else PickledStream(exchange)
