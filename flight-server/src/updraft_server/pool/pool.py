@@ -240,6 +240,9 @@ class Pool:
                 if self._promote_spare():
                     continue
                 await self._pace()
+                if self._zygote is None:
+                    # First a successor: it ends the workers that this front does not claim in time.
+                    break
                 self._begin_start()
             await self._wake.wait()
 
@@ -268,6 +271,8 @@ class Pool:
         zygote, hello = await ZygoteClient.connect(
             self._settings.zygote_socket, self._exited, self._zygote_lost, self._settings.start_timeout_seconds
         )
+        if zygote.is_closed:
+            raise ZygoteError("the zygote has gone away")
         if self._next_complaint_seconds:
             self._next_complaint_seconds = 0.0
             _log.info("the workers' side is back")
@@ -321,7 +326,9 @@ class Pool:
             if worker.state is WorkerState.STARTING:
                 worker.state = WorkerState.IDLE
         else:
-            self._start_pace.failed()
+            # That a zygote is gone says nothing about workers: its successor may start them.
+            if self._zygote is not None:
+                self._start_pace.failed()
             self._last_failure = str(error)
             _log.warning("a worker did not start", reason=str(error))
         self._wake.set()

@@ -86,6 +86,11 @@ class ZygoteClient:
             client.close()
             raise
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the zygote has gone away, or `close` was called."""
+        return self._closed
+
     async def fork(self) -> ForkedWorker:
         """A new worker; raises ZygoteError. The caller bounds the wait."""
         request = next(self._requests)
