@@ -35,7 +35,8 @@ EXIT_FAILURE = 1
 EXIT_REFUSED = 2
 """What was asked for cannot be done as asked; the line before says what to change."""
 
-_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+# SIGALRM is this process's own, once every INTERVAL_SECONDS.
+_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM})
 _CRASHES = 5
 _CRASH_WINDOW_SECONDS = 10.0
 _START_UP_SECONDS = 10.0
@@ -63,7 +64,6 @@ class Supervisor:
             self._listener = zygote_listener(self._socket_path)
         self._phase = Phase.RUNNING
         self._drain_deadline_seconds = 0.0
-        self._next_look_seconds = 0.0
         self._front: Child | None = None
         self._zygote: Child | None = None
         self._front_started_seconds = 0.0
@@ -71,6 +71,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise until what runs here has drained or nothing helps any more; the exit status."""
+        signal.setitimer(signal.ITIMER_REAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
         self._start_zygote()
         if self._settings.run != "workers":
             self._start_front()
@@ -83,23 +84,18 @@ class Supervisor:
             self._end_children()
 
     def _step(self) -> int | None:
-        self._end_stuck_children()
-        wake_seconds = self._next_look_seconds
-        if self._phase is Phase.DRAINING:
-            wake_seconds = min(wake_seconds, self._drain_deadline_seconds)
-        received = signal.sigtimedwait(_SIGNALS, max(0.0, wake_seconds - time.monotonic()))
-        if received is None:
-            return self._overdue()
-        if received.si_signo != signal.SIGCHLD:
-            return self._stop()
-        return self._reap()
+        # Not sigtimedwait: Python's returns noise when a stop of this process outlasts the wait (SIGSTOP, SIGCONT).
+        match signal.sigwait(_SIGNALS):
+            case signal.SIGALRM:
+                self._end_stuck_children()
+                return self._overdue()
+            case signal.SIGCHLD:
+                return self._reap()
+            case _:
+                return self._stop()
 
     def _end_stuck_children(self) -> None:
         """Kill a child whose loop does not turn: the end that follows is one like any other."""
-        now = time.monotonic()
-        if now < self._next_look_seconds:
-            return
-        self._next_look_seconds = now + INTERVAL_SECONDS
         for child, name in ((self._front, "front"), (self._zygote, "zygote")):
             if child is not None and child.is_stuck():
                 _say(f"the {name} has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
