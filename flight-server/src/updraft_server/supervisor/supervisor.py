@@ -30,6 +30,7 @@ from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, ZygoteSettings
 from updraft_server.linux.process_control import adopt_orphans, hide_memory, kill_group
 from updraft_server.settings import ServeSettings
 from updraft_server.supervisor.children import Child, start_zygote, zygote_listener
+from updraft_server.supervisor.runtime_directory import ZYGOTE_SOCKET, claimed
 
 EXIT_FAILURE = 1
 EXIT_REFUSED = 2
@@ -55,7 +56,7 @@ class Supervisor:
 
     def __init__(self, settings: ServeSettings, directory: Path) -> None:
         self._settings = settings
-        self._socket_path = directory / "zygote.sock"
+        self._socket_path = directory / ZYGOTE_SOCKET
         self._contents_path = directory / "contents"
         self._zygote_settings: ZygoteSettings
         self._listener: socket.socket | None = None
@@ -237,8 +238,8 @@ def supervise(settings: ServeSettings) -> int:
         directory = settings.runtime_directory
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="updraft-")))
-        else:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        halves = ("front", "workers") if settings.run == "both" else (settings.run,)
+        stack.enter_context(claimed(directory, halves))
         return Supervisor(settings, directory).run()
 
 
