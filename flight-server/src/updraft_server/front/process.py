@@ -10,9 +10,10 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -122,7 +123,8 @@ class Front:
             await self._start()
             self.lifecycle.handle(Event.STARTED)
             try:
-                self._announce()
+                if self.lifecycle.phase is Phase.READY:
+                    self._announce()
             except OSError as error:
                 raise FrontError(f"cannot write --ready-file {self._settings.ready_file}: {error.strerror}") from error
             await self.lifecycle.drain_requested()
@@ -132,9 +134,21 @@ class Front:
         """Listeners first: an address in use shows at once, and probes are answered while the workers start."""
         try:
             await self._listeners.start(self.metrics.registry)
-            await self._pool.start()
+            await self._unless_draining(self._pool.start())
         except (ListenError, SecurityError, PoolError) as error:
             raise FrontError(str(error)) from error
+
+    async def _unless_draining(self, start: Coroutine[Any, Any, None]) -> None:
+        """Wait for the start, or for a drain: workers that are not there yet are not waited for then."""
+        starting = asyncio.create_task(start)
+        draining = asyncio.create_task(self.lifecycle.drain_requested())
+        try:
+            await asyncio.wait({starting, draining}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+        finally:
+            starting.cancel()
+            draining.cancel()
 
     async def _drain(self) -> None:
         _log.info("draining", running=self._pool.busy, waiting=self.admission.waiting)

@@ -140,7 +140,8 @@ class Supervisor:
 
     def _front_ended(self, code: int) -> int | None:
         self._kill_orphans()
-        if code == 0:
+        # -SIGTERM while it drains is one that had not come so far as to listen to that, and has served nobody.
+        if code == 0 or (self._phase is Phase.DRAINING and code == -signal.SIGTERM):
             return 0
         if self._phase is Phase.DRAINING:
             _say(f"the front {_describe(code)} while it drained")
