@@ -198,8 +198,13 @@ class Supervisor:
         for child in (self._front, self._zygote):
             if child is not None:
                 child.end()
-        for pid in _children():
-            kill_group(pid)
+        # Until nobody is left: what a process that is killed here had started becomes a child of this one.
+        while children := _children():
+            for pid in children:
+                kill_group(pid)
+                # A daemon is in a group whose leader is gone.
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
         if self._listener is not None:
             self._listener.close()
 
