@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools whose processes are stopped, killed and told to end at the worst moments."""
 
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from pyarrow import flight
-from served_pool import HANG_SECONDS, SCHEMA, Server, batch, finish, serves_again
+from served_pool import HANG_SECONDS, SCHEMA, Server, batch, echo, finish, serves_again
 
 
 class Started:
@@ -99,6 +100,7 @@ def test_a_pool_that_ends_takes_what_its_functions_left_behind_with_it(
         assert not daemon.is_running() or daemon.status() == psutil.STATUS_ZOMBIE
     finally:
         server.process.kill()
+        server.process.wait()
 
 
 def test_a_supervisor_that_was_stopped_goes_on_as_if_nothing_had_been(directory: Path) -> None:
@@ -116,6 +118,23 @@ def test_a_supervisor_that_was_stopped_goes_on_as_if_nothing_had_been(directory:
         assert server.stop() == 0
     finally:
         server.process.kill()
+        server.process.wait()
+
+
+def test_a_ready_file_that_cannot_be_written_any_more_costs_no_exchange(directory: Path) -> None:
+    (directory / "announced").mkdir()
+    server = Server(directory / "announced", "--workers=2")
+    try:
+        ready = server.ready()
+        shutil.rmtree(directory / "announced")
+        for worker in ready["workers"].values():
+            psutil.Process(worker).kill()
+        with flight.connect(f"grpc://{ready['listen']}") as client:
+            for _ in range(4):
+                echo(client)
+    finally:
+        server.process.kill()
+        server.process.wait()
 
 
 def test_a_front_that_waits_for_its_workers_ends_as_soon_as_it_is_told(

@@ -248,7 +248,7 @@ class Front:
         if self._settings.ready_file is not None:
             ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
             ready_file.update()
-            self._pool.subscribe(ready_file.update)
+            self._pool.subscribe(lambda: _update(ready_file))
 
     def _ready_content(self) -> dict[str, object]:
         return {
@@ -258,6 +258,14 @@ class Front:
             "zygote": self._pool.zygote_pid,
             "workers": {info.worker: info.pid for info in self._pool.workers},
         }
+
+
+def _update(ready_file: ReadyFile) -> None:
+    """Write down what has changed: the pool, whose change it is, serves on where that fails."""
+    try:
+        ready_file.update()
+    except OSError as error:
+        _log.warning("--ready-file cannot be written: its contents are out of date", reason=str(error))
 
 
 def _pages(sampler: Sampler) -> WebPages:
