@@ -148,6 +148,16 @@ def test_a_front_that_waits_for_its_workers_ends_as_soon_as_it_is_told(
     assert not front.logs("pool is ready")
 
 
+def test_a_front_without_a_place_for_artifacts_says_so_in_one_line(
+    directory: Path, start: Callable[..., Started]
+) -> None:
+    (directory / "contents").touch()
+    front = start("--run=front", f"--runtime-directory={directory}", "--workers=1")
+    assert front.process.wait(HANG_SECONDS) == 2
+    assert front.logs("the directory of artifacts cannot be made")
+    assert not front.logs("Traceback")
+
+
 def test_a_pool_that_is_told_to_end_while_it_starts_has_not_failed(start: Callable[..., Started]) -> None:
     pool = start("--workers=1")
     eventually(lambda: len(pool.children()) == 2)

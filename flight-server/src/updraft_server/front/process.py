@@ -308,7 +308,10 @@ async def _serve(settings: "ServeSettings", zygote_socket: Path, contents_direct
         output_lines_per_second=settings.output_lines_per_second,
     )
     pool = Pool(pool_settings, _log_worker_output, _log_dropped_output)
-    front = Front(settings, pool, contents_directory)
+    try:
+        front = Front(settings, pool, contents_directory)
+    except OSError as error:
+        raise FrontError(f"the directory of artifacts cannot be made: {error}") from error
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, front.lifecycle.handle, Event.DRAIN_REQUESTED)
