@@ -48,6 +48,10 @@ async def forks(connection: socket.socket, count: int = WORKERS) -> list[Fork]:
     return asked
 
 
+def _ignore(_: object) -> None:
+    """What workers print."""
+
+
 @pytest.fixture
 def zygotes(tmp_path: Path) -> Iterator[Zygotes]:
     with contextlib.closing(Zygotes(tmp_path / "z.sock")) as listening:
@@ -56,7 +60,7 @@ def zygotes(tmp_path: Path) -> Iterator[Zygotes]:
 
 @pytest.fixture
 async def pool(zygotes: Zygotes, tmp_path: Path) -> AsyncIterator[Pool]:
-    pool = Pool(PoolSettings(workers=WORKERS, zygote_socket=tmp_path / "z.sock"))
+    pool = Pool(PoolSettings(workers=WORKERS, zygote_socket=tmp_path / "z.sock"), _ignore, _ignore)
     yield pool
     await pool.close(0.0)
 
