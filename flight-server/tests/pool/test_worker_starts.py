@@ -45,7 +45,8 @@ async def test_a_start_is_held_back_as_long_as_the_pace_says(pauses: list[float]
     changes: list[int] = []
     starts = WorkerStarts(1, failed, lambda: changes.append(starts.unasked))
     for _ in range(3):
-        await starts.begin()
+        await starts.pace()
+        starts.begin()
         await until_none_is_under_way(starts)
     assert pauses == [0.1, 0.2]
     assert changes == [1, 0] * 3
@@ -64,7 +65,8 @@ async def test_a_worker_that_has_started_is_idle_and_the_next_is_not_held_back(p
 
     starts = WorkerStarts(1, start, lambda: None)
     for _ in range(3):
-        await starts.begin()
+        await starts.pace()
+        starts.begin()
         await until_none_is_under_way(starts)
     assert pauses == [0.1]
     assert [worker.state for worker in workers[1:]] == [WorkerState.IDLE] * 2
@@ -78,7 +80,7 @@ async def test_a_worker_that_died_while_it_started_does_not_become_idle(pauses: 
         return worker
 
     starts = WorkerStarts(1, start, lambda: None)
-    await starts.begin()
+    starts.begin()
     await until_none_is_under_way(starts)
     assert worker.state is WorkerState.DEAD
 
@@ -95,7 +97,8 @@ async def test_starts_are_hopeless_after_several_failures_and_not_before(pauses:
     starts = WorkerStarts(1, failed, lambda: None)
     for _ in range(MAX_FAILURES):
         assert not starts.are_hopeless
-        await starts.begin()
+        await starts.pace()
+        starts.begin()
         await until_none_is_under_way(starts)
     assert starts.are_hopeless
 
@@ -106,7 +109,7 @@ async def test_a_start_that_is_cancelled_is_no_failure() -> None:
         return new_worker()
 
     starts = WorkerStarts(1, hangs, lambda: None)
-    await starts.begin()
+    starts.begin()
     await asyncio.sleep(0)
     await starts.stop()
     assert (starts.unasked, starts.last_failure) == (0, "")

@@ -10,9 +10,10 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -125,7 +126,8 @@ class Front:
             await self._start()
             self.lifecycle.handle(Event.STARTED)
             try:
-                self._announce()
+                if self.lifecycle.phase is Phase.READY:
+                    self._announce()
             except OSError as error:
                 raise FrontError(f"cannot write --ready-file {self._settings.ready_file}: {error.strerror}") from error
             await self.lifecycle.drain_requested()
@@ -135,9 +137,21 @@ class Front:
         """Listeners first: an address in use shows at once, and probes are answered while the workers start."""
         try:
             await self._listeners.start(self.metrics.registry)
-            await self._pool.start()
+            await self._unless_draining(self._pool.start())
         except (ListenError, SecurityError, PoolError) as error:
             raise FrontError(str(error)) from error
+
+    async def _unless_draining(self, start: Coroutine[Any, Any, None]) -> None:
+        """Wait for the start, or for a drain: workers that are not there yet are not waited for then."""
+        starting = asyncio.create_task(start)
+        draining = asyncio.create_task(self.lifecycle.drain_requested())
+        try:
+            await asyncio.wait({starting, draining}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+        finally:
+            starting.cancel()
+            draining.cancel()
 
     async def _drain(self) -> None:
         _log.info("draining", running=self._pool.busy, waiting=self.admission.waiting)
@@ -230,7 +244,7 @@ class Front:
         if self._settings.ready_file is not None:
             ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
             ready_file.update()
-            self._pool.subscribe(ready_file.update)
+            self._pool.subscribe(lambda: _update(ready_file))
 
     def _ready_content(self) -> dict[str, object]:
         return {
@@ -240,6 +254,14 @@ class Front:
             "zygote": self._pool.zygote_pid,
             "workers": {info.worker: info.pid for info in self._pool.workers},
         }
+
+
+def _update(ready_file: ReadyFile) -> None:
+    """Write down what has changed: the pool, whose change it is, serves on where that fails."""
+    try:
+        ready_file.update()
+    except OSError as error:
+        _log.warning("--ready-file cannot be written: its contents are out of date", reason=str(error))
 
 
 def _pages(sampler: Sampler) -> WebPages:
@@ -282,7 +304,10 @@ async def _serve(settings: "ServeSettings", zygote_socket: Path, contents_direct
         output_lines_per_second=settings.output_lines_per_second,
     )
     pool = Pool(pool_settings, _log_worker_output, _log_dropped_output)
-    front = Front(settings, pool, contents_directory)
+    try:
+        front = Front(settings, pool, contents_directory)
+    except OSError as error:
+        raise FrontError(f"the directory of artifacts cannot be made: {error}") from error
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, front.lifecycle.handle, Event.DRAIN_REQUESTED)

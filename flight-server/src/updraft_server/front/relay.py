@@ -159,6 +159,9 @@ class Relay:
         except PeerClosedError:
             # Why the worker is gone shows on the other direction, together with what it still said.
             return
+        except FrameError as error:
+            # A frame holds less of a header or of metadata than an operator may let a message hold.
+            raise LimitError(f"a message of the client is beyond what a worker takes: {error}") from None
 
     async def _relay_plain_batches(self) -> None:
         while (message := await self._call.read()) is not None:

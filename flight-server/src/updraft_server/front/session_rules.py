@@ -3,7 +3,7 @@
 
 import re
 
-from updraft.errors import FunctionRefusedError, VersionMismatchError
+from updraft.errors import FunctionRefusedError, ProtocolError, VersionMismatchError
 from updraft.v1.exchange_pb2 import SessionFunction
 from updraft_server.front.capabilities import Capabilities
 
@@ -29,7 +29,7 @@ _RESERVED_PREFIXES = ("LD_", "DYLD_", "PYTHON", "PYSPARK_", "SPARK_", "UPDRAFT_"
 
 
 def check_session_function(function: SessionFunction, capabilities: Capabilities) -> None:
-    """Raise FunctionRefusedError or VersionMismatchError for a function that this pool does not run."""
+    """Raise FunctionRefusedError, VersionMismatchError or ProtocolError for a function that this pool does not run."""
     if not capabilities.session_functions_allowed:
         raise FunctionRefusedError(
             "this pool runs registered functions only: start it with --allow-session-functions to run session functions"
@@ -42,6 +42,9 @@ def check_session_function(function: SessionFunction, capabilities: Capabilities
     refused += sorted(name for name in function.user_environment if not _is_user_variable(name))
     if refused:
         raise FunctionRefusedError(f"environment variables that an exchange may not set: {', '.join(refused)}")
+    for name, value in (*function.environment.items(), *function.user_environment.items()):
+        if "\0" in value:
+            raise ProtocolError(f"the value of the environment variable {name} has a null byte")
 
 
 def _is_user_variable(name: str) -> bool:

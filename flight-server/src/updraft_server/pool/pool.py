@@ -168,8 +168,13 @@ class Pool:
             if self._zygote.hello is None:
                 await self._connect()
             for _ in range(self._missing()):
-                if not self._promote_spare():
-                    await self._starts.begin()
+                if self._promote_spare():
+                    continue
+                await self._starts.pace()
+                if self._zygote.hello is None:
+                    # First a successor: it ends the workers that this front does not claim in time.
+                    break
+                self._starts.begin()
             await self._wake.wait()
 
     async def _keep_measuring(self) -> None:

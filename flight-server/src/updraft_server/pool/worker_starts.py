@@ -9,6 +9,7 @@ import structlog
 
 from updraft_server.pool.start_pace import StartPace
 from updraft_server.pool.worker import PooledWorker, WorkerState
+from updraft_server.pool.zygote_client import ZygoteLostError
 
 _log = structlog.get_logger(__name__)
 
@@ -37,12 +38,15 @@ class WorkerStarts:
         """Whether a pool that is starting gives up."""
         return self._pace.is_hopeless
 
-    async def begin(self) -> None:
-        """Begin to start a worker that becomes idle, as soon as the pace allows it."""
+    async def pace(self) -> None:
+        """Wait until another start may begin."""
         delay = self._pace.next_start_after(asyncio.get_running_loop().time())
         if delay > 0:
             _log.warning("workers die or fail to start: the next start waits", seconds=round(delay, 2))
             await asyncio.sleep(delay)
+
+    def begin(self) -> None:
+        """Begin to start a worker that becomes idle."""
         task = asyncio.create_task(self._start())
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -74,7 +78,9 @@ class WorkerStarts:
             if worker.state is WorkerState.STARTING:
                 worker.state = WorkerState.IDLE
         else:
-            self._pace.failed()
+            # That a zygote is gone says nothing about workers: its successor may start them.
+            if not isinstance(error, ZygoteLostError):
+                self._pace.failed()
             self.last_failure = str(error)
             _log.warning("a worker did not start", reason=str(error))
         self._changed()

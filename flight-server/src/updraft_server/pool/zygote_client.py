@@ -47,6 +47,13 @@ class ZygoteError(PoolError):
     """Raised when the zygote is not there, goes away, or cannot fork."""
 
 
+class ZygoteLostError(ZygoteError):
+    """Raised when a zygote is not there to answer, or has not answered before it went away."""
+
+    def __init__(self) -> None:
+        super().__init__("the zygote has gone away")
+
+
 class ForkedWorker(NamedTuple):
     """A new worker process and the descriptors that belong to it; the receiver closes them."""
 
@@ -144,7 +151,7 @@ class ZygoteClient:
 
     async def _ask(self, packet: Fork | Measure) -> Any:
         if self.hello is None:
-            raise ZygoteError("the zygote has gone away")
+            raise ZygoteLostError()
         self._send(packet)
         return await self._answer(packet.request)
 
@@ -183,7 +190,7 @@ class ZygoteClient:
         self._unsent.clear()
         self._connection.close()
         for request in self._answers:
-            self._answered(request, ZygoteError("the zygote has gone away"))
+            self._answered(request, ZygoteLostError())
 
     def _readable(self) -> None:
         try:

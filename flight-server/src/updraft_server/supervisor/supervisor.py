@@ -31,6 +31,7 @@ from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, ZygoteSettings
 from updraft_server.linux.process_control import adopt_orphans, describe_exit, hide_memory, kill_group
 from updraft_server.settings import ServeSettings
 from updraft_server.supervisor.children import Child, start_zygote, zygote_listener
+from updraft_server.supervisor.runtime_directory import ZYGOTE_SOCKET, claimed
 
 EXIT_FAILURE = 1
 EXIT_REFUSED = 2
@@ -38,7 +39,8 @@ EXIT_REFUSED = 2
 
 _FRONT = "front"
 _ZYGOTE = "zygote"
-_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+# SIGALRM is this process's own, once every INTERVAL_SECONDS.
+_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM})
 _CRASHES = 5
 _CRASH_WINDOW_SECONDS = 10.0
 _START_UP_SECONDS = 10.0
@@ -57,7 +59,7 @@ class Supervisor:
 
     def __init__(self, settings: ServeSettings, directory: Path) -> None:
         self._settings = settings
-        self._socket_path = directory / "zygote.sock"
+        self._socket_path = directory / ZYGOTE_SOCKET
         self._contents_path = directory / "contents"
         self._zygote_settings: ZygoteSettings
         self._listener: socket.socket
@@ -66,13 +68,13 @@ class Supervisor:
             self._listener = zygote_listener(self._socket_path)
         self._phase = Phase.RUNNING
         self._drain_deadline_seconds = math.inf
-        self._next_look_seconds = 0.0
         self._children: dict[str, Child] = {}
         self._front_started_seconds = 0.0
         self._crashes: collections.deque[float] = collections.deque(maxlen=_CRASHES)
 
     def run(self) -> int:
         """Supervise until what runs here has drained or nothing helps any more; the exit status."""
+        signal.setitimer(signal.ITIMER_REAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
         if self._settings.run != "front":
             self._start_zygote()
         if self._settings.run != "workers":
@@ -86,21 +88,18 @@ class Supervisor:
             self._end_children()
 
     def _step(self) -> int | None:
-        self._end_stuck_children()
-        wake_seconds = min(self._next_look_seconds, self._drain_deadline_seconds)
-        received = signal.sigtimedwait(_SIGNALS, max(0.0, wake_seconds - time.monotonic()))
-        if received is None:
-            return self._overdue()
-        if received.si_signo != signal.SIGCHLD:
-            return self._stop()
-        return self._reap()
+        # Not sigtimedwait: Python's returns noise when a stop of this process outlasts the wait (SIGSTOP, SIGCONT).
+        match signal.sigwait(_SIGNALS):
+            case signal.SIGALRM:
+                self._end_stuck_children()
+                return self._overdue()
+            case signal.SIGCHLD:
+                return self._reap()
+            case _:
+                return self._stop()
 
     def _end_stuck_children(self) -> None:
         """Kill a child whose loop does not turn: the end that follows is one like any other."""
-        now = time.monotonic()
-        if now < self._next_look_seconds:
-            return
-        self._next_look_seconds = now + INTERVAL_SECONDS
         for name, child in self._children.items():
             if child.is_stuck():
                 _say(f"the {name} has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
@@ -140,7 +139,8 @@ class Supervisor:
 
     def _front_ended(self, code: int) -> int | None:
         self._kill_orphans()
-        if code == 0:
+        # -SIGTERM while it drains is one that had not come so far as to listen to that, and has served nobody.
+        if code == 0 or (self._phase is Phase.DRAINING and code == -signal.SIGTERM):
             return 0
         if self._phase is Phase.DRAINING:
             _say(f"the front {describe_exit(code)} while it drained")
@@ -195,8 +195,13 @@ class Supervisor:
     def _end_children(self) -> None:
         for child in self._children.values():
             child.end()
-        for pid in _children():
-            kill_group(pid)
+        # Until nobody is left: what a process that is killed here had started becomes a child of this one.
+        while children := _children():
+            for pid in children:
+                kill_group(pid)
+                # A daemon is in a group whose leader is gone.
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings:
@@ -214,7 +219,8 @@ def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings
         worker=WorkerSettings(
             allow_session_functions=settings.allow_session_functions,
             max_batch_bytes=settings.max_message_bytes,
-            max_command_bytes=settings.max_message_bytes,
+            # The front lets a payload and a schema be as large as a message each; what it adds itself is bounded too.
+            max_command_bytes=settings.max_message_bytes * 8,
             # The rest of a message is for the reply's metadata and Arrow's own header.
             max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
             max_exchanges=settings.max_exchanges_per_worker,
@@ -233,8 +239,8 @@ def supervise(settings: ServeSettings) -> int:
         directory = settings.runtime_directory
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="updraft-")))
-        else:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        halves = ("front", "workers") if settings.run == "both" else (settings.run,)
+        stack.enter_context(claimed(directory, halves))
         return Supervisor(settings, directory).run()
 
 

@@ -8,6 +8,9 @@ that never comes back from C. The front (`updraft_server.front.batch_timeout`) t
 import math
 import signal
 
+# Longer than any worker lives, and shorter than the longest time that Python hands to the kernel.
+_FOREVER_SECONDS = 1e9
+
 
 class BatchClock:
     """Counts while the function has the processor's turn: not while this worker waits for the client."""
@@ -36,7 +39,7 @@ class BatchClock:
     def resume(self) -> None:
         """The function has given a batch and goes on with the one that it has."""
         seconds = min(self._left_seconds, self._idle_seconds)
-        if seconds < math.inf:
+        if seconds < _FOREVER_SECONDS:
             # A timer of zero would be none.
             self._armed_seconds = max(seconds, 1e-6)
             signal.setitimer(signal.ITIMER_REAL, self._armed_seconds)

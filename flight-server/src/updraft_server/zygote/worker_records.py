@@ -31,6 +31,8 @@ class WorkerRecords:
 
     def add(self, worker: str, pid: int) -> None:
         """Note a child that has just been forked; raises OSError."""
+        # Temporary directories are tidied up: what lies there is not there for ever.
+        self._directory.mkdir(mode=0o700, exist_ok=True)
         (self._directory / worker).write_text(f"{pid} {start_ticks(pid)}")
 
     def forget(self, worker: str) -> None:
@@ -40,8 +42,9 @@ class WorkerRecords:
 
     def survivors(self) -> Iterator[Survivor]:
         """Workers of earlier zygotes that live; the records of those that do not are removed."""
+        self._directory.mkdir(mode=0o700, exist_ok=True)
         for record in sorted(self._directory.iterdir()):
-            survivor = _survivor(record)
+            survivor = _survivor(record) if record.is_file() else None
             if survivor is not None:
                 yield survivor
             else:
@@ -52,8 +55,8 @@ def _survivor(record: Path) -> Survivor | None:
     try:
         pid, started = map(int, record.read_text().split())
         pidfd = os.pidfd_open(pid)
-    except (ValueError, OSError):
-        # Cut short by the death of its writer, or of a worker that is gone.
+    except (ValueError, OverflowError, OSError):
+        # Cut short by the death of its writer, of a worker that is gone, or no record at all.
         return None
     # In this order: a process that has the recorded start now is the one that the descriptor means.
     if start_ticks(pid) != started:

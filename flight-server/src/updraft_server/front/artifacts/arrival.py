@@ -4,6 +4,7 @@
 Everything here blocks on the disk: `updraft_server.front.artifacts.gathering` calls it in threads.
 """
 
+import errno
 import hashlib
 import shutil
 import tarfile
@@ -14,6 +15,8 @@ from updraft.errors import ProtocolError
 from updraft_server.front.artifacts.needs import ArtifactKey, Form
 
 _READ_ONLY = 0o444
+# What an archive's own names cause, on any disk: another pool could unpack it no better.
+_FAULTS_OF_NAMES = frozenset({errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENOENT})
 
 
 class Arrival:
@@ -70,8 +73,18 @@ class Arrival:
                     if unpacked_bytes > self._key.size_bytes:
                         raise ProtocolError(f"{self._name} unpacks to more bytes than it has")
                     archive.extract(member, self._directory, filter="data")
-        except (tarfile.TarError, ValueError) as error:
-            raise ProtocolError(f"{self._name} is not an archive that can be unpacked: {error}") from None
+        except (tarfile.OutsideDestinationError, tarfile.LinkOutsideDestinationError) as error:
+            # Its own words say where the pool keeps artifacts.
+            raise self._no_archive(f"{error.tarinfo.name!r} leads outside of it") from None
+        except (tarfile.TarError, ValueError, OverflowError, KeyError) as error:
+            raise self._no_archive(str(error)) from None
+        except OSError as error:
+            if error.errno in _FAULTS_OF_NAMES:
+                raise self._no_archive(f"{error.strerror}") from None
+            raise
+
+    def _no_archive(self, reason: str) -> ProtocolError:
+        return ProtocolError(f"{self._name} is not an archive that can be unpacked: {reason}")
 
     @property
     def _name(self) -> str:

@@ -75,6 +75,9 @@ def parse_needs(function: SessionFunction) -> Needs:
         if forms.setdefault(key.sha256, key) != key:
             raise ProtocolError(f"artifact {key.sha256.hex()} is listed with two sizes or as file and directory")
         if artifact.WhichOneof("role") == "broadcast_id":
+            if artifact.broadcast_id < 0:
+                # To PySpark's worker a negative number says that a variable is to be forgotten.
+                raise ProtocolError(f"{artifact.broadcast_id} is not the id of a broadcast variable")
             _add(broadcasts, artifact.broadcast_id, key)
         else:
             _add(files, _plain_name(artifact.file_name or artifact.directory_name), key)

@@ -29,6 +29,9 @@ def session_stream(kind: Kind, payload: SessionPayload, exchange: Exchange) -> S
         raise ProtocolError("second_input_schema belongs to cogroups, and to them only")
     if payload.HasField("udtf") is not (kind.answers is Answers.OUTPUTS):
         raise ProtocolError("udtf belongs to table functions, and to them only")
+    udfs = payload.udfs
+    if kind.answers is not Answers.OUTPUTS and not (udfs and all(udf.commands for udf in udfs)):
+        raise ProtocolError("the command's payload has no UDF, or one without a function")
     if kind.reads is Reads.PICKLED_LISTS:
         return PickledTableStream(exchange) if kind.answers is Answers.OUTPUTS else PickledStream(exchange)
     if kind.reads is not Reads.BATCHES:

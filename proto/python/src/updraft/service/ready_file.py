@@ -16,11 +16,11 @@ class ReadyFile:
         self._written = ""
 
     def update(self) -> None:
-        """Write the file if its contents have changed; raises OSError."""
+        """Write the file if its contents have changed; raises OSError, once for each change."""
         content = json.dumps(dict(self._content()), indent=2)
         if content == self._written:
             return
+        self._written = content
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         partial.write_text(content)
         partial.replace(self._path)
-        self._written = content

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directory in which a pool's processes find each other: nobody else's to write, and one pool's alone."""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ZYGOTE_SOCKET = "zygote.sock"
+# What a Unix socket's address holds, less the zero at its end.
+_MAX_SOCKET_PATH_BYTES = 107
+_WRITABLE_FOR_OTHERS = 0o022
+
+
+@contextlib.contextmanager
+def claimed(directory: Path, halves: Iterable[str]) -> Iterator[None]:
+    """Make the directory where it is missing, and keep it for these halves of a pool; raises OSError with a reason."""
+    if len(os.fsencode(directory / ZYGOTE_SOCKET)) > _MAX_SOCKET_PATH_BYTES:
+        longest = _MAX_SOCKET_PATH_BYTES - len(f"/{ZYGOTE_SOCKET}")
+        raise _error(errno.ENAMETOOLONG, f"a socket needs a shorter path: at most {longest} bytes", directory)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_private(directory)
+    with contextlib.ExitStack() as stack:
+        for half in halves:
+            lock = stack.enter_context((directory / f"{half}.lock").open("w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                reason = f"the {half} of another pool uses it: give each pool a --runtime-directory of its own"
+                raise _error(errno.EBUSY, reason, directory) from None
+        yield
+
+
+def _check_private(directory: Path) -> None:
+    """Who may write here, or point a link elsewhere, could stand in for the pool's processes."""
+    for status in (directory.lstat(), directory.stat()):
+        if status.st_uid not in (0, os.geteuid()):
+            raise _error(
+                errno.EPERM, f"it belongs to the user {status.st_uid}: name a directory of your own", directory
+            )
+    if directory.stat().st_mode & _WRITABLE_FOR_OTHERS:
+        raise _error(
+            errno.EPERM, "others may write to it: name a directory below it that does not exist yet", directory
+        )
+
+
+def _error(number: int, reason: str, directory: Path) -> OSError:
+    return OSError(number, reason, str(directory))

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command may say by the letter of protobuf and no worker could take: refused as its client's error."""
+
+import pytest
+
+from updraft.errors import ProtocolError
+from updraft.v1.exchange_pb2 import Artifact, SessionFunction
+from updraft_server.front.artifacts.needs import parse_needs
+from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.session_rules import check_session_function
+
+OPEN = Capabilities((), session_functions_allowed=True, python_version="3.11.9", pyspark_version="4.3.0")
+
+
+@pytest.mark.parametrize("field", ["environment", "user_environment"])
+def test_a_null_byte_in_a_variable_is_the_clients_error(field: str) -> None:
+    function = SessionFunction(python_version="3.11", spark_version="4.3.0")
+    getattr(function, field)["TZ"] = "U\0TC"
+    with pytest.raises(ProtocolError, match="TZ has a null byte"):
+        check_session_function(function, OPEN)
+
+
+@pytest.mark.parametrize("number", [-1, -(2**63)])
+def test_a_negative_id_of_a_broadcast_variable_is_the_clients_error(number: int) -> None:
+    # PySpark's worker would take it for an order to forget another variable, and lose its place in the stream.
+    artifact = Artifact(sha256=bytes(32), size_bytes=1, broadcast_id=number)
+    with pytest.raises(ProtocolError, match=f"{number} is not the id of a broadcast variable"):
+        parse_needs(SessionFunction(artifacts=[artifact]))

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools whose processes are stopped, killed and told to end at the worst moments."""
+
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pyarrow import flight
+from served_pool import HANG_SECONDS, SCHEMA, Server, batch, echo, finish, serves_again
+
+
+class Started:
+    """A command whose end nobody waits for, with what it logs."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.log_file = directory / f"{time.monotonic_ns()}.log"
+        with self.log_file.open("w") as log:
+            self.process = subprocess.Popen(Server.command(*options), stderr=log)
+
+    def logs(self, words: str) -> bool:
+        return words in self.log_file.read_text()
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children()
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < HANG_SECONDS
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    # Not pytest's: the path of a Unix socket has to be short.
+    with tempfile.TemporaryDirectory(prefix="updraft-hostile-") as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def start(directory: Path) -> Iterator[Callable[..., Started]]:
+    running: list[Started] = []
+
+    def started(*options: str) -> Started:
+        running.append(Started(directory, *options))
+        return running[-1]
+
+    yield started
+    for each in running:
+        each.process.kill()
+        each.process.wait()
+
+
+ESCAPING_FUNCTION = """
+import os
+import time
+from updraft_server.worker.registered.functions import RegisteredFunction, registry
+
+def escape(batch):
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if os.fork() == 0:
+            with open(os.environ["TMPDIR"] + "/daemon", "w") as file:
+                file.write(f"{os.getpid()}\\n")
+            time.sleep(1000)
+        os._exit(0)
+    os.waitpid(child, 0)
+    return batch
+
+registry.add(RegisteredFunction("escape", "1", "Starts a daemon.", escape))
+"""
+
+
+def test_a_pool_that_ends_takes_what_its_functions_left_behind_with_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (directory / "escaping_function.py").write_text(ESCAPING_FUNCTION)
+    monkeypatch.setenv("PYTHONPATH", str(directory))
+    monkeypatch.setenv("TMPDIR", str(directory))
+    server = Server(directory, "--workers=1", "--functions=escaping_function")
+    try:
+        with server.client() as client:
+            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("escape"))
+            writer.begin(SCHEMA)
+            writer.write_batch(batch(1))
+            assert finish(writer, reader) == "OK"
+        note = directory / "daemon"
+        eventually(lambda: note.exists() and note.read_text().endswith("\n"))
+        daemon = psutil.Process(int(note.read_text()))
+        assert server.stop() == 0
+        assert not daemon.is_running() or daemon.status() == psutil.STATUS_ZOMBIE
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def test_a_supervisor_that_was_stopped_goes_on_as_if_nothing_had_been(directory: Path) -> None:
+    server = Server(directory, "--workers=1")
+    try:
+        supervisor = psutil.Process(server.process.pid)
+        supervisor.suspend()
+        # Longer than the supervisor ever waits for a signal.
+        time.sleep(2.0)
+        supervisor.resume()
+        zygote = server.ready()["zygote"]
+        psutil.Process(zygote).kill()
+        server.wait_for(lambda: server.ready()["zygote"] != zygote)
+        assert serves_again(server)
+        assert server.stop() == 0
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def test_a_ready_file_that_cannot_be_written_any_more_costs_no_exchange(directory: Path) -> None:
+    (directory / "announced").mkdir()
+    server = Server(directory / "announced", "--workers=2")
+    try:
+        ready = server.ready()
+        shutil.rmtree(directory / "announced")
+        for worker in ready["workers"].values():
+            psutil.Process(worker).kill()
+        with flight.connect(f"grpc://{ready['listen']}") as client:
+            for _ in range(4):
+                echo(client)
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def test_a_front_that_waits_for_its_workers_ends_as_soon_as_it_is_told(
+    directory: Path, start: Callable[..., Started]
+) -> None:
+    front = start("--run=front", f"--runtime-directory={directory}/pool", "--workers=1")
+    eventually(lambda: front.logs("the workers' side is away"))
+    front.process.send_signal(signal.SIGTERM)
+    # Far less than the time after which it gives up waiting.
+    assert front.process.wait(20.0) == 0
+    assert not front.logs("pool is ready")
+
+
+def test_a_front_without_a_place_for_artifacts_says_so_in_one_line(
+    directory: Path, start: Callable[..., Started]
+) -> None:
+    (directory / "contents").touch()
+    front = start("--run=front", f"--runtime-directory={directory}", "--workers=1")
+    assert front.process.wait(HANG_SECONDS) == 2
+    assert front.logs("the directory of artifacts cannot be made")
+    assert not front.logs("Traceback")
+
+
+def test_a_pool_that_is_told_to_end_while_it_starts_has_not_failed(start: Callable[..., Started]) -> None:
+    pool = start("--workers=1")
+    eventually(lambda: len(pool.children()) == 2)
+    pool.process.send_signal(signal.SIGTERM)
+    assert pool.process.wait(HANG_SECONDS) == 0
+
+
+@pytest.mark.parametrize("half", ["front", "workers"])
+def test_a_second_half_of_the_same_kind_is_refused_with_what_to_do(
+    directory: Path, start: Callable[..., Started], half: str
+) -> None:
+    options = (f"--run={half}", f"--runtime-directory={directory}/pool", "--workers=1")
+    first = start(*options)
+    eventually(first.children)
+    second = start(*options)
+    assert second.process.wait(HANG_SECONDS) == 2
+    assert second.logs(f"the {half} of another pool")
+    assert second.logs("--runtime-directory")
+    assert first.process.poll() is None

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The timer that ends a function: whatever a client asks for, arming it never fails."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from updraft_server.worker.batch_clock import BatchClock
+
+
+@pytest.fixture
+def clock() -> Iterator[BatchClock]:
+    clock = BatchClock()
+    # The process has one such timer, and pytest's own limit uses it.
+    of_pytest = signal.setitimer(signal.ITIMER_REAL, 0)
+    yield clock
+    clock.stop()
+    signal.setitimer(signal.ITIMER_REAL, *of_pytest)
+
+
+def armed_seconds() -> float:
+    return signal.getitimer(signal.ITIMER_REAL)[0]
+
+
+def test_a_limit_arms_the_timer_and_a_pause_disarms_it(clock: BatchClock) -> None:
+    clock.limit(batch_seconds=1000.0, idle_seconds=2000.0)
+    clock.start()
+    assert 0 < armed_seconds() <= 1000.0
+    clock.pause()
+    assert armed_seconds() == 0
+
+
+@pytest.mark.parametrize("seconds", [0.0, (2**63 - 1) / 1000, 1e300])
+def test_a_limit_beyond_what_a_timer_takes_is_like_none(clock: BatchClock, seconds: float) -> None:
+    clock.limit(batch_seconds=seconds, idle_seconds=seconds)
+    clock.start()
+    assert armed_seconds() == 0
