@@ -70,14 +70,14 @@ class ServeSettings(ServiceSettings):
         default=None,
     )
 
-    content_store_bytes: int = setting(
+    artifact_store_bytes: int = setting(
         "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. When it "
         "is full, the least recently used artifacts are deleted; those of running exchanges are kept.",
         default=8 * 1024 * MIB,
         unit="bytes",
         ge=MIB,
     )
-    content_timeout_seconds: float = setting(
+    artifact_timeout_seconds: float = setting(
         "Give up on an upload when the client does not send the next part of an artifact within this time.",
         default=60.0,
         unit="seconds",

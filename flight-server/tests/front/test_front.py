@@ -17,10 +17,10 @@ import trustme
 from flight_messages import (
     all_replies,
     batch,
-    command_opening,
+    command_request,
     echo_command,
     finish,
-    path_opening,
+    path_request,
     reply_metadata,
 )
 from front_harness import Running, RunningFront
@@ -75,7 +75,7 @@ async def admitted(channel: grpc.aio.Channel, authorization: str = "") -> grpc.S
 async def refused(channel: grpc.aio.Channel) -> grpc.StatusCode | None:
     """The status of an exchange that is refused at its first message."""
     call = channel.stream_stream("/arrow.flight.protocol.FlightService/DoExchange")(timeout=60)
-    await call.write(path_opening("echo"))
+    await call.write(path_request("echo"))
     return await _status(call)
 
 
@@ -167,7 +167,7 @@ async def test_a_drain_finishes_what_runs_and_refuses_what_comes(running_front: 
     gate = Gate()
     async with running_front(FakePool(workers=2, script=gate.script)) as front:
         running = front.exchange()
-        await running.write(path_opening("echo"))
+        await running.write(path_request("echo"))
         await running.read()
         watch = health_pb2_grpc.HealthStub(front.channel).Watch(health_pb2.HealthCheckRequest())
         assert await next_health(watch) == SERVING
@@ -195,7 +195,7 @@ async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None
 
     async with running_front(WatchedPool(script=gate.script)) as front:
         running = front.exchange()
-        await running.write(path_opening("echo"))
+        await running.write(path_request("echo"))
         await running.read()
         waiting = asyncio.create_task(refused(front.channel))
         await asyncio.wait_for(all_busy.wait(), 60)
@@ -209,7 +209,7 @@ async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None
 async def test_a_drain_ends_what_outlives_its_timeout(running_front: Running) -> None:
     async with running_front(FakePool(script=Gate().script), drain_timeout_seconds=0.2) as front:
         running = front.exchange()
-        await running.write(command_opening(echo_command()))
+        await running.write(command_request(echo_command()))
         await running.read()
         front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
         replies, error = await all_replies(running)
@@ -366,7 +366,7 @@ async def test_metrics_tell_applications_apart_and_their_stages_while_they_run(r
     async with running_front(FakePool(script=gate.script), metrics_listen="127.0.0.1:0") as front:
         url = f"http://{front.settings.metrics_address}/metrics"
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         await call.read()
         text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
         assert 'updraft_stage_exchanges{application="app-1",phase="running",stage="2.0"} 1.0' in text
@@ -386,7 +386,7 @@ async def test_metrics_tell_applications_apart_and_their_stages_while_they_run(r
 async def test_a_name_that_does_not_exist_becomes_no_series(running_front: Running) -> None:
     async with running_front(FakePool(), metrics_listen="127.0.0.1:0") as front:
         call = front.exchange()
-        await call.write(path_opening("invented-by-a-client"))
+        await call.write(path_request("invented-by-a-client"))
         await all_replies(call)
         url = f"http://{front.settings.metrics_address}/metrics"
         text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
@@ -422,7 +422,7 @@ async def test_a_pool_that_is_still_starting_is_unavailable_and_not_without_func
     pool = SlowPool()
     async with running_front(pool, wait_until=pool.begun) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         _, error = await all_replies(call)
         assert error is not None
         assert error.code() is grpc.StatusCode.UNAVAILABLE

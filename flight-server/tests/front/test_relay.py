@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from flight_messages import FlightData, batch, finish, keep_alive, path_opening
+from flight_messages import FlightData, batch, finish, keep_alive, path_request
 
 from updraft.errors import (
     DeadlineError,
@@ -147,7 +147,7 @@ async def test_a_worker_that_retires_is_given_back_as_such() -> None:
     [
         ([batch(1)], ProtocolError, "ended its stream without finish"),
         ([finish(0), batch(1)], ProtocolError, "after the one that says finish"),
-        ([path_opening("echo")], ProtocolError, "a flight descriptor came again"),
+        ([path_request("echo")], ProtocolError, "a flight descriptor came again"),
         ([FlightData(app_metadata=b"\xff").SerializeToString()], ProtocolError, "is not RequestMetadata"),
         ([data(MAX_MESSAGE_BYTES)], LimitError, f"this pool takes, {MAX_MESSAGE_BYTES} bytes"),
     ],

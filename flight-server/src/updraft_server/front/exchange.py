@@ -29,8 +29,8 @@ from updraft.service.spans import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.front.activity import Activity, ExchangePhase, OpenExchange
 from updraft_server.front.admission import Admission, Grant
+from updraft_server.front.artifacts.collector import ArtifactCollector, CollectedArtifacts
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
-from updraft_server.front.artifacts.gathering import Gathering, Provision
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.metrics import FrontMetrics
@@ -50,7 +50,7 @@ class ExchangeLimits:
     max_message_bytes: int
     first_message_timeout_seconds: float
     batch_timeout_seconds: float
-    content_timeout_seconds: float
+    artifact_timeout_seconds: float
 
 
 class Exchanges:
@@ -59,7 +59,7 @@ class Exchanges:
     def __init__(
         self,
         admission: Admission,
-        gathering: Gathering,
+        collector: ArtifactCollector,
         capabilities: Callable[[], Capabilities],
         limits: ExchangeLimits,
         running: RunningExchanges,
@@ -68,7 +68,7 @@ class Exchanges:
         tracer: Tracer,
     ) -> None:
         self._admission = admission
-        self._gathering = gathering
+        self._collector = collector
         self._capabilities = capabilities
         self._limits = limits
         self._opening_limits = OpeningLimits(SERVICE, limits.max_message_bytes, limits.first_message_timeout_seconds)
@@ -115,26 +115,28 @@ class Exchanges:
             exchange.phase = ExchangePhase.PREPARING
             tenant = tenant_of(call, request.task)
             with self._admission.place(tenant, request.task_key, request.held_bytes) as place:
-                request, provision = await place.unless_lost(self._prepared(call, request, stack))
+                request, artifacts = await place.unless_lost(self._prepared(call, request, stack))
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
                     grant = await self._admission.worker(place, request.binding)
             exchange.phase = ExchangePhase.RUNNING
-            await self._with_worker(call, request, provision, grant, exchange)
+            await self._with_worker(call, request, artifacts, grant, exchange)
 
-    async def _prepared(self, call: Call, request: Request, stack: AsyncExitStack) -> tuple[Request, Provision]:
+    async def _prepared(
+        self, call: Call, request: Request, stack: AsyncExitStack
+    ) -> tuple[Request, CollectedArtifacts]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
         dialogue = ArtifactDialogue(
             call,
             max_message_bytes=self._limits.max_message_bytes,
-            timeout_seconds=self._limits.content_timeout_seconds,
+            timeout_seconds=self._limits.artifact_timeout_seconds,
         )
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
-        return request, await stack.enter_async_context(self._gathering.provided(dialogue, request.needs))
+        return request, await stack.enter_async_context(self._collector.collected(dialogue, request.needs))
 
     async def _with_worker(
-        self, call: Call, request: Request, provision: Provision, grant: Grant, exchange: OpenExchange
+        self, call: Call, request: Request, artifacts: CollectedArtifacts, grant: Grant, exchange: OpenExchange
     ) -> None:
         grant.lease.log_context.update(exchange.identity)
         asked = request.limits
@@ -152,7 +154,7 @@ class Exchanges:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self._running.watching(relay):
                     outcome = await relay.run(
-                        request, _assignment(call, request, provision, batch_timeout, traceparent)
+                        request, _assignment(call, request, artifacts, batch_timeout, traceparent)
                     )
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
@@ -178,7 +180,7 @@ class Exchanges:
 
 
 def _assignment(
-    call: Call, request: Request, provision: Provision, batch_timeout: BatchTimeout, traceparent: str
+    call: Call, request: Request, artifacts: CollectedArtifacts, batch_timeout: BatchTimeout, traceparent: str
 ) -> Assignment:
     return Assignment(
         request_id=uuid4().hex,
@@ -194,8 +196,8 @@ def _assignment(
         batch_timeout_seconds=batch_timeout.batch_seconds,
         idle_timeout_seconds=batch_timeout.idle_seconds,
         traceparent=traceparent,
-        files_directory=provision.files_directory,
-        broadcasts={str(number): path for number, path in provision.broadcasts.items()},
+        files_directory=artifacts.files_directory,
+        broadcasts={str(number): path for number, path in artifacts.broadcasts.items()},
     )
 
 

@@ -28,7 +28,7 @@ from updraft.service.telemetry import LOG_DROPS, WebPages, log_to_stderr
 from updraft.service.tracing import start_tracing
 from updraft_server.front.activity import Activity
 from updraft_server.front.admission import Admission, AdmissionLimits
-from updraft_server.front.artifacts.gathering import Gathering
+from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import ExchangeLimits, Exchanges
@@ -39,7 +39,12 @@ from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import html_page, json_page
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
-from updraft_server.ipc.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
+from updraft_server.ipc.settings_handover import (
+    ARTIFACTS_VARIABLE,
+    SETTINGS_VARIABLE,
+    ZYGOTE_SOCKET_VARIABLE,
+    take_over,
+)
 from updraft_server.linux.process_control import hide_memory
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.pool.pool import DroppedOutput, Pool, PoolError, PoolSettings, WorkerOutput
@@ -60,7 +65,7 @@ class FrontError(Exception):
 class Front:
     """One front: a pool, its queue, its listeners."""
 
-    def __init__(self, settings: "ServeSettings", pool: WorkerPool, contents_directory: Path) -> None:
+    def __init__(self, settings: "ServeSettings", pool: WorkerPool, artifacts_directory: Path) -> None:
         self.lifecycle = Lifecycle()
         self.activity = Activity()
         self.metrics = FrontMetrics(self.activity)
@@ -77,19 +82,19 @@ class Front:
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
-        self._contents = ArtifactStore(
-            contents_directory,
-            limit_bytes=settings.content_store_bytes,
+        self._artifact_store = ArtifactStore(
+            artifacts_directory,
+            limit_bytes=settings.artifact_store_bytes,
             retry_after_milliseconds=settings.retry_after_milliseconds,
         )
-        gathering = Gathering(self._contents, timeout_seconds=settings.content_timeout_seconds)
+        collector = ArtifactCollector(self._artifact_store, timeout_seconds=settings.artifact_timeout_seconds)
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
         self._running = RunningExchanges(
             SilenceLimits(settings.client_silence_seconds, settings.worker_silence_seconds), pool.measure
         )
         exchanges = Exchanges(
             self.admission,
-            gathering,
+            collector,
             self._capabilities_once_started,
             _exchange_limits(settings),
             self._running,
@@ -213,8 +218,9 @@ class Front:
         healing = HealingTime(self._settings.workers, metrics.healing_seconds.observe)
         pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy))
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
+        artifacts = self._artifact_store
         metrics.watch(
-            "updraft_contents_bytes", "Broadcast variables and files kept.", lambda: self._contents.used_bytes
+            "updraft_artifact_store_bytes", "Broadcast variables and files kept.", lambda: artifacts.used_bytes
         )
 
     async def _publish_health(self) -> None:
@@ -260,7 +266,7 @@ def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:
         max_message_bytes=settings.max_message_bytes,
         first_message_timeout_seconds=settings.first_message_timeout_seconds,
         batch_timeout_seconds=settings.batch_timeout_seconds,
-        content_timeout_seconds=settings.content_timeout_seconds,
+        artifact_timeout_seconds=settings.artifact_timeout_seconds,
     )
 
 
@@ -279,14 +285,14 @@ def _log_dropped_output(output: DroppedOutput) -> None:
     )
 
 
-async def _serve(settings: "ServeSettings", zygote_socket: Path, contents_directory: Path) -> None:
+async def _serve(settings: "ServeSettings", zygote_socket: Path, artifacts_directory: Path) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
         zygote_socket=zygote_socket,
         output_lines_per_second=settings.output_lines_per_second,
     )
     pool = Pool(pool_settings, _log_worker_output, _log_dropped_output)
-    front = Front(settings, pool, contents_directory)
+    front = Front(settings, pool, artifacts_directory)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, front.lifecycle.handle, Event.DRAIN_REQUESTED)
@@ -313,7 +319,7 @@ def main() -> None:
     settings = take_over(os.environ[SETTINGS_VARIABLE])
     log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="front")
     try:
-        uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE]), Path(os.environ[CONTENTS_VARIABLE])))
+        uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE]), Path(os.environ[ARTIFACTS_VARIABLE])))
     except FrontError as error:
         _log.error("the front cannot start", reason=str(error))
         sys.exit(1)

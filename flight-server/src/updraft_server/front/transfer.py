@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Transfer:
     """Messages of one exchange, or of many.
 
-    Contents, which come before the batches, are not counted; keepalives have a count of their own.
+    Artifacts, which come before the batches, are not counted; keepalives have a count of their own.
     """
 
     received_bytes: int = 0

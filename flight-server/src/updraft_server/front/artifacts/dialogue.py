@@ -17,7 +17,7 @@ _NOTHING = memoryview(b"")
 _LEAST_BYTES_PER_SECOND = 64 * 1024
 
 
-class Chunk(NamedTuple):
+class ArtifactPart(NamedTuple):
     """A part of an artifact that was asked for."""
 
     digest: bytes
@@ -37,10 +37,10 @@ class ArtifactDialogue:
         """Ask for these; for none: say that nothing more is wanted."""
         await self._say(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests)))
 
-    async def chunk(self) -> Chunk:
+    async def part(self) -> ArtifactPart:
         """The next part of an artifact; raises ProtocolError for anything else, and when nothing comes in time."""
         metadata, data = await self._receive("artifact")
-        return Chunk(metadata.artifact.sha256, metadata.artifact.offset, data)
+        return ArtifactPart(metadata.artifact.sha256, metadata.artifact.offset, data)
 
     async def payload(self, deferred: DeferredPayload) -> bytes:
         """Ask for the deferred payload and return it whole; raises ProtocolError and LimitError."""

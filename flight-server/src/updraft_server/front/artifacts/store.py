@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Artifacts on disk, within a limit: what exchanges hold stays, of the rest the least recently used goes first.
 
-Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.gathering` fills it. An artifact takes
+Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills it. An artifact takes
 its room from the moment when an exchange asks for it, so that what has begun to arrive also fits. Nobody is trusted
 with a digest, but tenants are not told apart: whoever may run session functions may name any artifact.
 """
@@ -75,7 +75,7 @@ class ArtifactStore:
     """The artifacts of a pool, in a directory that it owns and empties when it starts."""
 
     def __init__(self, directory: Path, *, limit_bytes: int, retry_after_milliseconds: int) -> None:
-        self._contents_path = directory / "contents"
+        self._stored_path = directory / "stored"
         self._sets_path = directory / "sets"
         self._trash_path = directory / "trash"
         self._limit_bytes = limit_bytes
@@ -86,12 +86,12 @@ class ArtifactStore:
         self._deletions: set[asyncio.Future[None]] = set()
         self.used_bytes = 0
         shutil.rmtree(directory, ignore_errors=True)
-        for path in (self._contents_path, self._sets_path, self._trash_path):
+        for path in (self._stored_path, self._sets_path, self._trash_path):
             path.mkdir(mode=0o700, parents=True)
 
     def new_path(self) -> Path:
         """A path in the store that nothing else uses."""
-        return self._contents_path / str(next(self._names))
+        return self._stored_path / str(next(self._names))
 
     def file_set_path(self, name: str, keys: Iterable[ArtifactKey]) -> Path:
         """Where links to these artifacts are laid out; they go when one of the artifacts goes."""
@@ -123,7 +123,7 @@ class ArtifactStore:
         if wanted_bytes > self._limit_bytes:
             raise LimitError(
                 f"the function needs artifacts of {wanted_bytes} bytes, this pool keeps at most {self._limit_bytes}:"
-                " raise --content-store-bytes"
+                " raise --artifact-store-bytes"
             )
         idle = [
             artifact for artifact in self._artifacts.values() if not artifact.holders and artifact.key not in wanted
@@ -133,7 +133,7 @@ class ArtifactStore:
         if excess_bytes > sum(artifact.key.size_bytes for artifact in idle):
             raise PoolFullError(
                 f"running exchanges hold artifacts of {self.used_bytes} of {self._limit_bytes} bytes,"
-                f" and {new_bytes} more are needed: come again later, or raise --content-store-bytes",
+                f" and {new_bytes} more are needed: come again later, or raise --artifact-store-bytes",
                 retry_after_milliseconds=self._retry_after_milliseconds,
             )
         for artifact in idle:

@@ -5,10 +5,10 @@ import com.google.protobuf.ByteString;
 import com.google.protobuf.CodedOutputStream;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
-import io.updraft.proto.v1.ArtifactChunk;
+import io.updraft.proto.v1.ArtifactPart;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.KeepAlive;
-import io.updraft.proto.v1.PayloadChunk;
+import io.updraft.proto.v1.PayloadPart;
 import io.updraft.proto.v1.RequestMetadata;
 import io.updraft.proto.v1.WriteRequestMetadata;
 import java.io.ByteArrayOutputStream;
@@ -85,15 +85,15 @@ final class OutgoingMessage {
 
   /** A part of an artifact. */
   static OutgoingMessage artifact(ByteString sha256, long offset, byte[] data) {
-    ArtifactChunk chunk = ArtifactChunk.newBuilder().setSha256(sha256).setOffset(offset).build();
-    byte[] metadata = RequestMetadata.newBuilder().setArtifact(chunk).build().toByteArray();
+    ArtifactPart part = ArtifactPart.newBuilder().setSha256(sha256).setOffset(offset).build();
+    byte[] metadata = RequestMetadata.newBuilder().setArtifact(part).build().toByteArray();
     return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);
   }
 
   /** A part of the deferred payload. */
   static OutgoingMessage payload(long offset, byte[] data) {
-    PayloadChunk chunk = PayloadChunk.newBuilder().setOffset(offset).build();
-    byte[] metadata = RequestMetadata.newBuilder().setPayload(chunk).build().toByteArray();
+    PayloadPart part = PayloadPart.newBuilder().setOffset(offset).build();
+    byte[] metadata = RequestMetadata.newBuilder().setPayload(part).build().toByteArray();
     return new OutgoingMessage(NOTHING, NOTHING, metadata, data, null, null);
   }
 

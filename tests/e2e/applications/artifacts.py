@@ -165,7 +165,7 @@ def unexpected(sides: Sides, function: Callable[[int], str], start: str) -> str:
 
 
 def main(endpoint: str) -> None:
-    spark = local_spark("belongings", connector=True, conf=CONFS)
+    spark = local_spark("artifacts", connector=True, conf=CONFS)
     spark.sparkContext.setLogLevel("FATAL")
     sides = Sides(spark, {"tcp": endpoint}, False)
     with tempfile.TemporaryDirectory() as directory:

@@ -32,7 +32,7 @@ def found(stock_only: bool) -> Mapping[str, str]:
     if stock_only:
         pytest.skip("these tests are about Updraft alone")
     with LocalPool(workers=2) as pool:
-        return differences("belongings", pool.tcp_endpoint)
+        return differences("artifacts", pool.tcp_endpoint)
 
 
 @pytest.mark.timeout(300)

@@ -16,7 +16,7 @@ from flight_messages import (
     FlightData,
     all_replies,
     batch,
-    command_opening,
+    command_request,
     echo_command,
     finish,
     keep_alive,
@@ -26,7 +26,7 @@ from front_harness import Running, RunningFront
 
 from updraft.v1.exchange_pb2 import (
     Artifact,
-    ArtifactChunk,
+    ArtifactPart,
     ErrorKind,
     ExchangeCommand,
     ReplyMetadata,
@@ -66,14 +66,14 @@ def command(artifacts: Iterable[Artifact], **fields: Any) -> ExchangeCommand:
     return echo_command(session=session)
 
 
-def chunk(digest: bytes, data: bytes, offset: int = 0) -> bytes:
-    metadata = RequestMetadata(artifact=ArtifactChunk(sha256=digest, offset=offset)).SerializeToString()
+def part(digest: bytes, data: bytes, offset: int = 0) -> bytes:
+    metadata = RequestMetadata(artifact=ArtifactPart(sha256=digest, offset=offset)).SerializeToString()
     return bytes(FlightData(app_metadata=metadata, data_body=data).SerializeToString())
 
 
-def chunks(data: bytes, size_bytes: int = 1024) -> list[bytes]:
+def parts(data: bytes, size_bytes: int = 1024) -> list[bytes]:
     digest = hashlib.sha256(data).digest()
-    return [chunk(digest, data[start : start + size_bytes], start) for start in range(0, len(data) or 1, size_bytes)]
+    return [part(digest, data[start : start + size_bytes], start) for start in range(0, len(data) or 1, size_bytes)]
 
 
 class Recorder:
@@ -83,8 +83,8 @@ class Recorder:
         self.assignments: list[Assignment] = []
 
     async def script(self, worker: FakeWorker) -> None:
-        opening = await worker.receive()
-        self.assignments.append(Assignment.decode(bytes(opening.app_metadata)))
+        command = await worker.receive()
+        self.assignments.append(Assignment.decode(bytes(command.app_metadata)))
         while (await worker.receive()).kind is FrameKind.BATCH:
             pass
         await worker.send(FrameKind.DONE)
@@ -134,7 +134,7 @@ class Fixture:
 
     async def client(self, *artifacts: Artifact, **fields: Any) -> Client:
         call = self._front.exchange(timeout=60)
-        await call.write(command_opening(command(artifacts, **fields)))
+        await call.write(command_request(command(artifacts, **fields)))
         return Client(call)
 
     @property
@@ -152,15 +152,15 @@ class Fixture:
 
     def leftovers(self) -> list[Path]:
         """What lies in the store."""
-        return [path for path in (self._directory / "contents").rglob("*") if path.is_file()]
+        return [path for path in (self._directory / "artifacts").rglob("*") if path.is_file()]
 
 
 @asynccontextmanager
 async def fixture(running_front: Running, tmp_path: Path, **changes: Any) -> AsyncIterator[Fixture]:
     recorder = Recorder()
-    options = {"allow_session_functions": True, "content_timeout_seconds": 5, **changes}
+    options = {"allow_session_functions": True, "artifact_timeout_seconds": 5, **changes}
     async with running_front(FakePool(2, recorder.script), **options) as front:
-        yield Fixture(front, recorder, tmp_path / "contents")
+        yield Fixture(front, recorder, tmp_path / "artifacts")
 
 
 async def test_a_pool_asks_for_what_it_lacks_once_and_provides_it(running_front: Running, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ async def test_a_pool_asks_for_what_it_lacks_once_and_provides_it(running_front:
     async with fixture(running_front, tmp_path) as pool:
         client = await pool.client(*needs)
         assert await client.wanted() == {need.sha256 for need in needs}
-        await client.send(*chunks(MODULE), *chunks(VALUE))
+        await client.send(*parts(MODULE), *parts(VALUE))
         assert await client.wanted() == set()
         await client.end()
         assert pool.broadcast(3) == VALUE
@@ -184,7 +184,7 @@ async def test_keepalives_may_come_between_parts(running_front: Running, tmp_pat
     async with fixture(running_front, tmp_path) as pool:
         client = await pool.client(artifact(VALUE, broadcast_id=3))
         await client.wanted()
-        for part in chunks(VALUE):
+        for part in parts(VALUE):
             await client.send(keep_alive(), part, keep_alive())
         assert await client.wanted() == set()
         await client.end()
@@ -203,7 +203,7 @@ async def test_the_same_name_with_other_bytes_is_another_directory(running_front
         for data in (MODULE, b"answer = 43\n"):
             client = await pool.client(artifact(data, file_name="answers.py"))
             await client.wanted()
-            await client.send(*chunks(data))
+            await client.send(*parts(data))
             await client.wanted()
             await client.end()
         assert pool.file("answers.py", 0).read_bytes() == MODULE
@@ -215,7 +215,7 @@ async def test_an_archive_is_unpacked_under_its_name(running_front: Running, tmp
     async with fixture(running_front, tmp_path) as pool:
         client = await pool.client(artifact(archive, directory_name="env"))
         await client.wanted()
-        await client.send(*chunks(archive, 4096))
+        await client.send(*parts(archive, 4096))
         await client.wanted()
         await client.end()
         run = pool.file("env/bin/run")
@@ -223,11 +223,11 @@ async def test_an_archive_is_unpacked_under_its_name(running_front: Running, tmp
         assert run.stat().st_mode & 0o100
 
 
-async def test_an_empty_artifact_is_one_empty_chunk(running_front: Running, tmp_path: Path) -> None:
+async def test_an_empty_artifact_is_one_empty_part(running_front: Running, tmp_path: Path) -> None:
     async with fixture(running_front, tmp_path) as pool:
         client = await pool.client(artifact(b"", file_name="empty"))
         await client.wanted()
-        await client.send(*chunks(b""))
+        await client.send(*parts(b""))
         assert await client.wanted() == set()
         await client.end()
 
@@ -240,16 +240,16 @@ ABSOLUTE_LINK = tar_of(member("passwd", type=tarfile.SYMTYPE, linkname="/etc/pas
 @pytest.mark.parametrize(
     ("need", "messages", "words"),
     [
-        (artifact(VALUE, broadcast_id=1), [chunk(DIGEST, b"y" * 3000)], "arrived with the digest"),
-        (artifact(VALUE, broadcast_id=1), [chunk(DIGEST, VALUE + b"!")], "more than the 3000 bytes"),
-        (artifact(VALUE, broadcast_id=1), [chunk(DIGEST, VALUE[:9]), chunk(DIGEST, b"", 10)], "continues at byte 10"),
-        (artifact(VALUE, broadcast_id=1), [chunk(b"?" * 32, VALUE)], "has not asked for"),
-        (artifact(VALUE, broadcast_id=1), [chunk(DIGEST, VALUE[:9]), chunk(b"?" * 32, b"")], "before the end of"),
+        (artifact(VALUE, broadcast_id=1), [part(DIGEST, b"y" * 3000)], "arrived with the digest"),
+        (artifact(VALUE, broadcast_id=1), [part(DIGEST, VALUE + b"!")], "more than the 3000 bytes"),
+        (artifact(VALUE, broadcast_id=1), [part(DIGEST, VALUE[:9]), part(DIGEST, b"", 10)], "continues at byte 10"),
+        (artifact(VALUE, broadcast_id=1), [part(b"?" * 32, VALUE)], "has not asked for"),
+        (artifact(VALUE, broadcast_id=1), [part(DIGEST, VALUE[:9]), part(b"?" * 32, b"")], "before the end of"),
         (artifact(VALUE, broadcast_id=1), [batch(1)], "before what the pool has asked for"),
         (artifact(VALUE, broadcast_id=1), [finish(0)], "before what the pool has asked for"),
-        (artifact(b"no tar", directory_name="d"), chunks(b"no tar"), "not an archive"),
-        (artifact(OUTSIDE, directory_name="d"), chunks(OUTSIDE, 2**20), "outside"),
-        (artifact(ABSOLUTE_LINK, directory_name="d"), chunks(ABSOLUTE_LINK, 2**20), "absolute path"),
+        (artifact(b"no tar", directory_name="d"), parts(b"no tar"), "not an archive"),
+        (artifact(OUTSIDE, directory_name="d"), parts(OUTSIDE, 2**20), "outside"),
+        (artifact(ABSOLUTE_LINK, directory_name="d"), parts(ABSOLUTE_LINK, 2**20), "absolute path"),
     ],
 )
 async def test_what_is_not_what_was_announced_is_refused_and_leaves_nothing(
@@ -272,7 +272,7 @@ async def test_an_archive_may_not_grow_when_it_is_unpacked(running_front: Runnin
     async with fixture(running_front, tmp_path) as pool:
         client = await pool.client(artifact(bomb, directory_name="d"))
         await client.wanted()
-        await client.send(*chunks(bomb, 2**20))
+        await client.send(*parts(bomb, 2**20))
         assert "unpacks to more bytes" in (await client.refusal()).error.message
         assert pool.leftovers() == []
 
@@ -307,7 +307,7 @@ async def test_a_list_that_contradicts_itself_is_refused(
 
 
 async def test_a_client_that_never_sends_is_given_up(running_front: Running, tmp_path: Path) -> None:
-    async with fixture(running_front, tmp_path, content_timeout_seconds=0.2) as pool:
+    async with fixture(running_front, tmp_path, artifact_timeout_seconds=0.2) as pool:
         client = await pool.client(artifact(VALUE, broadcast_id=1))
         await client.wanted()
         assert "within 0.2 seconds" in (await client.refusal()).error.message
@@ -320,8 +320,8 @@ async def test_one_exchange_waits_for_what_another_sends(running_front: Running,
         assert await sender.wanted() == {need.sha256}
         waiting = await pool.client(need, artifact(MODULE, file_name="own.py"))
         assert await waiting.wanted() == {hashlib.sha256(MODULE).digest()}
-        await waiting.send(*chunks(MODULE))
-        await sender.send(*chunks(VALUE))
+        await waiting.send(*parts(MODULE))
+        await sender.send(*parts(VALUE))
         assert await waiting.wanted() == set()
         await waiting.end()
         assert await sender.wanted() == set()
@@ -340,21 +340,21 @@ async def test_who_waits_for_a_client_that_fails_is_asked_itself(
         if how == "leaves":
             sender.leave()
         else:
-            await sender.send(chunk(need.sha256, b"y" * len(VALUE)))
+            await sender.send(part(need.sha256, b"y" * len(VALUE)))
         assert await waiting.wanted() == {need.sha256}
-        await waiting.send(*chunks(VALUE))
+        await waiting.send(*parts(VALUE))
         assert await waiting.wanted() == set()
         await waiting.end()
 
 
 async def test_nobody_waits_for_a_client_that_has_stopped(running_front: Running, tmp_path: Path) -> None:
     need = artifact(VALUE, broadcast_id=1)
-    async with fixture(running_front, tmp_path, content_timeout_seconds=3) as pool:
+    async with fixture(running_front, tmp_path, artifact_timeout_seconds=3) as pool:
         stopped = await pool.client(need)
         await stopped.wanted()
         waiting = await pool.client(need)
         assert await waiting.wanted() == {need.sha256}
-        await waiting.send(*chunks(VALUE))
+        await waiting.send(*parts(VALUE))
         assert await waiting.wanted() == set()
         await waiting.end()
 
@@ -367,7 +367,7 @@ async def give(pool: Fixture, data: bytes) -> set[bytes]:
     client = await pool.client(artifact(data, file_name="data"))
     wanted = await client.wanted()
     if wanted:
-        await client.send(*chunks(data, MIB))
+        await client.send(*parts(data, MIB))
         assert await client.wanted() == set()
     await client.end()
     return wanted
@@ -375,7 +375,7 @@ async def give(pool: Fixture, data: bytes) -> set[bytes]:
 
 async def test_the_least_recently_used_artifact_makes_room(running_front: Running, tmp_path: Path) -> None:
     one, two, three = (bytes([number]) * (MIB // 2) for number in range(3))
-    async with fixture(running_front, tmp_path, content_store_bytes=MIB) as pool:
+    async with fixture(running_front, tmp_path, artifact_store_bytes=MIB) as pool:
         for data in (one, two, one, three):
             await give(pool, data)
         assert await give(pool, one) == set()
@@ -386,10 +386,10 @@ async def test_the_least_recently_used_artifact_makes_room(running_front: Runnin
 
 async def test_what_an_exchange_holds_stays_and_another_comes_again(running_front: Running, tmp_path: Path) -> None:
     held, other = bytes(MIB), b"o" * MIB
-    async with fixture(running_front, tmp_path, content_store_bytes=MIB) as pool:
+    async with fixture(running_front, tmp_path, artifact_store_bytes=MIB) as pool:
         client = await pool.client(artifact(held, broadcast_id=1))
         await client.wanted()
-        await client.send(*chunks(held, MIB))
+        await client.send(*parts(held, MIB))
         await client.wanted()
         refused = await (await pool.client(artifact(other, broadcast_id=1))).refusal()
         assert refused.error.kind == ErrorKind.ERROR_KIND_POOL_FULL
@@ -398,10 +398,10 @@ async def test_what_an_exchange_holds_stays_and_another_comes_again(running_fron
 
 
 async def test_what_can_never_fit_is_refused_for_good(running_front: Running, tmp_path: Path) -> None:
-    async with fixture(running_front, tmp_path, content_store_bytes=MIB) as pool:
+    async with fixture(running_front, tmp_path, artifact_store_bytes=MIB) as pool:
         refused = await (await pool.client(artifact(bytes(MIB + 1), broadcast_id=1))).refusal()
         assert refused.error.kind == ErrorKind.ERROR_KIND_LIMIT
-        assert "--content-store-bytes" in refused.error.message
+        assert "--artifact-store-bytes" in refused.error.message
 
 
 @pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "PYTHONPATH", "SPARK_HOME", "UPDRAFT_LISTEN", "a-b", ""])
