@@ -22,7 +22,7 @@ from updraft.errors import (
 )
 from updraft.v1.exchange_pb2 import Error, ErrorKind, ReplyMetadata
 from updraft_server.front.batch_timeout import BatchTimeout
-from updraft_server.front.relay import Relay, RelayLimits, Side
+from updraft_server.front.relay import Relay, RelayEvent, RelayLimits, RelayPhase, Side, next_phase
 from updraft_server.front.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
@@ -68,13 +68,13 @@ class Exchange:
         self.call = call
         self.lease = lease
         self.transfer = Transfer()
-        self.relay = Relay(call, lease, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
-        self._request: Any = SimpleNamespace(plain=plain, payload=b"" if plain else b"payload", schema=b"schema")
+        request: Any = SimpleNamespace(plain=plain, payload=b"" if plain else b"payload", schema=b"schema")
+        self.relay = Relay(call, lease, request, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
 
     async def run(self) -> LeaseOutcome:
         try:
             async with asyncio.timeout(60):
-                return await self.relay.run(self._request, Assignment("test"))
+                return await self.relay.run(Assignment("test"))
         finally:
             self.lease.release(LeaseOutcome.BROKEN)
 
@@ -234,3 +234,29 @@ async def test_whose_turn_it_is_follows_what_has_passed() -> None:
         running.call.sent.put_nowait(message)
     assert await relaying is LeaseOutcome.CLEAN
     assert turns == [Side.WORKER, Side.CLIENT]
+
+
+@pytest.mark.parametrize(
+    ("phase", "event", "following"),
+    [
+        (RelayPhase.ASSIGNING, RelayEvent.ASSIGNED, RelayPhase.RELAYING),
+        (RelayPhase.RELAYING, RelayEvent.INPUT_ENDED, RelayPhase.ANSWERING),
+        *((phase, RelayEvent.OUTCOME_KNOWN, RelayPhase.SETTLING) for phase in RelayPhase),
+    ],
+)
+def test_events_move_a_relay_through_its_phases(phase: RelayPhase, event: RelayEvent, following: RelayPhase) -> None:
+    assert next_phase(phase, event) is following
+
+
+@pytest.mark.parametrize(
+    ("phase", "event"),
+    [
+        (RelayPhase.ASSIGNING, RelayEvent.INPUT_ENDED),
+        (RelayPhase.RELAYING, RelayEvent.ASSIGNED),
+        (RelayPhase.ANSWERING, RelayEvent.INPUT_ENDED),
+        (RelayPhase.SETTLING, RelayEvent.ASSIGNED),
+    ],
+)
+def test_an_event_that_cannot_happen_is_named(phase: RelayPhase, event: RelayEvent) -> None:
+    with pytest.raises(ValueError, match=f"{event.value} cannot happen while {phase.value}"):
+        next_phase(phase, event)

@@ -144,7 +144,7 @@ class Exchanges:
             self._limits.batch_timeout_seconds, asked.batch_timeout_milliseconds, asked.idle_timeout_milliseconds
         )
         limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
-        relay = Relay(call, grant.lease, limits, exchange.transfer)
+        relay = Relay(call, grant.lease, request, limits, exchange.transfer)
         outcome = LeaseOutcome.BROKEN
         began = time.monotonic()
         self._metrics.running.inc()
@@ -153,9 +153,7 @@ class Exchanges:
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self._running.watching(relay):
-                    outcome = await relay.run(
-                        request, _assignment(call, request, artifacts, batch_timeout, traceparent)
-                    )
+                    outcome = await relay.run(_assignment(call, request, artifacts, batch_timeout, traceparent))
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
             raise
