@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from updraft.errors import UpdraftError
-from updraft.service.opening import Call, OpeningLimits, first_message, schema_header, tenant_of, within_deadline
+from updraft.service.exchange import Call, MessageLimits, first_message, schema_header, tenant_of, within_deadline
 from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
 from updraft_writer.encoders.encoder import Encoder, Footer
@@ -59,7 +59,7 @@ class Exchanges:
         self._files = files
         self._factory = factory
         self._limits = limits
-        self._opening_limits = OpeningLimits(SERVICE, limits.max_message_bytes, limits.first_message_timeout_seconds)
+        self._message_limits = MessageLimits(SERVICE, limits.max_message_bytes, limits.first_message_timeout_seconds)
         self._metrics = metrics
         self._tracer = tracer
         self._closing: set[asyncio.Task[None]] = set()
@@ -130,9 +130,9 @@ class Exchanges:
             return self._receipt(request, file, encoder, footer, record, exchange.admission_seconds)
 
     async def _open(self, call: Call) -> WriteRequest:
-        first = await first_message(call, self._opening_limits)
+        first = await first_message(call, self._message_limits)
         command = parse_command(first)
-        return with_schema(command, await schema_header(call, first, self._opening_limits))
+        return with_schema(command, await schema_header(call, first, self._message_limits))
 
     async def _let_go(self, record: _Record) -> None:
         """Wait until nothing is left of a file: a client that sees the call's end may remove the directory.

@@ -15,10 +15,10 @@ from uuid import uuid4
 import structlog
 
 from updraft.errors import UpdraftError, WorkerError
-from updraft.flight_data import join_flight_data
-from updraft.service.opening import (
+from updraft.service.exchange import (
     Call,
-    OpeningLimits,
+    MessageLimits,
+    event_message,
     first_message,
     schema_header,
     send_last,
@@ -71,7 +71,7 @@ class Exchanges:
         self._collector = collector
         self._capabilities = capabilities
         self._limits = limits
-        self._opening_limits = OpeningLimits(SERVICE, limits.max_message_bytes, limits.first_message_timeout_seconds)
+        self._message_limits = MessageLimits(SERVICE, limits.max_message_bytes, limits.first_message_timeout_seconds)
         self._running = running
         self._metrics = metrics
         self._activity = activity
@@ -88,13 +88,13 @@ class Exchanges:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
-            first = await first_message(call, self._opening_limits)
+            first = await first_message(call, self._message_limits)
             request = parse_request(first)
             exchange.identity = request.log_context
             exchange.span.describe(exchange.identity)
             request = resolve(request, self._capabilities())
             structlog.contextvars.bind_contextvars(**exchange.identity)
-            schema = bytes(await schema_header(call, first, self._opening_limits))
+            schema = bytes(await schema_header(call, first, self._message_limits))
             # The message may be large, and the exchange long.
             del first
             await self._run(call, replace(request, schema=schema), exchange)
@@ -126,11 +126,7 @@ class Exchanges:
         self, call: Call, request: Request, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
-        dialogue = ArtifactDialogue(
-            call,
-            max_message_bytes=self._limits.max_message_bytes,
-            timeout_seconds=self._limits.artifact_timeout_seconds,
-        )
+        dialogue = ArtifactDialogue(call, self._message_limits, timeout_seconds=self._limits.artifact_timeout_seconds)
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
         return request, await stack.enter_async_context(self._collector.collected(dialogue, request.needs))
@@ -200,5 +196,4 @@ def _assignment(
 
 
 async def _send_error(call: Call, error: UpdraftError) -> None:
-    metadata = ReplyMetadata(error=error.to_message()).SerializeToString()
-    await send_last(call.write(join_flight_data(memoryview(b""), metadata, memoryview(b""))))
+    await send_last(call.write(event_message(ReplyMetadata(error=error.to_message()))))

@@ -13,8 +13,15 @@ from google.protobuf.message import DecodeError
 
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError, error_from_message
 from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
-from updraft.service.opening import LAST_MESSAGE_TIMEOUT_SECONDS, Call, check_size, fail_without_finish
-from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata, RequestMetadata
+from updraft.service.exchange import (
+    LAST_MESSAGE_TIMEOUT_SECONDS,
+    Call,
+    check_size,
+    event_message,
+    fail_without_finish,
+    request_metadata,
+)
+from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.request import SERVICE, Request
 from updraft_server.front.transfer import Transfer
@@ -26,7 +33,7 @@ from updraft_server.pool.pool import Lease, LeaseOutcome, WorkerDeath
 # How long after a worker's socket has closed its exit status may take to arrive.
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
 # Says that the exchange has its worker: a client holds back what is large until then.
-_ADMITTED = join_flight_data(memoryview(b""), ReplyMetadata(admitted=Admitted()).SerializeToString(), memoryview(b""))
+_ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
 # The first field of ReplyMetadata, `consumed`: its tag, and the bytes that tag and number may have.
 _CONSUMED_TAG = 0x08
 _CONSUMED_BYTES = 11
@@ -224,7 +231,7 @@ class Relay:
         return False
 
     async def _relay_event(self, message: bytes, fields: FlightFields) -> bool:
-        metadata = _request_metadata(fields.app_metadata)
+        metadata = request_metadata(fields)
         if metadata.HasField("keep_alive"):
             self._transfer.keep_alives += 1
             return False
@@ -306,10 +313,3 @@ def _consumed(metadata: bytes) -> int:
         if byte < 0x80:
             break
     return number
-
-
-def _request_metadata(app_metadata: memoryview) -> RequestMetadata:
-    try:
-        return RequestMetadata.FromString(bytes(app_metadata))
-    except DecodeError as error:
-        raise ProtocolError(f"the app_metadata of a message is not RequestMetadata: {error}") from None

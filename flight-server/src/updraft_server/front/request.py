@@ -9,12 +9,10 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from google.protobuf.message import DecodeError
-
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
+from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
-from updraft.service.opening import check_version, task_context
 from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand, Limits, SessionFunction, TaskIdentity
 from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs
 from updraft_server.front.capabilities import Capabilities
@@ -109,7 +107,7 @@ def parse_request(first: FlightFields) -> Request:
     if descriptor.kind is DescriptorKind.PATH:
         return _plain_request(descriptor.path)
     if descriptor.kind is DescriptorKind.CMD:
-        return _command_request(bytes(descriptor.command))
+        return _command_request(descriptor.command)
     raise ProtocolError("the flight descriptor has no type: expected CMD with an ExchangeCommand or PATH with a name")
 
 
@@ -140,16 +138,13 @@ def _plain_request(path: tuple[str, ...]) -> Request:
     return Request(function=path[0], version=path[1] if len(path) == 2 else "")
 
 
-def _command_request(encoded: bytes) -> Request:
+def _command_request(encoded: memoryview) -> Request:
     if len(encoded) > MAX_COMMAND_BYTES:
         raise LimitError(
             f"a command of {len(encoded)} bytes is more than this pool takes, {MAX_COMMAND_BYTES} bytes: "
             "let its payload be deferred"
         )
-    try:
-        command = ExchangeCommand.FromString(encoded)
-    except DecodeError as error:
-        raise ProtocolError(f"the command of the flight descriptor is not an ExchangeCommand: {error}") from None
+    command = parse_message(ExchangeCommand, encoded, "the command of the flight descriptor is not an ExchangeCommand")
     payload = command.payload
     command.ClearField("payload")
     return Request(
