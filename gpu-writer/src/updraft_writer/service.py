@@ -6,27 +6,23 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
 
-from updraft.errors import FunctionNotFoundError, ProtocolError
+from updraft.errors import FunctionNotFoundError
 from updraft.protocol import PROTOCOL_VERSION
-from updraft.service.flight_service import DRAIN_ACTION, Call, FlightService, remote_drain_refused
-from updraft.service.lifecycle import Event, Lifecycle
+from updraft.service.flight_service import Action, Call, FlightService
+from updraft.service.lifecycle import Lifecycle
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.gpu.gpu import Gpu, described
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota
 from updraft_writer.reason import Reason
+from updraft_writer.request import SERVICE
 
 STATUS_ACTION = "updraft.writer_status"
 CHECK_ACTION = "updraft.check_write"
 
-_ALWAYS = (
-    (STATUS_ACTION, "Versions, state, quota and open files of this writer, as a JSON object."),
-    (
-        CHECK_ACTION,
-        "Whether this writer would open a file: the body is a WriteCommand; the answer is empty or an error.",
-    ),
-)
-_DRAIN = (DRAIN_ACTION, "Finish open files, open no new ones, then stop: as on SIGTERM.")
+_STATUS_DOC = "Versions, state, quota and open files of this writer, as a JSON object."
+_CHECK_DOC = "Whether this writer would open a file: the body is a WriteCommand; the answer is empty or an error."
+_DRAIN_DOC = "Finish open files, open no new ones, then stop: as on SIGTERM."
 
 
 class WriterService(FlightService):
@@ -42,12 +38,15 @@ class WriterService(FlightService):
         *,
         allow_remote_drain: bool,
     ) -> None:
+        status = Action(STATUS_ACTION, _STATUS_DOC, self._encoded_status)
+        check = Action(CHECK_ACTION, _CHECK_DOC, self._check)
+        super().__init__(
+            SERVICE, [status, check], lifecycle, drain_doc=_DRAIN_DOC, allow_remote_drain=allow_remote_drain
+        )
         self._exchanges = exchanges
         self._quota = quota
         self._files = files
-        self._lifecycle = lifecycle
         self._gpu = gpu
-        self._allow_remote_drain = allow_remote_drain
 
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
@@ -61,27 +60,12 @@ class WriterService(FlightService):
         """Raises FunctionNotFoundError: a writer serves no flights."""
         raise FunctionNotFoundError("a writer has no functions: exchange with a WriteCommand")
 
-    def list_actions(self) -> Iterable[tuple[str, str]]:
-        """Name and description of every action that is allowed."""
-        return (*_ALWAYS, _DRAIN) if self._allow_remote_drain else _ALWAYS
+    async def _encoded_status(self, _body: bytes) -> bytes:
+        return json.dumps(self.status()).encode()
 
-    async def do_action(self, name: str, body: bytes) -> bytes:
-        """Run an action; raises ProtocolError for one that does not exist, ActionRefusedError for a refused one.
-
-        CHECK_ACTION raises what it finds.
-        """
-        if name == STATUS_ACTION:
-            return json.dumps(self.status()).encode()
-        if name == CHECK_ACTION:
-            await self._exchanges.check(body)
-            return b""
-        if name == DRAIN_ACTION:
-            if not self._allow_remote_drain:
-                raise remote_drain_refused()
-            self._lifecycle.handle(Event.DRAIN_REQUESTED)
-            return b""
-        known = ", ".join(action for action, _ in self.list_actions())
-        raise ProtocolError(f"no action {name!r}: this writer has {known}")
+    async def _check(self, body: bytes) -> bytes:
+        await self._exchanges.check(body)
+        return b""
 
     def status(self) -> dict[str, object]:
         """The writer's state now."""
