@@ -9,7 +9,8 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
@@ -40,17 +41,10 @@ from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.pool.pool import LeaseOutcome
 
+if TYPE_CHECKING:
+    from updraft_server.settings import ServeSettings
+
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeLimits:
-    """What no exchange may exceed."""
-
-    max_message_bytes: int
-    first_message_timeout_seconds: float
-    batch_timeout_seconds: float
-    artifact_timeout_seconds: float
 
 
 class Exchanges:
@@ -61,7 +55,7 @@ class Exchanges:
         admission: Admission,
         collector: ArtifactCollector,
         capabilities: Callable[[], Capabilities],
-        limits: ExchangeLimits,
+        settings: "ServeSettings",
         running: RunningExchanges,
         metrics: FrontMetrics,
         activity: Activity,
@@ -70,8 +64,10 @@ class Exchanges:
         self._admission = admission
         self._collector = collector
         self._capabilities = capabilities
-        self._limits = limits
-        self._message_limits = MessageLimits(SERVICE, limits.max_message_bytes, limits.first_message_timeout_seconds)
+        self._settings = settings
+        self._message_limits = MessageLimits(
+            SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds
+        )
         self._running = running
         self._metrics = metrics
         self._activity = activity
@@ -113,7 +109,7 @@ class Exchanges:
     async def _run(self, call: Call, request: Request, exchange: OpenExchange) -> None:
         async with within_deadline(call, "exchange"), AsyncExitStack() as stack:
             exchange.phase = ExchangePhase.PREPARING
-            tenant = tenant_of(call, request.task)
+            tenant = tenant_of(call, request.command.task)
             with self._admission.place(tenant, request.task_key, request.held_bytes) as place:
                 request, artifacts = await place.unless_lost(self._prepared(call, request, stack))
                 exchange.phase = ExchangePhase.WAITING
@@ -126,7 +122,7 @@ class Exchanges:
         self, call: Call, request: Request, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
-        dialogue = ArtifactDialogue(call, self._message_limits, timeout_seconds=self._limits.artifact_timeout_seconds)
+        dialogue = ArtifactDialogue(call, self._message_limits, timeout_seconds=self._settings.artifact_timeout_seconds)
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
         return request, await stack.enter_async_context(self._collector.collected(dialogue, request.needs))
@@ -135,11 +131,11 @@ class Exchanges:
         self, call: Call, request: Request, artifacts: CollectedArtifacts, grant: Grant, exchange: OpenExchange
     ) -> None:
         grant.lease.log_context.update(exchange.identity)
-        asked = request.limits
+        asked = request.command.limits
         batch_timeout = BatchTimeout.effective(
-            self._limits.batch_timeout_seconds, asked.batch_timeout_milliseconds, asked.idle_timeout_milliseconds
+            self._settings.batch_timeout_seconds, asked.batch_timeout_milliseconds, asked.idle_timeout_milliseconds
         )
-        limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
+        limits = RelayLimits(self._settings.max_message_bytes, batch_timeout)
         relay = Relay(call, grant.lease, request, limits, exchange.transfer)
         outcome = LeaseOutcome.BROKEN
         began = time.monotonic()
@@ -176,17 +172,18 @@ class Exchanges:
 def _assignment(
     call: Call, request: Request, artifacts: CollectedArtifacts, batch_timeout: BatchTimeout, traceparent: str
 ) -> Assignment:
+    session = request.command.session
     return Assignment(
         request_id=uuid4().hex,
-        tenant=tenant_of(call, request.task),
+        tenant=tenant_of(call, request.command.task),
         plain=request.plain,
         function_name="" if request.is_session else request.function,
         function_version=request.version,
-        eval_type=request.session.eval_type,
-        python_includes=list(request.session.python_includes),
-        environment={**request.session.environment, **request.session.user_environment},
-        task=request.task,
-        limits=request.limits,
+        eval_type=session.eval_type,
+        python_includes=list(session.python_includes),
+        environment={**session.environment, **session.user_environment},
+        task=request.command.task,
+        limits=request.command.limits,
         batch_timeout_seconds=batch_timeout.batch_seconds,
         idle_timeout_seconds=batch_timeout.idle_seconds,
         traceparent=traceparent,

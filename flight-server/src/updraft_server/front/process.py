@@ -31,7 +31,7 @@ from updraft_server.front.admission import Admission, AdmissionLimits
 from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.capabilities import Capabilities
-from updraft_server.front.exchange import ExchangeLimits, Exchanges
+from updraft_server.front.exchange import Exchanges
 from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.running_exchanges import RunningExchanges, SilenceLimits
@@ -96,7 +96,7 @@ class Front:
             self.admission,
             collector,
             self._capabilities_once_started,
-            _exchange_limits(settings),
+            settings,
             self._running,
             self.metrics,
             self.activity,
@@ -213,7 +213,7 @@ class Front:
             "updraft_worker_exits",
             "Workers that ended, by what ended them: signal, exit or pool.",
             "reason",
-            pool.exits,
+            lambda: pool.exits,
         )
         healing = HealingTime(self._settings.workers, metrics.healing_seconds.observe)
         pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy))
@@ -259,15 +259,6 @@ def _pages(sampler: Sampler) -> WebPages:
         "/status": lambda: html_page(sampler.report),
         "/status.json": lambda: json_page(sampler.report),
     }
-
-
-def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:
-    return ExchangeLimits(
-        max_message_bytes=settings.max_message_bytes,
-        first_message_timeout_seconds=settings.first_message_timeout_seconds,
-        batch_timeout_seconds=settings.batch_timeout_seconds,
-        artifact_timeout_seconds=settings.artifact_timeout_seconds,
-    )
 
 
 def _log_worker_output(output: WorkerOutput) -> None:

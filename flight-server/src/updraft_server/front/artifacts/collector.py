@@ -10,17 +10,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import TypeVarTuple
 
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts.arrival import Arrival
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue, ArtifactPart
 from updraft_server.front.artifacts.file_sets import lay_out
 from updraft_server.front.artifacts.needs import Needs
-from updraft_server.front.artifacts.store import ArtifactStore, Holding, StoredArtifact
+from updraft_server.front.artifacts.store import ArtifactStore, Held, StoredArtifact
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +30,6 @@ class CollectedArtifacts:
     """Empty without files."""
     broadcasts: Mapping[int, str] = field(default_factory=dict)
     """A path for each broadcast variable."""
-
-
-_NOTHING_COLLECTED = CollectedArtifacts()
 
 
 class ArtifactCollector:
@@ -47,23 +43,20 @@ class ArtifactCollector:
     async def collected(self, dialogue: ArtifactDialogue, needs: Needs) -> AsyncIterator[CollectedArtifacts]:
         """The artifacts, held for the time of the block; raises UpdraftError when they cannot be had."""
         if not needs.keys:
-            yield _NOTHING_COLLECTED
+            yield CollectedArtifacts()
             return
-        holding = self._store.hold(needs.keys)
-        try:
-            yield await self._collect(dialogue, needs, holding)
-        finally:
-            holding.release()
+        with self._store.holding(needs.keys) as held:
+            yield await self._collect(dialogue, needs, held)
 
-    async def _collect(self, dialogue: ArtifactDialogue, needs: Needs, holding: Holding) -> CollectedArtifacts:
+    async def _collect(self, dialogue: ArtifactDialogue, needs: Needs, held: Held) -> CollectedArtifacts:
         try:
-            while missing := holding.missing():
+            while missing := [artifact for artifact in held.values() if artifact.path is None]:
                 wanted = [artifact for artifact in missing if not artifact.senders]
                 if not wanted and not await self._progress(missing):
                     wanted = missing
                 if wanted:
                     await self._receive(dialogue, wanted)
-            artifacts = await self._lay_out(needs, holding)
+            artifacts = await self._lay_out(needs, held)
         except OSError as error:
             raise PoolUnavailableError(f"this pool cannot store an artifact: {error.strerror}") from error
         await dialogue.ask(())
@@ -114,23 +107,22 @@ class ArtifactCollector:
             if artifact.path is None:
                 artifact.path = arrival.keep()
 
-    async def _lay_out(self, needs: Needs, holding: Holding) -> CollectedArtifacts:
-        broadcasts = {number: str(holding.path(key)) for number, key in needs.broadcasts.items()}
+    async def _lay_out(self, needs: Needs, held: Held) -> CollectedArtifacts:
+        paths = {key: artifact.path for key, artifact in held.items() if artifact.path is not None}
+        broadcasts = {number: str(paths[key]) for number, key in needs.broadcasts.items()}
         if not needs.files:
             return CollectedArtifacts(broadcasts=broadcasts)
         path = self._store.file_set_path(needs.file_set, needs.files.values())
-        files = {name: holding.path(key) for name, key in needs.files.items()}
+        files = {name: paths[key] for name, key in needs.files.items()}
         await _in_thread(lay_out, path, self._store.new_path(), files)
         return CollectedArtifacts(str(path), broadcasts)
 
 
-async def _in_thread(
-    function: Callable[Parameters, Result], *arguments: Parameters.args, **options: Parameters.kwargs
-) -> Result:
+async def _in_thread(function: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
     """Run what blocks; who is cancelled meanwhile leaves when the thread has let go of the files."""
-    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
-        return await asyncio.shield(work)
+        await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait([work])
         raise

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import shutil
 from collections import OrderedDict
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from updraft.errors import LimitError, PoolFullError
@@ -47,28 +47,8 @@ class StoredArtifact:
         return self._changed.wait()
 
 
-class Holding:
-    """The artifacts of one exchange, which stay until they are released."""
-
-    def __init__(self, store: "ArtifactStore", artifacts: Mapping[ArtifactKey, StoredArtifact]) -> None:
-        self._store = store
-        self._artifacts = artifacts
-
-    def missing(self) -> list[StoredArtifact]:
-        """What is not there yet."""
-        return [artifact for artifact in self._artifacts.values() if artifact.path is None]
-
-    def path(self, key: ArtifactKey) -> Path:
-        """Where an artifact lies that is there."""
-        path = self._artifacts[key].path
-        if path is None:
-            raise KeyError(key)
-        return path
-
-    def release(self) -> None:
-        """Let the artifacts go."""
-        artifacts, self._artifacts = self._artifacts, {}
-        self._store.let_go(artifacts.values())
+Held = Mapping[ArtifactKey, StoredArtifact]
+"""The artifacts of one exchange, which stay for its time."""
 
 
 class ArtifactStore:
@@ -99,24 +79,29 @@ class ArtifactStore:
         self._file_sets[path] = frozenset(keys)
         return path
 
-    def hold(self, keys: frozenset[ArtifactKey]) -> Holding:
-        """Keep these artifacts, there or not; raises PoolFullError, or LimitError for what can never fit."""
+    @contextlib.contextmanager
+    def holding(self, keys: frozenset[ArtifactKey]) -> Iterator[Held]:
+        """Keep these artifacts, there or not, for the time of the block.
+
+        Raises PoolFullError, or LimitError for what can never fit. At the end of the block, what has not arrived is
+        forgotten, and the rest counts as used now.
+        """
         self._make_room(keys)
         for key in keys:
             if key not in self._artifacts:
                 self._artifacts[key] = StoredArtifact(key)
                 self.used_bytes += key.size_bytes
             self._artifacts[key].holders += 1
-        return Holding(self, {key: self._artifacts[key] for key in keys})
-
-    def let_go(self, artifacts: Iterable[StoredArtifact]) -> None:
-        """The end of a holding: what has not arrived is forgotten, the rest counts as used now."""
-        for artifact in artifacts:
-            artifact.holders -= 1
-            if artifact.path is not None:
-                self._artifacts.move_to_end(artifact.key)
-            elif not artifact.holders:
-                self._forget(artifact)
+        held = {key: self._artifacts[key] for key in keys}
+        try:
+            yield held
+        finally:
+            for artifact in held.values():
+                artifact.holders -= 1
+                if artifact.path is not None:
+                    self._artifacts.move_to_end(artifact.key)
+                elif not artifact.holders:
+                    self._forget(artifact)
 
     def _make_room(self, wanted: frozenset[ArtifactKey]) -> None:
         wanted_bytes = sum(key.size_bytes for key in wanted)

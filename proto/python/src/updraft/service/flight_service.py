@@ -53,11 +53,6 @@ class Call:
         remaining: float | None = self._context.time_remaining()
         return remaining
 
-    @property
-    def peer(self) -> str:
-        """The client's address, as gRPC writes it."""
-        return str(self._context.peer())
-
 
 class Action(NamedTuple):
     """What a service does when a client asks for it by name."""

@@ -84,22 +84,29 @@ class _LineLogger:
     debug = warning = error = critical = info
 
 
-class LogDropsCollector(Collector):
-    """The lines that this process dropped, as a counter by reason."""
+class CountsCollector(Collector):
+    """A counter with one series for each key of `counts`, which is called at each scrape."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, doc: str, label: str, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._family = (name, doc, label)
+        self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
         """The counter, as it is now."""
-        doc = (
-            "Log lines dropped, by reason: unread (the reader of stderr is too slow), failed (writing it failed), "
-            "flood (a function prints more than its exchange may log)."
-        )
-        family = CounterMetricFamily(self._name, doc, labels=["reason"])
-        for reason, lines in LOG_DROPS.lines.items():
-            family.add_metric([reason], lines)
+        name, doc, label = self._family
+        family = CounterMetricFamily(name, doc, labels=[label])
+        for value, count in dict(self._counts()).items():
+            family.add_metric([value], count)
         yield family
+
+
+def log_drops_collector(name: str) -> CountsCollector:
+    """The lines that this process dropped, as a counter by reason."""
+    doc = (
+        "Log lines dropped, by reason: unread (the reader of stderr is too slow), failed (writing it failed), "
+        "flood (a function prints more than its exchange may log)."
+    )
+    return CountsCollector(name, doc, "reason", lambda: LOG_DROPS.lines)
 
 
 @dataclass(frozen=True, slots=True)
