@@ -20,9 +20,10 @@ from updraft.errors import (
     UserError,
     WorkerError,
 )
+from updraft.service.lifecycle import next_phase
 from updraft.v1.exchange_pb2 import Error, ErrorKind, ReplyMetadata
 from updraft_server.front.batch_timeout import BatchTimeout
-from updraft_server.front.relay import Relay, RelayEvent, RelayLimits, RelayPhase, Side, next_phase
+from updraft_server.front.relay import TRANSITIONS, Relay, RelayEvent, RelayLimits, RelayPhase, Side
 from updraft_server.front.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
@@ -245,7 +246,7 @@ async def test_whose_turn_it_is_follows_what_has_passed() -> None:
     ],
 )
 def test_events_move_a_relay_through_its_phases(phase: RelayPhase, event: RelayEvent, following: RelayPhase) -> None:
-    assert next_phase(phase, event) is following
+    assert next_phase(TRANSITIONS, phase, event) is following
 
 
 @pytest.mark.parametrize(
@@ -259,4 +260,4 @@ def test_events_move_a_relay_through_its_phases(phase: RelayPhase, event: RelayE
 )
 def test_an_event_that_cannot_happen_is_named(phase: RelayPhase, event: RelayEvent) -> None:
     with pytest.raises(ValueError, match=f"{event.value} cannot happen while {phase.value}"):
-        next_phase(phase, event)
+        next_phase(TRANSITIONS, phase, event)

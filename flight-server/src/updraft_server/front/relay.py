@@ -21,6 +21,7 @@ from updraft.service.exchange import (
     fail_without_finish,
     request_metadata,
 )
+from updraft.service.lifecycle import next_phase
 from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.request import SERVICE, Request
@@ -63,20 +64,12 @@ class RelayEvent(enum.Enum):
     OUTCOME_KNOWN = "outcome known"
 
 
-_TRANSITIONS = {
+TRANSITIONS = {
     (RelayPhase.ASSIGNING, RelayEvent.ASSIGNED): RelayPhase.RELAYING,
     (RelayPhase.RELAYING, RelayEvent.INPUT_ENDED): RelayPhase.ANSWERING,
     # Either side can fail at any time, and a worker can be done before its client.
     **dict.fromkeys([(phase, RelayEvent.OUTCOME_KNOWN) for phase in RelayPhase], RelayPhase.SETTLING),
 }
-
-
-def next_phase(phase: RelayPhase, event: RelayEvent) -> RelayPhase:
-    """The phase after `event`; raises ValueError for an event that cannot happen in `phase`."""
-    try:
-        return _TRANSITIONS[phase, event]
-    except KeyError:
-        raise ValueError(f"{event.value} cannot happen while {phase.value}") from None
 
 
 class RelayLimits(NamedTuple):
@@ -183,7 +176,7 @@ class Relay:
         await asyncio.gather(self._replies, return_exceptions=True)
 
     def _handle(self, event: RelayEvent) -> None:
-        self._phase = next_phase(self._phase, event)
+        self._phase = next_phase(TRANSITIONS, self._phase, event)
 
     def _worker_died(self, _death: asyncio.Future[WorkerDeath]) -> None:
         self._receiver.peer_is_gone()

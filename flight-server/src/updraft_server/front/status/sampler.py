@@ -17,12 +17,6 @@ KEPT_SAMPLES = 150
 SHOWN_EXCHANGES = 100
 SHOWN_WORKERS = 100
 
-_SHOWN_STATES = {
-    PoolState.POOL_STATE_STARTING: "starting",
-    PoolState.POOL_STATE_READY: "ready",
-    PoolState.POOL_STATE_DRAINING: "draining",
-}
-
 
 class Sampler:
     """Reports of one pool; `report` may be read from any thread."""
@@ -73,7 +67,7 @@ class Sampler:
         return Report(
             at=utc_now(),
             host=socket.gethostname(),
-            state=_SHOWN_STATES[status.state],
+            state=PoolState.Name(status.state).removeprefix("POOL_STATE_").lower(),
             uptime_seconds=int(self._clock() - self._began),
             health=dict(self._health),
             versions=Versions(

@@ -42,6 +42,14 @@ def setting(doc: str, *, default: Any = _NO_DEFAULT, unit: str = "", **checks: A
     return Field(default=default, description=described, json_schema_extra=extra, **checks)
 
 
+def split_at_commas(value: object) -> object:
+    """The texts of a setting that may be repeated: the environment gives one string, the command line a list."""
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        return value
+    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
+
+
 def restated(settings: type[Settings], name: str, *, default: Any) -> Any:
     """The setting `name` of a base class with another default."""
     extra: Any = settings.model_fields[name].json_schema_extra
