@@ -24,9 +24,9 @@ from front_harness import Running
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from updraft.service.lifecycle import Event, Phase
+from updraft.service.listeners import ListenError
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import ErrorKind
-from updraft_server.front.process import FrontError
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, TaskKey
 from updraft_server.pool.testing import FakePool
 
@@ -192,7 +192,7 @@ async def test_the_ready_file_names_addresses_and_processes(running_front: Runni
 
 async def test_an_address_in_use_is_named(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
-        with pytest.raises(FrontError, match=front.address):
+        with pytest.raises(ListenError, match=front.address):
             async with running_front(FakePool(), listen=front.address):
                 pass
 

@@ -20,10 +20,9 @@ from updraft.errors import PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
-from updraft.service.lifecycle import Event, Lifecycle, Phase
-from updraft.service.listeners import ListenError, Listeners
+from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError
+from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
-from updraft.service.security import SecurityError
 from updraft.service.telemetry import LOG_DROPS, WebPages, log_to_stderr
 from updraft.service.tracing import start_tracing
 from updraft_server.front.activity import Activity
@@ -34,7 +33,7 @@ from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
-from updraft_server.front.running_exchanges import RunningExchanges, SilenceLimits
+from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import html_page, json_page
 from updraft_server.front.status.sampler import Sampler
@@ -56,10 +55,6 @@ _log = structlog.get_logger(__name__)
 
 # Exchanges that a drain has ended give their workers back within this time; those that do not die with the pool.
 _ENDING_SECONDS = 2.0
-
-
-class FrontError(Exception):
-    """Raised when the front cannot start; the message says what to change."""
 
 
 class Front:
@@ -90,7 +85,9 @@ class Front:
         collector = ArtifactCollector(self._artifact_store, timeout_seconds=settings.artifact_timeout_seconds)
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
         self._running = RunningExchanges(
-            SilenceLimits(settings.client_silence_seconds, settings.worker_silence_seconds), pool.measure
+            pool.measure,
+            client_silence_seconds=settings.client_silence_seconds,
+            worker_silence_seconds=settings.worker_silence_seconds,
         )
         exchanges = Exchanges(
             self.admission,
@@ -117,29 +114,20 @@ class Front:
         self._watch_pool()
 
     async def run(self) -> None:
-        """Serve until a drain has ended; raises FrontError when a listener or the pool cannot start."""
+        """Serve until a drain has ended; raises StartError or PoolError when it cannot start."""
         async with AsyncExitStack() as stack:
             for background in (self._publish_health(), self.sampler.run(), self._running.watch()):
                 stack.callback(asyncio.create_task(background).cancel)
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.push_async_callback(self._listeners.close)
             stack.push_async_callback(self._pool.close, 0.0)
-            await self._start()
-            self.lifecycle.handle(Event.STARTED)
-            try:
-                self._announce()
-            except OSError as error:
-                raise FrontError(f"cannot write --ready-file {self._settings.ready_file}: {error.strerror}") from error
-            await self.lifecycle.drain_requested()
-            await self._drain()
-
-    async def _start(self) -> None:
-        """Listeners first: an address in use shows at once, and probes are answered while the workers start."""
-        try:
+            # Listeners first: an address in use shows at once, and probes are answered while the workers start.
             await self._listeners.start(self.metrics.registry)
             await self._pool.start()
-        except (ListenError, SecurityError, PoolError) as error:
-            raise FrontError(str(error)) from error
+            self.lifecycle.handle(Event.STARTED)
+            self._announce()
+            await self.lifecycle.drain_requested()
+            await self._drain()
 
     async def _drain(self) -> None:
         _log.info("draining", running=self._pool.busy, waiting=self.admission.waiting)
@@ -311,7 +299,7 @@ def main() -> None:
     log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="front")
     try:
         uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE]), Path(os.environ[ARTIFACTS_VARIABLE])))
-    except FrontError as error:
+    except (StartError, PoolError) as error:
         _log.error("the front cannot start", reason=str(error))
         sys.exit(1)
 

@@ -10,6 +10,10 @@ AnyPhase = TypeVar("AnyPhase", bound=enum.Enum)
 AnyEvent = TypeVar("AnyEvent", bound=enum.Enum)
 
 
+class StartError(Exception):
+    """Raised when a service cannot start; the message says what to change."""
+
+
 class Phase(enum.Enum):
     """Where a service is in its life."""
 

@@ -2,7 +2,6 @@
 """Logs and metrics: structured lines on stderr, Prometheus over HTTP, and pages of a service's own beside it."""
 
 import atexit
-import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ from updraft.service.lossy_streams import STDERR, protect_standard_streams
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 LOG_DROPS = LogDrops()
@@ -65,7 +62,7 @@ def configure_logging(
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             lambda _logger, _method, event: render(event),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: _LineLogger(write),
         cache_logger_on_first_use=True,
     )
