@@ -43,6 +43,9 @@ class ScriptedCall:
         for message in [*messages, *([None] if ends else [])]:
             self.sent.put_nowait(message)
         self.received: list[Any] = []
+        self.reads = asyncio.Event()
+        """Cleared, it holds back what is written."""
+        self.reads.set()
         self._wrote = asyncio.Event()
 
     async def read(self) -> bytes | None:
@@ -51,6 +54,7 @@ class ScriptedCall:
     async def write(self, message: bytes) -> None:
         self.received.append(FlightData.FromString(message))
         self._wrote.set()
+        await self.reads.wait()
 
     async def has_received(self, count: int) -> None:
         async with asyncio.timeout(60):
@@ -115,6 +119,11 @@ async def test_batches_come_back_and_are_counted() -> None:
     assert (transfer.batches, transfer.finishes, transfer.keep_alives, transfer.rows) == (2, 1, 1, 6)
     # That it was admitted, the schema, and every message but the keepalive.
     assert len(running.call.received) == 5
+    assert (transfer.received_messages, transfer.sent_messages) == (3, 4)
+    assert transfer.received_bytes == sum(map(len, (batch(1), batch(2), finish(2, rows=6))))
+    assert transfer.sent_bytes == sum(message.ByteSize() for message in running.call.received[1:])
+    assert running.relay.passed == (3, 4)
+    assert running.relay.signs_of_client == (3, 1, 4)
 
 
 async def test_plain_flight_gets_data_alone_and_a_message_without_any_is_a_keepalive() -> None:
@@ -139,8 +148,9 @@ async def test_a_worker_that_retires_is_given_back_as_such() -> None:
         await consume(worker)
         await worker.send(FrameKind.RETIRED)
 
-    running = await exchange([finish(0)], retires)
+    running = await exchange([finish(0, rows=4)], retires)
     assert await running.run() is LeaseOutcome.RETIRED
+    assert running.transfer.rows == 4
 
 
 @pytest.mark.parametrize(
@@ -182,6 +192,13 @@ async def test_a_worker_that_breaks_the_rules_is_a_defect_of_the_pool() -> None:
     assert "may not send COMMAND" in str(error)
 
 
+async def test_a_failure_that_is_no_error_message_is_a_defect_of_the_pool() -> None:
+    async def garbled(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.FAILED, b"\xff")
+
+    assert isinstance(await (await exchange([], garbled, ends=False)).error(), InternalError)
+
+
 async def silent(worker: FakeWorker) -> None:
     """Take everything, give nothing."""
     while True:
@@ -194,6 +211,32 @@ async def test_the_death_of_the_worker_is_told_in_words() -> None:
     error = await running.error()
     assert isinstance(error, WorkerError)
     assert "was killed by SIGSEGV while it held the exchange" in str(error)
+    assert error.traceback == "in C"
+
+
+async def test_a_worker_that_left_its_socket_to_another_process_is_dead_all_the_same() -> None:
+    running = await exchange([batch(1)], silent, ends=False)
+    asyncio.get_running_loop().call_soon(running.lease.death.set_result, WorkerDeath(signal=signal.SIGKILL))
+    assert "was killed by SIGKILL" in str(await running.error())
+
+
+async def test_a_worker_that_closes_its_socket_and_lives_on_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def closes(worker: FakeWorker) -> None:
+        worker.close()
+
+    monkeypatch.setattr("updraft_server.front.relay._EXIT_STATUS_TIMEOUT_SECONDS", 0.05)
+    error = await (await exchange([], closes, ends=False)).error()
+    assert isinstance(error, WorkerError)
+    assert "closed its socket while it held the exchange" in str(error)
+
+
+async def test_a_result_larger_than_a_message_is_refused_with_its_size() -> None:
+    async def large(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.MESSAGE, b"", b"", bytes(MAX_MESSAGE_BYTES + 1))
+
+    error = await (await exchange([], large, ends=False)).error()
+    assert isinstance(error, LimitError)
+    assert f"of {MAX_MESSAGE_BYTES + 1} bytes is more than a message may hold, {MAX_MESSAGE_BYTES} bytes" in str(error)
 
 
 async def test_a_worker_that_ended_itself_at_its_time_limit_is_no_crash() -> None:
@@ -235,6 +278,96 @@ async def test_whose_turn_it_is_follows_what_has_passed() -> None:
         running.call.sent.put_nowait(message)
     assert await relaying is LeaseOutcome.CLEAN
     assert turns == [Side.WORKER, Side.CLIENT]
+
+
+async def test_plain_flight_has_one_reply_for_each_batch_after_the_schema() -> None:
+    async def schema_and_one(worker: FakeWorker) -> None:
+        for _ in range(2):
+            await worker.receive()
+        await worker.send(FrameKind.MESSAGE, b"", b"schema")
+        await replying.wait()
+        await worker.send(FrameKind.MESSAGE, b"", b"h")
+        await consume(worker)
+
+    replying = asyncio.Event()
+    running = await exchange([data()], schema_and_one, ends=False, plain=True)
+    relaying = asyncio.create_task(running.run())
+    turns: list[Side | None] = []
+    for replies in (1, 2):
+        await running.call.has_received(replies)
+        await asyncio.sleep(0)
+        turns.append(running.relay.turn)
+        replying.set()
+    assert turns == [Side.WORKER, Side.CLIENT]
+    relaying.cancel()
+    await asyncio.wait([relaying])
+
+
+async def test_how_much_the_function_has_taken_may_be_any_number() -> None:
+    async def takes_300(worker: FakeWorker) -> None:
+        for _ in range(2):
+            await worker.send(FrameKind.MESSAGE, ReplyMetadata(consumed=300).SerializeToString())
+        await consume(worker)
+
+    running = await exchange([], takes_300, ends=False)
+    relaying = asyncio.create_task(running.run())
+    await running.call.has_received(3)
+    await asyncio.sleep(0)
+    for batches, turn in ((300, Side.CLIENT), (301, Side.WORKER)):
+        running.transfer.received_messages = batches
+        assert running.relay.turn is turn
+    relaying.cancel()
+    await asyncio.wait([relaying])
+
+
+@pytest.mark.parametrize(("ends", "turn"), [(False, Side.CLIENT), (True, None)])
+async def test_a_client_that_does_not_read_can_show_that_it_is_there_until_it_half_closes(
+    turn: Side | None,
+    *,
+    ends: bool,
+) -> None:
+    async def one_reply(worker: FakeWorker) -> None:
+        await consume(worker) if ends else await worker.receive()
+        await worker.send(FrameKind.MESSAGE, b"", b"schema")
+        await asyncio.Event().wait()
+
+    running = await exchange([], one_reply, ends=ends, plain=True)
+    running.call.reads.clear()
+    relaying = asyncio.create_task(running.run())
+    await running.call.has_received(1)
+    assert running.relay.turn is turn
+    relaying.cancel()
+    await asyncio.wait([relaying])
+
+
+async def test_what_a_client_is_taking_when_its_exchange_ends_is_let_through_and_nothing_after_it() -> None:
+    async def two_replies(worker: FakeWorker) -> None:
+        for _ in range(2):
+            await worker.send(FrameKind.MESSAGE, b"", b"schema")
+        await silent(worker)
+
+    running = await exchange([], two_replies, ends=False, plain=True)
+    await running.relay.settle()
+    running.call.reads.clear()
+    relaying = asyncio.create_task(running.error())
+    await running.call.has_received(1)
+    running.relay.end(PoolUnavailableError("the pool is draining"))
+    assert "draining" in str(await relaying)
+    asyncio.get_running_loop().call_soon(running.call.reads.set)
+    await running.relay.settle()
+    assert len(running.call.received) == 1
+
+
+async def test_a_client_that_never_reads_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft_server.front.relay.LAST_MESSAGE_TIMEOUT_SECONDS", 0.05)
+    running = await exchange([], silent, ends=False)
+    running.call.reads.clear()
+    relaying = asyncio.create_task(running.error())
+    await running.call.has_received(1)
+    running.relay.end(PoolUnavailableError("the pool is draining"))
+    await relaying
+    async with asyncio.timeout(60):
+        await running.relay.settle()
 
 
 @pytest.mark.parametrize(
