@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay alone, between a call that is a queue and a worker that is a script: what passes, and how it ends."""
+"""What passes through a relay, and how it ends."""
 
 import asyncio
 import signal
-from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from flight_messages import FlightData, batch, finish, keep_alive, path_request
+from relay_exchanges import MAX_MESSAGE_BYTES, consume, data, exchange, silent
 
 from updraft.errors import (
     DeadlineError,
@@ -21,95 +19,12 @@ from updraft.errors import (
     WorkerError,
 )
 from updraft.service.lifecycle import next_phase
-from updraft.v1.exchange_pb2 import Error, ErrorKind, ReplyMetadata
+from updraft.v1.exchange_pb2 import Error, ErrorKind
 from updraft_server.front.batch_timeout import BatchTimeout
-from updraft_server.front.relay import TRANSITIONS, Relay, RelayEvent, RelayLimits, RelayPhase, Side
-from updraft_server.front.transfer import Transfer
-from updraft_server.ipc.assignment import Assignment
+from updraft_server.front.relay import TRANSITIONS, RelayEvent, RelayPhase
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.pool import LeaseOutcome, WorkerDeath
-from updraft_server.pool.testing import FakeLease, FakePool, FakeWorker, Script, echo
-
-MAX_MESSAGE_BYTES = 10_000
-
-
-class ScriptedCall:
-    """A client that sends what it was given, then half-closes; without an end it says nothing more."""
-
-    remaining_seconds = None
-
-    def __init__(self, messages: Iterable[bytes], *, ends: bool = True) -> None:
-        self.sent: asyncio.Queue[bytes | None] = asyncio.Queue()
-        for message in [*messages, *([None] if ends else [])]:
-            self.sent.put_nowait(message)
-        self.received: list[Any] = []
-        self.reads = asyncio.Event()
-        """Cleared, it holds back what is written."""
-        self.reads.set()
-        self._wrote = asyncio.Event()
-
-    async def read(self) -> bytes | None:
-        return await self.sent.get()
-
-    async def write(self, message: bytes) -> None:
-        self.received.append(FlightData.FromString(message))
-        self._wrote.set()
-        await self.reads.wait()
-
-    async def has_received(self, count: int) -> None:
-        async with asyncio.timeout(60):
-            while len(self.received) < count:
-                self._wrote.clear()
-                await self._wrote.wait()
-
-    def header(self, name: str) -> str:
-        return ""
-
-
-class Exchange:
-    """A relay and both its sides."""
-
-    def __init__(self, call: ScriptedCall, lease: FakeLease, batch_timeout: BatchTimeout, *, plain: bool) -> None:
-        self.call = call
-        self.lease = lease
-        self.transfer = Transfer()
-        request: Any = SimpleNamespace(plain=plain, payload=b"" if plain else b"payload", schema=b"schema")
-        self.relay = Relay(call, lease, request, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
-
-    async def run(self) -> LeaseOutcome:
-        try:
-            async with asyncio.timeout(60):
-                return await self.relay.run(Assignment("test"))
-        finally:
-            self.lease.release(LeaseOutcome.BROKEN)
-
-    async def error(self) -> UpdraftError:
-        with pytest.raises(UpdraftError) as raised:
-            await self.run()
-        return raised.value
-
-
-async def exchange(
-    messages: Iterable[bytes],
-    script: Script = echo,
-    *,
-    ends: bool = True,
-    plain: bool = False,
-    batch_timeout: BatchTimeout = BatchTimeout(0.0, ""),  # noqa: B008 - it is frozen
-) -> Exchange:
-    lease = await FakePool(script=script).lease(None)
-    assert isinstance(lease, FakeLease)
-    return Exchange(ScriptedCall(messages, ends=ends), lease, batch_timeout, plain=plain)
-
-
-def data(size_bytes: int = 10) -> bytes:
-    return bytes(FlightData(data_header=b"h", data_body=b"b" * size_bytes).SerializeToString())
-
-
-async def consume(worker: FakeWorker) -> None:
-    """Until the client's end."""
-    while (await worker.receive()).kind is not FrameKind.END:
-        pass
+from updraft_server.pool.testing import FakeWorker
 
 
 async def test_batches_come_back_and_are_counted() -> None:
@@ -141,6 +56,7 @@ async def test_a_worker_that_is_done_before_its_client_is_not_used_again() -> No
 
     running = await exchange([], hasty, ends=False)
     assert await running.run() is LeaseOutcome.BROKEN
+    assert running.transfer.rows == 0
 
 
 async def test_a_worker_that_retires_is_given_back_as_such() -> None:
@@ -199,12 +115,6 @@ async def test_a_failure_that_is_no_error_message_is_a_defect_of_the_pool() -> N
     assert isinstance(await (await exchange([], garbled, ends=False)).error(), InternalError)
 
 
-async def silent(worker: FakeWorker) -> None:
-    """Take everything, give nothing."""
-    while True:
-        await worker.receive()
-
-
 async def test_the_death_of_the_worker_is_told_in_words() -> None:
     running = await exchange([batch(1)], silent, ends=False)
     asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(signal=signal.SIGSEGV, stack="in C"))
@@ -255,91 +165,6 @@ async def test_whoever_ends_a_relay_says_why() -> None:
     running.relay.end(PoolUnavailableError("it has ended: nobody hears this"))
 
 
-async def test_whose_turn_it_is_follows_what_has_passed() -> None:
-    turns: list[Side | None] = []
-
-    async def one_batch(worker: FakeWorker) -> None:
-        await worker.receive()
-        await worker.receive()
-        turns.append(running.relay.turn)
-        # The first message says that the function has begun, the second that it wants another batch.
-        for _ in range(2):
-            await worker.send(FrameKind.MESSAGE, ReplyMetadata(consumed=1).SerializeToString())
-        await consume(worker)
-        await worker.send(FrameKind.DONE)
-
-    running = await exchange([batch(1)], one_batch, ends=False)
-    assert running.relay.turn is Side.WORKER
-    relaying = asyncio.create_task(running.run())
-    # The first says that the exchange was admitted.
-    await running.call.has_received(3)
-    turns.append(running.relay.turn)
-    for message in (finish(1, rows=3), None):
-        running.call.sent.put_nowait(message)
-    assert await relaying is LeaseOutcome.CLEAN
-    assert turns == [Side.WORKER, Side.CLIENT]
-
-
-async def test_plain_flight_has_one_reply_for_each_batch_after_the_schema() -> None:
-    async def schema_and_one(worker: FakeWorker) -> None:
-        for _ in range(2):
-            await worker.receive()
-        await worker.send(FrameKind.MESSAGE, b"", b"schema")
-        await replying.wait()
-        await worker.send(FrameKind.MESSAGE, b"", b"h")
-        await consume(worker)
-
-    replying = asyncio.Event()
-    running = await exchange([data()], schema_and_one, ends=False, plain=True)
-    relaying = asyncio.create_task(running.run())
-    turns: list[Side | None] = []
-    for replies in (1, 2):
-        await running.call.has_received(replies)
-        await asyncio.sleep(0)
-        turns.append(running.relay.turn)
-        replying.set()
-    assert turns == [Side.WORKER, Side.CLIENT]
-    relaying.cancel()
-    await asyncio.wait([relaying])
-
-
-async def test_how_much_the_function_has_taken_may_be_any_number() -> None:
-    async def takes_300(worker: FakeWorker) -> None:
-        for _ in range(2):
-            await worker.send(FrameKind.MESSAGE, ReplyMetadata(consumed=300).SerializeToString())
-        await consume(worker)
-
-    running = await exchange([], takes_300, ends=False)
-    relaying = asyncio.create_task(running.run())
-    await running.call.has_received(3)
-    await asyncio.sleep(0)
-    for batches, turn in ((300, Side.CLIENT), (301, Side.WORKER)):
-        running.transfer.received_messages = batches
-        assert running.relay.turn is turn
-    relaying.cancel()
-    await asyncio.wait([relaying])
-
-
-@pytest.mark.parametrize(("ends", "turn"), [(False, Side.CLIENT), (True, None)])
-async def test_a_client_that_does_not_read_can_show_that_it_is_there_until_it_half_closes(
-    turn: Side | None,
-    *,
-    ends: bool,
-) -> None:
-    async def one_reply(worker: FakeWorker) -> None:
-        await consume(worker) if ends else await worker.receive()
-        await worker.send(FrameKind.MESSAGE, b"", b"schema")
-        await asyncio.Event().wait()
-
-    running = await exchange([], one_reply, ends=ends, plain=True)
-    running.call.reads.clear()
-    relaying = asyncio.create_task(running.run())
-    await running.call.has_received(1)
-    assert running.relay.turn is turn
-    relaying.cancel()
-    await asyncio.wait([relaying])
-
-
 async def test_what_a_client_is_taking_when_its_exchange_ends_is_let_through_and_nothing_after_it() -> None:
     async def two_replies(worker: FakeWorker) -> None:
         for _ in range(2):
@@ -355,7 +180,7 @@ async def test_what_a_client_is_taking_when_its_exchange_ends_is_let_through_and
     assert "draining" in str(await relaying)
     asyncio.get_running_loop().call_soon(running.call.reads.set)
     await running.relay.settle()
-    assert len(running.call.received) == 1
+    assert (len(running.call.received), running.call.taken) == (1, 1)
 
 
 async def test_a_client_that_never_reads_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,6 +193,7 @@ async def test_a_client_that_never_reads_does_not_hold_up_the_end(monkeypatch: p
     await relaying
     async with asyncio.timeout(60):
         await running.relay.settle()
+    assert running.call.given_up == 1
 
 
 @pytest.mark.parametrize(
