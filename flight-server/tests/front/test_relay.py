@@ -22,6 +22,7 @@ from updraft.service.lifecycle import next_phase
 from updraft.v1.exchange_pb2 import Error, ErrorKind
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.relay import TRANSITIONS, RelayEvent, RelayPhase
+from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.pool import LeaseOutcome, WorkerDeath
 from updraft_server.pool.testing import FakeWorker
@@ -163,6 +164,21 @@ async def test_whoever_ends_a_relay_says_why() -> None:
     asyncio.get_running_loop().call_soon(running.relay.end, PoolUnavailableError("the pool is draining"))
     assert "the pool is draining" in str(await running.error())
     running.relay.end(PoolUnavailableError("it has ended: nobody hears this"))
+
+
+async def test_nobody_watches_the_workers_socket_once_the_relay_has_ended() -> None:
+    async def watched_at_the_end() -> bool:
+        with pytest.raises(PoolUnavailableError):
+            await running.relay.run(Assignment("test"))
+        return asyncio.get_running_loop().remove_reader(running.lease.socket)
+
+    running = await exchange([], silent, ends=False)
+    relaying = asyncio.create_task(watched_at_the_end())
+    await running.call.has_received(1)
+    await asyncio.sleep(0)
+    running.relay.end(PoolUnavailableError("the pool is draining"))
+    assert not await relaying
+    running.lease.release(LeaseOutcome.BROKEN)
 
 
 async def test_what_a_client_is_taking_when_its_exchange_ends_is_let_through_and_nothing_after_it() -> None:

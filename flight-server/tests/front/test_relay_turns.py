@@ -62,17 +62,18 @@ async def test_plain_flight_has_one_reply_for_each_batch_after_the_schema() -> N
     await asyncio.wait([relaying])
 
 
-async def test_how_much_the_function_has_taken_may_be_any_number() -> None:
-    async def takes_300(worker: FakeWorker) -> None:
+@pytest.mark.parametrize("taken", [1, 128, 300])
+async def test_how_much_the_function_has_taken_may_be_any_number(taken: int) -> None:
+    async def takes_them(worker: FakeWorker) -> None:
         for _ in range(2):
-            await worker.send(FrameKind.MESSAGE, ReplyMetadata(consumed=300).SerializeToString())
+            await worker.send(FrameKind.MESSAGE, ReplyMetadata(consumed=taken).SerializeToString())
         await consume(worker)
 
-    running = await exchange([], takes_300, ends=False)
+    running = await exchange([], takes_them, ends=False)
     relaying = asyncio.create_task(running.run())
     await running.call.has_received(3)
     await asyncio.sleep(0)
-    for batches, turn in ((300, Side.CLIENT), (301, Side.WORKER)):
+    for batches, turn in ((taken, Side.CLIENT), (taken + 1, Side.WORKER)):
         running.transfer.received_messages = batches
         assert running.relay.turn is turn
     relaying.cancel()
