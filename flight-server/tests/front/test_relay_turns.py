@@ -113,3 +113,18 @@ async def test_a_reply_that_says_nothing_of_it_has_taken_nothing(metadata: bytes
     assert running.relay.turn is Side.WORKER
     relaying.cancel()
     await asyncio.wait([relaying])
+
+
+async def test_the_first_reply_says_that_the_function_has_begun_and_not_that_it_wants_more() -> None:
+    async def begins(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.MESSAGE, ReplyMetadata(consumed=1).SerializeToString())
+        await consume(worker)
+
+    running = await exchange([], begins, ends=False)
+    relaying = asyncio.create_task(running.run())
+    await running.call.has_received(2)
+    await asyncio.sleep(0)
+    running.transfer.received_messages = 1
+    assert running.relay.turn is Side.WORKER
+    relaying.cancel()
+    await asyncio.wait([relaying])
