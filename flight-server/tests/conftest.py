@@ -11,4 +11,4 @@ from front_harness import Running, running_front_over
 @pytest.fixture
 def running_front(tmp_path: Path) -> Running:
     """`async with running_front(pool, **settings)`: a front that serves until the block ends."""
-    return functools.partial(running_front_over, contents_directory=tmp_path / "contents")
+    return functools.partial(running_front_over, artifacts_directory=tmp_path / "artifacts")

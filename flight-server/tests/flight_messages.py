@@ -51,11 +51,11 @@ def _encoded(**fields: Any) -> bytes:
     return bytes(FlightData(**fields).SerializeToString())
 
 
-def path_opening(*path: str) -> bytes:
+def path_request(*path: str) -> bytes:
     return _encoded(flight_descriptor={"type": 1, "path": path}, data_header=SCHEMA.serialize().to_pybytes())
 
 
-def command_opening(command: ExchangeCommand) -> bytes:
+def command_request(command: ExchangeCommand) -> bytes:
     return _encoded(
         flight_descriptor={"type": 2, "cmd": command.SerializeToString()},
         data_header=SCHEMA.serialize().to_pybytes(),

@@ -48,11 +48,11 @@ class RunningFront:
 
 @asynccontextmanager
 async def running_front_over(
-    pool: WorkerPool, wait_until: asyncio.Event | None = None, *, contents_directory: Path, **changes: Any
+    pool: WorkerPool, wait_until: asyncio.Event | None = None, *, artifacts_directory: Path, **changes: Any
 ) -> AsyncIterator[RunningFront]:
     values = {"listen": "127.0.0.1:0", "admin_listen": "", "metrics_listen": "", "workers": 1, **changes}
     settings = ServeSettings(**values).with_free_ports()
-    front = Front(settings, pool, contents_directory)
+    front = Front(settings, pool, artifacts_directory)
     ready = wait_until or asyncio.Event()
     front.lifecycle.subscribe(lambda phase: ready.set() if phase is Phase.READY else None)
     running = asyncio.create_task(front.run())

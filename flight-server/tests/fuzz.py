@@ -123,13 +123,13 @@ def flight_data(chance: random.Random) -> None:
         task=TaskIdentity(owner=Owner(application_id="app"), stage_id=2, task_attempt_id=4),
     ).SerializeToString()
     descriptor = b"\x08\x02\x12" + bytes([len(command)]) + command
-    opening = (
+    request = (
         b"\x0a" + bytes([len(descriptor)]) + descriptor + join_flight_data(memoryview(b"schema"), b"", memoryview(b""))
     )
     finish = RequestMetadata(finish=Finish(batches=1, rows=2)).SerializeToString()
     later = join_flight_data(memoryview(b"header"), finish, memoryview(b"body" * 50))
     with contextlib.suppress(UpdraftError):
-        parse_request(split_flight_data(mutated(opening, chance)))
+        parse_request(split_flight_data(mutated(request, chance)))
     with contextlib.suppress(UpdraftError):
         split_flight_data(mutated(later, chance))
 

@@ -70,11 +70,11 @@ def _stream(values: Sequence[int]) -> str:
 
 
 def _replies(
-    pool: LocalPool, command: exchange_pb2.ExchangeCommand, batches: Iterable[Batch], contents: Iterable[Path] = ()
+    pool: LocalPool, command: exchange_pb2.ExchangeCommand, batches: Iterable[Batch], artifacts: Iterable[Path] = ()
 ) -> list[tuple[list[int], list[Any]]]:
     """Row ends and values of each reply."""
     lines = [f"command {base64.b64encode(command.SerializeToString()).decode()}"]
-    lines += [f"content {hashlib.sha256(path.read_bytes()).hexdigest()} {path}" for path in contents]
+    lines += [f"artifact {hashlib.sha256(path.read_bytes()).hexdigest()} {path}" for path in artifacts]
     lines += [f"batch {b.input} {','.join(map(str, b.ends))} {_stream(b.values)}" for b in batches]
     class_path = f"{connector_jar()}:{_SPARK_JARS}"
     answer = run_java(class_path, _SOURCE, pool.tcp_endpoint, text="\n".join(lines) + "\n")
@@ -122,10 +122,10 @@ def _with_greeting(values: pa.Array) -> pa.Array:
 def test_a_file_is_known_by_the_digest_of_its_bytes(pool: LocalPool, tmp_path: Path, greeting: str) -> None:
     path = tmp_path / "greeting.txt"
     path.write_text(greeting)
-    content = exchange_pb2.Artifact(
+    artifact = exchange_pb2.Artifact(
         sha256=hashlib.sha256(greeting.encode()).digest(), size_bytes=len(greeting), file_name=path.name
     )
-    command = _command(_SCALAR_ARROW, udfs=[_udf(_with_greeting, StringType())], artifacts=[content])
+    command = _command(_SCALAR_ARROW, udfs=[_udf(_with_greeting, StringType())], artifacts=[artifact])
     assert _replies(pool, command, [Batch([1])], [path]) == [([], [f"{greeting} 1"])]
 
 

@@ -5,26 +5,21 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, ServiceSettings
-from updraft.service.settings import reference_page, setting
+from updraft.service.settings import reference_page, setting, split_at_commas
 
 
-def _module_names(value: object) -> object:
-    """Split at commas what the environment gives as one string, and the command line as a list of strings."""
-    texts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(texts, list | tuple):
-        return value
-    names = tuple(name.strip() for text in texts for name in str(text).split(",") if name.strip())
+def _checked_modules(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")):
             raise ValueError(f"{name!r} is not the name of a Python module: expected the form package.module")
     return names
 
 
-ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_module_names)]
+ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_modules)]
 
 
 class ServeSettings(ServiceSettings):
@@ -70,14 +65,14 @@ class ServeSettings(ServiceSettings):
         default=None,
     )
 
-    content_store_bytes: int = setting(
+    artifact_store_bytes: int = setting(
         "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. When it "
         "is full, the least recently used artifacts are deleted; those of running exchanges are kept.",
         default=8 * 1024 * MIB,
         unit="bytes",
         ge=MIB,
     )
-    content_timeout_seconds: float = setting(
+    artifact_timeout_seconds: float = setting(
         "Give up on an upload when the client does not send the next part of an artifact within this time.",
         default=60.0,
         unit="seconds",

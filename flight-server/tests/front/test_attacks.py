@@ -15,7 +15,7 @@ import grpc.aio
 import psutil
 import pytest
 import trustme
-from flight_messages import all_replies, path_opening
+from flight_messages import all_replies, path_request
 from front_harness import DO_EXCHANGE, Running, RunningFront
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -58,7 +58,7 @@ async def connections(
 async def serves(front: RunningFront) -> bool:
     # A connection that a short handshake timeout cut off on a busy machine is made again.
     call = front.exchange(timeout=ANSWER_SECONDS, wait_for_ready=True)
-    await call.write(path_opening("echo"))
+    await call.write(path_request("echo"))
     await call.done_writing()
     return (await all_replies(call))[1] is None
 

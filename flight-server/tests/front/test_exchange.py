@@ -9,10 +9,10 @@ from flight_messages import (
     FlightData,
     all_replies,
     batch,
-    command_opening,
+    command_request,
     echo_command,
     finish,
-    path_opening,
+    path_request,
     reply_metadata,
 )
 from front_harness import Running
@@ -81,7 +81,7 @@ async def failure(call: Any) -> tuple[list[bytes], grpc.aio.AioRpcError]:
 async def test_an_exchange_by_path_gets_every_batch_back_without_metadata(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
         call = front.exchange()
-        await call.write(path_opening("echo"))
+        await call.write(path_request("echo"))
         sent = [FlightData(data_header=b"h", data_body=bytes([number]) * 3_000_000) for number in range(5)]
         for message in sent:
             await call.write(message.SerializeToString())
@@ -97,7 +97,7 @@ async def test_an_exchange_by_path_gets_every_batch_back_without_metadata(runnin
 async def test_an_exchange_by_command_passes_metadata_through(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
         call = front.exchange()
-        for message in (command_opening(echo_command()), batch(1), batch(2), finish(2)):
+        for message in (command_request(echo_command()), batch(1), batch(2), finish(2)):
             await call.write(message)
         await call.done_writing()
         replies, error = await all_replies(call)
@@ -109,9 +109,9 @@ async def test_an_exchange_by_command_passes_metadata_through(running_front: Run
 async def test_a_descriptor_may_come_before_the_schema_as_flight_libraries_send_it(running_front: Running) -> None:
     async with running_front(FakePool()) as front:
         call = front.exchange()
-        opening = FlightData.FromString(path_opening("echo"))
-        await call.write(FlightData(flight_descriptor=opening.flight_descriptor).SerializeToString())
-        await call.write(opening.SerializeToString())
+        request = FlightData.FromString(path_request("echo"))
+        await call.write(FlightData(flight_descriptor=request.flight_descriptor).SerializeToString())
+        await call.write(request.SerializeToString())
         await call.done_writing()
         replies, error = await all_replies(call)
         assert error is None
@@ -121,7 +121,7 @@ async def test_a_descriptor_may_come_before_the_schema_as_flight_libraries_send_
 async def test_what_a_function_raises_reaches_the_client_in_band_and_as_unknown(running_front: Running) -> None:
     async with running_front(FakePool(script=fails)) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         replies, error = await failure(call)
         in_band = reply_metadata(replies[-1]).error
         assert (in_band.kind, in_band.exception_class) == (ErrorKind.ERROR_KIND_USER, "builtins.KeyError")
@@ -132,7 +132,7 @@ async def test_what_a_function_raises_reaches_the_client_in_band_and_as_unknown(
 async def test_a_plain_client_gets_a_failure_as_status_alone(running_front: Running) -> None:
     async with running_front(FakePool(script=fails)) as front:
         call = front.exchange()
-        await call.write(path_opening("echo"))
+        await call.write(path_request("echo"))
         replies, error = await failure(call)
         assert replies == []
         assert error.code() is grpc.StatusCode.UNKNOWN
@@ -141,7 +141,7 @@ async def test_a_plain_client_gets_a_failure_as_status_alone(running_front: Runn
 async def test_a_killed_worker_ends_its_exchange_as_aborted_and_says_how_it_died(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command)) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         await call.read()
         front.pool.leases[0].die(SIGKILL)
         replies, error = await failure(call)
@@ -153,7 +153,7 @@ async def test_a_killed_worker_ends_its_exchange_as_aborted_and_says_how_it_died
 async def test_a_worker_that_hangs_up_and_lives_on_ends_its_exchange(running_front: Running) -> None:
     async with running_front(FakePool(script=hangs_up)) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         _, error = await failure(call)
         assert error.code() is grpc.StatusCode.ABORTED
         assert await released(front.pool) is LeaseOutcome.BROKEN
@@ -162,7 +162,7 @@ async def test_a_worker_that_hangs_up_and_lives_on_ends_its_exchange(running_fro
 async def test_a_death_is_noticed_when_a_child_of_the_worker_keeps_the_socket_open(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command)) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         await call.read()
         front.pool.leases[0].death.set_result(SIGKILL)
         _, error = await failure(call)
@@ -172,7 +172,7 @@ async def test_a_death_is_noticed_when_a_child_of_the_worker_keeps_the_socket_op
 async def test_a_cancelled_call_frees_its_worker(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command)) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         await call.read()
         call.cancel()
         assert await released(front.pool) is LeaseOutcome.CANCELLED
@@ -181,7 +181,7 @@ async def test_a_cancelled_call_frees_its_worker(running_front: Running) -> None
 async def test_a_cancelled_call_frees_a_worker_that_reads_nothing(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_nothing)) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         writing = asyncio.create_task(write_without_end(call))
         await wait_for_lease(front.pool)
         call.cancel()
@@ -207,12 +207,12 @@ async def test_a_worker_that_reads_nothing_holds_the_client_back(running_front: 
     scripts = iter((reads_nothing, echo))
     async with running_front(FakePool(2, script=lambda worker: next(scripts)(worker))) as front:
         held_back = front.exchange()
-        await held_back.write(command_opening(echo_command()))
+        await held_back.write(command_request(echo_command()))
         await held_back.read()
         writing = asyncio.create_task(write_without_end(held_back))
         # As much as a client that is not held back sends in the meantime: no clock, which a slow machine would beat.
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         for message in (batch(sequence, bytes(1_000_000)) for sequence in range(1, ECHOED_BATCHES + 1)):
             await call.write(message)
             while await call.read() != message:
@@ -228,7 +228,7 @@ async def test_a_worker_that_reads_nothing_holds_the_client_back(running_front: 
 async def test_the_clients_deadline_frees_the_worker(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command)) as front:
         call = front.exchange(timeout=3.0)
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         _, error = await failure(call)
         assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert await released(front.pool) is LeaseOutcome.CANCELLED
@@ -246,26 +246,26 @@ async def test_a_silent_call_ends_after_the_first_message_timeout(running_front:
     [
         ([b"\xff\xff\xff"], grpc.StatusCode.INVALID_ARGUMENT, "not a protobuf message"),
         ([b""], grpc.StatusCode.INVALID_ARGUMENT, "no flight descriptor"),
-        ([path_opening()], grpc.StatusCode.INVALID_ARGUMENT, "0 parts"),
-        ([path_opening("nope")], grpc.StatusCode.NOT_FOUND, "echo 1"),
-        ([path_opening("echo", "99")], grpc.StatusCode.NOT_FOUND, "echo 1"),
-        ([command_opening(echo_command(protocol_version=7))], grpc.StatusCode.FAILED_PRECONDITION, "version 7"),
-        ([command_opening(echo_command(registered=None))], grpc.StatusCode.INVALID_ARGUMENT, "names no function"),
+        ([path_request()], grpc.StatusCode.INVALID_ARGUMENT, "0 parts"),
+        ([path_request("nope")], grpc.StatusCode.NOT_FOUND, "echo 1"),
+        ([path_request("echo", "99")], grpc.StatusCode.NOT_FOUND, "echo 1"),
+        ([command_request(echo_command(protocol_version=7))], grpc.StatusCode.FAILED_PRECONDITION, "version 7"),
+        ([command_request(echo_command(registered=None))], grpc.StatusCode.INVALID_ARGUMENT, "names no function"),
         (
-            [command_opening(echo_command(session=SessionFunction()))],
+            [command_request(echo_command(session=SessionFunction()))],
             grpc.StatusCode.PERMISSION_DENIED,
             "--allow-session-functions",
         ),
-        ([command_opening(echo_command()), b"\x12\xff"], grpc.StatusCode.INVALID_ARGUMENT, "not a protobuf message"),
-        ([command_opening(echo_command()), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "without finish"),
-        ([command_opening(echo_command()), finish(0), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "after the one"),
+        ([command_request(echo_command()), b"\x12\xff"], grpc.StatusCode.INVALID_ARGUMENT, "not a protobuf message"),
+        ([command_request(echo_command()), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "without finish"),
+        ([command_request(echo_command()), finish(0), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "after the one"),
         (
-            [command_opening(echo_command()), command_opening(echo_command())],
+            [command_request(echo_command()), command_request(echo_command())],
             grpc.StatusCode.INVALID_ARGUMENT,
             "descriptor came again",
         ),
         (
-            [command_opening(echo_command()), batch(1, bytes(1_100_000))],
+            [command_request(echo_command()), batch(1, bytes(1_100_000))],
             grpc.StatusCode.INVALID_ARGUMENT,
             "--max-message-bytes",
         ),
@@ -283,7 +283,7 @@ async def test_a_bad_exchange_gets_a_clear_error_and_the_pool_lives(
         assert error.code() is code
         assert says in error.details()
         again = front.exchange()
-        await again.write(path_opening("echo"))
+        await again.write(path_request("echo"))
         await again.done_writing()
         assert (await all_replies(again))[1] is None
 
@@ -294,7 +294,7 @@ async def test_a_session_function_for_another_python_never_takes_a_worker(
     function = SessionFunction(python_version="3.13", spark_version="4.3.0")
     async with running_front(FakePool(), allow_session_functions=True) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command(session=function)))
+        await call.write(command_request(echo_command(session=function)))
         replies, error = await failure(call)
         assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_VERSION
         assert "3.13" in error.details()
@@ -305,7 +305,7 @@ async def test_a_session_function_for_another_python_never_takes_a_worker(
 async def test_a_worker_that_breaks_the_frames_is_replaced_and_the_client_told(running_front: Running) -> None:
     async with running_front(FakePool(script=sends_garbage)) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         _, error = await failure(call)
         assert error.code() is grpc.StatusCode.INTERNAL
         assert await released(front.pool) is LeaseOutcome.BROKEN
@@ -314,7 +314,7 @@ async def test_a_worker_that_breaks_the_frames_is_replaced_and_the_client_told(r
 async def test_a_worker_that_is_done_before_the_client_is_not_reused(running_front: Running) -> None:
     async with running_front(FakePool(script=ends_early)) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         assert (await all_replies(call))[1] is None
         assert await released(front.pool) is LeaseOutcome.BROKEN
 
@@ -322,10 +322,10 @@ async def test_a_worker_that_is_done_before_the_client_is_not_reused(running_fro
 async def test_a_full_queue_refuses_with_a_hint_when_to_come_again(running_front: Running) -> None:
     async with running_front(FakePool(script=reads_the_command), queue_limit=0, retry_after_milliseconds=77) as front:
         holder = front.exchange()
-        await holder.write(command_opening(echo_command()))
+        await holder.write(command_request(echo_command()))
         await holder.read()
         call = front.exchange()
-        await call.write(path_opening("echo"))
+        await call.write(path_request("echo"))
         _, error = await failure(call)
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert ("retry-after-ms", "77") in tuple(error.trailing_metadata())
@@ -335,7 +335,7 @@ async def test_a_full_queue_refuses_with_a_hint_when_to_come_again(running_front
 async def test_a_message_far_beyond_the_limit_ends_its_call_and_not_the_pool(running_front: Running) -> None:
     async with running_front(FakePool(), max_message_bytes=1024 * 1024) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         await call.write(batch(1, bytes(3 * 1024 * 1024)))
         _, error = await failure(call)
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -347,7 +347,7 @@ async def test_siblings_of_one_task_run_at_once_on_a_pool_of_one_worker(running_
     async with running_front(FakePool(script=reads_the_command)) as front:
         calls = [front.exchange() for _ in range(3)]
         for call in calls:
-            await call.write(command_opening(echo_command()))
+            await call.write(command_request(echo_command()))
             await asyncio.wait_for(call.read(), 60)
         for call in calls:
             call.cancel()
@@ -359,7 +359,7 @@ async def test_a_worker_that_ran_out_of_time_for_a_batch_is_a_deadline_that_name
     pool = FakePool(script=reads_the_command)
     async with running_front(pool, batch_timeout_seconds=2.5) as front:
         call = front.exchange()
-        await call.write(command_opening(echo_command()))
+        await call.write(command_request(echo_command()))
         await call.read()
         pool.leases[0].die(WorkerDeath(-14))
         replies, error = await failure(call)

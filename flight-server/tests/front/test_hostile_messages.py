@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import grpc
 import pytest
-from flight_messages import FlightData, all_replies, batch, command_opening, echo_command, reply_metadata
+from flight_messages import FlightData, all_replies, batch, command_request, echo_command, reply_metadata
 from front_harness import Running, RunningFront
 
 from updraft.v1.exchange_pb2 import ErrorKind
@@ -36,7 +36,7 @@ LARGE = bytes(LIMIT_BYTES + 1)
 )
 async def test_a_field_that_is_too_large_for_a_frame_is_a_limit(front: RunningFront, last: bytes) -> None:
     call = front.exchange(timeout=60)
-    for sent in (command_opening(echo_command()), batch(1), last):
+    for sent in (command_request(echo_command()), batch(1), last):
         await call.write(sent)
     replies, error = await all_replies(call)
     assert error is not None

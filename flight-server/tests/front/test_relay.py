@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay alone, between a call that is a queue and a worker that is a script: what passes, and how it ends."""
+"""What passes through a relay, and how it ends."""
 
 import asyncio
 import signal
-from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from flight_messages import FlightData, batch, finish, keep_alive, path_opening
+from flight_messages import FlightData, batch, finish, keep_alive, path_request
+from relay_exchanges import MAX_MESSAGE_BYTES, consume, data, exchange, silent
 
 from updraft.errors import (
     DeadlineError,
@@ -20,92 +18,15 @@ from updraft.errors import (
     UserError,
     WorkerError,
 )
-from updraft.v1.exchange_pb2 import Error, ErrorKind, ReplyMetadata
+from updraft.service.lifecycle import next_phase
+from updraft.v1.exchange_pb2 import Error, ErrorKind
 from updraft_server.front.batch_timeout import BatchTimeout
-from updraft_server.front.relay import Relay, RelayLimits, Side
-from updraft_server.front.transfer import Transfer
+from updraft_server.front.relay import TRANSITIONS, RelayEvent, RelayPhase
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.leases import LeaseOutcome
-from updraft_server.pool.testing import FakeLease, FakePool, FakeWorker, Script, echo
+from updraft_server.pool.testing import FakeWorker
 from updraft_server.pool.worker_events import WorkerDeath
-
-MAX_MESSAGE_BYTES = 10_000
-
-
-class ScriptedCall:
-    """A client that sends what it was given, then half-closes; without an end it says nothing more."""
-
-    remaining_seconds = None
-
-    def __init__(self, messages: Iterable[bytes], *, ends: bool = True) -> None:
-        self.sent: asyncio.Queue[bytes | None] = asyncio.Queue()
-        for message in [*messages, *([None] if ends else [])]:
-            self.sent.put_nowait(message)
-        self.received: list[Any] = []
-        self._wrote = asyncio.Event()
-
-    async def read(self) -> bytes | None:
-        return await self.sent.get()
-
-    async def write(self, message: bytes) -> None:
-        self.received.append(FlightData.FromString(message))
-        self._wrote.set()
-
-    async def has_received(self, count: int) -> None:
-        async with asyncio.timeout(60):
-            while len(self.received) < count:
-                self._wrote.clear()
-                await self._wrote.wait()
-
-    def header(self, name: str) -> str:
-        return ""
-
-
-class Exchange:
-    """A relay and both its sides."""
-
-    def __init__(self, call: ScriptedCall, lease: FakeLease, batch_timeout: BatchTimeout, *, plain: bool) -> None:
-        self.call = call
-        self.lease = lease
-        self.transfer = Transfer()
-        self.relay = Relay(call, lease, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
-        self._request: Any = SimpleNamespace(plain=plain, payload=b"" if plain else b"payload", schema=b"schema")
-
-    async def run(self) -> LeaseOutcome:
-        try:
-            async with asyncio.timeout(60):
-                return await self.relay.run(self._request, Assignment("test"))
-        finally:
-            self.lease.release(LeaseOutcome.BROKEN)
-
-    async def error(self) -> UpdraftError:
-        with pytest.raises(UpdraftError) as raised:
-            await self.run()
-        return raised.value
-
-
-async def exchange(
-    messages: Iterable[bytes],
-    script: Script = echo,
-    *,
-    ends: bool = True,
-    plain: bool = False,
-    batch_timeout: BatchTimeout = BatchTimeout(0.0, ""),  # noqa: B008 - it is frozen
-) -> Exchange:
-    lease = await FakePool(script=script).lease(None)
-    assert isinstance(lease, FakeLease)
-    return Exchange(ScriptedCall(messages, ends=ends), lease, batch_timeout, plain=plain)
-
-
-def data(size_bytes: int = 10) -> bytes:
-    return bytes(FlightData(data_header=b"h", data_body=b"b" * size_bytes).SerializeToString())
-
-
-async def consume(worker: FakeWorker) -> None:
-    """Until the client's end."""
-    while (await worker.receive()).kind is not FrameKind.END:
-        pass
 
 
 async def test_batches_come_back_and_are_counted() -> None:
@@ -115,6 +36,11 @@ async def test_batches_come_back_and_are_counted() -> None:
     assert (transfer.batches, transfer.finishes, transfer.keep_alives, transfer.rows) == (2, 1, 1, 6)
     # That it was admitted, the schema, and every message but the keepalive.
     assert len(running.call.received) == 5
+    assert (transfer.received_messages, transfer.sent_messages) == (3, 4)
+    assert transfer.received_bytes == sum(map(len, (batch(1), batch(2), finish(2, rows=6))))
+    assert transfer.sent_bytes == sum(message.ByteSize() for message in running.call.received[1:])
+    assert running.relay.passed == (3, 4)
+    assert running.relay.signs_of_client == (3, 1, 4)
 
 
 async def test_plain_flight_gets_data_alone_and_a_message_without_any_is_a_keepalive() -> None:
@@ -132,6 +58,7 @@ async def test_a_worker_that_is_done_before_its_client_is_not_used_again() -> No
 
     running = await exchange([], hasty, ends=False)
     assert await running.run() is LeaseOutcome.BROKEN
+    assert running.transfer.rows == 0
 
 
 async def test_a_worker_that_retires_is_given_back_as_such() -> None:
@@ -139,8 +66,9 @@ async def test_a_worker_that_retires_is_given_back_as_such() -> None:
         await consume(worker)
         await worker.send(FrameKind.RETIRED)
 
-    running = await exchange([finish(0)], retires)
+    running = await exchange([finish(0, rows=4)], retires)
     assert await running.run() is LeaseOutcome.RETIRED
+    assert running.transfer.rows == 4
 
 
 @pytest.mark.parametrize(
@@ -148,7 +76,7 @@ async def test_a_worker_that_retires_is_given_back_as_such() -> None:
     [
         ([batch(1)], ProtocolError, "ended its stream without finish"),
         ([finish(0), batch(1)], ProtocolError, "after the one that says finish"),
-        ([path_opening("echo")], ProtocolError, "a flight descriptor came again"),
+        ([path_request("echo")], ProtocolError, "a flight descriptor came again"),
         ([FlightData(app_metadata=b"\xff").SerializeToString()], ProtocolError, "is not RequestMetadata"),
         ([data(MAX_MESSAGE_BYTES)], LimitError, f"this pool takes, {MAX_MESSAGE_BYTES} bytes"),
     ],
@@ -182,10 +110,11 @@ async def test_a_worker_that_breaks_the_rules_is_a_defect_of_the_pool() -> None:
     assert "may not send COMMAND" in str(error)
 
 
-async def silent(worker: FakeWorker) -> None:
-    """Take everything, give nothing."""
-    while True:
-        await worker.receive()
+async def test_a_failure_that_is_no_error_message_is_a_defect_of_the_pool() -> None:
+    async def garbled(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.FAILED, b"\xff")
+
+    assert isinstance(await (await exchange([], garbled, ends=False)).error(), InternalError)
 
 
 async def test_the_death_of_the_worker_is_told_in_words() -> None:
@@ -194,6 +123,32 @@ async def test_the_death_of_the_worker_is_told_in_words() -> None:
     error = await running.error()
     assert isinstance(error, WorkerError)
     assert "was killed by SIGSEGV while it held the exchange" in str(error)
+    assert error.traceback == "in C"
+
+
+async def test_a_worker_that_left_its_socket_to_another_process_is_dead_all_the_same() -> None:
+    running = await exchange([batch(1)], silent, ends=False)
+    asyncio.get_running_loop().call_soon(running.lease.death.set_result, WorkerDeath(-signal.SIGKILL))
+    assert "was killed by SIGKILL" in str(await running.error())
+
+
+async def test_a_worker_that_closes_its_socket_and_lives_on_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def closes(worker: FakeWorker) -> None:
+        worker.close()
+
+    monkeypatch.setattr("updraft_server.front.relay._EXIT_STATUS_TIMEOUT_SECONDS", 0.05)
+    error = await (await exchange([], closes, ends=False)).error()
+    assert isinstance(error, WorkerError)
+    assert "closed its socket while it held the exchange" in str(error)
+
+
+async def test_a_result_larger_than_a_message_is_refused_with_its_size() -> None:
+    async def large(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.MESSAGE, b"", b"", bytes(MAX_MESSAGE_BYTES + 1))
+
+    error = await (await exchange([], large, ends=False)).error()
+    assert isinstance(error, LimitError)
+    assert f"of {MAX_MESSAGE_BYTES + 1} bytes is more than a message may hold, {MAX_MESSAGE_BYTES} bytes" in str(error)
 
 
 async def test_a_worker_that_ended_itself_at_its_time_limit_is_no_crash() -> None:
@@ -212,26 +167,73 @@ async def test_whoever_ends_a_relay_says_why() -> None:
     running.relay.end(PoolUnavailableError("it has ended: nobody hears this"))
 
 
-async def test_whose_turn_it_is_follows_what_has_passed() -> None:
-    turns: list[Side | None] = []
+async def test_nobody_watches_the_workers_socket_once_the_relay_has_ended() -> None:
+    async def watched_at_the_end() -> bool:
+        with pytest.raises(PoolUnavailableError):
+            await running.relay.run(Assignment("test"))
+        return asyncio.get_running_loop().remove_reader(running.lease.socket)
 
-    async def one_batch(worker: FakeWorker) -> None:
-        await worker.receive()
-        await worker.receive()
-        turns.append(running.relay.turn)
-        # The first message says that the function has begun, the second that it wants another batch.
+    running = await exchange([], silent, ends=False)
+    relaying = asyncio.create_task(watched_at_the_end())
+    await running.call.has_received(1)
+    await asyncio.sleep(0)
+    running.relay.end(PoolUnavailableError("the pool is draining"))
+    assert not await relaying
+    running.lease.release(LeaseOutcome.BROKEN)
+
+
+async def test_what_a_client_is_taking_when_its_exchange_ends_is_let_through_and_nothing_after_it() -> None:
+    async def two_replies(worker: FakeWorker) -> None:
         for _ in range(2):
-            await worker.send(FrameKind.MESSAGE, ReplyMetadata(consumed=1).SerializeToString())
-        await consume(worker)
-        await worker.send(FrameKind.DONE)
+            await worker.send(FrameKind.MESSAGE, b"", b"schema")
+        await silent(worker)
 
-    running = await exchange([batch(1)], one_batch, ends=False)
-    assert running.relay.turn is Side.WORKER
-    relaying = asyncio.create_task(running.run())
-    # The first says that the exchange was admitted.
-    await running.call.has_received(3)
-    turns.append(running.relay.turn)
-    for message in (finish(1, rows=3), None):
-        running.call.sent.put_nowait(message)
-    assert await relaying is LeaseOutcome.CLEAN
-    assert turns == [Side.WORKER, Side.CLIENT]
+    running = await exchange([], two_replies, ends=False, plain=True)
+    await running.relay.settle()
+    running.call.reads.clear()
+    relaying = asyncio.create_task(running.error())
+    await running.call.has_received(1)
+    running.relay.end(PoolUnavailableError("the pool is draining"))
+    assert "draining" in str(await relaying)
+    asyncio.get_running_loop().call_soon(running.call.reads.set)
+    await running.relay.settle()
+    assert (len(running.call.received), running.call.taken) == (1, 1)
+
+
+async def test_a_client_that_never_reads_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft_server.front.relay.LAST_MESSAGE_TIMEOUT_SECONDS", 0.05)
+    running = await exchange([], silent, ends=False)
+    running.call.reads.clear()
+    relaying = asyncio.create_task(running.error())
+    await running.call.has_received(1)
+    running.relay.end(PoolUnavailableError("the pool is draining"))
+    await relaying
+    async with asyncio.timeout(60):
+        await running.relay.settle()
+    assert running.call.given_up == 1
+
+
+@pytest.mark.parametrize(
+    ("phase", "event", "following"),
+    [
+        (RelayPhase.ASSIGNING, RelayEvent.ASSIGNED, RelayPhase.RELAYING),
+        (RelayPhase.RELAYING, RelayEvent.INPUT_ENDED, RelayPhase.ANSWERING),
+        *((phase, RelayEvent.OUTCOME_KNOWN, RelayPhase.SETTLING) for phase in RelayPhase),
+    ],
+)
+def test_events_move_a_relay_through_its_phases(phase: RelayPhase, event: RelayEvent, following: RelayPhase) -> None:
+    assert next_phase(TRANSITIONS, phase, event) is following
+
+
+@pytest.mark.parametrize(
+    ("phase", "event"),
+    [
+        (RelayPhase.ASSIGNING, RelayEvent.INPUT_ENDED),
+        (RelayPhase.RELAYING, RelayEvent.ASSIGNED),
+        (RelayPhase.ANSWERING, RelayEvent.INPUT_ENDED),
+        (RelayPhase.SETTLING, RelayEvent.ASSIGNED),
+    ],
+)
+def test_an_event_that_cannot_happen_is_named(phase: RelayPhase, event: RelayEvent) -> None:
+    with pytest.raises(ValueError, match=f"{event.value} cannot happen while {phase.value}"):
+        next_phase(TRANSITIONS, phase, event)

@@ -11,11 +11,11 @@ from flight_messages import (
     FlightData,
     all_replies,
     batch,
-    command_opening,
+    command_request,
     echo_command,
     finish,
     keep_alive,
-    path_opening,
+    path_request,
     reply_metadata,
 )
 from front_harness import Running, RunningFront
@@ -55,7 +55,7 @@ class Script:
 
 async def opened(front: RunningFront, script: Script) -> Any:
     call = front.exchange()
-    await call.write(command_opening(echo_command()))
+    await call.write(command_request(echo_command()))
     await script.got(FrameKind.COMMAND)
     assert reply_metadata(await call.read()).HasField("admitted")
     await written(front)
@@ -206,7 +206,7 @@ async def test_a_worker_without_work_waits_for_its_client_as_long_as_that_is_the
 async def test_a_message_without_data_is_the_keepalive_of_plain_flight(running_front: Running) -> None:
     async with running_front(FakePool(), **FAR_APART) as front:
         call = front.exchange()
-        await call.write(path_opening("echo"))
+        await call.write(path_request("echo"))
         await call.read()
         await looked_at(front, LOOKS_TO_A_LIMIT - 1)
         await call.write(FlightData().SerializeToString())

@@ -38,7 +38,7 @@ async def impatient_front(zygotes: Zygotes, directory: Path, **changes: Any) -> 
         **changes,
     }
     pool = Pool(PoolSettings(workers=1, zygote_socket=zygotes.path), lambda _: None, lambda _: None)
-    async with running_front_over(pool, contents_directory=directory / "contents", **values) as front:
+    async with running_front_over(pool, artifacts_directory=directory / "artifacts", **values) as front:
         yield front
 
 
@@ -46,8 +46,8 @@ async def opened(front: RunningFront, function: Callable[..., Any]) -> Any:
     call = front.exchange()
     header, _ = split(numbers(1).schema.serialize())
     command = scalar_arrow(function).SerializeToString()
-    opening = FlightData(flight_descriptor={"type": 2, "cmd": command}, data_header=bytes(header))
-    await call.write(opening.SerializeToString())
+    request = FlightData(flight_descriptor={"type": 2, "cmd": command}, data_header=bytes(header))
+    await call.write(request.SerializeToString())
     return call
 
 

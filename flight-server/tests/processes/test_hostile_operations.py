@@ -151,7 +151,7 @@ def test_a_front_that_waits_for_its_workers_ends_as_soon_as_it_is_told(
 def test_a_front_without_a_place_for_artifacts_says_so_in_one_line(
     directory: Path, start: Callable[..., Started]
 ) -> None:
-    (directory / "contents").touch()
+    (directory / "artifacts").touch()
     front = start("--run=front", f"--runtime-directory={directory}", "--workers=1")
     assert front.process.wait(HANG_SECONDS) == 2
     assert front.logs("the directory of artifacts cannot be made")

@@ -20,7 +20,7 @@ from updraft.v1.exchange_pb2 import (
     Error,
     ErrorKind,
     ExchangeCommand,
-    PayloadChunk,
+    PayloadPart,
     RequestMetadata,
     SessionPayload,
 )
@@ -60,7 +60,7 @@ def opening(asked: ExchangeCommand) -> bytes:
 
 
 def chunk(data: bytes, offset: int) -> bytes:
-    metadata = RequestMetadata(payload=PayloadChunk(offset=offset)).SerializeToString()
+    metadata = RequestMetadata(payload=PayloadPart(offset=offset)).SerializeToString()
     return bytes(FlightData(app_metadata=metadata, data_body=data).SerializeToString())
 
 

@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[list[Frame], str]] = {
     ),
     "an artifact with data": (
         [
-            (exchange_pb2.RequestMetadata(artifact=exchange_pb2.ArtifactChunk()).SerializeToString(), *data(ONE)),
+            (exchange_pb2.RequestMetadata(artifact=exchange_pb2.ArtifactPart()).SerializeToString(), *data(ONE)),
             finish(0, 2),
         ],
         "neither a sequence number nor finish",

@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
-from flight_messages import path_opening
+from flight_messages import path_request
 from front_harness import DO_EXCHANGE
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
@@ -96,7 +96,7 @@ def is_healthy(server: Server) -> bool:
 
 def refused(server: Server, times: int = 1) -> None:
     """Exchanges that end with an error, and so with a long line in the log."""
-    message = path_opening("x" * 1000)
+    message = path_request("x" * 1000)
     with grpc.insecure_channel(server.ready()["listen"]) as channel:
         for _ in range(times):
             with pytest.raises(grpc.RpcError) as refusal:

@@ -10,12 +10,10 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from google.protobuf.message import DecodeError
-
 from updraft.arrow_decoder import encapsulated_message
 from updraft.errors import DeadlineError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
-from updraft.service.opening import Call, check_size, fail_without_finish
+from updraft.service.exchange import Call, check_size, fail_without_finish, parse_message
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import Finish
@@ -111,10 +109,9 @@ class WriteExchange:
         """Act on one message; returns the client's finish when it is one."""
         if fields.descriptor:
             raise ProtocolError("a flight descriptor came again: only the first message has one")
-        try:
-            metadata = WriteRequestMetadata.FromString(bytes(fields.app_metadata))
-        except DecodeError as error:
-            raise ProtocolError(f"the app_metadata of a message is not WriteRequestMetadata: {error}") from None
+        metadata = parse_message(
+            WriteRequestMetadata, fields.app_metadata, "the app_metadata of a message is not WriteRequestMetadata"
+        )
         match metadata.WhichOneof("event"):
             case "ask":
                 self._take_ask(metadata.ask.body_bytes)

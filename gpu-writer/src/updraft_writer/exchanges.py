@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from updraft.errors import UpdraftError
-from updraft.service.opening import Call, OpeningLimits, first_message, schema_header, tenant_of, within_deadline
+from updraft.service.exchange import Call, MessageLimits, first_message, schema_header, tenant_of, within_deadline
 from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
 from updraft_writer.encoders.encoder import Footer
@@ -121,7 +121,7 @@ class Exchanges:
 
     async def _open(self, call: Call) -> WriteRequest:
         settings = self.settings
-        limits = OpeningLimits(SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds)
+        limits = MessageLimits(SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds)
         first = await first_message(call, limits)
         command = parse_command(first)
         header = await schema_header(call, first, limits)

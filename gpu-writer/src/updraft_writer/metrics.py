@@ -6,7 +6,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from updraft.service.telemetry import LogDropsCollector
+from updraft.service.telemetry import log_drops_collector
 
 _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
@@ -16,7 +16,7 @@ class WriterMetrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        registry.register(LogDropsCollector("updraft_writer_log_lines_dropped"))
+        registry.register(log_drops_collector("updraft_writer_log_lines_dropped"))
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         self.files = counter(
             "updraft_writer_files_total",

@@ -7,7 +7,7 @@ from typing import Any
 
 from updraft.errors import DeadlineError, SinkError, UpdraftError
 from updraft.flight_data import join_flight_data
-from updraft.service.opening import Call, send_last
+from updraft.service.exchange import Call, send_last
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft.v1.exchange_pb2 import KeepAlive
 from updraft.v1.write_pb2 import Receipt, WriteReplyMetadata

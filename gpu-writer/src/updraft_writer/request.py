@@ -3,13 +3,11 @@
 
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
 from updraft.errors import ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
+from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
-from updraft.service.opening import check_version, task_context
 from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
 
 SERVICE = "writer"
@@ -57,15 +55,12 @@ def parse_command(fields: FlightFields) -> WriteCommand:
     descriptor = parse_descriptor(fields.descriptor)
     if descriptor.kind is not DescriptorKind.CMD:
         raise ProtocolError("a writer needs a flight descriptor of type CMD with a WriteCommand")
-    return checked_command(bytes(descriptor.command))
+    return checked_command(descriptor.command)
 
 
-def checked_command(encoded: bytes) -> WriteCommand:
+def checked_command(encoded: bytes | memoryview) -> WriteCommand:
     """The command in these bytes; raises ProtocolError and VersionMismatchError."""
-    try:
-        command = WriteCommand.FromString(encoded)
-    except DecodeError as error:
-        raise ProtocolError(f"these bytes are not a WriteCommand: {error}") from None
+    command = parse_message(WriteCommand, encoded, "these bytes are not a WriteCommand")
     check_version(command.protocol_version, SERVICE)
     if command.delivery not in (Delivery.DELIVERY_DIRECT, Delivery.DELIVERY_RETURN):
         raise ProtocolError("the command names no delivery: direct or return")

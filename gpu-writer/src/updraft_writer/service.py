@@ -3,47 +3,54 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from updraft.errors import FunctionNotFoundError, ProtocolError
+from updraft.errors import FunctionNotFoundError
 from updraft.protocol import PROTOCOL_VERSION
-from updraft.service.flight_service import DRAIN_ACTION, Call, FlightService, remote_drain_refused
-from updraft.service.lifecycle import Event, Lifecycle
+from updraft.service.flight_service import Action, Call, FlightService
+from updraft.service.lifecycle import Lifecycle
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.gpu.gpu import Gpu, described
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota
 from updraft_writer.reason import Reason
+from updraft_writer.request import SERVICE
 
 STATUS_ACTION = "updraft.writer_status"
 CHECK_ACTION = "updraft.check_write"
 
-_ALWAYS = (
-    (STATUS_ACTION, "Versions, state, quota and open files of this writer, as a JSON object."),
-    (
-        CHECK_ACTION,
-        "Whether this writer would open a file: the body is a WriteCommand; the answer is empty or an error.",
-    ),
-)
-_DRAIN = (DRAIN_ACTION, "Finish open files, open no new ones, then stop: as on SIGTERM.")
+_STATUS_DOC = "Versions, state, quota and open files of this writer, as a JSON object."
+_CHECK_DOC = "Whether this writer would open a file: the body is a WriteCommand; the answer is empty or an error."
+_DRAIN_DOC = "Finish open files, open no new ones, then stop: as on SIGTERM."
 
 
-@dataclass(frozen=True, kw_only=True)
 class WriterService(FlightService):
     """Flight, as a writer answers it."""
 
-    exchanges: Exchanges
-    quota: Quota
-    files: OpenFiles
-    lifecycle: Lifecycle
-    gpu: Gpu | Reason
-    allow_remote_drain: bool
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        quota: Quota,
+        files: OpenFiles,
+        lifecycle: Lifecycle,
+        gpu: Gpu | Reason,
+        *,
+        allow_remote_drain: bool,
+    ) -> None:
+        status = Action(STATUS_ACTION, _STATUS_DOC, self._encoded_status)
+        check = Action(CHECK_ACTION, _CHECK_DOC, self._check)
+        super().__init__(
+            SERVICE, [status, check], lifecycle, drain_doc=_DRAIN_DOC, allow_remote_drain=allow_remote_drain
+        )
+        self._exchanges = exchanges
+        self._quota = quota
+        self._files = files
+        self._gpu = gpu
 
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
-        await self.exchanges.serve(call)
+        await self._exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
         """Empty: a writer serves no flights."""
@@ -53,37 +60,22 @@ class WriterService(FlightService):
         """Raises FunctionNotFoundError: a writer serves no flights."""
         raise FunctionNotFoundError("a writer has no functions: exchange with a WriteCommand")
 
-    def list_actions(self) -> Iterable[tuple[str, str]]:
-        """Name and description of every action that is allowed."""
-        return (*_ALWAYS, _DRAIN) if self.allow_remote_drain else _ALWAYS
+    async def _encoded_status(self, _body: bytes) -> bytes:
+        return json.dumps(self.status()).encode()
 
-    async def do_action(self, name: str, body: bytes) -> bytes:
-        """Run an action; raises ProtocolError for one that does not exist, ActionRefusedError for a refused one.
-
-        CHECK_ACTION raises what it finds.
-        """
-        if name == STATUS_ACTION:
-            return json.dumps(self.status()).encode()
-        if name == CHECK_ACTION:
-            await self.exchanges.check(body)
-            return b""
-        if name == DRAIN_ACTION:
-            if not self.allow_remote_drain:
-                raise remote_drain_refused()
-            self.lifecycle.handle(Event.DRAIN_REQUESTED)
-            return b""
-        known = ", ".join(action for action, _ in self.list_actions())
-        raise ProtocolError(f"no action {name!r}: this writer has {known}")
+    async def _check(self, body: bytes) -> bytes:
+        await self._exchanges.check(body)
+        return b""
 
     def status(self) -> dict[str, object]:
         """The writer's state now."""
-        quota = self.quota
+        quota = self._quota
         return {
             "protocol_version": PROTOCOL_VERSION,
             "writer_version": version("updraft-writer"),
-            "state": self.lifecycle.phase.value,
-            "encoder": described(self.gpu),
-            "open_files": len(self.files),
+            "state": self._lifecycle.phase.value,
+            "encoder": described(self._gpu),
+            "open_files": len(self._files),
             "quota_bytes": quota.limits.quota_bytes,
             "held_bytes": quota.held_bytes,
             "peak_bytes": quota.peak_bytes,

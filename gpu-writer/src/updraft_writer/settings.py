@@ -8,16 +8,8 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, Address, ServiceSettings
-from updraft.service.settings import reference_page, restated, setting
+from updraft.service.settings import reference_page, restated, setting, split_at_commas
 from updraft_writer.sinks.location import Root
-
-
-def _texts(value: object) -> object:
-    """Split at commas what the environment gives as one string, and the command line as a list of strings."""
-    texts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(texts, list | tuple):
-        return value
-    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
 
 
 def _checked_roots(roots: tuple[str, ...]) -> tuple[str, ...]:
@@ -26,7 +18,7 @@ def _checked_roots(roots: tuple[str, ...]) -> tuple[str, ...]:
     return roots
 
 
-RootPaths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_texts), AfterValidator(_checked_roots)]
+RootPaths = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_roots)]
 
 
 class ServeSettings(ServiceSettings):

@@ -15,10 +15,9 @@ import structlog
 from updraft.errors import PoolUnavailableError
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
-from updraft.service.lifecycle import Event, Lifecycle
-from updraft.service.listeners import ListenError, Listeners
+from updraft.service.lifecycle import Event, Lifecycle, StartError
+from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
-from updraft.service.security import SecurityError
 from updraft.service.telemetry import WebPage, log_to_stderr
 from updraft.service.tracing import start_tracing
 from updraft_writer.container_memory import memory_limits, resident_bytes
@@ -39,10 +38,6 @@ from updraft_writer.sinks.location import Root
 _CLOSING_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
-
-
-class WriterError(Exception):
-    """Raised when the writer cannot start; the message says what to change."""
 
 
 class Writer:
@@ -76,15 +71,12 @@ class Writer:
         self._watch()
 
     async def run(self) -> None:
-        """Serve until a drain has ended; raises WriterError when a listener cannot start."""
+        """Serve until a drain has ended; raises StartError when a listener cannot start."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.callback(self.factory.close)
             stack.push_async_callback(self._listeners.close)
-            try:
-                await self._listeners.start(self.metrics.registry)
-            except (ListenError, SecurityError) as error:
-                raise WriterError(str(error)) from error
+            await self._listeners.start(self.metrics.registry)
             await self._publish_health(serving=True)
             self.lifecycle.handle(Event.STARTED)
             self._announce()
@@ -125,7 +117,7 @@ class Writer:
             limits = DeviceLimits(engine.memory_bytes, settings.gpu_working_set, settings.gpu_hold_seconds)
             return Gpu(engine, DeviceAdmission(limits, may_hold=lambda: not self.quota.waiting))
         if settings.encoder == "gpu":
-            raise WriterError(f"--encoder gpu, but {engine.text}")
+            raise StartError(f"--encoder gpu, but {engine.text}")
         return engine
 
     def _status_page(self) -> WebPage:
@@ -159,12 +151,8 @@ class Writer:
             encoder=described(self._gpu),
         )
         path = self._settings.ready_file
-        if path is None:
-            return
-        try:
+        if path is not None:
             ReadyFile(path, lambda: {**self._listeners.addresses, "writer": os.getpid()}).update()
-        except OSError as error:
-            raise WriterError(f"cannot write --ready-file {path}: {error.strerror}") from error
 
 
 def _quota_limits(settings: ServeSettings) -> QuotaLimits:
@@ -203,7 +191,7 @@ def serve(settings: ServeSettings) -> None:
     log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="writer")
     try:
         uvloop.run(_serve(settings))
-    except WriterError as error:
+    except StartError as error:
         sys.stderr.write(f"updraft-writer: cannot start: {error}\n")
         sys.exit(2)
     # Python's own exit waits for every thread, and a hanging storage never returns its threads.

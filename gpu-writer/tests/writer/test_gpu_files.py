@@ -15,6 +15,7 @@ from running_writer import BATCH, BATCH_BYTES, SCHEMA, RunningWriter, read, runn
 from sinks_for_tests import MemorySink
 
 from updraft.errors import EncodeError
+from updraft.service.lifecycle import StartError
 from updraft.v1.write_pb2 import OrcOptions, Pace, ParquetOptions, WriteCommand
 from updraft_writer.encoders.choice import choose_encoder
 from updraft_writer.gpu.admission import DeviceAdmission
@@ -25,7 +26,7 @@ from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.reason import Reason, ReasonKind
 from updraft_writer.row_groups import reserved_bytes
 from updraft_writer.settings import ServeSettings
-from updraft_writer.writer import Writer, WriterError
+from updraft_writer.writer import Writer
 
 ROW_GROUP = pa.record_batch({"n": pa.array(range(20_000), pa.int64())})
 
@@ -122,5 +123,5 @@ def test_a_writer_that_must_have_a_gpu_does_not_start_without_one(
 ) -> None:
     none = Reason(ReasonKind.NO_DEVICE, "this machine has no GPU")
     monkeypatch.setattr("updraft_writer.writer.find_engine", lambda *_args, **_kwargs: none)
-    with pytest.raises(WriterError, match="--encoder gpu, but this machine has no GPU"):
+    with pytest.raises(StartError, match="--encoder gpu, but this machine has no GPU"):
         Writer(ServeSettings(root=(str(tmp_path),), encoder="gpu"))

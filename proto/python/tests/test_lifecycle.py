@@ -3,7 +3,7 @@ import asyncio
 
 import pytest
 
-from updraft.service.lifecycle import Event, Lifecycle, Phase, next_phase
+from updraft.service.lifecycle import TRANSITIONS, Event, Lifecycle, Phase, next_phase
 
 
 def test_a_service_starts_serves_drains_and_stops() -> None:
@@ -28,12 +28,12 @@ def test_a_second_drain_changes_nothing() -> None:
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_drain_may_be_requested_in_every_phase(phase: Phase) -> None:
-    assert next_phase(phase, Event.DRAIN_REQUESTED) in (Phase.DRAINING, Phase.STOPPED)
+    assert next_phase(TRANSITIONS, phase, Event.DRAIN_REQUESTED) in (Phase.DRAINING, Phase.STOPPED)
 
 
 def test_what_cannot_happen_is_refused() -> None:
     with pytest.raises(ValueError, match="drained cannot happen while ready"):
-        next_phase(Phase.READY, Event.DRAINED)
+        next_phase(TRANSITIONS, Phase.READY, Event.DRAINED)
 
 
 async def test_who_waits_for_the_drain_is_woken() -> None:

@@ -36,7 +36,7 @@ import org.apache.arrow.vector.ipc.ArrowStreamWriter;
  *
  * <pre>
  *   command BYTES               what to run
- *   content DIGEST PATH         a content that the command lists
+ *   artifact DIGEST PATH        an artifact that the command lists
  *   batch INPUT ENDS STREAM     a batch as an Arrow stream of its own, and the groups that end in it
  * </pre>
  *
@@ -67,7 +67,7 @@ public final class SessionClient {
   private void obey(String[] order) throws IOException {
     switch (order[0]) {
       case "command" -> command = ExchangeCommand.parseFrom(Base64.getDecoder().decode(order[1]));
-      case "content" -> artifacts.add(new FileArtifact(order[1], Path.of(order[2])));
+      case "artifact" -> artifacts.add(new FileArtifact(order[1], Path.of(order[2])));
       case "batch" -> send(order[3], new BatchGroups(ends(order[2]), Integer.parseInt(order[1])));
       default -> throw new IllegalArgumentException(order[0]);
     }

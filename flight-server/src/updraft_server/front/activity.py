@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from updraft.errors import UpdraftError
 from updraft.service.log_lines import shortened
@@ -46,11 +47,17 @@ class OpenExchange:
         return time.monotonic() - self.began
 
 
+def utc_now() -> str:
+    """This second, as ISO 8601 writes it."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An exchange that ended with an error: the first line of what its client was told."""
 
-    time: float
+    at: str
+    """UTC, as ISO 8601 writes it."""
     outcome: str
     message: str
     identity: Mapping[str, str]
@@ -97,4 +104,4 @@ class Activity:
     def failed(self, exchange: OpenExchange, error: UpdraftError) -> None:
         """It ends with an error."""
         first_line = next(iter(error.message.splitlines()), "")
-        self.failures.append(Failure(time.time(), type(error).__name__, shortened(first_line), exchange.identity))
+        self.failures.append(Failure(utc_now(), type(error).__name__, shortened(first_line), exchange.identity))

@@ -251,7 +251,8 @@ class Admission:
                 grant.release(LeaseOutcome.CLEAN)
                 continue
             place.granted.set_result(grant)
-            self._rotate(place.tenant)
+            if place.tenant in self._queues:
+                self._queues.move_to_end(place.tenant)
 
     def _next(self, refused: set[tuple[TaskKey | None, str | None]]) -> Place | None:
         """Who is served next: first who overtakes, then the next tenant's first; nobody who is as one in `refused`."""
@@ -264,10 +265,6 @@ class Admission:
             if self._may_overtake(place):
                 return place
         return ready[0] if ready and self._pool.idle > 0 else None
-
-    def _rotate(self, tenant: str) -> None:
-        if tenant in self._queues:
-            self._queues.move_to_end(tenant)
 
 
 def _draining_error() -> PoolUnavailableError:

@@ -62,8 +62,8 @@ class Applications(Collector):
                 for outcome, count in totals.outcomes.items():
                     exchanges.add_metric([application, outcome], count)
                 rows.add_metric([application], totals.transfer.rows)
-                size.add_metric([application, "received"], totals.transfer.received_bytes)
-                size.add_metric([application, "sent"], totals.transfer.sent_bytes)
+                for direction, count in totals.transfer.bytes_by_direction.items():
+                    size.add_metric([application, direction], count)
         yield from (exchanges, rows, size, self._stages())
 
     def _stages(self) -> Metric:

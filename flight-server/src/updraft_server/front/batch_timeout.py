@@ -30,7 +30,10 @@ class BatchTimeout:
     @classmethod
     def effective(cls, pool_seconds: float, client_milliseconds: int, idle_milliseconds: int = 0) -> Self:
         """The smallest of the limits, of which zero is none: the pool's and the client's, and that for being idle."""
-        batch_seconds, setting = _for_batches(pool_seconds, max(client_milliseconds, 0) / 1000)
+        batch_seconds, setting = pool_seconds, "--batch-timeout-seconds of the pool"
+        client_seconds = max(client_milliseconds, 0) / 1000
+        if client_seconds and (not pool_seconds or client_seconds < pool_seconds):
+            batch_seconds, setting = client_seconds, "batch_timeout_milliseconds in the limits of the client's command"
         idle_seconds = max(idle_milliseconds, 0) / 1000
         if idle_seconds and (not batch_seconds or idle_seconds < batch_seconds):
             return cls(
@@ -53,9 +56,3 @@ class BatchTimeout:
             f"the function {self.excess.format(self.seconds)}, and its worker was ended: "
             f"send smaller batches, or raise {self.setting}"
         )
-
-
-def _for_batches(pool_seconds: float, client_seconds: float) -> tuple[float, str]:
-    if client_seconds and (not pool_seconds or client_seconds < pool_seconds):
-        return client_seconds, "batch_timeout_milliseconds in the limits of the client's command"
-    return pool_seconds, "--batch-timeout-seconds of the pool"

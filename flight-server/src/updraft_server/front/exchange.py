@@ -9,16 +9,17 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
 
 from updraft.errors import UpdraftError, WorkerError
-from updraft.flight_data import join_flight_data
-from updraft.service.opening import (
+from updraft.service.exchange import (
     Call,
-    OpeningLimits,
+    MessageLimits,
+    event_message,
     first_message,
     schema_header,
     send_last,
@@ -29,8 +30,8 @@ from updraft.service.spans import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.front.activity import Activity, ExchangePhase, OpenExchange
 from updraft_server.front.admission import Admission, Grant
+from updraft_server.front.artifacts.collector import ArtifactCollector, CollectedArtifacts
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
-from updraft_server.front.artifacts.gathering import Gathering, Provision
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.metrics import FrontMetrics
@@ -40,17 +41,10 @@ from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.pool.leases import LeaseOutcome
 
+if TYPE_CHECKING:
+    from updraft_server.settings import ServeSettings
+
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeLimits:
-    """What no exchange may exceed."""
-
-    max_message_bytes: int
-    first_message_timeout_seconds: float
-    batch_timeout_seconds: float
-    content_timeout_seconds: float
 
 
 class Exchanges:
@@ -59,19 +53,21 @@ class Exchanges:
     def __init__(
         self,
         admission: Admission,
-        gathering: Gathering,
+        collector: ArtifactCollector,
         capabilities: Callable[[], Capabilities],
-        limits: ExchangeLimits,
+        settings: "ServeSettings",
         running: RunningExchanges,
         metrics: FrontMetrics,
         activity: Activity,
         tracer: Tracer,
     ) -> None:
         self._admission = admission
-        self._gathering = gathering
+        self._collector = collector
         self._capabilities = capabilities
-        self._limits = limits
-        self._opening_limits = OpeningLimits(SERVICE, limits.max_message_bytes, limits.first_message_timeout_seconds)
+        self._settings = settings
+        self._message_limits = MessageLimits(
+            SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds
+        )
         self._running = running
         self._metrics = metrics
         self._activity = activity
@@ -88,13 +84,13 @@ class Exchanges:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
-            first = await first_message(call, self._opening_limits)
+            first = await first_message(call, self._message_limits)
             request = parse_request(first)
             exchange.identity = request.log_context
             exchange.span.describe(exchange.identity)
             request = resolve(request, self._capabilities())
             structlog.contextvars.bind_contextvars(**exchange.identity)
-            schema = bytes(await schema_header(call, first, self._opening_limits))
+            schema = bytes(await schema_header(call, first, self._message_limits))
             # The message may be large, and the exchange long.
             del first
             await self._run(call, replace(request, schema=schema), exchange)
@@ -113,36 +109,34 @@ class Exchanges:
     async def _run(self, call: Call, request: Request, exchange: OpenExchange) -> None:
         async with within_deadline(call, "exchange"), AsyncExitStack() as stack:
             exchange.phase = ExchangePhase.PREPARING
-            tenant = tenant_of(call, request.task)
+            tenant = tenant_of(call, request.command.task)
             with self._admission.place(tenant, request.task_key, request.held_bytes) as place:
-                request, provision = await place.unless_lost(self._prepared(call, request, stack))
+                request, artifacts = await place.unless_lost(self._prepared(call, request, stack))
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
                     grant = await self._admission.worker(place, request.binding)
             exchange.phase = ExchangePhase.RUNNING
-            await self._with_worker(call, request, provision, grant, exchange)
+            await self._with_worker(call, request, artifacts, grant, exchange)
 
-    async def _prepared(self, call: Call, request: Request, stack: AsyncExitStack) -> tuple[Request, Provision]:
+    async def _prepared(
+        self, call: Call, request: Request, stack: AsyncExitStack
+    ) -> tuple[Request, CollectedArtifacts]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
-        dialogue = ArtifactDialogue(
-            call,
-            max_message_bytes=self._limits.max_message_bytes,
-            timeout_seconds=self._limits.content_timeout_seconds,
-        )
+        dialogue = ArtifactDialogue(call, self._message_limits, timeout_seconds=self._settings.artifact_timeout_seconds)
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
-        return request, await stack.enter_async_context(self._gathering.provided(dialogue, request.needs))
+        return request, await stack.enter_async_context(self._collector.collected(dialogue, request.needs))
 
     async def _with_worker(
-        self, call: Call, request: Request, provision: Provision, grant: Grant, exchange: OpenExchange
+        self, call: Call, request: Request, artifacts: CollectedArtifacts, grant: Grant, exchange: OpenExchange
     ) -> None:
         grant.lease.log_context.update(exchange.identity)
-        asked = request.limits
+        asked = request.command.limits
         batch_timeout = BatchTimeout.effective(
-            self._limits.batch_timeout_seconds, asked.batch_timeout_milliseconds, asked.idle_timeout_milliseconds
+            self._settings.batch_timeout_seconds, asked.batch_timeout_milliseconds, asked.idle_timeout_milliseconds
         )
-        limits = RelayLimits(self._limits.max_message_bytes, batch_timeout)
-        relay = Relay(call, grant.lease, limits, exchange.transfer)
+        limits = RelayLimits(self._settings.max_message_bytes, batch_timeout)
+        relay = Relay(call, grant.lease, request, limits, exchange.transfer)
         outcome = LeaseOutcome.BROKEN
         began = time.monotonic()
         self._metrics.running.inc()
@@ -151,9 +145,7 @@ class Exchanges:
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self._running.watching(relay):
-                    outcome = await relay.run(
-                        request, _assignment(call, request, provision, batch_timeout, traceparent)
-                    )
+                    outcome = await relay.run(_assignment(call, request, artifacts, batch_timeout, traceparent))
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
             raise
@@ -178,27 +170,27 @@ class Exchanges:
 
 
 def _assignment(
-    call: Call, request: Request, provision: Provision, batch_timeout: BatchTimeout, traceparent: str
+    call: Call, request: Request, artifacts: CollectedArtifacts, batch_timeout: BatchTimeout, traceparent: str
 ) -> Assignment:
+    session = request.command.session
     return Assignment(
         request_id=uuid4().hex,
-        tenant=tenant_of(call, request.task),
+        tenant=tenant_of(call, request.command.task),
         plain=request.plain,
         function_name="" if request.is_session else request.function,
         function_version=request.version,
-        eval_type=request.session.eval_type,
-        python_includes=list(request.session.python_includes),
-        environment={**request.session.environment, **request.session.user_environment},
-        task=request.task,
-        limits=request.limits,
+        eval_type=session.eval_type,
+        python_includes=list(session.python_includes),
+        environment={**session.environment, **session.user_environment},
+        task=request.command.task,
+        limits=request.command.limits,
         batch_timeout_seconds=batch_timeout.batch_seconds,
         idle_timeout_seconds=batch_timeout.idle_seconds,
         traceparent=traceparent,
-        files_directory=provision.files_directory,
-        broadcasts={str(number): path for number, path in provision.broadcasts.items()},
+        files_directory=artifacts.files_directory,
+        broadcasts={str(number): path for number, path in artifacts.broadcasts.items()},
     )
 
 
 async def _send_error(call: Call, error: UpdraftError) -> None:
-    metadata = ReplyMetadata(error=error.to_message()).SerializeToString()
-    await send_last(call.write(join_flight_data(memoryview(b""), metadata, memoryview(b""))))
+    await send_last(call.write(event_message(ReplyMetadata(error=error.to_message()))))

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The front's Prometheus metrics, all prefixed updraft_."""
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from updraft.service.telemetry import LogDropsCollector
+from updraft.service.telemetry import CountsCollector, log_drops_collector
 from updraft_server.front.activity import Activity
 from updraft_server.front.applications import Applications
-from updraft_server.front.transfer import Transfer
 
 _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
@@ -20,8 +18,20 @@ class FrontMetrics:
 
     def __init__(self, activity: Activity) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(LogDropsCollector("updraft_log_lines_dropped"))
-        self.registry.register(_TransferCollector(activity.transferred))
+        seconds = functools.partial(Histogram, buckets=_SECONDS_BUCKETS, registry=self.registry)
+        self.registry.register(log_drops_collector("updraft_log_lines_dropped"))
+        self.count_by_label(
+            "updraft_flight_bytes",
+            "Bytes of Flight messages relayed.",
+            "direction",
+            lambda: activity.transferred().bytes_by_direction,
+        )
+        self.count_by_label(
+            "updraft_flight_messages",
+            "Flight messages relayed.",
+            "direction",
+            lambda: activity.transferred().messages_by_direction,
+        )
         self.applications = Applications(lambda: activity.open)
         self.registry.register(self.applications)
         self.exchanges = Counter(
@@ -30,12 +40,8 @@ class FrontMetrics:
             ["function", "outcome"],
             registry=self.registry,
         )
-        self.exchange_seconds = Histogram(
-            "updraft_exchange_seconds",
-            "Duration of an exchange, from its first message to its status.",
-            ["function"],
-            buckets=_SECONDS_BUCKETS,
-            registry=self.registry,
+        self.exchange_seconds = seconds(
+            "updraft_exchange_seconds", "Duration of an exchange, from its first message to its status.", ["function"]
         )
         self.rows = Counter(
             "updraft_rows_total",
@@ -43,28 +49,18 @@ class FrontMetrics:
             ["function"],
             registry=self.registry,
         )
-        self.batch_seconds = Histogram(
+        self.batch_seconds = seconds(
             "updraft_batch_seconds",
             "Time for which an exchange held its worker, for each of its batches.",
             ["function"],
-            buckets=_SECONDS_BUCKETS,
-            registry=self.registry,
         )
-        self.wait_seconds = Histogram(
-            "updraft_admission_wait_seconds",
-            "Time that an exchange waited for a worker.",
-            buckets=_SECONDS_BUCKETS,
-            registry=self.registry,
-        )
+        self.wait_seconds = seconds("updraft_admission_wait_seconds", "Time that an exchange waited for a worker.")
         self.running = Gauge("updraft_exchanges_running", "Exchanges that hold a worker.", registry=self.registry)
         self.worker_deaths = Counter(
             "updraft_worker_deaths_total", "Workers that died while they held an exchange.", registry=self.registry
         )
-        self.healing_seconds = Histogram(
-            "updraft_healing_seconds",
-            "Time from the loss of a worker until all are warm again.",
-            buckets=_SECONDS_BUCKETS,
-            registry=self.registry,
+        self.healing_seconds = seconds(
+            "updraft_healing_seconds", "Time from the loss of a worker until all are warm again."
         )
 
     def watch(self, name: str, doc: str, value: Callable[[], float]) -> None:
@@ -77,35 +73,6 @@ class FrontMetrics:
         for label_value, value in values.items():
             gauge.labels(label_value).set_function(value)
 
-    def count_by_label(self, name: str, doc: str, label: str, counts: Mapping[str, int]) -> None:
-        """Add a counter with one series for each key of `counts`, read at each scrape."""
-        self.registry.register(_CountsCollector(name, doc, label, counts))
-
-
-class _CountsCollector(Collector):
-    def __init__(self, name: str, doc: str, label: str, counts: Mapping[str, int]) -> None:
-        self._family = (name, doc, label)
-        self._counts = counts
-
-    def collect(self) -> Iterator[Metric]:
-        name, doc, label = self._family
-        family = CounterMetricFamily(name, doc, labels=[label])
-        for value, count in dict(self._counts).items():
-            family.add_metric([value], count)
-        yield family
-
-
-class _TransferCollector(Collector):
-    def __init__(self, transferred: Callable[[], Transfer]) -> None:
-        self._transferred = transferred
-
-    def collect(self) -> Iterator[Metric]:
-        transfer = self._transferred()
-        size = CounterMetricFamily("updraft_flight_bytes", "Bytes of Flight messages relayed.", labels=["direction"])
-        size.add_metric(["received"], transfer.received_bytes)
-        size.add_metric(["sent"], transfer.sent_bytes)
-        count = CounterMetricFamily("updraft_flight_messages", "Flight messages relayed.", labels=["direction"])
-        count.add_metric(["received"], transfer.received_messages)
-        count.add_metric(["sent"], transfer.sent_messages)
-        yield size
-        yield count
+    def count_by_label(self, name: str, doc: str, label: str, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Add a counter with one series for each key of `counts`, which is called at each scrape."""
+        self.registry.register(CountsCollector(name, doc, label, counts))

@@ -21,27 +21,31 @@ from updraft.errors import PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
-from updraft.service.lifecycle import Event, Lifecycle, Phase
-from updraft.service.listeners import ListenError, Listeners
+from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError
+from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
-from updraft.service.security import SecurityError
 from updraft.service.telemetry import LOG_DROPS, WebPages, log_to_stderr
 from updraft.service.tracing import start_tracing
 from updraft_server.front.activity import Activity
 from updraft_server.front.admission import Admission, AdmissionLimits
-from updraft_server.front.artifacts.gathering import Gathering
+from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.capabilities import Capabilities
-from updraft_server.front.exchange import ExchangeLimits, Exchanges
+from updraft_server.front.exchange import Exchanges
 from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
-from updraft_server.front.running_exchanges import RunningExchanges, SilenceLimits
+from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import html_page, json_page
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc.parent import follow_parent
-from updraft_server.ipc.settings_handover import CONTENTS_VARIABLE, SETTINGS_VARIABLE, ZYGOTE_SOCKET_VARIABLE, take_over
+from updraft_server.ipc.settings_handover import (
+    ARTIFACTS_VARIABLE,
+    SETTINGS_VARIABLE,
+    ZYGOTE_SOCKET_VARIABLE,
+    take_over,
+)
 from updraft_server.linux.process_control import hide_memory
 from updraft_server.pool.interface import WorkerPool, until
 from updraft_server.pool.leases import PoolError, PoolSettings
@@ -57,14 +61,10 @@ _log = structlog.get_logger(__name__)
 _ENDING_SECONDS = 2.0
 
 
-class FrontError(Exception):
-    """Raised when the front cannot start; the message says what to change."""
-
-
 class Front:
     """One front: a pool, its queue, its listeners."""
 
-    def __init__(self, settings: "ServeSettings", pool: WorkerPool, contents_directory: Path) -> None:
+    def __init__(self, settings: "ServeSettings", pool: WorkerPool, artifacts_directory: Path) -> None:
         self.lifecycle = Lifecycle()
         self.activity = Activity()
         self.metrics = FrontMetrics(self.activity)
@@ -81,21 +81,23 @@ class Front:
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
-        self._contents = ArtifactStore(
-            contents_directory,
-            limit_bytes=settings.content_store_bytes,
+        self._artifact_store = ArtifactStore(
+            artifacts_directory,
+            limit_bytes=settings.artifact_store_bytes,
             retry_after_milliseconds=settings.retry_after_milliseconds,
         )
-        gathering = Gathering(self._contents, timeout_seconds=settings.content_timeout_seconds)
+        collector = ArtifactCollector(self._artifact_store, timeout_seconds=settings.artifact_timeout_seconds)
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
         self._running = RunningExchanges(
-            SilenceLimits(settings.client_silence_seconds, settings.worker_silence_seconds), pool.measure
+            pool.measure,
+            client_silence_seconds=settings.client_silence_seconds,
+            worker_silence_seconds=settings.worker_silence_seconds,
         )
         exchanges = Exchanges(
             self.admission,
-            gathering,
+            collector,
             self._capabilities_once_started,
-            _exchange_limits(settings),
+            settings,
             self._running,
             self.metrics,
             self.activity,
@@ -116,30 +118,21 @@ class Front:
         self._watch_pool()
 
     async def run(self) -> None:
-        """Serve until a drain has ended; raises FrontError when a listener or the pool cannot start."""
+        """Serve until a drain has ended; raises StartError or PoolError when it cannot start."""
         async with AsyncExitStack() as stack:
             for background in (self._publish_health(), self.sampler.run(), self._running.watch()):
                 stack.callback(asyncio.create_task(background).cancel)
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.push_async_callback(self._listeners.close)
             stack.push_async_callback(self._pool.close, 0.0)
-            await self._start()
-            self.lifecycle.handle(Event.STARTED)
-            try:
-                if self.lifecycle.phase is Phase.READY:
-                    self._announce()
-            except OSError as error:
-                raise FrontError(f"cannot write --ready-file {self._settings.ready_file}: {error.strerror}") from error
-            await self.lifecycle.drain_requested()
-            await self._drain()
-
-    async def _start(self) -> None:
-        """Listeners first: an address in use shows at once, and probes are answered while the workers start."""
-        try:
+            # Listeners first: an address in use shows at once, and probes are answered while the workers start.
             await self._listeners.start(self.metrics.registry)
             await self._unless_draining(self._pool.start())
-        except (ListenError, SecurityError, PoolError) as error:
-            raise FrontError(str(error)) from error
+            self.lifecycle.handle(Event.STARTED)
+            if self.lifecycle.phase is Phase.READY:
+                self._announce()
+            await self.lifecycle.drain_requested()
+            await self._drain()
 
     async def _unless_draining(self, start: Coroutine[Any, Any, None]) -> None:
         """Wait for the start, or for a drain: workers that are not there yet are not waited for then."""
@@ -218,13 +211,14 @@ class Front:
             "updraft_worker_exits",
             "Workers that ended, by what ended them: signal, exit or pool.",
             "reason",
-            pool.exits,
+            lambda: pool.exits,
         )
         healing = HealingTime(self._settings.workers, metrics.healing_seconds.observe)
         pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy))
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
+        artifacts = self._artifact_store
         metrics.watch(
-            "updraft_contents_bytes", "Broadcast variables and files kept.", lambda: self._contents.used_bytes
+            "updraft_artifact_store_bytes", "Broadcast variables and files kept.", lambda: artifacts.used_bytes
         )
 
     async def _publish_health(self) -> None:
@@ -260,8 +254,8 @@ def _update(ready_file: ReadyFile) -> None:
     """Write down what has changed: the pool, whose change it is, serves on where that fails."""
     try:
         ready_file.update()
-    except OSError as error:
-        _log.warning("--ready-file cannot be written: its contents are out of date", reason=str(error))
+    except StartError as error:
+        _log.warning("--ready-file is out of date", reason=str(error))
 
 
 def _pages(sampler: Sampler) -> WebPages:
@@ -271,15 +265,6 @@ def _pages(sampler: Sampler) -> WebPages:
         "/status": lambda: html_page(sampler.report),
         "/status.json": lambda: json_page(sampler.report),
     }
-
-
-def _exchange_limits(settings: "ServeSettings") -> ExchangeLimits:
-    return ExchangeLimits(
-        max_message_bytes=settings.max_message_bytes,
-        first_message_timeout_seconds=settings.first_message_timeout_seconds,
-        batch_timeout_seconds=settings.batch_timeout_seconds,
-        content_timeout_seconds=settings.content_timeout_seconds,
-    )
 
 
 def _log_worker_output(output: WorkerOutput) -> None:
@@ -297,7 +282,7 @@ def _log_dropped_output(output: DroppedOutput) -> None:
     )
 
 
-async def _serve(settings: "ServeSettings", zygote_socket: Path, contents_directory: Path) -> None:
+async def _serve(settings: "ServeSettings", zygote_socket: Path, artifacts_directory: Path) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
         zygote_socket=zygote_socket,
@@ -305,9 +290,9 @@ async def _serve(settings: "ServeSettings", zygote_socket: Path, contents_direct
     )
     pool = Pool(pool_settings, _log_worker_output, _log_dropped_output)
     try:
-        front = Front(settings, pool, contents_directory)
+        front = Front(settings, pool, artifacts_directory)
     except OSError as error:
-        raise FrontError(f"the directory of artifacts cannot be made: {error}") from error
+        raise StartError(f"the directory of artifacts cannot be made: {error}") from error
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, front.lifecycle.handle, Event.DRAIN_REQUESTED)
@@ -335,8 +320,8 @@ def main() -> None:
     settings = take_over(os.environ[SETTINGS_VARIABLE])
     log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="front")
     try:
-        uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE]), Path(os.environ[CONTENTS_VARIABLE])))
-    except FrontError as error:
+        uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE]), Path(os.environ[ARTIFACTS_VARIABLE])))
+    except (StartError, PoolError) as error:
         _log.error("the front cannot start", reason=str(error))
         sys.exit(1)
 

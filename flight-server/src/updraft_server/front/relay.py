@@ -7,15 +7,22 @@ own receiver. `updraft_server.front.exchange` decides what the end of a relay me
 
 import asyncio
 import enum
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError, error_from_message
 from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
-from updraft.service.opening import LAST_MESSAGE_TIMEOUT_SECONDS, Call, check_size, fail_without_finish
-from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata, RequestMetadata
+from updraft.service.exchange import (
+    LAST_MESSAGE_TIMEOUT_SECONDS,
+    Call,
+    check_size,
+    event_message,
+    fail_without_finish,
+    request_metadata,
+)
+from updraft.service.lifecycle import next_phase
+from updraft.v1.exchange_pb2 import Admitted, Error, ReplyMetadata
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.request import SERVICE, Request
 from updraft_server.front.transfer import Transfer
@@ -28,7 +35,7 @@ from updraft_server.pool.worker_events import WorkerDeath
 # How long after a worker's socket has closed its exit status may take to arrive.
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
 # Says that the exchange has its worker: a client holds back what is large until then.
-_ADMITTED = join_flight_data(memoryview(b""), ReplyMetadata(admitted=Admitted()).SerializeToString(), memoryview(b""))
+_ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
 # The first field of ReplyMetadata, `consumed`: its tag, and the bytes that tag and number may have.
 _CONSUMED_TAG = 0x08
 _CONSUMED_BYTES = 11
@@ -41,6 +48,31 @@ class Side(enum.Enum):
     WORKER = "worker"
 
 
+class RelayPhase(enum.Enum):
+    """How far a relay has come."""
+
+    ASSIGNING = "assigning"  # the worker does not have its command yet
+    RELAYING = "relaying"  # messages pass in both directions
+    ANSWERING = "answering"  # the worker has all input and still replies
+    SETTLING = "settling"  # the outcome is known; the client may still be taking a reply
+
+
+class RelayEvent(enum.Enum):
+    """What moves a relay to another phase."""
+
+    ASSIGNED = "assigned"
+    INPUT_ENDED = "input ended"
+    OUTCOME_KNOWN = "outcome known"
+
+
+TRANSITIONS = {
+    (RelayPhase.ASSIGNING, RelayEvent.ASSIGNED): RelayPhase.RELAYING,
+    (RelayPhase.RELAYING, RelayEvent.INPUT_ENDED): RelayPhase.ANSWERING,
+    # Either side can fail at any time, and a worker can be done before its client.
+    **dict.fromkeys([(phase, RelayEvent.OUTCOME_KNOWN) for phase in RelayPhase], RelayPhase.SETTLING),
+}
+
+
 class RelayLimits(NamedTuple):
     """What holds for one exchange."""
 
@@ -51,31 +83,28 @@ class RelayLimits(NamedTuple):
 class Relay:
     """Carries messages between one call and one worker until the worker ends the exchange."""
 
-    def __init__(self, call: Call, lease: Lease, limits: RelayLimits, transfer: Transfer) -> None:
+    def __init__(self, call: Call, lease: Lease, request: Request, limits: RelayLimits, transfer: Transfer) -> None:
         self._call = call
         self._lease = lease
+        self._request = request
+        self._plain = request.plain
         self._limits = limits
         self._transfer = transfer
         self._sender = FrameSender(lease.socket)
         self._receiver = FrameReceiver(lease.socket, max_payload_bytes=limits.max_message_bytes)
         self._ended: asyncio.Future[UpdraftError] = asyncio.get_running_loop().create_future()
-        self._plain = False
-        self._command_sent = False
-        self._input_ended = False
+        self._phase = RelayPhase.ASSIGNING
         self._rows_sent = 0
         # How the worker's last message begins: parsed when somebody asks.
         self._last_metadata = b""
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
-        self._settling = False
 
-    async def run(self, request: Request, assignment: Assignment) -> LeaseOutcome:
+    async def run(self, assignment: Assignment) -> LeaseOutcome:
         """Relay until the worker says that it is done, or until `end`; raises UpdraftError."""
-        self._plain = request.plain
-        on_death = _death_notice(self._receiver)
-        self._lease.death.add_done_callback(on_death)
-        requests = asyncio.create_task(self._relay_requests(request, assignment))
-        self._replies = replies = asyncio.create_task(self._relay_replies(request))
+        self._lease.death.add_done_callback(self._worker_died)
+        requests = asyncio.create_task(self._relay_requests(assignment))
+        self._replies = replies = asyncio.create_task(self._relay_replies())
         try:
             awaited: set[asyncio.Future[Any]] = {requests, replies, self._ended}
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
@@ -87,8 +116,8 @@ class Relay:
                 raise self._ended.result()
             return replies.result()
         finally:
-            self._settling = True
-            self._lease.death.remove_done_callback(on_death)
+            self._handle(RelayEvent.OUTCOME_KNOWN)
+            self._lease.death.remove_done_callback(self._worker_died)
             requests.cancel()
             if not self._writing:
                 replies.cancel()
@@ -122,8 +151,9 @@ class Relay:
         They cannot once it has half-closed, nor while batches wait for the worker: keepalives queue behind them.
         """
         if self._writing:
-            return None if self._input_ended or self._sender.is_held_back else Side.CLIENT
-        if self._input_ended or not self._command_sent:
+            input_ended = self._phase is RelayPhase.ANSWERING
+            return None if input_ended or self._sender.is_held_back else Side.CLIENT
+        if self._phase is not RelayPhase.RELAYING:
             return Side.WORKER
         return Side.WORKER if self._transfer.batches > self._taken() else Side.CLIENT
 
@@ -146,16 +176,23 @@ class Relay:
         self._replies.cancel()
         await asyncio.gather(self._replies, return_exceptions=True)
 
-    async def _relay_requests(self, request: Request, assignment: Assignment) -> None:
+    def _handle(self, event: RelayEvent) -> None:
+        self._phase = next_phase(TRANSITIONS, self._phase, event)
+
+    def _worker_died(self, _death: asyncio.Future[WorkerDeath]) -> None:
+        self._receiver.peer_is_gone()
+
+    async def _relay_requests(self, assignment: Assignment) -> None:
+        request = self._request
         try:
             await self._sender.send(FrameKind.COMMAND, assignment.encode(), request.schema, request.payload)
-            self._command_sent = True
-            if request.plain:
+            self._handle(RelayEvent.ASSIGNED)
+            if self._plain:
                 await self._relay_plain_batches()
             else:
                 await self._relay_numbered_batches()
             await self._sender.send(FrameKind.END)
-            self._input_ended = True
+            self._handle(RelayEvent.INPUT_ENDED)
         except PeerClosedError:
             # Why the worker is gone shows on the other direction, together with what it still said.
             return
@@ -168,13 +205,12 @@ class Relay:
             await self._relay_batch(message)
 
     async def _relay_numbered_batches(self) -> None:
-        finished = False
         while (message := await self._call.read()) is not None:
-            if finished:
-                raise ProtocolError("a message came after the one that says finish")
-            finished = await self._relay_batch(message)
-        if not finished:
-            await fail_without_finish()
+            if await self._relay_batch(message):
+                if await self._call.read() is not None:
+                    raise ProtocolError("a message came after the one that says finish")
+                return
+        await fail_without_finish()
 
     async def _relay_batch(self, message: bytes) -> bool:
         """Pass one message on; true when it says that it is the client's last."""
@@ -192,7 +228,7 @@ class Relay:
         return False
 
     async def _relay_event(self, message: bytes, fields: FlightFields) -> bool:
-        metadata = _request_metadata(fields.app_metadata)
+        metadata = request_metadata(fields)
         if metadata.HasField("keep_alive"):
             self._transfer.keep_alives += 1
             return False
@@ -208,8 +244,8 @@ class Relay:
         self._transfer.received_bytes += len(message)
         await self._sender.send(FrameKind.BATCH, fields.app_metadata, fields.data_header, fields.data_body)
 
-    async def _relay_replies(self, request: Request) -> LeaseOutcome:
-        if not request.plain:
+    async def _relay_replies(self) -> LeaseOutcome:
+        if not self._plain:
             await self._send(_ADMITTED)
         try:
             while True:
@@ -218,11 +254,12 @@ class Relay:
                     case FrameKind.MESSAGE:
                         self._last_metadata = bytes(frame.app_metadata[:_CONSUMED_BYTES])
                         await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
-                        if self._settling:
+                        if self._phase is RelayPhase.SETTLING:
                             return LeaseOutcome.BROKEN
                     case FrameKind.DONE:
                         self._transfer.rows += self._rows_sent
-                        return LeaseOutcome.CLEAN if self._input_ended else LeaseOutcome.BROKEN
+                        is_clean = self._phase is RelayPhase.ANSWERING
+                        return LeaseOutcome.CLEAN if is_clean else LeaseOutcome.BROKEN
                     case FrameKind.RETIRED:
                         self._transfer.rows += self._rows_sent
                         return LeaseOutcome.RETIRED
@@ -263,10 +300,6 @@ class Relay:
         return WorkerError(f"the worker {death} while it held the exchange", traceback=death.stack)
 
 
-def _death_notice(receiver: FrameReceiver) -> Callable[[asyncio.Future[WorkerDeath]], None]:
-    return lambda _death: receiver.peer_is_gone()
-
-
 def _consumed(metadata: bytes) -> int:
     """`ReplyMetadata.consumed` from the first bytes of the message; 0 when it says none."""
     if not metadata or metadata[0] != _CONSUMED_TAG:
@@ -277,10 +310,3 @@ def _consumed(metadata: bytes) -> int:
         if byte < 0x80:
             break
     return number
-
-
-def _request_metadata(app_metadata: memoryview) -> RequestMetadata:
-    try:
-        return RequestMetadata.FromString(bytes(app_metadata))
-    except DecodeError as error:
-        raise ProtocolError(f"the app_metadata of a message is not RequestMetadata: {error}") from None

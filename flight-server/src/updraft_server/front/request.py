@@ -7,15 +7,13 @@ is a worker's. `updraft_server.front.exchange` goes on from the `Request`.
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
-
-from google.protobuf.message import DecodeError
+from dataclasses import dataclass, field, replace
 
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
+from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
-from updraft.service.opening import check_version, task_context
-from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand, Limits, SessionFunction, TaskIdentity
+from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand
 from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.session_rules import check_session_function
@@ -32,14 +30,16 @@ SESSION_LABEL = "session"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A parsed command; `plain` where the client speaks plain Flight, which names a registered function alone."""
+    """A parsed command; plain Flight names a registered function alone, and its command is empty."""
 
     function: str
     """The name of a registered function, or SESSION_LABEL."""
     version: str
     """Of a registered function; empty until resolved where the client asked for the newest."""
-    command: ExchangeCommand | None = None
-    """The envelope, without its payload; None for plain Flight."""
+    command: ExchangeCommand = field(default_factory=ExchangeCommand)
+    """The envelope, without its payload."""
+    plain: bool = False
+    """Whether the client speaks plain Flight."""
     payload: bytes = b""
     """What the worker gets, unread."""
     schema: bytes = b""
@@ -52,55 +52,33 @@ class Request:
     """Whether `resolve` has found that this pool runs it."""
 
     @property
-    def plain(self) -> bool:
-        """Whether the client speaks plain Flight."""
-        return self.command is None
-
-    @property
-    def task(self) -> TaskIdentity:
-        """Whose work it is; empty for plain Flight."""
-        return TaskIdentity() if self.command is None else self.command.task
-
-    @property
-    def limits(self) -> Limits:
-        """What the client asks for; none for plain Flight."""
-        return Limits() if self.command is None else self.command.limits
-
-    @property
-    def session(self) -> SessionFunction:
-        """What the envelope says of a session function; empty for a registered one."""
-        return SessionFunction() if self.command is None else self.command.session
-
-    @property
     def is_session(self) -> bool:
         """Whether a Spark session ships the function."""
-        return self.command is not None and self.command.HasField("session")
+        return self.command.HasField("session")
 
     @property
     def deferred(self) -> DeferredPayload | None:
         """The payload to ask for once there is room for the exchange; None: it is there."""
-        if self.command is None or not self.command.HasField("deferred_payload"):
-            return None
-        return self.command.deferred_payload
+        return self.command.deferred_payload if self.command.HasField("deferred_payload") else None
 
     @property
     def held_bytes(self) -> int:
         """Memory that the exchange takes while it waits for a worker."""
-        envelope_bytes = self.command.ByteSize() if self.command is not None else 0
-        deferred_bytes = self.deferred.size_bytes if self.deferred else 0
-        return envelope_bytes + len(self.payload) + deferred_bytes + len(self.schema)
+        deferred_bytes = self.command.deferred_payload.size_bytes
+        return self.command.ByteSize() + len(self.payload) + deferred_bytes + len(self.schema)
 
     @property
     def task_key(self) -> TaskKey | None:
         """The task whose exchanges may overtake the queue; None for a client that names none."""
-        if not self.task.owner.application_id:
+        task = self.command.task
+        if not task.owner.application_id:
             return None
-        return TaskKey(self.task.owner.application_id, self.task.stage_id, self.task.task_attempt_id)
+        return TaskKey(task.owner.application_id, task.stage_id, task.task_attempt_id)
 
     @property
     def log_context(self) -> dict[str, str]:
         """The function and the task, for every log line of the exchange."""
-        return {"function": shortened(self.function), **task_context(self.task)}
+        return {"function": shortened(self.function), **task_context(self.command.task)}
 
 
 def parse_request(first: FlightFields) -> Request:
@@ -109,14 +87,14 @@ def parse_request(first: FlightFields) -> Request:
     if descriptor.kind is DescriptorKind.PATH:
         return _plain_request(descriptor.path)
     if descriptor.kind is DescriptorKind.CMD:
-        return _command_request(bytes(descriptor.command))
+        return _command_request(descriptor.command)
     raise ProtocolError("the flight descriptor has no type: expected CMD with an ExchangeCommand or PATH with a name")
 
 
 def resolve(request: Request, capabilities: Capabilities) -> Request:
     """The request with the function that will run; raises UpdraftError for what this pool cannot or will not run."""
     command = request.command
-    if command is None:
+    if request.plain:
         return _with_version(request, capabilities)
     check_version(command.protocol_version, SERVICE)
     if request.deferred is not None and request.payload:
@@ -137,19 +115,16 @@ def resolve(request: Request, capabilities: Capabilities) -> Request:
 def _plain_request(path: tuple[str, ...]) -> Request:
     if len(path) not in (1, 2):
         raise ProtocolError(f"the path has {len(path)} parts: expected a function's name, or its name and version")
-    return Request(function=path[0], version=path[1] if len(path) == 2 else "")
+    return Request(function=path[0], version=path[1] if len(path) == 2 else "", plain=True)
 
 
-def _command_request(encoded: bytes) -> Request:
+def _command_request(encoded: memoryview) -> Request:
     if len(encoded) > MAX_COMMAND_BYTES:
         raise LimitError(
             f"a command of {len(encoded)} bytes is more than this pool takes, {MAX_COMMAND_BYTES} bytes: "
             "let its payload be deferred"
         )
-    try:
-        command = ExchangeCommand.FromString(encoded)
-    except DecodeError as error:
-        raise ProtocolError(f"the command of the flight descriptor is not an ExchangeCommand: {error}") from None
+    command = parse_message(ExchangeCommand, encoded, "the command of the flight descriptor is not an ExchangeCommand")
     payload = command.payload
     command.ClearField("payload")
     return Request(

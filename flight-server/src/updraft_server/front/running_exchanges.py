@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import structlog
 
@@ -20,18 +19,6 @@ from updraft_server.front.relay import Relay, Side
 from updraft_server.ipc.worker_usage import WorkerUsage
 
 _log = structlog.get_logger(__name__)
-
-
-class SilenceLimits(NamedTuple):
-    """How long each side may be silent; 0 is no limit."""
-
-    client_seconds: float
-    worker_seconds: float
-
-    @property
-    def look_seconds(self) -> float:
-        """Time between two looks."""
-        return seconds_between_looks(*self)
 
 
 @dataclass(eq=False, slots=True)
@@ -48,22 +35,25 @@ class RunningExchanges:
 
     def __init__(
         self,
-        limits: SilenceLimits,
         measure: Callable[[Sequence[str]], Awaitable[Mapping[str, WorkerUsage]]],
+        *,
+        client_silence_seconds: float,
+        worker_silence_seconds: float,
     ) -> None:
-        """`measure` is `Pool.measure`."""
-        self._limits = limits
+        """`measure` is `Pool.measure`; the others say how long each side may be silent, 0 is no limit."""
         self._measure = measure
+        self._client_silence_seconds = client_silence_seconds
+        self._worker_silence_seconds = worker_silence_seconds
+        self._look_seconds = seconds_between_looks(client_silence_seconds, worker_silence_seconds)
         self._watched: set[_Watched] = set()
 
     @contextmanager
     def watching(self, relay: Relay) -> Iterator[None]:
         """Watch a relay for the time of the block."""
-        look_seconds = self._limits.look_seconds
         watched = _Watched(
             relay,
-            Silence(self._limits.client_seconds, look_seconds),
-            Silence(self._limits.worker_seconds, look_seconds),
+            Silence(self._client_silence_seconds, self._look_seconds),
+            Silence(self._worker_silence_seconds, self._look_seconds),
         )
         self._watched.add(watched)
         try:
@@ -79,7 +69,7 @@ class RunningExchanges:
     async def watch(self) -> None:
         """Look at all of them again and again."""
         while True:
-            await asyncio.sleep(self._limits.look_seconds)
+            await asyncio.sleep(self._look_seconds)
             try:
                 await self.look()
             except Exception:
@@ -91,7 +81,7 @@ class RunningExchanges:
             relay, client = watched.relay, watched.client
             if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
                 relay.end(_client_is_silent(client.limit_seconds))
-        if self._limits.worker_seconds:
+        if self._worker_silence_seconds:
             await self._look_at_workers()
 
     async def _look_at_workers(self) -> None:

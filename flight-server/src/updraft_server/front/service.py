@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Any
 
-from updraft.errors import FunctionNotFoundError, ProtocolError
+from updraft.errors import FunctionNotFoundError
 from updraft.protocol import PROTOCOL_VERSION
-from updraft.service.flight_service import DRAIN_ACTION, Call, FlightService, remote_drain_refused
-from updraft.service.lifecycle import Event, Lifecycle, Phase
+from updraft.service.flight_service import Action, Call, FlightService
+from updraft.service.lifecycle import Lifecycle, Phase
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft_server.front.admission import Admission
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
+from updraft_server.front.request import SERVICE
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.pool.leases import RegisteredFunctionInfo
 
 POOL_STATUS_ACTION = "updraft.pool_status"
-
-_STATUS = (POOL_STATUS_ACTION, "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus.")
-_DRAIN = (DRAIN_ACTION, "Finish what runs, take nothing new, then stop: as on SIGTERM.")
+_STATUS_DOC = "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus."
+_DRAIN_DOC = "Finish what runs, take nothing new, then stop: as on SIGTERM."
 
 _STATES = {
     Phase.STARTING: PoolState.POOL_STATE_STARTING,
@@ -43,12 +43,12 @@ class PoolService(FlightService):
         *,
         allow_remote_drain: bool,
     ) -> None:
+        status = Action(POOL_STATUS_ACTION, _STATUS_DOC, self._encoded_status)
+        super().__init__(SERVICE, [status], lifecycle, drain_doc=_DRAIN_DOC, allow_remote_drain=allow_remote_drain)
         self._exchanges = exchanges
         self._pool = pool
         self._admission = admission
         self._capabilities = capabilities
-        self._lifecycle = lifecycle
-        self._allow_remote_drain = allow_remote_drain
 
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
@@ -64,22 +64,6 @@ class PoolService(FlightService):
         if len(parts) not in (1, 2):
             raise FunctionNotFoundError("expected a PATH descriptor with a function's name, or its name and version")
         return _flight_info(self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else ""))
-
-    def list_actions(self) -> Iterable[tuple[str, str]]:
-        """Name and description of every action that is allowed."""
-        return (_STATUS, _DRAIN) if self._allow_remote_drain else (_STATUS,)
-
-    async def do_action(self, name: str, body: bytes) -> bytes:
-        """Run an action; raises ProtocolError for one that does not exist, ActionRefusedError for a refused one."""
-        if name == POOL_STATUS_ACTION:
-            return self.status().SerializeToString()
-        if name == DRAIN_ACTION:
-            if not self._allow_remote_drain:
-                raise remote_drain_refused()
-            self._lifecycle.handle(Event.DRAIN_REQUESTED)
-            return b""
-        known = ", ".join(action for action, _ in self.list_actions())
-        raise ProtocolError(f"no action {name!r}: this pool has {known}")
 
     def status(self) -> PoolStatus:
         """The pool as it is now."""
@@ -101,6 +85,9 @@ class PoolService(FlightService):
                 for function in capabilities.functions
             ],
         )
+
+    async def _encoded_status(self, _body: bytes) -> bytes:
+        return self.status().SerializeToString()
 
 
 @functools.cache

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What has passed through the front: plain integers, because they change with every message."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(eq=False, slots=True)
 class Transfer:
     """Messages of one exchange, or of many.
 
-    Contents, which come before the batches, are not counted; keepalives have a count of their own.
+    Artifacts, which come before the batches, are not counted; keepalives have a count of their own.
     """
 
     received_bytes: int = 0
@@ -27,12 +27,17 @@ class Transfer:
         """Batches received."""
         return self.received_messages - self.finishes
 
+    @property
+    def bytes_by_direction(self) -> dict[str, int]:
+        """Bytes received and sent."""
+        return {"received": self.received_bytes, "sent": self.sent_bytes}
+
+    @property
+    def messages_by_direction(self) -> dict[str, int]:
+        """Messages received and sent."""
+        return {"received": self.received_messages, "sent": self.sent_messages}
+
     def add(self, other: "Transfer") -> None:
         """Count what `other` has counted too."""
-        self.received_bytes += other.received_bytes
-        self.received_messages += other.received_messages
-        self.sent_bytes += other.sent_bytes
-        self.sent_messages += other.sent_messages
-        self.finishes += other.finishes
-        self.keep_alives += other.keep_alives
-        self.rows += other.rows
+        for counter in fields(self):
+            setattr(self, counter.name, getattr(self, counter.name) + getattr(other, counter.name))

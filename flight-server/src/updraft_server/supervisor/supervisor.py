@@ -21,7 +21,7 @@ from pathlib import Path
 from updraft.service.lossy_streams import protect_standard_streams
 from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
 from updraft_server.ipc.settings_handover import (
-    CONTENTS_VARIABLE,
+    ARTIFACTS_VARIABLE,
     SETTINGS_VARIABLE,
     ZYGOTE_SOCKET_VARIABLE,
     hand_down,
@@ -60,7 +60,7 @@ class Supervisor:
     def __init__(self, settings: ServeSettings, directory: Path) -> None:
         self._settings = settings
         self._socket_path = directory / ZYGOTE_SOCKET
-        self._contents_path = directory / "contents"
+        self._artifacts_path = directory / "artifacts"
         self._zygote_settings: ZygoteSettings
         self._listener: socket.socket
         if settings.run != "front":
@@ -181,7 +181,7 @@ class Supervisor:
         environment = dict(os.environ)
         environment[SETTINGS_VARIABLE] = hand_down(self._settings)
         environment[ZYGOTE_SOCKET_VARIABLE] = str(self._socket_path)
-        environment[CONTENTS_VARIABLE] = str(self._contents_path)
+        environment[ARTIFACTS_VARIABLE] = str(self._artifacts_path)
         self._front_started_seconds = time.monotonic()
         self._children[_FRONT] = Child("updraft_server.front.process", environment)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from flight_messages import all_replies, batch, command_opening, echo_command, finish, reply_metadata
+from flight_messages import all_replies, batch, command_request, echo_command, finish, reply_metadata
 from front_harness import Running, RunningFront
 
 from updraft.errors import UserError
@@ -120,7 +120,7 @@ async def seen(front: RunningFront) -> Report:
 async def running_exchange(front: RunningFront, **command: object) -> Any:
     """An exchange whose first batch has been answered."""
     call = front.exchange()
-    await call.write(command_opening(echo_command(**command)))
+    await call.write(command_request(echo_command(**command)))
     await call.write(batch(1))
     await call.read()
     await call.read()
@@ -167,7 +167,7 @@ async def test_one_that_waits_says_so(running_front: Running) -> None:
         first = await running_exchange(front)
         second = front.exchange()
         task = TaskIdentity(owner=Owner(application_id="app-2"), task_attempt_id=9)
-        await second.write(command_opening(echo_command(task=task)))
+        await second.write(command_request(echo_command(task=task)))
         await asyncio.wait_for(pool.asked_in_vain.wait(), 60)
         report = await seen(front)
         assert [row.phase for row in report.exchanges] == [ExchangePhase.RUNNING.value, ExchangePhase.WAITING.value]
@@ -180,7 +180,7 @@ async def test_a_name_without_end_is_not_kept_whole(running_front: Running) -> N
     async with running_front(FakePool()) as front:
         call = front.exchange()
         endless = RegisteredFunction(name="x" * 100_000)
-        await call.write(command_opening(echo_command(registered=endless)))
+        await call.write(command_request(echo_command(registered=endless)))
         replies, _ = await all_replies(call)
         assert reply_metadata(replies[-1]).HasField("error")
         (error,) = (await seen(front)).errors

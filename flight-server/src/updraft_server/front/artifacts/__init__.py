@@ -3,6 +3,6 @@
 
 `needs` reads and checks what a command lists; `store` keeps artifacts on disk within its limit; `arrival` is one on its
 way in; `file_sets` shows files under the names that a session gives them; `dialogue` asks a client and reads its
-answers; `gathering` decides what to ask for. All of it runs in the front, which opens none of it; workers read the
+answers; `collector` decides what to ask for. All of it runs in the front, which opens none of it; workers read the
 files where they lie.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One artifact on its way into the store: written, checked, unpacked; kept as a whole or not at all.
 
-Everything here blocks on the disk: `updraft_server.front.artifacts.gathering` calls it in threads.
+Everything here blocks on the disk: `updraft_server.front.artifacts.collector` calls it in threads.
 """
 
 import errno

@@ -5,19 +5,16 @@ import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from google.protobuf.message import DecodeError
-
 from updraft.errors import LimitError, ProtocolError
-from updraft.flight_data import join_flight_data, split_flight_data
-from updraft.service.opening import Call
+from updraft.flight_data import split_flight_data
+from updraft.service.exchange import Call, MessageLimits, check_size, event_message, request_metadata
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
-_NOTHING = memoryview(b"")
 # Slower than any network that a task would be run over.
 _LEAST_BYTES_PER_SECOND = 64 * 1024
 
 
-class Chunk(NamedTuple):
+class ArtifactPart(NamedTuple):
     """A part of an artifact that was asked for."""
 
     digest: bytes
@@ -28,29 +25,30 @@ class Chunk(NamedTuple):
 class ArtifactDialogue:
     """Asks one client by digest and reads what it sends."""
 
-    def __init__(self, call: Call, *, max_message_bytes: int, timeout_seconds: float) -> None:
+    def __init__(self, call: Call, limits: MessageLimits, *, timeout_seconds: float) -> None:
         self._call = call
-        self._max_message_bytes = max_message_bytes
+        self._limits = limits
         self._timeout_seconds = timeout_seconds
 
     async def ask(self, digests: Iterable[bytes]) -> None:
         """Ask for these; for none: say that nothing more is wanted."""
-        await self._say(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests)))
+        await self._call.write(event_message(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests))))
 
-    async def chunk(self) -> Chunk:
+    async def part(self) -> ArtifactPart:
         """The next part of an artifact; raises ProtocolError for anything else, and when nothing comes in time."""
         metadata, data = await self._receive("artifact")
-        return Chunk(metadata.artifact.sha256, metadata.artifact.offset, data)
+        return ArtifactPart(metadata.artifact.sha256, metadata.artifact.offset, data)
 
     async def payload(self, deferred: DeferredPayload) -> bytes:
         """Ask for the deferred payload and return it whole; raises ProtocolError and LimitError."""
         size_bytes = deferred.size_bytes
-        if not 0 < size_bytes <= self._max_message_bytes:
+        limit_bytes = self._limits.max_message_bytes
+        if not 0 < size_bytes <= limit_bytes:
             raise LimitError(
-                f"a function of {size_bytes} bytes is more than this pool takes, {self._max_message_bytes} bytes: "
+                f"a function of {size_bytes} bytes is more than this pool takes, {limit_bytes} bytes: "
                 "broadcast what the function refers to, or raise --max-message-bytes"
             )
-        await self._say(ReplyMetadata(payload_wanted=PayloadWanted()))
+        await self._call.write(event_message(ReplyMetadata(payload_wanted=PayloadWanted())))
         # A client that sends byte after byte would hold its place in the queue as long as it likes.
         limit_seconds = self._timeout_seconds + size_bytes / _LEAST_BYTES_PER_SECOND
         try:
@@ -72,9 +70,6 @@ class ArtifactDialogue:
             payload += data
         return bytes(payload)
 
-    async def _say(self, metadata: ReplyMetadata) -> None:
-        await self._call.write(join_flight_data(_NOTHING, metadata.SerializeToString(), _NOTHING))
-
     async def _receive(self, expected: str) -> tuple[RequestMetadata, memoryview]:
         try:
             async with asyncio.timeout(self._timeout_seconds):
@@ -93,12 +88,6 @@ class ArtifactDialogue:
         message = await self._call.read()
         if message is None:
             raise ProtocolError("the client ended its stream before it had sent what it was asked for")
-        if len(message) > self._max_message_bytes:
-            raise LimitError(
-                f"a message of {len(message)} bytes is more than this pool takes, {self._max_message_bytes} bytes"
-            )
+        check_size(len(message), self._limits.max_message_bytes, self._limits.service)
         fields = split_flight_data(message)
-        try:
-            return RequestMetadata.FromString(bytes(fields.app_metadata)), fields.data_body
-        except DecodeError as error:
-            raise ProtocolError(f"the app_metadata of a message is not RequestMetadata: {error}") from None
+        return request_metadata(fields), fields.data_body

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Artifacts on disk, within a limit: what exchanges hold stays, of the rest the least recently used goes first.
 
-Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.gathering` fills it. An artifact takes
+Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills it. An artifact takes
 its room from the moment when an exchange asks for it, so that what has begun to arrive also fits. Nobody is trusted
 with a digest, but tenants are not told apart: whoever may run session functions may name any artifact.
 """
@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import shutil
 from collections import OrderedDict
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from updraft.errors import LimitError, PoolFullError
@@ -47,35 +47,15 @@ class StoredArtifact:
         return self._changed.wait()
 
 
-class Holding:
-    """The artifacts of one exchange, which stay until they are released."""
-
-    def __init__(self, store: "ArtifactStore", artifacts: Mapping[ArtifactKey, StoredArtifact]) -> None:
-        self._store = store
-        self._artifacts = artifacts
-
-    def missing(self) -> list[StoredArtifact]:
-        """What is not there yet."""
-        return [artifact for artifact in self._artifacts.values() if artifact.path is None]
-
-    def path(self, key: ArtifactKey) -> Path:
-        """Where an artifact lies that is there."""
-        path = self._artifacts[key].path
-        if path is None:
-            raise KeyError(key)
-        return path
-
-    def release(self) -> None:
-        """Let the artifacts go."""
-        artifacts, self._artifacts = self._artifacts, {}
-        self._store.let_go(artifacts.values())
+Held = Mapping[ArtifactKey, StoredArtifact]
+"""The artifacts of one exchange, which stay for its time."""
 
 
 class ArtifactStore:
     """The artifacts of a pool, in a directory that it owns and empties when it starts."""
 
     def __init__(self, directory: Path, *, limit_bytes: int, retry_after_milliseconds: int) -> None:
-        self._contents_path = directory / "contents"
+        self._stored_path = directory / "stored"
         self._sets_path = directory / "sets"
         self._trash_path = directory / "trash"
         self._limit_bytes = limit_bytes
@@ -86,12 +66,12 @@ class ArtifactStore:
         self._deletions: set[asyncio.Future[None]] = set()
         self.used_bytes = 0
         shutil.rmtree(directory, ignore_errors=True)
-        for path in (self._contents_path, self._sets_path, self._trash_path):
+        for path in (self._stored_path, self._sets_path, self._trash_path):
             path.mkdir(mode=0o700, parents=True)
 
     def new_path(self) -> Path:
         """A path in the store that nothing else uses."""
-        return self._contents_path / str(next(self._names))
+        return self._stored_path / str(next(self._names))
 
     def file_set_path(self, name: str, keys: Iterable[ArtifactKey]) -> Path:
         """Where links to these artifacts are laid out; they go when one of the artifacts goes."""
@@ -99,31 +79,36 @@ class ArtifactStore:
         self._file_sets[path] = frozenset(keys)
         return path
 
-    def hold(self, keys: frozenset[ArtifactKey]) -> Holding:
-        """Keep these artifacts, there or not; raises PoolFullError, or LimitError for what can never fit."""
+    @contextlib.contextmanager
+    def holding(self, keys: frozenset[ArtifactKey]) -> Iterator[Held]:
+        """Keep these artifacts, there or not, for the time of the block.
+
+        Raises PoolFullError, or LimitError for what can never fit. At the end of the block, what has not arrived is
+        forgotten, and the rest counts as used now.
+        """
         self._make_room(keys)
         for key in keys:
             if key not in self._artifacts:
                 self._artifacts[key] = StoredArtifact(key)
                 self.used_bytes += key.size_bytes
             self._artifacts[key].holders += 1
-        return Holding(self, {key: self._artifacts[key] for key in keys})
-
-    def let_go(self, artifacts: Iterable[StoredArtifact]) -> None:
-        """The end of a holding: what has not arrived is forgotten, the rest counts as used now."""
-        for artifact in artifacts:
-            artifact.holders -= 1
-            if artifact.path is not None:
-                self._artifacts.move_to_end(artifact.key)
-            elif not artifact.holders:
-                self._forget(artifact)
+        held = {key: self._artifacts[key] for key in keys}
+        try:
+            yield held
+        finally:
+            for artifact in held.values():
+                artifact.holders -= 1
+                if artifact.path is not None:
+                    self._artifacts.move_to_end(artifact.key)
+                elif not artifact.holders:
+                    self._forget(artifact)
 
     def _make_room(self, wanted: frozenset[ArtifactKey]) -> None:
         wanted_bytes = sum(key.size_bytes for key in wanted)
         if wanted_bytes > self._limit_bytes:
             raise LimitError(
                 f"the function needs artifacts of {wanted_bytes} bytes, this pool keeps at most {self._limit_bytes}:"
-                " raise --content-store-bytes"
+                " raise --artifact-store-bytes"
             )
         idle = [
             artifact for artifact in self._artifacts.values() if not artifact.holders and artifact.key not in wanted
@@ -133,7 +118,7 @@ class ArtifactStore:
         if excess_bytes > sum(artifact.key.size_bytes for artifact in idle):
             raise PoolFullError(
                 f"running exchanges hold artifacts of {self.used_bytes} of {self._limit_bytes} bytes,"
-                f" and {new_bytes} more are needed: come again later, or raise --content-store-bytes",
+                f" and {new_bytes} more are needed: come again later, or raise --artifact-store-bytes",
                 retry_after_milliseconds=self._retry_after_milliseconds,
             )
         for artifact in idle:

@@ -16,7 +16,7 @@ from updraft_server.front.status.report import Report
 from updraft_server.front.status.sampler import KEPT_SAMPLES
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+    from jinja2 import Template
 
 _CHART_WIDTH, _CHART_HEIGHT = 300.0, 48.0
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -39,9 +39,14 @@ def json_page(report: Report) -> WebPage:
 
 @functools.cache
 def _template_and_policy() -> "tuple[Template, str]":
-    environment = _environment()
-    loader = environment.loader
-    assert loader is not None
+    # A front that was killed must serve again at once: what the first reader of the page needs is loaded for it.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("updraft_server.front.status")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(points=points, duration=duration, size=size, amount=amount)
     style, script = (loader.get_source(environment, name)[0] for name in ("style.css", "refresh.js"))
     environment.globals.update(style=style, script=script)
     policy = (
@@ -49,21 +54,6 @@ def _template_and_policy() -> "tuple[Template, str]":
         f"frame-ancestors 'none'; style-src {_digest(style)}; script-src {_digest(script)}"
     )
     return environment.get_template("page.html"), policy
-
-
-def _environment() -> "Environment":
-    # A front that was killed must serve again at once: what the first reader of the page needs is loaded for it.
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("updraft_server.front.status"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(points=points, duration=duration, size=size, amount=amount)
-    return environment
 
 
 def _digest(text: str) -> str:

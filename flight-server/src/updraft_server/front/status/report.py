@@ -5,6 +5,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from updraft_server.front.activity import Failure
+from updraft_server.pool.leases import RegisteredFunctionInfo, WorkerInfo
+
 
 @dataclass(frozen=True, slots=True)
 class Versions:
@@ -18,19 +21,6 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerRow:
-    """A worker that lives."""
-
-    worker: str
-    """Its id, as log lines and traces name it."""
-    pid: int
-    """Its process on the workers' side."""
-    state: str
-    memory_bytes: int | None
-    """Of all its processes, when it was last measured; None before that."""
-
-
-@dataclass(frozen=True, slots=True)
 class Workers:
     """Workers by state, and by what ended those that are gone."""
 
@@ -39,7 +29,7 @@ class Workers:
     busy: int
     starting: int
     exits: Mapping[str, int]
-    living: Sequence[WorkerRow]
+    living: Sequence[WorkerInfo]
     """The first of them."""
 
 
@@ -49,15 +39,6 @@ class Queue:
 
     waiting: int
     limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionRow:
-    """A registered function."""
-
-    name: str
-    version: str
-    doc: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +52,6 @@ class ExchangeRow:
     batches: int
     received_bytes: int
     sent_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorRow:
-    """An exchange that failed."""
-
-    at: str
-    outcome: str
-    message: str
-    identity: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +81,11 @@ class Report:
     session_functions_allowed: bool
     workers: Workers
     queue: Queue
-    functions: Sequence[FunctionRow]
+    functions: Sequence[RegisteredFunctionInfo]
     exchanges_open: int
     exchanges: Sequence[ExchangeRow]
     """The oldest of them."""
-    errors: Sequence[ErrorRow]
+    errors: Sequence[Failure]
     """The newest first."""
     history: History
 

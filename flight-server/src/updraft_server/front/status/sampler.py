@@ -6,34 +6,16 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
-from datetime import UTC, datetime
 
 from updraft.v1.control_pb2 import PoolState, PoolStatus
-from updraft_server.front.activity import Activity, Failure, OpenExchange
-from updraft_server.front.status.report import (
-    ErrorRow,
-    ExchangeRow,
-    FunctionRow,
-    History,
-    Queue,
-    Report,
-    Versions,
-    WorkerRow,
-    Workers,
-)
-from updraft_server.pool.leases import WorkerInfo
+from updraft_server.front.activity import Activity, OpenExchange, utc_now
+from updraft_server.front.status.report import ExchangeRow, History, Queue, Report, Versions, Workers
+from updraft_server.pool.leases import RegisteredFunctionInfo, WorkerInfo
 
 INTERVAL_SECONDS = 2.0
 KEPT_SAMPLES = 150
 SHOWN_EXCHANGES = 100
 SHOWN_WORKERS = 100
-
-_SHOWN_STATES = {
-    PoolState.POOL_STATE_STARTING: "starting",
-    PoolState.POOL_STATE_READY: "ready",
-    PoolState.POOL_STATE_DRAINING: "draining",
-}
 
 
 class Sampler:
@@ -58,10 +40,8 @@ class Sampler:
         self._clock = clock
         self._began = self._last_look = clock()
         self._last_ended = self._last_rows = 0
-        self._exchanges: deque[float] = deque(maxlen=KEPT_SAMPLES)
-        self._rows: deque[float] = deque(maxlen=KEPT_SAMPLES)
-        self._waiting: deque[int] = deque(maxlen=KEPT_SAMPLES)
-        self._busy: deque[int] = deque(maxlen=KEPT_SAMPLES)
+        # Of each: exchanges and rows per second, exchanges that wait, workers that are busy.
+        self._samples: deque[tuple[float, float, int, int]] = deque(maxlen=KEPT_SAMPLES)
         self.report = self._look(status())
 
     async def run(self) -> None:
@@ -75,19 +55,19 @@ class Sampler:
         status = self._status()
         now, ended, rows = self._clock(), self._activity.ended, self._activity.transferred().rows
         seconds = max(now - self._last_look, 1e-3)
-        self._exchanges.append(round((ended - self._last_ended) / seconds, 2))
-        self._rows.append(round((rows - self._last_rows) / seconds, 1))
-        self._waiting.append(status.exchanges_waiting)
-        self._busy.append(status.workers_busy)
+        exchanges_per_second = round((ended - self._last_ended) / seconds, 2)
+        rows_per_second = round((rows - self._last_rows) / seconds, 1)
+        self._samples.append((exchanges_per_second, rows_per_second, status.exchanges_waiting, status.workers_busy))
         self._last_look, self._last_ended, self._last_rows = now, ended, rows
         self.report = self._look(status)
 
     def _look(self, status: PoolStatus) -> Report:
         open_exchanges = self._activity.open
+        series = zip(*self._samples, strict=True) if self._samples else ((), (), (), ())
         return Report(
-            at=_instant(time.time()),
+            at=utc_now(),
             host=socket.gethostname(),
-            state=_SHOWN_STATES[status.state],
+            state=PoolState.Name(status.state).removeprefix("POOL_STATE_").lower(),
             uptime_seconds=int(self._clock() - self._began),
             health=dict(self._health),
             versions=Versions(
@@ -100,16 +80,14 @@ class Sampler:
                 status.workers_busy,
                 status.workers_starting,
                 dict(self._exits),
-                [WorkerRow(*astuple(info)) for info in self._living()[:SHOWN_WORKERS]],
+                self._living()[:SHOWN_WORKERS],
             ),
             queue=Queue(status.exchanges_waiting, status.exchanges_waiting_limit),
-            functions=[FunctionRow(function.name, function.version, function.doc) for function in status.functions],
+            functions=[RegisteredFunctionInfo(each.name, each.version, each.doc) for each in status.functions],
             exchanges_open=len(open_exchanges),
             exchanges=[_exchange_row(exchange) for exchange in open_exchanges[:SHOWN_EXCHANGES]],
-            errors=[_error_row(failure) for failure in reversed(self._activity.failures)],
-            history=History(
-                INTERVAL_SECONDS, tuple(self._exchanges), tuple(self._rows), tuple(self._waiting), tuple(self._busy)
-            ),
+            errors=tuple(reversed(self._activity.failures)),
+            history=History(INTERVAL_SECONDS, *series),
         )
 
 
@@ -123,11 +101,3 @@ def _exchange_row(exchange: OpenExchange) -> ExchangeRow:
         received_bytes=transfer.received_bytes,
         sent_bytes=transfer.sent_bytes,
     )
-
-
-def _error_row(failure: Failure) -> ErrorRow:
-    return ErrorRow(_instant(failure.time), failure.outcome, failure.message, failure.identity)
-
-
-def _instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -26,20 +26,20 @@ _MAPPED_ALONE_BYTES = 8 * _MIB
 _RETURNED_BEYOND_BYTES = 16 * _MIB
 
 
-def retain_freed_memory() -> bool:
-    """Keep freed memory; call it before the process starts threads. False if the C library has no mallopt."""
+def retain_freed_memory() -> None:
+    """Keep freed memory; call it before the process starts threads. Does nothing if the C library has no mallopt."""
     # One arena, so that a buffer freed by one thread is reused for another thread's message while still in the cache.
-    return _tune(arenas=1, mmap_threshold_bytes=_LARGEST_MMAP_THRESHOLD_BYTES, trim_threshold_bytes=_RETAINED_BYTES)
+    _tune(arenas=1, mmap_threshold_bytes=_LARGEST_MMAP_THRESHOLD_BYTES, trim_threshold_bytes=_RETAINED_BYTES)
 
 
-def retain_freed_batches() -> bool:
-    """Keep freed memory for the next batch; threads keep their own heaps. False if the C library has no mallopt."""
-    return _tune(mmap_threshold_bytes=_LARGEST_MMAP_THRESHOLD_BYTES, trim_threshold_bytes=_RETAINED_FOR_BATCHES_BYTES)
+def retain_freed_batches() -> None:
+    """Keep freed memory for the next batch; threads keep their own heaps. Does nothing without mallopt."""
+    _tune(mmap_threshold_bytes=_LARGEST_MMAP_THRESHOLD_BYTES, trim_threshold_bytes=_RETAINED_FOR_BATCHES_BYTES)
 
 
-def return_freed_memory() -> bool:
-    """Return freed memory to the system; call it before threads start. False if the C library has no mallopt."""
-    return _tune(arenas=2, mmap_threshold_bytes=_MAPPED_ALONE_BYTES, trim_threshold_bytes=_RETURNED_BEYOND_BYTES)
+def return_freed_memory() -> None:
+    """Return freed memory to the system; call it before threads start. Does nothing without mallopt."""
+    _tune(arenas=2, mmap_threshold_bytes=_MAPPED_ALONE_BYTES, trim_threshold_bytes=_RETURNED_BEYOND_BYTES)
 
 
 def clean_freed_memory() -> None:
@@ -48,12 +48,10 @@ def clean_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _tune(*, mmap_threshold_bytes: int, trim_threshold_bytes: int, arenas: int | None = None) -> bool:
-    try:
+def _tune(*, mmap_threshold_bytes: int, trim_threshold_bytes: int, arenas: int | None = None) -> None:
+    with suppress(AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:
-        return False
-    tuned = [mallopt(_MMAP_THRESHOLD, mmap_threshold_bytes), mallopt(_TRIM_THRESHOLD, trim_threshold_bytes)]
-    if arenas is not None:
-        tuned.append(mallopt(_ARENA_MAX, arenas))
-    return all(tuned)
+        mallopt(_MMAP_THRESHOLD, mmap_threshold_bytes)
+        mallopt(_TRIM_THRESHOLD, trim_threshold_bytes)
+        if arenas is not None:
+            mallopt(_ARENA_MAX, arenas)

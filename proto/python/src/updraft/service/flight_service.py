@@ -9,20 +9,20 @@ first control call: importing them takes as long as everything else that a front
 import asyncio
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
 import structlog
 
 from updraft.errors import ActionRefusedError, InternalError, ProtocolError, UpdraftError
+from updraft.service.lifecycle import Event, Lifecycle
 
 FLIGHT_SERVICE_NAME = "arrow.flight.protocol.FlightService"
 RETRY_AFTER_TRAILER = "retry-after-ms"
 DRAIN_ACTION = "updraft.drain"
-
-Answer = TypeVar("Answer")
 
 _log = structlog.get_logger(__name__)
 
@@ -53,14 +53,29 @@ class Call:
         remaining: float | None = self._context.time_remaining()
         return remaining
 
-    @property
-    def peer(self) -> str:
-        """The client's address, as gRPC writes it."""
-        return str(self._context.peer())
+
+class Action(NamedTuple):
+    """What a service does when a client asks for it by name."""
+
+    name: str
+    doc: str
+    """For people who list the actions."""
+    run: Callable[[bytes], Awaitable[bytes]]
+    """Takes the body of the request and returns that of the answer; raises UpdraftError."""
 
 
 class FlightService(ABC):
     """Base class of a Flight service. Its methods raise an UpdraftError when they fail."""
+
+    def __init__(
+        self, name: str, actions: Iterable[Action], lifecycle: Lifecycle, *, drain_doc: str, allow_remote_drain: bool
+    ) -> None:
+        """`name` is what messages call the service; DRAIN_ACTION is one of its actions where clients may use it."""
+        self._name = name
+        self._lifecycle = lifecycle
+        self._actions = {action.name: action for action in actions}
+        if allow_remote_drain:
+            self._actions[DRAIN_ACTION] = Action(DRAIN_ACTION, drain_doc, self._drain)
 
     @abstractmethod
     async def do_exchange(self, call: Call) -> None:
@@ -74,21 +89,24 @@ class FlightService(ABC):
     def flight_info(self, descriptor: Any) -> Any:
         """The FlightInfo for a pyarrow.flight.FlightDescriptor; raises FunctionNotFoundError."""
 
-    @abstractmethod
-    def list_actions(self) -> Iterable[tuple[str, str]]:
-        """Name and description of every action."""
+    def list_actions(self) -> Iterable[Action]:
+        """Every action that is allowed."""
+        return self._actions.values()
 
-    @abstractmethod
     async def do_action(self, name: str, body: bytes) -> bytes:
-        """Run an action; raises UpdraftError for one that does not exist."""
+        """Run an action; raises what it raises, ProtocolError for one that does not exist, ActionRefusedError."""
+        if action := self._actions.get(name):
+            return await action.run(body)
+        if name == DRAIN_ACTION:
+            raise ActionRefusedError(
+                "clients may not drain this service: send its process SIGTERM (in a cluster: `updraft drain POD`), "
+                "or start it with --allow-remote-drain"
+            )
+        raise ProtocolError(f"no action {name!r}: this {self._name} has {', '.join(self._actions)}")
 
-
-def remote_drain_refused() -> ActionRefusedError:
-    """The error for a refused DRAIN_ACTION: it says what to do instead."""
-    return ActionRefusedError(
-        "clients may not drain this service: send its process SIGTERM (in a cluster: `updraft drain POD`), "
-        "or start it with --allow-remote-drain"
-    )
+    async def _drain(self, _body: bytes) -> bytes:
+        self._lifecycle.handle(Event.DRAIN_REQUESTED)
+        return b""
 
 
 def flight_handler(service: FlightService) -> grpc.GenericRpcHandler:
@@ -113,57 +131,51 @@ class _Adapter:
         self._service = service
 
     async def do_exchange(self, _requests: Any, context: Any) -> None:
-        await _with_status(context, lambda: self._service.do_exchange(Call(context)))
+        async with _errors_as_status(context):
+            await self._service.do_exchange(Call(context))
 
     async def list_flights(self, _request: bytes, context: Any) -> AsyncIterator[bytes]:
-        async def answer() -> list[bytes]:
+        async with _errors_as_status(context):
             await _flight_types()
-            return [bytes(info.serialize()) for info in self._service.list_flights()]
-
-        for message in await _with_status(context, answer):
-            yield message
+            for info in self._service.list_flights():
+                yield bytes(info.serialize())
 
     async def flight_info(self, request: bytes, context: Any) -> bytes:
-        async def answer() -> bytes:
+        async with _errors_as_status(context):
             flight = await _flight_types()
             return bytes(self._service.flight_info(_deserialized(flight.FlightDescriptor, request)).serialize())
 
-        return await _with_status(context, answer)
-
     async def list_actions(self, _request: bytes, context: Any) -> AsyncIterator[bytes]:
-        async def answer() -> list[bytes]:
+        async with _errors_as_status(context):
             flight = await _flight_types()
-            # An ActionType has no serialize(); its two fields are those of an Action.
-            actions = self._service.list_actions()
-            return [bytes(flight.Action(name, text.encode()).serialize()) for name, text in actions]
-
-        for message in await _with_status(context, answer):
-            yield message
+            for action in self._service.list_actions():
+                # An ActionType has no serialize(); its two fields are those of an Action.
+                yield bytes(flight.Action(action.name, action.doc.encode()).serialize())
 
     async def do_action(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        async def answer() -> bytes:
+        async with _errors_as_status(context):
             flight = await _flight_types()
             action = _deserialized(flight.Action, request)
             result = await self._service.do_action(action.type, action.body.to_pybytes())
-            return bytes(flight.Result(result).serialize())
-
-        yield await _with_status(context, answer)
+            yield bytes(flight.Result(result).serialize())
 
 
-async def _with_status(context: Any, answer: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Run `answer`; an exception becomes the call's status."""
+@asynccontextmanager
+async def _errors_as_status(context: Any) -> AsyncGenerator[None]:
+    """What the block raises becomes the call's status."""
     try:
-        return await answer()
+        yield
     except UpdraftError as error:
         failure = error
     except Exception:
         _log.exception("unexpected error in a call", peer=context.peer())
         failure = InternalError("the service failed in an unexpected way: its log has the details")
+    else:
+        return
     trailers: tuple[tuple[str, str], ...] = ()
     if failure.retry_after_milliseconds:
         trailers = ((RETRY_AFTER_TRAILER, str(failure.retry_after_milliseconds)),)
     await context.abort(grpc.StatusCode[failure.code], failure.status_message(), trailers)
-    raise AssertionError("abort raises")
 
 
 async def _flight_types() -> Any:

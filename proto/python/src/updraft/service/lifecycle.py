@@ -3,7 +3,15 @@
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+AnyPhase = TypeVar("AnyPhase", bound=enum.Enum)
+AnyEvent = TypeVar("AnyEvent", bound=enum.Enum)
+
+
+class StartError(Exception):
+    """Raised when a service cannot start; the message says what to change."""
 
 
 class Phase(enum.Enum):
@@ -23,7 +31,7 @@ class Event(enum.Enum):
     DRAINED = "drained"
 
 
-_TRANSITIONS = {
+TRANSITIONS = {
     (Phase.STARTING, Event.STARTED): Phase.READY,
     (Phase.STARTING, Event.DRAIN_REQUESTED): Phase.DRAINING,
     (Phase.READY, Event.DRAIN_REQUESTED): Phase.DRAINING,
@@ -35,10 +43,10 @@ _TRANSITIONS = {
 }
 
 
-def next_phase(phase: Phase, event: Event) -> Phase:
+def next_phase(transitions: Mapping[tuple[AnyPhase, AnyEvent], AnyPhase], phase: AnyPhase, event: AnyEvent) -> AnyPhase:
     """The phase after `event`; raises ValueError for an event that cannot happen in `phase`."""
     try:
-        return _TRANSITIONS[phase, event]
+        return transitions[phase, event]
     except KeyError:
         raise ValueError(f"{event.value} cannot happen while {phase.value}") from None
 
@@ -58,7 +66,7 @@ class Lifecycle:
 
     def handle(self, event: Event) -> None:
         """Move to the next phase and tell the subscribers when that is another one."""
-        phase = next_phase(self._phase, event)
+        phase = next_phase(TRANSITIONS, self._phase, event)
         if phase is self._phase:
             return
         self._phase = phase

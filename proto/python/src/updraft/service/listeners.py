@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.health import LIVE, HealthBoard
+from updraft.service.lifecycle import StartError
 from updraft.service.security import BearerTokens, TokenInterceptor, server_credentials
 from updraft.service.telemetry import WebPages, serve_metrics
 
@@ -35,7 +36,7 @@ _UNIX_UMASKS = {"owner": 0o177, "group": 0o117, "everyone": 0o111}
 _log = structlog.get_logger(__name__)
 
 
-class ListenError(Exception):
+class ListenError(StartError):
     """Raised when an address cannot be listened on; the message names it."""
 
 

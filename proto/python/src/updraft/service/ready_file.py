@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from updraft.service.lifecycle import StartError
+
 
 class ReadyFile:
     """Written when the service is ready, and again when its contents change. A reader never sees half of it."""
@@ -16,11 +18,14 @@ class ReadyFile:
         self._written = ""
 
     def update(self) -> None:
-        """Write the file if its contents have changed; raises OSError, once for each change."""
+        """Write the file if its contents have changed; raises StartError."""
         content = json.dumps(dict(self._content()), indent=2)
         if content == self._written:
             return
         self._written = content
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        partial.write_text(content)
-        partial.replace(self._path)
+        try:
+            partial.write_text(content)
+            partial.replace(self._path)
+        except OSError as error:
+            raise StartError(f"cannot write --ready-file {self._path}: {error.strerror}") from error

@@ -21,6 +21,7 @@ import structlog
 
 from updraft.errors import UnauthenticatedError
 from updraft.service.health import HEALTH_METHOD_PREFIX
+from updraft.service.lifecycle import StartError
 
 _log = structlog.get_logger(__name__)
 
@@ -33,7 +34,7 @@ Content = TypeVar("Content")
 Fingerprint = tuple[tuple[int, int, int, int], ...]
 
 
-class SecurityError(Exception):
+class SecurityError(StartError):
     """Raised when a file of certificates or tokens cannot be used at the start; the message names it."""
 
 

@@ -194,12 +194,8 @@ class ServiceSettings(Settings):
     def with_free_ports(self) -> Self:
         """The same settings with a free port in place of every 0: a restarted process binds the same ports again."""
         free = {
-            name: str(with_free_port(address))
-            for name, address in (
-                ("listen", self.listen_address),
-                ("admin_listen", self.admin_address),
-                ("metrics_listen", self.metrics_address),
-            )
-            if address is not None
+            name: str(with_free_port(parse_tcp_address(text)))
+            for name in ("listen", "admin_listen", "metrics_listen")
+            if (text := getattr(self, name))
         }
         return self.model_copy(update=free)

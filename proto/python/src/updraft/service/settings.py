@@ -13,11 +13,10 @@ from typing import Any, Union, get_args, get_origin
 import annotated_types
 from pydantic import Field
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ENVIRONMENT_PREFIX = "UPDRAFT_"
-
-_NO_DEFAULT: Any = object()
 
 
 class Settings(BaseSettings):
@@ -26,7 +25,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="forbid")
 
 
-def setting(doc: str, *, default: Any = _NO_DEFAULT, unit: str = "", **checks: Any) -> Any:
+def setting(doc: str, *, default: Any = PydanticUndefined, unit: str = "", **checks: Any) -> Any:
     """Declare a setting.
 
     Args:
@@ -37,9 +36,15 @@ def setting(doc: str, *, default: Any = _NO_DEFAULT, unit: str = "", **checks: A
     """
     described = f"{doc} [{unit}]" if unit else doc
     extra: dict[str, Any] = {"doc": doc, "unit": unit}
-    if default is _NO_DEFAULT:
-        return Field(description=described, json_schema_extra=extra, **checks)
     return Field(default=default, description=described, json_schema_extra=extra, **checks)
+
+
+def split_at_commas(value: object) -> object:
+    """The texts of a setting that may be repeated: the environment gives one string, the command line a list."""
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        return value
+    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
 
 
 def restated(settings: type[Settings], name: str, *, default: Any) -> Any:

@@ -2,7 +2,6 @@
 """Logs and metrics: structured lines on stderr, Prometheus over HTTP, and pages of a service's own beside it."""
 
 import atexit
-import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ from updraft.service.lossy_streams import STDERR, protect_standard_streams
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 LOG_DROPS = LogDrops()
@@ -65,7 +62,7 @@ def configure_logging(
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             lambda _logger, _method, event: render(event),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: _LineLogger(write),
         cache_logger_on_first_use=True,
     )
@@ -84,22 +81,29 @@ class _LineLogger:
     debug = warning = error = critical = info
 
 
-class LogDropsCollector(Collector):
-    """The lines that this process dropped, as a counter by reason."""
+class CountsCollector(Collector):
+    """A counter with one series for each key of `counts`, which is called at each scrape."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, doc: str, label: str, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._family = (name, doc, label)
+        self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
         """The counter, as it is now."""
-        doc = (
-            "Log lines dropped, by reason: unread (the reader of stderr is too slow), failed (writing it failed), "
-            "flood (a function prints more than its exchange may log)."
-        )
-        family = CounterMetricFamily(self._name, doc, labels=["reason"])
-        for reason, lines in LOG_DROPS.lines.items():
-            family.add_metric([reason], lines)
+        name, doc, label = self._family
+        family = CounterMetricFamily(name, doc, labels=[label])
+        for value, count in dict(self._counts()).items():
+            family.add_metric([value], count)
         yield family
+
+
+def log_drops_collector(name: str) -> CountsCollector:
+    """The lines that this process dropped, as a counter by reason."""
+    doc = (
+        "Log lines dropped, by reason: unread (the reader of stderr is too slow), failed (writing it failed), "
+        "flood (a function prints more than its exchange may log)."
+    )
+    return CountsCollector(name, doc, "reason", lambda: LOG_DROPS.lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 package io.updraft.client;
 
 import com.google.protobuf.ByteString;
-import io.updraft.proto.v1.ArtifactChunk;
-import io.updraft.proto.v1.PayloadChunk;
+import io.updraft.proto.v1.ArtifactPart;
+import io.updraft.proto.v1.PayloadPart;
 import io.updraft.proto.v1.RequestMetadata;
 import java.io.IOException;
 import java.io.InputStream;
@@ -71,7 +71,7 @@ final class ArtifactUpload {
         return false;
       }
       send(
-          RequestMetadata.newBuilder().setPayload(PayloadChunk.newBuilder().setOffset(offset)),
+          RequestMetadata.newBuilder().setPayload(PayloadPart.newBuilder().setOffset(offset)),
           function.substring(offset, end).toByteArray());
     }
     return true;
@@ -119,7 +119,7 @@ final class ArtifactUpload {
         send(
             RequestMetadata.newBuilder()
                 .setArtifact(
-                    ArtifactChunk.newBuilder().setSha256(artifact.sha256()).setOffset(offset)),
+                    ArtifactPart.newBuilder().setSha256(artifact.sha256()).setOffset(offset)),
             chunk);
         offset += length;
       } while (offset < artifact.sizeBytes());

@@ -8,8 +8,8 @@ import pytest
 from updraft.errors import DeadlineError, LimitError, ProtocolError, VersionMismatchError
 from updraft.flight_data import join_flight_data
 from updraft.protocol import PROTOCOL_VERSION, TENANT_HEADER
-from updraft.service.opening import (
-    OpeningLimits,
+from updraft.service.exchange import (
+    MessageLimits,
     check_version,
     fail_without_finish,
     first_message,
@@ -20,7 +20,7 @@ from updraft.service.opening import (
 )
 from updraft.v1.exchange_pb2 import Owner, TaskIdentity
 
-LIMITS = OpeningLimits("pool", max_message_bytes=1000, first_message_timeout_seconds=0.2)
+LIMITS = MessageLimits("pool", max_message_bytes=1000, first_message_timeout_seconds=0.2)
 NOTHING = memoryview(b"")
 DESCRIPTOR_ALONE = join_flight_data(NOTHING, b"", NOTHING, descriptor=b"d")
 WITH_SCHEMA = join_flight_data(memoryview(b"schema"), b"", NOTHING, descriptor=b"d")

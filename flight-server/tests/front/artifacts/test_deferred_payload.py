@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from flight_messages import FlightData, all_replies, batch, command_opening, echo_command, finish, reply_metadata
+from flight_messages import FlightData, all_replies, batch, command_request, echo_command, finish, reply_metadata
 from front_harness import Running, RunningFront
 
 from updraft.service.lifecycle import Event
@@ -17,7 +17,7 @@ from updraft.v1.exchange_pb2 import (
     ErrorKind,
     ExchangeCommand,
     Owner,
-    PayloadChunk,
+    PayloadPart,
     ReplyMetadata,
     RequestMetadata,
     SessionFunction,
@@ -38,13 +38,13 @@ PAYLOAD = SessionPayload(udfs=[Udf(commands=[PICKLE])]).SerializeToString()
 ANOTHER_TASK = TaskIdentity(owner=Owner(application_id="app-2"), task_attempt_id=1)
 
 
-def chunk(data: bytes, offset: int = 0) -> bytes:
-    metadata = RequestMetadata(payload=PayloadChunk(offset=offset)).SerializeToString()
+def part(data: bytes, offset: int = 0) -> bytes:
+    metadata = RequestMetadata(payload=PayloadPart(offset=offset)).SerializeToString()
     return bytes(FlightData(app_metadata=metadata, data_body=data).SerializeToString())
 
 
-def chunks(data: bytes, size_bytes: int = 100_000) -> list[bytes]:
-    return [chunk(data[start : start + size_bytes], start) for start in range(0, len(data), size_bytes)]
+def parts(data: bytes, size_bytes: int = 100_000) -> list[bytes]:
+    return [part(data[start : start + size_bytes], start) for start in range(0, len(data), size_bytes)]
 
 
 def envelope(size_bytes: int = len(PAYLOAD), **changes: Any) -> ExchangeCommand:
@@ -97,7 +97,7 @@ class Pool:
 
     async def open(self, command: ExchangeCommand) -> Client:
         call = self._front.exchange(timeout=60)
-        await call.write(command_opening(command))
+        await call.write(command_request(command))
         return Client(call)
 
 
@@ -106,7 +106,7 @@ def pool(running_front: Running) -> Any:
     @asynccontextmanager
     async def started(**changes: Any) -> AsyncIterator[Pool]:
         commands = Commands()
-        options = {"allow_session_functions": True, "content_timeout_seconds": 5, **changes}
+        options = {"allow_session_functions": True, "artifact_timeout_seconds": 5, **changes}
         async with running_front(FakePool(1, commands.script), **options) as front:
             yield Pool(front, commands)
             commands.go_on.set()
@@ -119,7 +119,7 @@ async def test_a_worker_gets_the_payload_as_if_it_had_come_whole(pool: Any) -> N
         running.commands.go_on.set()
         client = await running.open(envelope())
         assert await client.event() == "payload_wanted"
-        await client.send(*chunks(PAYLOAD))
+        await client.send(*parts(PAYLOAD))
         assert await client.event() == "admitted"
         await client.send(batch(1), finish(1))
         await client.call.done_writing()
@@ -131,7 +131,7 @@ async def test_a_full_pool_does_not_ask_for_the_function(pool: Any) -> None:
     async with pool(queue_limit=0) as running:
         holder = await running.open(envelope())
         assert await holder.event() == "payload_wanted"
-        await holder.send(*chunks(PAYLOAD))
+        await holder.send(*parts(PAYLOAD))
         assert await holder.event() == "admitted"
         replies, code = await (await running.open(envelope(task=ANOTHER_TASK))).refusal()
         assert [reply.WhichOneof("event") for reply in replies] == ["error"]
@@ -144,7 +144,7 @@ async def test_who_waits_in_the_queue_is_admitted_only_with_its_worker(pool: Any
         first, second = await running.open(envelope()), await running.open(envelope(task=ANOTHER_TASK))
         for client in (first, second):
             assert await client.event() == "payload_wanted"
-            await client.send(*chunks(PAYLOAD))
+            await client.send(*parts(PAYLOAD))
         assert await first.event() == "admitted"
         admitted = asyncio.create_task(second.event())
         running.commands.go_on.set()
@@ -175,13 +175,13 @@ async def test_a_drain_tells_a_client_that_sends_its_function(pool: Any) -> None
 
 
 async def test_a_client_that_sends_byte_after_byte_loses_its_place(pool: Any) -> None:
-    async with pool(content_timeout_seconds=1) as running:
+    async with pool(artifact_timeout_seconds=1) as running:
         client = await running.open(envelope(65536))
         assert await client.event() == "payload_wanted"
 
         async def dribble() -> None:
             for offset in range(1000):
-                await client.send(chunk(b"x", offset))
+                await client.send(part(b"x", offset))
                 await asyncio.sleep(0.1)
 
         dribbling = asyncio.create_task(dribble())
@@ -193,9 +193,9 @@ async def test_a_client_that_sends_byte_after_byte_loses_its_place(pool: Any) ->
 @pytest.mark.parametrize(
     ("command", "sent", "kind", "words"),
     [
-        (envelope(), [chunk(b"x", 1)], ErrorKind.ERROR_KIND_PROTOCOL, "continues at byte 1, not 0"),
-        (envelope(3), [chunk(b"four")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the 3 bytes"),
-        (envelope(), [chunk(b"")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the"),
+        (envelope(), [part(b"x", 1)], ErrorKind.ERROR_KIND_PROTOCOL, "continues at byte 1, not 0"),
+        (envelope(3), [part(b"four")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the 3 bytes"),
+        (envelope(), [part(b"")], ErrorKind.ERROR_KIND_PROTOCOL, "does not have the"),
         (envelope(), [batch(1)], ErrorKind.ERROR_KIND_PROTOCOL, "before what the pool has asked for"),
         (envelope(0), [], ErrorKind.ERROR_KIND_LIMIT, "a function of 0 bytes"),
         (envelope(2**40), [], ErrorKind.ERROR_KIND_LIMIT, f"a function of {2**40} bytes"),

@@ -10,21 +10,20 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import TypeVarTuple
 
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts.arrival import Arrival
-from updraft_server.front.artifacts.dialogue import ArtifactDialogue, Chunk
+from updraft_server.front.artifacts.dialogue import ArtifactDialogue, ArtifactPart
 from updraft_server.front.artifacts.file_sets import lay_out
 from updraft_server.front.artifacts.needs import Needs
-from updraft_server.front.artifacts.store import ArtifactStore, Holding, StoredArtifact
+from updraft_server.front.artifacts.store import ArtifactStore, Held, StoredArtifact
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 
 @dataclass(frozen=True, slots=True)
-class Provision:
+class CollectedArtifacts:
     """Where a worker finds what its function needs."""
 
     files_directory: str = ""
@@ -33,10 +32,7 @@ class Provision:
     """A path for each broadcast variable."""
 
 
-_NO_PROVISION = Provision()
-
-
-class Gathering:
+class ArtifactCollector:
     """Provides exchanges with their artifacts."""
 
     def __init__(self, store: ArtifactStore, *, timeout_seconds: float) -> None:
@@ -44,30 +40,27 @@ class Gathering:
         self._timeout_seconds = timeout_seconds
 
     @asynccontextmanager
-    async def provided(self, dialogue: ArtifactDialogue, needs: Needs) -> AsyncIterator[Provision]:
+    async def collected(self, dialogue: ArtifactDialogue, needs: Needs) -> AsyncIterator[CollectedArtifacts]:
         """The artifacts, held for the time of the block; raises UpdraftError when they cannot be had."""
         if not needs.keys:
-            yield _NO_PROVISION
+            yield CollectedArtifacts()
             return
-        holding = self._store.hold(needs.keys)
-        try:
-            yield await self._provide(dialogue, needs, holding)
-        finally:
-            holding.release()
+        with self._store.holding(needs.keys) as held:
+            yield await self._collect(dialogue, needs, held)
 
-    async def _provide(self, dialogue: ArtifactDialogue, needs: Needs, holding: Holding) -> Provision:
+    async def _collect(self, dialogue: ArtifactDialogue, needs: Needs, held: Held) -> CollectedArtifacts:
         try:
-            while missing := holding.missing():
+            while missing := [artifact for artifact in held.values() if artifact.path is None]:
                 wanted = [artifact for artifact in missing if not artifact.senders]
                 if not wanted and not await self._progress(missing):
                     wanted = missing
                 if wanted:
                     await self._receive(dialogue, wanted)
-            provision = await self._lay_out(needs, holding)
+            artifacts = await self._lay_out(needs, held)
         except OSError as error:
             raise PoolUnavailableError(f"this pool cannot store an artifact: {error.strerror}") from error
         await dialogue.ask(())
-        return provision
+        return artifacts
 
     async def _progress(self, artifacts: Sequence[StoredArtifact]) -> bool:
         """Wait for a sender to end; False when all of them have sent nothing for too long."""
@@ -87,50 +80,49 @@ class Gathering:
         try:
             await dialogue.ask(tuple(wanted))
             while wanted:
-                chunk = await dialogue.chunk()
-                if chunk.digest not in wanted:
-                    raise ProtocolError(f"artifact {chunk.digest.hex()} came, which this pool has not asked for")
-                await self._receive_one(dialogue, wanted[chunk.digest], chunk)
-                wanted.pop(chunk.digest).ended()
+                part = await dialogue.part()
+                if part.digest not in wanted:
+                    raise ProtocolError(f"artifact {part.digest.hex()} came, which this pool has not asked for")
+                await self._receive_one(dialogue, wanted[part.digest], part)
+                wanted.pop(part.digest).ended()
         finally:
             for artifact in wanted.values():
                 artifact.ended()
 
-    async def _receive_one(self, dialogue: ArtifactDialogue, artifact: StoredArtifact, chunk: Chunk) -> None:
-        """One artifact, whose first chunk is here; chunks of several are not mixed."""
+    async def _receive_one(self, dialogue: ArtifactDialogue, artifact: StoredArtifact, part: ArtifactPart) -> None:
+        """One artifact, whose first part is here; parts of several are not mixed."""
         with Arrival(artifact.key, self._store.new_path()) as arrival:
             while True:
-                await _in_thread(arrival.add, chunk.offset, chunk.data)
-                artifact.arrived_bytes += len(chunk.data)
+                await _in_thread(arrival.add, part.offset, part.data)
+                artifact.arrived_bytes += len(part.data)
                 if arrival.complete:
                     break
-                chunk = await dialogue.chunk()
-                if chunk.digest != artifact.key.sha256:
+                part = await dialogue.part()
+                if part.digest != artifact.key.sha256:
                     raise ProtocolError(
-                        f"artifact {chunk.digest.hex()} came before the end of {artifact.key.sha256.hex()}"
+                        f"artifact {part.digest.hex()} came before the end of {artifact.key.sha256.hex()}"
                     )
             await _in_thread(arrival.check)
             # Another exchange may have lost patience with this client and sent it too.
             if artifact.path is None:
                 artifact.path = arrival.keep()
 
-    async def _lay_out(self, needs: Needs, holding: Holding) -> Provision:
-        broadcasts = {number: str(holding.path(key)) for number, key in needs.broadcasts.items()}
+    async def _lay_out(self, needs: Needs, held: Held) -> CollectedArtifacts:
+        paths = {key: artifact.path for key, artifact in held.items() if artifact.path is not None}
+        broadcasts = {number: str(paths[key]) for number, key in needs.broadcasts.items()}
         if not needs.files:
-            return Provision(broadcasts=broadcasts)
+            return CollectedArtifacts(broadcasts=broadcasts)
         path = self._store.file_set_path(needs.file_set, needs.files.values())
-        files = {name: holding.path(key) for name, key in needs.files.items()}
+        files = {name: paths[key] for name, key in needs.files.items()}
         await _in_thread(lay_out, path, self._store.new_path(), files)
-        return Provision(str(path), broadcasts)
+        return CollectedArtifacts(str(path), broadcasts)
 
 
-async def _in_thread(
-    function: Callable[Parameters, Result], *arguments: Parameters.args, **options: Parameters.kwargs
-) -> Result:
+async def _in_thread(function: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
     """Run what blocks; who is cancelled meanwhile leaves when the thread has let go of the files."""
-    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
-        return await asyncio.shield(work)
+        await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait([work])
         raise

@@ -8,20 +8,25 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 import structlog
+from google.protobuf.message import DecodeError, Message
 
 from updraft.errors import DeadlineError, LimitError, ProtocolError, VersionMismatchError
-from updraft.flight_data import FlightFields, split_flight_data
+from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION, TENANT_HEADER
 from updraft.service.log_lines import shortened
-from updraft.v1.exchange_pb2 import TaskIdentity
+from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
 
 # How long a client that reads nothing can hold back its own error message.
 LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
 # Grace period for a cancellation that arrives after the end of the client's stream.
 _CANCELLATION_NOTICE_SECONDS = 0.2
+
+_NOTHING = memoryview(b"")
+
+Parsed = TypeVar("Parsed", bound=Message)
 
 _log = structlog.get_logger(__name__)
 
@@ -44,8 +49,8 @@ class Call(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OpeningLimits:
-    """What holds for the first messages of an exchange."""
+class MessageLimits:
+    """What holds for the messages of an exchange."""
 
     service: str
     """What messages call the service: "pool" or "writer"."""
@@ -55,7 +60,7 @@ class OpeningLimits:
     """Until each of the messages that open an exchange."""
 
 
-async def first_message(call: Call, limits: OpeningLimits) -> FlightFields:
+async def first_message(call: Call, limits: MessageLimits) -> FlightFields:
     """The message with the descriptor; raises ProtocolError when there is none, or none in time, and LimitError."""
     fields = await _message(call, limits)
     if not fields.descriptor:
@@ -63,7 +68,7 @@ async def first_message(call: Call, limits: OpeningLimits) -> FlightFields:
     return fields
 
 
-async def schema_header(call: Call, first: FlightFields, limits: OpeningLimits) -> memoryview:
+async def schema_header(call: Call, first: FlightFields, limits: MessageLimits) -> memoryview:
     """Arrow's header of the schema; raises ProtocolError where neither the first message nor the second has one.
 
     Flight's own libraries send the descriptor by itself first and again with the schema.
@@ -74,7 +79,7 @@ async def schema_header(call: Call, first: FlightFields, limits: OpeningLimits) 
     return header
 
 
-async def _message(call: Call, limits: OpeningLimits) -> FlightFields:
+async def _message(call: Call, limits: MessageLimits) -> FlightFields:
     timeout_seconds = limits.first_message_timeout_seconds
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -94,6 +99,24 @@ def check_size(size_bytes: int, max_message_bytes: int, service: str, what: str 
             f"a {what} of {size_bytes} bytes is more than this {service} takes, {max_message_bytes} bytes: "
             "send smaller batches or raise --max-message-bytes"
         )
+
+
+def parse_message(kind: type[Parsed], encoded: bytes | memoryview, otherwise: str) -> Parsed:
+    """A protobuf message that a client has sent; raises ProtocolError that says `otherwise`."""
+    try:
+        return kind.FromString(bytes(encoded))
+    except DecodeError as error:
+        raise ProtocolError(f"{otherwise}: {error}") from None
+
+
+def request_metadata(fields: FlightFields) -> RequestMetadata:
+    """What a pool's client says with a message; raises ProtocolError."""
+    return parse_message(RequestMetadata, fields.app_metadata, "the app_metadata of a message is not RequestMetadata")
+
+
+def event_message(metadata: Message) -> bytes:
+    """A FlightData without data: its app_metadata says all."""
+    return join_flight_data(_NOTHING, metadata.SerializeToString(), _NOTHING)
 
 
 def check_version(client_version: int, service: str) -> None:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exchanges that come to an admission one after the other, over the workers of a FakePool."""
+
+import asyncio
+from collections.abc import Callable
+
+from updraft_server.front.admission import Admission, AdmissionLimits, Grant, WorkerSource
+from updraft_server.pool.leases import Lease, LeaseOutcome, TaskKey
+from updraft_server.pool.testing import FakePool
+
+PoolOf = Callable[[int], FakePool]
+
+TASK = TaskKey("app", 1, 1)
+
+
+class Source:
+    """The workers of a FakePool, which a test can refuse to a task; notes what is asked for, and how much at once."""
+
+    def __init__(self, pool: FakePool) -> None:
+        self.refusals: dict[TaskKey | None, Exception] = {}
+        self.bindings: list[str] = []
+        self.most_at_once = 0
+        self._at_once = 0
+        self._pool = pool
+        self.subscribe = pool.subscribe
+
+    @property
+    def idle(self) -> int:
+        return self._pool.idle
+
+    async def lease(self, task: TaskKey | None, binding: str) -> Lease:
+        self._at_once += 1
+        self.bindings.append(binding)
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            await asyncio.sleep(0)
+            if task in self.refusals:
+                raise self.refusals[task]
+            return await self._pool.lease(task, binding)
+        finally:
+            self._at_once -= 1
+
+
+def admission(pool: WorkerSource, queue_limit: int = 100) -> Admission:
+    return Admission(pool, AdmissionLimits(queue_limit=queue_limit, queue_bytes=100, retry_after_milliseconds=500))
+
+
+async def acquire(queue: Admission, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Grant:
+    with queue.place(tenant, task, held_bytes) as place:
+        return await queue.worker(place)
+
+
+class Arrivals:
+    """Exchanges that come one after the other, and the order in which they were granted a worker."""
+
+    def __init__(self, queue: Admission) -> None:
+        self.granted: list[str] = []
+        self.grants: dict[str, Grant] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self._queue = queue
+
+    async def come(self, name: str, tenant: str = "", task: TaskKey | None = None) -> None:
+        self.tasks[name] = asyncio.create_task(self._acquire(name, tenant or name, task))
+        await settled()
+
+    async def _acquire(self, name: str, tenant: str, task: TaskKey | None) -> None:
+        self.grants[name] = await acquire(self._queue, tenant, task)
+        self.granted.append(name)
+
+    async def leave(self, name: str) -> None:
+        self.grants.pop(name).release(LeaseOutcome.CLEAN)
+        await settled()
+
+    async def serve_all(self) -> None:
+        while self.grants:
+            await self.leave(next(iter(self.grants)))
+
+
+async def settled() -> None:
+    """Let everything run that can: nothing here waits for the outside."""
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that send artifacts, one message at a time, to a front whose workers remember what they got."""
+
+import asyncio
+import hashlib
+import io
+import tarfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+from flight_messages import (
+    FlightData,
+    all_replies,
+    batch,
+    command_request,
+    echo_command,
+    finish,
+    reply_metadata,
+)
+from front_harness import Running, RunningFront
+
+from updraft.v1.exchange_pb2 import (
+    Artifact,
+    ArtifactPart,
+    ErrorKind,
+    ExchangeCommand,
+    ReplyMetadata,
+    RequestMetadata,
+    SessionFunction,
+)
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.testing import FakePool, FakeWorker
+
+MODULE = b"answer = 42\n"
+VALUE = b"x" * 3000
+
+
+def artifact(data: bytes, **role: Any) -> Artifact:
+    return Artifact(sha256=hashlib.sha256(data).digest(), size_bytes=len(data), **role)
+
+
+def tar_of(*members: tarfile.TarInfo, data: bytes = b"") -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(data) if member.isreg() else None)
+    return buffer.getvalue()
+
+
+def member(name: str, size_bytes: int = 0, **fields: Any) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size = size_bytes
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info
+
+
+def command(artifacts: Iterable[Artifact], **fields: Any) -> ExchangeCommand:
+    session = SessionFunction(python_version="3.11", spark_version="4.3.0", artifacts=artifacts, **fields)
+    return echo_command(session=session)
+
+
+def part(digest: bytes, data: bytes, offset: int = 0) -> bytes:
+    metadata = RequestMetadata(artifact=ArtifactPart(sha256=digest, offset=offset)).SerializeToString()
+    return bytes(FlightData(app_metadata=metadata, data_body=data).SerializeToString())
+
+
+def parts(data: bytes, size_bytes: int = 1024) -> list[bytes]:
+    digest = hashlib.sha256(data).digest()
+    return [part(digest, data[start : start + size_bytes], start) for start in range(0, len(data) or 1, size_bytes)]
+
+
+class Recorder:
+    """A script that echoes and remembers what it was provided with."""
+
+    def __init__(self) -> None:
+        self.assignments: list[Assignment] = []
+
+    async def script(self, worker: FakeWorker) -> None:
+        command = await worker.receive()
+        self.assignments.append(Assignment.decode(bytes(command.app_metadata)))
+        while (await worker.receive()).kind is FrameKind.BATCH:
+            pass
+        await worker.send(FrameKind.DONE)
+
+
+class Client:
+    """One exchange, message by message."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def wanted(self) -> set[bytes]:
+        """What the pool asks for next."""
+        reply = reply_metadata(await asyncio.wait_for(self._call.read(), 60))
+        assert reply.WhichOneof("event") == "artifacts_wanted", reply
+        return set(reply.artifacts_wanted.sha256)
+
+    async def send(self, *messages: bytes) -> None:
+        for message in messages:
+            await self._call.write(message)
+
+    async def end(self) -> None:
+        """Send a batch and finish; the exchange must succeed."""
+        await self.send(batch(1), finish(1))
+        await self._call.done_writing()
+        _, error = await asyncio.wait_for(all_replies(self._call), 60)
+        assert error is None, error
+
+    async def refusal(self) -> ReplyMetadata:
+        """The exchange must fail; the in-band error, whose code the status has too."""
+        replies, error = await asyncio.wait_for(all_replies(self._call), 60)
+        assert error is not None
+        last = reply_metadata(replies[-1])
+        if last.error.kind == ErrorKind.ERROR_KIND_PROTOCOL:
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        return last
+
+    def leave(self) -> None:
+        self._call.cancel()
+
+
+class Fixture:
+    def __init__(self, front: RunningFront, recorder: Recorder, directory: Path) -> None:
+        self._front = front
+        self.recorder = recorder
+        self._directory = directory
+
+    async def client(self, *artifacts: Artifact, **fields: Any) -> Client:
+        call = self._front.exchange(timeout=60)
+        await call.write(command_request(command(artifacts, **fields)))
+        return Client(call)
+
+    @property
+    def provided(self) -> Assignment:
+        """What the last worker was provided with."""
+        return self.recorder.assignments[-1]
+
+    def broadcast(self, number: int) -> bytes:
+        """The bytes that the last worker finds."""
+        return Path(self.provided.broadcasts[str(number)]).read_bytes()
+
+    def file(self, name: str, exchange: int = -1) -> Path:
+        """Where the worker of an exchange finds a file."""
+        return Path(self.recorder.assignments[exchange].files_directory) / name
+
+    def leftovers(self) -> list[Path]:
+        """What lies in the store."""
+        return [path for path in (self._directory / "artifacts").rglob("*") if path.is_file()]
+
+
+@asynccontextmanager
+async def fixture(running_front: Running, tmp_path: Path, **changes: Any) -> AsyncIterator[Fixture]:
+    recorder = Recorder()
+    options = {"allow_session_functions": True, "artifact_timeout_seconds": 5, **changes}
+    async with running_front(FakePool(2, recorder.script), **options) as front:
+        yield Fixture(front, recorder, tmp_path / "artifacts")

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of the admission share."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from admission_arrivals import PoolOf
+
+from updraft_server.pool.testing import FakePool
+
+
+@pytest.fixture
+async def pool_of() -> AsyncIterator[PoolOf]:
+    """`pool_of(workers)`: a pool that is closed when the test ends."""
+    pools: list[FakePool] = []
+
+    def make(workers: int) -> FakePool:
+        pools.append(FakePool(workers))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        await pool.close(0)

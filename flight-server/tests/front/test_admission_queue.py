@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many exchanges may wait, and who gives way when the queue is full."""
+
+import asyncio
+import dataclasses
+from contextlib import ExitStack
+
+import pytest
+from admission_arrivals import TASK, Arrivals, PoolOf, acquire, admission, settled
+
+from updraft.errors import PoolFullError, PoolUnavailableError
+from updraft_server.pool.leases import LeaseOutcome
+
+
+@pytest.mark.parametrize(
+    ("largest", "own", "loser"), [(1, 0, "b"), (2, 0, "a"), (2, 1, "b"), (3, 1, "a"), (3, 2, "b"), (4, 2, "a")]
+)
+async def test_a_full_queue_makes_room_only_if_tenants_come_closer(
+    pool_of: PoolOf, largest: int, own: int, loser: str
+) -> None:
+    queue = admission(pool_of(1), queue_limit=largest + own)
+    arrivals = Arrivals(queue)
+    await arrivals.come("running", tenant="c")
+    for number in range(largest):
+        await arrivals.come(f"a{number}", tenant="a")
+    for number in range(own + 1):
+        await arrivals.come(f"b{number}", tenant="b")
+    refused = [name for name, task in arrivals.tasks.items() if task.done() and name != "running"]
+    assert refused == [{"a": f"a{largest - 1}", "b": f"b{own}"}[loser]]
+    with pytest.raises(PoolFullError):
+        await arrivals.tasks[refused[0]]
+    assert queue.waiting == queue.queue_limit
+
+
+async def test_a_task_that_holds_no_worker_has_no_place_in_a_full_queue(pool_of: PoolOf) -> None:
+    arrivals = Arrivals(admission(pool_of(1), queue_limit=1))
+    await arrivals.come("running")
+    await arrivals.come("waiting")
+    await arrivals.come("refused", task=TASK)
+    with pytest.raises(PoolFullError):
+        await arrivals.tasks["refused"]
+
+
+async def test_a_queue_that_siblings_have_overfilled_takes_nobody_else(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=1)
+    with ExitStack() as places:
+        first = await acquire(queue, "a", TASK)
+        for _ in range(3):
+            places.enter_context(queue.place("a", TASK))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("a", None))
+        first.release(LeaseOutcome.CLEAN)
+
+
+async def test_a_waiter_that_is_cancelled_as_it_is_refused_stays_cancelled(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    arrivals = Arrivals(queue)
+    await arrivals.come("running")
+    await arrivals.come("waiting")
+    queue.drain()
+    arrivals.tasks["waiting"].cancel()
+    await settled()
+    assert arrivals.tasks["waiting"].cancelled()
+
+
+async def test_a_full_queue_refuses_with_a_hint(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=1)
+    arrivals = Arrivals(queue)
+    await arrivals.come("running", tenant="a")
+    await arrivals.come("waiting", tenant="a")
+    with pytest.raises(PoolFullError, match="1 exchanges wait") as full:
+        await acquire(queue, "a", None)
+    assert full.value.retry_after_milliseconds == 500
+
+
+async def test_a_full_queue_refuses_before_anything_was_prepared(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=1)
+    running = await acquire(queue, "a", None)
+    with queue.place("a", None):
+        with pytest.raises(PoolFullError), queue.place("a", None):
+            pass
+        assert queue.waiting == 1
+    assert queue.waiting == 0
+    running.release(LeaseOutcome.CLEAN)
+
+
+async def test_as_many_may_prepare_as_workers_are_idle_and_may_wait(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(2), queue_limit=1)
+    with ExitStack() as places:
+        for _ in range(3):
+            places.enter_context(queue.place("a", None))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("a", None))
+
+
+async def test_an_exchange_that_prepares_holds_nobody_up(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    with queue.place("slow", None):
+        grant = await acquire(queue, "quick", None)
+        waiting = asyncio.create_task(acquire(queue, "quick", None))
+        await settled()
+        grant.release(LeaseOutcome.CLEAN)
+        (await waiting).release(LeaseOutcome.CLEAN)
+
+
+async def test_a_place_that_another_tenant_needed_is_refused_when_it_wants_its_worker(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=3)
+    running = await acquire(queue, "a", None)
+    with ExitStack() as places:
+        *_, newest, _ = [places.enter_context(queue.place(tenant, None)) for tenant in "aaab"]
+        assert queue.waiting == 3
+        with pytest.raises(PoolFullError):
+            await queue.worker(newest)
+    running.release(LeaseOutcome.CLEAN)
+
+
+async def test_a_task_with_many_exchanges_counts_against_the_limits_like_everybody(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=9)
+    with ExitStack() as places:
+        first = await acquire(queue, "a", TASK)
+        for _ in range(9):
+            # Equal, not the same: each exchange has a command of its own.
+            places.enter_context(queue.place("a", dataclasses.replace(TASK)))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("a", dataclasses.replace(TASK)))
+        first.release(LeaseOutcome.CLEAN)
+
+
+async def test_exchanges_of_a_task_that_holds_a_worker_do_not_fill_the_queue_without_bound(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=2)
+    with ExitStack() as places:
+        first = await acquire(queue, "a", TASK)
+        for _ in range(8):
+            places.enter_context(queue.place("a", dataclasses.replace(TASK), held_bytes=60))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("a", dataclasses.replace(TASK), held_bytes=60))
+        first.release(LeaseOutcome.CLEAN)
+
+
+async def test_what_is_prepared_is_given_up_once_the_place_is_lost(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    given_up = asyncio.Event()
+
+    async def upload() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # Cleaning up takes its time, and is waited for.
+            await asyncio.sleep(0)
+            given_up.set()
+
+    with queue.place("a", None) as place:
+        preparing = asyncio.create_task(place.unless_lost(upload()))
+        await settled()
+        queue.drain()
+        with pytest.raises(PoolUnavailableError):
+            await preparing
+    assert given_up.is_set()
+
+
+async def test_a_drain_refuses_who_prepares(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    with queue.place("a", None) as place:
+        queue.drain()
+        with pytest.raises(PoolUnavailableError):
+            await queue.worker(place)
+
+
+async def test_commands_that_wait_take_no_more_memory_than_they_may(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    running = await acquire(queue, "a", None, held_bytes=1000)
+    waiting = [asyncio.create_task(acquire(queue, "a", None, held_bytes=size)) for size in (80, 10, 10)]
+    await settled()
+    for size in (1, 4):
+        with pytest.raises(PoolFullError):
+            await acquire(queue, "a", None, held_bytes=size)
+    running.release(LeaseOutcome.CLEAN)
+    for grant in waiting:
+        (await grant).release(LeaseOutcome.CLEAN)
+
+
+async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1), queue_limit=3)
+    arrivals = Arrivals(queue)
+    await arrivals.come("running", tenant="a")
+    for name in ("a1", "a2", "a3"):
+        await arrivals.come(name, tenant="a")
+    await arrivals.come("b1", tenant="b")
+    with pytest.raises(PoolFullError):
+        await arrivals.tasks["a3"]
+    await arrivals.serve_all()
+    assert arrivals.granted == ["running", "a1", "b1", "a2"]

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a front counts."""
+
+import urllib.request
+
+from flight_messages import (
+    all_replies,
+    batch,
+    command_request,
+    echo_command,
+    finish,
+    path_request,
+)
+from front_calls import Gate, in_a_thread, pyarrow_echo
+from front_harness import Running
+
+from updraft_server.pool.testing import FakePool
+
+
+async def test_metrics_count_exchanges_and_bytes(running_front: Running) -> None:
+    async with running_front(FakePool(), metrics_listen="127.0.0.1:0") as front:
+        await in_a_thread(pyarrow_echo, f"grpc://{front.address}")
+        url = f"http://{front.settings.metrics_address}/metrics"
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert 'updraft_exchanges_total{function="echo",outcome="ok"} 1.0' in text
+        assert 'updraft_workers{state="idle"} 1.0' in text
+        assert "updraft_exchanges_waiting 0.0" in text
+
+
+async def test_metrics_say_what_ended_workers_and_how_long_the_pool_lacked_them(running_front: Running) -> None:
+    pool = FakePool(workers=2)
+    async with running_front(pool, metrics_listen="127.0.0.1:0", workers=2) as front:
+        pool.changed()
+        pool.exits["signal"], pool.idle = 1, 1
+        pool.changed()
+        pool.idle = 2
+        pool.changed()
+        url = f"http://{front.settings.metrics_address}/metrics"
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert 'updraft_worker_exits_total{reason="signal"} 1.0' in text
+        assert "updraft_healing_seconds_count 1.0" in text
+
+
+async def test_metrics_tell_applications_apart_and_their_stages_while_they_run(running_front: Running) -> None:
+    gate = Gate()
+    async with running_front(FakePool(script=gate.script), metrics_listen="127.0.0.1:0") as front:
+        url = f"http://{front.settings.metrics_address}/metrics"
+        call = front.exchange()
+        await call.write(command_request(echo_command()))
+        await call.read()
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert 'updraft_stage_exchanges{application="app-1",phase="running",stage="2.0"} 1.0' in text
+        gate.opened.set()
+        await call.write(batch(1))
+        await call.write(finish(1, rows=10))
+        await call.done_writing()
+        await all_replies(call)
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert 'updraft_application_exchanges_total{application="app-1",outcome="ok"} 1.0' in text
+        assert 'updraft_application_rows_total{application="app-1"} 10.0' in text
+        assert 'updraft_rows_total{function="echo"} 10.0' in text
+        assert 'updraft_batch_seconds_count{function="echo"} 1.0' in text
+        assert 'stage="2.0"' not in text
+
+
+async def test_a_name_that_does_not_exist_becomes_no_series(running_front: Running) -> None:
+    async with running_front(FakePool(), metrics_listen="127.0.0.1:0") as front:
+        call = front.exchange()
+        await call.write(path_request("invented-by-a-client"))
+        await all_replies(call)
+        url = f"http://{front.settings.metrics_address}/metrics"
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert "invented-by-a-client" not in text

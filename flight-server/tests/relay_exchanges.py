@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A relay alone, between a call that is a queue and a worker that is a script."""
+
+import asyncio
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from flight_messages import FlightData
+
+from updraft.errors import (
+    UpdraftError,
+)
+from updraft_server.front.batch_timeout import BatchTimeout
+from updraft_server.front.relay import Relay, RelayLimits
+from updraft_server.front.transfer import Transfer
+from updraft_server.ipc.assignment import Assignment
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.leases import LeaseOutcome
+from updraft_server.pool.testing import FakeLease, FakePool, FakeWorker, Script, echo
+
+MAX_MESSAGE_BYTES = 10_000
+
+
+class ScriptedCall:
+    """A client that sends what it was given, then half-closes; without an end it says nothing more."""
+
+    remaining_seconds = None
+
+    def __init__(self, messages: Iterable[bytes], *, ends: bool = True) -> None:
+        self.sent: asyncio.Queue[bytes | None] = asyncio.Queue()
+        for message in [*messages, *([None] if ends else [])]:
+            self.sent.put_nowait(message)
+        self.received: list[Any] = []
+        self.reads = asyncio.Event()
+        """Cleared, it holds back what is written."""
+        self.reads.set()
+        self.taken = self.given_up = 0
+        self._wrote = asyncio.Event()
+
+    async def read(self) -> bytes | None:
+        return await self.sent.get()
+
+    async def write(self, message: bytes) -> None:
+        self.received.append(FlightData.FromString(message))
+        self._wrote.set()
+        try:
+            await self.reads.wait()
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+        self.taken += 1
+
+    async def has_received(self, count: int) -> None:
+        async with asyncio.timeout(60):
+            while len(self.received) < count:
+                self._wrote.clear()
+                await self._wrote.wait()
+
+    def header(self, name: str) -> str:
+        return ""
+
+
+class Exchange:
+    """A relay and both its sides."""
+
+    def __init__(self, call: ScriptedCall, lease: FakeLease, batch_timeout: BatchTimeout, *, plain: bool) -> None:
+        self.call = call
+        self.lease = lease
+        self.transfer = Transfer()
+        request: Any = SimpleNamespace(plain=plain, payload=b"" if plain else b"payload", schema=b"schema")
+        self.relay = Relay(call, lease, request, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
+
+    async def run(self) -> LeaseOutcome:
+        try:
+            async with asyncio.timeout(60):
+                return await self.relay.run(Assignment("test"))
+        finally:
+            self.lease.release(LeaseOutcome.BROKEN)
+
+    async def error(self) -> UpdraftError:
+        with pytest.raises(UpdraftError) as raised:
+            await self.run()
+        return raised.value
+
+
+async def exchange(
+    messages: Iterable[bytes],
+    script: Script = echo,
+    *,
+    ends: bool = True,
+    plain: bool = False,
+    batch_timeout: BatchTimeout = BatchTimeout(0.0, ""),  # noqa: B008 - it is frozen
+) -> Exchange:
+    lease = await FakePool(script=script).lease(None)
+    assert isinstance(lease, FakeLease)
+    return Exchange(ScriptedCall(messages, ends=ends), lease, batch_timeout, plain=plain)
+
+
+def data(size_bytes: int = 10) -> bytes:
+    return bytes(FlightData(data_header=b"h", data_body=b"b" * size_bytes).SerializeToString())
+
+
+async def consume(worker: FakeWorker) -> None:
+    """Until the client's end."""
+    while (await worker.receive()).kind is not FrameKind.END:
+        pass
+
+
+async def silent(worker: FakeWorker) -> None:
+    """Take everything, give nothing."""
+    while True:
+        await worker.receive()
