@@ -15,17 +15,17 @@ import java.util.stream.Collectors;
 
 /**
  * Gives one call's pool what it asks for before any batch is sent, on the task's thread: a function
- * that was too large for the command, and the artifacts that the pool lacks. One chunk is in memory
+ * that was too large for the command, and the artifacts that the pool lacks. One part is in memory
  * at a time: the next waits until the transport has taken the last.
  */
 final class ArtifactUpload {
-  private static final int CHUNK_BYTES = 1 << 20;
+  private static final int PART_BYTES = 1 << 20;
 
   private final ByteString function;
   private final Map<ByteString, Artifact> artifacts;
   private final CallShell<ExchangeCore> shell;
   private final FlightCall call;
-  private final int chunkBytes;
+  private final int partBytes;
   private long bytesSent;
 
   /**
@@ -44,7 +44,7 @@ final class ArtifactUpload {
             .collect(Collectors.toMap(Artifact::sha256, Function.identity(), (one, same) -> one));
     this.shell = shell;
     this.call = call;
-    this.chunkBytes = Math.min(CHUNK_BYTES, shell.options.maxMessageBytes() / 2);
+    this.partBytes = Math.min(PART_BYTES, shell.options.maxMessageBytes() / 2);
   }
 
   long bytesSent() {
@@ -65,8 +65,8 @@ final class ArtifactUpload {
     if (!shell.awaitInCall(shell.core::isPayloadWanted)) {
       return false;
     }
-    for (int offset = 0; offset < function.size(); offset += chunkBytes) {
-      int end = Math.min(offset + chunkBytes, function.size());
+    for (int offset = 0; offset < function.size(); offset += partBytes) {
+      int end = Math.min(offset + partBytes, function.size());
       if (!shell.awaitInCall(call::isReady)) {
         return false;
       }
@@ -108,10 +108,10 @@ final class ArtifactUpload {
     try (InputStream stream = artifact.open()) {
       long offset = 0;
       do {
-        int length = (int) Math.min(chunkBytes, artifact.sizeBytes() - offset);
-        byte[] chunk = stream.readNBytes(length);
-        if (chunk.length < length) {
-          throw new IOException("it ended after " + (offset + chunk.length) + " bytes");
+        int length = (int) Math.min(partBytes, artifact.sizeBytes() - offset);
+        byte[] part = stream.readNBytes(length);
+        if (part.length < length) {
+          throw new IOException("it ended after " + (offset + part.length) + " bytes");
         }
         if (!shell.awaitInCall(call::isReady)) {
           return false;
@@ -120,7 +120,7 @@ final class ArtifactUpload {
             RequestMetadata.newBuilder()
                 .setArtifact(
                     ArtifactPart.newBuilder().setSha256(artifact.sha256()).setOffset(offset)),
-            chunk);
+            part);
         offset += length;
       } while (offset < artifact.sizeBytes());
       return true;
@@ -129,7 +129,7 @@ final class ArtifactUpload {
     }
   }
 
-  private void send(RequestMetadata.Builder metadata, byte[] chunk) {
-    bytesSent += call.send(OutgoingMessage.of(metadata.build(), chunk));
+  private void send(RequestMetadata.Builder metadata, byte[] data) {
+    bytesSent += call.send(OutgoingMessage.of(metadata.build(), data));
   }
 }

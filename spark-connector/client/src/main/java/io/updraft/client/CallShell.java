@@ -38,8 +38,6 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   /** Bytes of the messages that the core wanted sent; only under the lock. */
   private long sentBytes;
 
-  private boolean closed;
-
   CallShell(ClientOptions options, TaskIdentity task, BufferAllocator allocator, C core) {
     this.options = options;
     this.task = task;
@@ -80,7 +78,7 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     try {
       shell.startCall();
       return shell;
-    } catch (RuntimeException e) {
+    } catch (RuntimeException | Error e) {
       shell.close();
       throw e;
     }
@@ -210,10 +208,9 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
    */
   @Override
   public void close() {
-    if (closed) {
+    if (read(core::phase) == Phase.CLOSED) {
       return;
     }
-    closed = true;
     locked(core::close);
     if (call != null) {
       call.close("the task closed it");

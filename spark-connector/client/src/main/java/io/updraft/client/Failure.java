@@ -135,7 +135,7 @@ record Failure(
   }
 
   /** This side could not store what came back. */
-  static Failure notKept(Exception cause) {
+  static Failure notKept(Throwable cause) {
     String message = "the bytes that the writer returned could not be stored: " + cause;
     return new Failure(ErrorKind.ERROR_KIND_SINK, message, cause, Origin.CLIENT);
   }

@@ -262,7 +262,10 @@ final class FileCore extends CallCore {
     }
   }
 
-  /** As long as no batch was sent, another call can take the place of one that is lost. */
+  /**
+   * As long as no batch was sent and no part came back, another call can take the place of one that
+   * is lost.
+   */
   @Override
   Recovery.Decision decide(Failure reason, OptionalLong hint, long nowNanos) {
     if (recovery == null) {
@@ -273,7 +276,8 @@ final class FileCore extends CallCore {
               RetryBudget.of(options().endpoint()),
               reason.isWithoutRoom() ? nowNanos : openedNanos());
     }
-    var progress = new Recovery.Progress(window.sent() > 0, 0, 0, false, call().reach());
+    boolean workDone = window.sent() > 0 || receivedBytes > 0;
+    var progress = new Recovery.Progress(workDone, 0, 0, false, call().reach());
     return recovery.decide(reason, progress, hint, nowNanos);
   }
 

@@ -155,10 +155,13 @@ public final class FileExchange extends CallShell<FileCore> {
 
   @Override
   void send(CallCore.Step<?> step) {
-    super.send(step);
-    if (step.batch() != null) {
-      // The transport keeps references of its own to what it has not written yet.
-      step.batch().close();
+    try {
+      super.send(step);
+    } finally {
+      if (step.batch() != null) {
+        // The transport keeps references of its own to what it has not written yet.
+        step.batch().close();
+      }
     }
   }
 
@@ -227,7 +230,7 @@ public final class FileExchange extends CallShell<FileCore> {
     }
 
     @Override
-    public void onFailed(Exception failure) {
+    public void onFailed(Throwable failure) {
       locked(() -> core.fail(Failure.notKept(failure)));
     }
   }

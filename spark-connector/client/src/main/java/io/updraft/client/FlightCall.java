@@ -12,6 +12,7 @@ import io.updraft.proto.v1.TaskIdentity;
 import java.io.InputStream;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.OutOfMemoryException;
@@ -24,6 +25,50 @@ abstract class FlightCall implements CallCore.Call {
   /** How often a call checks whether it was silent for too long: services end silent calls. */
   private static final long LOOK_SECONDS = 1;
 
+  /** How far a call has come; whether it has reached the wire is another matter. */
+  private enum Stage {
+    /** Nothing was sent yet. */
+    PREPARED,
+    /** gRPC has the call; its first message is on its way. */
+    STARTED,
+    /** Messages may follow. */
+    OPEN,
+    /** This side has said that no message follows. */
+    HALF_CLOSED,
+    /** The peer, or the connection, has ended it. */
+    CLOSED,
+    /** This side has ended it. */
+    CANCELLED,
+    /** It is over, and its connection was given back. */
+    RELEASED;
+
+    /** What moves a call on. */
+    enum Event {
+      STARTED,
+      OPENED,
+      HALF_CLOSED,
+      CLOSED,
+      CANCELLED,
+      RELEASED
+    }
+
+    /** The stage that follows; an event that comes too early or too late changes nothing. */
+    Stage after(Event event) {
+      return switch (event) {
+        case STARTED -> this == PREPARED ? STARTED : this;
+        case OPENED -> this == STARTED ? OPEN : this;
+        case HALF_CLOSED -> this == OPEN ? HALF_CLOSED : this;
+        case CLOSED -> isOver() ? this : CLOSED;
+        case CANCELLED -> isOver() ? this : CANCELLED;
+        case RELEASED -> isOver() ? RELEASED : this;
+      };
+    }
+
+    boolean isOver() {
+      return this == CLOSED || this == CANCELLED || this == RELEASED;
+    }
+  }
+
   private final ClientOptions options;
   private final BufferAllocator allocator;
   private final long startedNanos = System.nanoTime();
@@ -34,14 +79,10 @@ abstract class FlightCall implements CallCore.Call {
   /** Held while sending: gRPC takes messages from one thread at a time. */
   private final ReentrantLock sending = new ReentrantLock();
 
+  private final AtomicReference<Stage> stage = new AtomicReference<>(Stage.PREPARED);
   private volatile ScheduledFuture<?> keepAlives;
-  private boolean opened;
-  private boolean halfClosed;
   private long lastSentNanos;
-  private boolean released;
   private volatile boolean connected;
-  private volatile boolean cancelled;
-  private volatile boolean closed;
 
   /**
    * Prepares a call.
@@ -114,7 +155,12 @@ abstract class FlightCall implements CallCore.Call {
 
   /** Whether the call has ended, on this side or the other. */
   final boolean ended() {
-    return cancelled || closed;
+    return stage.get().isOver();
+  }
+
+  /** Takes an event; returns the stage before it. */
+  private Stage move(Stage.Event event) {
+    return stage.getAndUpdate(before -> before.after(event));
   }
 
   /** Opens the call and sends its first message. @return bytes sent */
@@ -122,7 +168,7 @@ abstract class FlightCall implements CallCore.Call {
     // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
     connection.channel().resetConnectBackoff();
     synchronized (this) {
-      if (cancelled) {
+      if (move(Stage.Event.STARTED) != Stage.PREPARED) {
         return 0;
       }
       keepAlives =
@@ -132,12 +178,7 @@ abstract class FlightCall implements CallCore.Call {
     }
     call.request(replies);
     long bytes = send(OutgoingMessage.opening(command, schemaHeader));
-    sending.lock();
-    try {
-      opened = true;
-    } finally {
-      sending.unlock();
-    }
+    move(Stage.Event.OPENED);
     return bytes;
   }
 
@@ -160,13 +201,11 @@ abstract class FlightCall implements CallCore.Call {
 
   /** Says that no message follows. */
   final void halfClose() {
-    if (cancelled) {
-      return;
-    }
     sending.lock();
     try {
-      halfClosed = true;
-      call.halfClose();
+      if (move(Stage.Event.HALF_CLOSED) == Stage.OPEN) {
+        call.halfClose();
+      }
     } catch (IllegalStateException e) {
       ignoreIfCancelled(e);
     } finally {
@@ -182,12 +221,12 @@ abstract class FlightCall implements CallCore.Call {
    * task is sending, or the transport has not taken what was sent, no keepalive is needed.
    */
   private void keepAliveIfQuiet() {
-    if (ended() || !sending.tryLock()) {
+    if (stage.get() != Stage.OPEN || !sending.tryLock()) {
       return;
     }
     try {
       boolean quiet = System.nanoTime() - lastSentNanos >= options.keepAlive().toNanos();
-      if (quiet && opened && !halfClosed && call.isReady()) {
+      if (quiet && isReady()) {
         send(OutgoingMessage.of(keepAlive()));
       }
     } catch (RuntimeException | Error e) {
@@ -201,14 +240,15 @@ abstract class FlightCall implements CallCore.Call {
 
   /** gRPC refuses to send on a call that another thread has just cancelled. */
   private void ignoreIfCancelled(IllegalStateException e) {
-    if (!cancelled) {
+    if (!ended()) {
       throw e;
     }
   }
 
   /** Whether the transport takes more without queueing it; {@link #onReady} says when. */
   final boolean isReady() {
-    return !ended() && call.isReady();
+    // gRPC must not be asked before the call is started.
+    return stage.get() == Stage.OPEN && call.isReady();
   }
 
   /** From any thread. */
@@ -219,13 +259,12 @@ abstract class FlightCall implements CallCore.Call {
 
   /** Cancels the call unless it has ended; from any thread. */
   final void cancel(String reason) {
+    Stage before;
     synchronized (this) {
-      if (cancelled) {
-        return;
-      }
-      cancelled = true;
+      // gRPC takes no cancel while it starts a call.
+      before = move(Stage.Event.CANCELLED);
     }
-    if (!closed) {
+    if (!before.isOver()) {
       call.cancel(reason, null);
     }
   }
@@ -243,20 +282,18 @@ abstract class FlightCall implements CallCore.Call {
     }
     cancel(reason);
     gate.close();
-    synchronized (this) {
-      if (released) {
-        return;
-      }
-      released = true;
+    if (move(Stage.Event.RELEASED) != Stage.RELEASED) {
+      connection.release();
     }
-    connection.release();
   }
 
   private final class Listener extends ClientCall.Listener<InputStream> {
     @Override
     public void onReady() {
       boolean first = !connected;
-      reached();
+      if (first) {
+        reached();
+      }
       FlightCall.this.onReady(first);
     }
 
@@ -295,7 +332,7 @@ abstract class FlightCall implements CallCore.Call {
 
     @Override
     public void onClose(Status status, Metadata trailers) {
-      closed = true;
+      move(Stage.Event.CLOSED);
       onClosed(status, trailers);
     }
   }

@@ -30,7 +30,7 @@ enum FlightField {
     return null;
   }
 
-  /** Bytes of the tag, the length and the content; zero for an absent field. */
+  /** Bytes of the tag, the length and the bytes; zero for an absent field. */
   int sizeBytes(int lengthBytes) {
     return lengthBytes == 0 ? 0 : startBytes(lengthBytes) + lengthBytes;
   }
@@ -48,10 +48,10 @@ enum FlightField {
   }
 
   /** Writes the whole field; nothing for an empty one. */
-  void write(ByteBuf target, byte[] content) {
-    if (content.length > 0) {
-      writeStart(target, content.length);
-      target.writeBytes(content);
+  void write(ByteBuf target, byte[] bytes) {
+    if (bytes.length > 0) {
+      writeStart(target, bytes.length);
+      target.writeBytes(bytes);
     }
   }
 

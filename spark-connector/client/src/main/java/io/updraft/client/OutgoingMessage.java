@@ -16,7 +16,7 @@ import java.io.UncheckedIOException;
  * @param descriptor what the call is for; only in its first message
  * @param header IPC metadata of a schema or a batch
  * @param appMetadata the protocol's own message
- * @param body bytes of a chunk
+ * @param body bytes of a part
  * @param batch the batch whose buffers are the body; null without one
  * @param allocator holds the batch's buffers while they are sent; null without a batch
  */

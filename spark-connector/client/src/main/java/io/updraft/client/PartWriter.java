@@ -22,7 +22,7 @@ final class PartWriter implements AutoCloseable {
     void onStored(int bytes);
 
     /** The sink has failed; nothing more is stored. */
-    void onFailed(Exception failure);
+    void onFailed(Throwable failure);
   }
 
   private static final long LONGEST_CLOSE_MILLISECONDS = 30_000;
@@ -50,8 +50,8 @@ final class PartWriter implements AutoCloseable {
     }
     parts.add(part);
     if (!running) {
-      running = true;
       THREADS.execute(this::storeAll);
+      running = true;
     }
   }
 
@@ -66,7 +66,8 @@ final class PartWriter implements AutoCloseable {
       int bytes = (int) part.readableBytes();
       sink.append(part.nioBuffer(part.readerIndex(), bytes));
       owner.onStored(bytes);
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | Error e) {
+      // An error too: the task waits for its parts without a limit.
       drop();
       owner.onFailed(e);
     }

@@ -27,8 +27,41 @@ final class ReplyProtocol {
     /** The pool said that it sent everything. */
     FINISHED,
     /** The pool said why it failed. */
-    FAILED
+    FAILED;
+
+    /** What the pool says. */
+    enum Event {
+      /** It lacks the function or an artifact. */
+      WANTED,
+      /** It has the artifacts. */
+      PROVIDED,
+      ADMITTED,
+      SCHEMA,
+      BATCH,
+      FINISHED,
+      FAILED
+    }
+
+    /** The state that follows; null when this may not come now. */
+    State after(Event event) {
+      return switch (event) {
+        case WANTED -> this == INIT ? INIT : null;
+        case PROVIDED -> this == INIT ? PROVIDED : null;
+        case ADMITTED -> this == INIT || this == PROVIDED ? ADMITTED : null;
+        case SCHEMA -> this == ADMITTED ? STREAMING : null;
+        case BATCH -> this == STREAMING ? STREAMING : null;
+        case FINISHED -> isLast() ? null : FINISHED;
+        case FAILED -> isLast() ? null : FAILED;
+      };
+    }
+
+    boolean isLast() {
+      return this == FINISHED || this == FAILED;
+    }
   }
+
+  private static final String AFTER_THE_LAST = "the pool sent a message after its last";
+  private static final String UNNUMBERED = "the pool sent Arrow data without a sequence number";
 
   private State state = State.INIT;
   private long consumed;
@@ -50,8 +83,8 @@ final class ReplyProtocol {
    * @throws MalformedReplyException if the message breaks the protocol
    */
   ReplyEvent accept(IncomingMessage message) throws MalformedReplyException {
-    if (state == State.FINISHED || state == State.FAILED) {
-      throw new MalformedReplyException("the pool sent a message after its last");
+    if (state.isLast()) {
+      throw new MalformedReplyException(AFTER_THE_LAST);
     }
     ReplyMetadata metadata = metadata(message);
     takeConsumed(metadata.getConsumed());
@@ -82,8 +115,16 @@ final class ReplyProtocol {
     consumed = Math.max(consumed, number);
   }
 
-  private ReplyEvent failed(ReplyMetadata metadata) {
-    state = State.FAILED;
+  private void move(State.Event event, String refusal) throws MalformedReplyException {
+    State next = state.after(event);
+    if (next == null) {
+      throw new MalformedReplyException(refusal);
+    }
+    state = next;
+  }
+
+  private ReplyEvent failed(ReplyMetadata metadata) throws MalformedReplyException {
+    move(State.Event.FAILED, AFTER_THE_LAST);
     return new ReplyEvent.Failed(metadata.getError());
   }
 
@@ -93,16 +134,14 @@ final class ReplyProtocol {
           "the pool sent %d batches with %d rows and %d with %d arrived"
               .formatted(finish.getBatches(), finish.getRows(), batches, rows));
     }
-    state = State.FINISHED;
+    move(State.Event.FINISHED, AFTER_THE_LAST);
     return new ReplyEvent.Finished(finish.getReport());
   }
 
   private ReplyEvent batch(IncomingMessage message, ReplyMetadata metadata)
       throws MalformedReplyException {
     long sequence = metadata.getSequence();
-    if (state != State.STREAMING) {
-      throw new MalformedReplyException("the pool sent a batch before its schema");
-    }
+    move(State.Event.BATCH, "the pool sent a batch before its schema");
     if (sequence != batches + 1) {
       throw new MalformedReplyException(
           "the pool sent batch " + sequence + " after batch " + batches);
@@ -135,27 +174,19 @@ final class ReplyProtocol {
   }
 
   private ReplyEvent artifactsWanted(ArtifactsWanted wanted) throws MalformedReplyException {
-    if (state != State.INIT) {
-      throw new MalformedReplyException("the pool asked for artifacts after it had them all");
-    }
-    if (wanted.getSha256Count() == 0) {
-      state = State.PROVIDED;
-    }
+    move(
+        wanted.getSha256Count() == 0 ? State.Event.PROVIDED : State.Event.WANTED,
+        "the pool asked for artifacts after it had them all");
     return new ReplyEvent.ArtifactsWanted(wanted.getSha256List());
   }
 
   private ReplyEvent payloadWanted() throws MalformedReplyException {
-    if (state != State.INIT) {
-      throw new MalformedReplyException("the pool asked for the function after it had it");
-    }
+    move(State.Event.WANTED, "the pool asked for the function after it had it");
     return new ReplyEvent.PayloadWanted();
   }
 
   private ReplyEvent admitted() throws MalformedReplyException {
-    if (state != State.INIT && state != State.PROVIDED) {
-      throw new MalformedReplyException("the pool admitted the exchange a second time");
-    }
-    state = State.ADMITTED;
+    move(State.Event.ADMITTED, "the pool admitted the exchange a second time");
     return new ReplyEvent.Admitted();
   }
 
@@ -166,10 +197,10 @@ final class ReplyProtocol {
           ? new ReplyEvent.Credit()
           : new ReplyEvent.Logged(metadata.getLogLinesList());
     }
-    if (state != State.ADMITTED || IpcReader.kind(message.header()) != MessageHeader.Schema) {
-      throw new MalformedReplyException("the pool sent Arrow data without a sequence number");
+    if (IpcReader.kind(message.header()) != MessageHeader.Schema) {
+      throw new MalformedReplyException(UNNUMBERED);
     }
-    state = State.STREAMING;
+    move(State.Event.SCHEMA, UNNUMBERED);
     return new ReplyEvent.SchemaKnown(IpcReader.schema(message.header()));
   }
 }

@@ -69,9 +69,9 @@ final class AdmissionTest {
                       .build()));
           ByteArrayOutputStream bytes = new ByteArrayOutputStream();
           while (bytes.size() < size) {
-            FlightData chunk = call.receiveEarly();
-            assertEquals(bytes.size(), chunk.request().getPayload().getOffset());
-            bytes.writeBytes(chunk.body());
+            FlightData part = call.receiveEarly();
+            assertEquals(bytes.size(), part.request().getPayload().getOffset());
+            bytes.writeBytes(part.body());
           }
           arrived.complete(bytes.toByteArray());
           Behaviours.echo(call, opening);

@@ -16,6 +16,7 @@ import java.io.InputStream;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
+import org.apache.arrow.memory.RootAllocator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -153,6 +154,41 @@ final class ArtifactsTest {
       ExchangeException error =
           assertThrows(ExchangeException.class, () -> task(pool, shorter).close());
       assertTrue(error.getMessage().contains("ended after 10 bytes"), error.getMessage());
+    }
+  }
+
+  @Test
+  void an_exchange_that_an_error_keeps_from_opening_leaves_nothing_behind() {
+    Artifact broken =
+        new Artifact() {
+          @Override
+          public ByteString sha256() {
+            return SMALL.sha256();
+          }
+
+          @Override
+          public long sizeBytes() {
+            return SMALL.sizeBytes();
+          }
+
+          @Override
+          public InputStream open() {
+            throw new NoClassDefFoundError("a file system's");
+          }
+        };
+    try (TestPool pool = TestPool.of(asks(new CompletableFuture<>(), SMALL));
+        RootAllocator root = new RootAllocator()) {
+      assertThrows(
+          NoClassDefFoundError.class,
+          () ->
+              Exchange.open(
+                  ClientOptions.builder(pool.endpoint()).build(),
+                  ExchangeFixture.COMMAND,
+                  Batches.SCHEMA,
+                  root,
+                  Replay.NEVER,
+                  List.of(broken)));
+      assertEquals(List.of(), List.copyOf(root.getChildAllocators()));
     }
   }
 

@@ -77,7 +77,7 @@ final class ExchangeFixture implements AutoCloseable {
     }
   }
 
-  /** Which batch a reply is, by its content; its sequence must say the same. */
+  /** Which batch a reply is, by its first value; its sequence must say the same. */
   static long number(Reply reply) {
     try (var batch = reply.batch()) {
       long number = Batches.first(batch) / 1_000_000;

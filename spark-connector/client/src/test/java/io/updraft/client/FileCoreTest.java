@@ -174,6 +174,16 @@ class FileCoreTest {
     assertTrue(failure.getMessage().contains("writer at grpc://127.0.0.1:1"));
   }
 
+  @Test
+  void a_file_that_has_got_a_part_and_lost_its_call_fails_with_the_reason() throws Exception {
+    FileCore core = opened(Delivery.DELIVERY_RETURN);
+    core.finishSending();
+    assertTrue(core.nextToSend(true).last());
+    core.onReply(core.call(), WriteReplyMetadata.newBuilder().setOffset(0).build(), 7, 0);
+    core.onClosed(core.call(), Status.UNAVAILABLE, new Metadata(), 0);
+    assertTrue(messageOf(core).contains("writer at grpc://127.0.0.1:1"));
+  }
+
   private FileCore told(Delivery delivery) throws Exception {
     FileCore core = opened(delivery);
     admit(core);

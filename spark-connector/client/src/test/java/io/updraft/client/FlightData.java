@@ -59,9 +59,9 @@ record FlightData(byte[] descriptor, byte[] header, byte[] appMetadata, byte[] b
     return bytes.toByteArray();
   }
 
-  private static void write(CodedOutputStream out, int number, byte[] content) throws IOException {
-    if (content.length > 0) {
-      out.writeByteArray(number, content);
+  private static void write(CodedOutputStream out, int number, byte[] bytes) throws IOException {
+    if (bytes.length > 0) {
+      out.writeByteArray(number, bytes);
     }
   }
 

@@ -7,9 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.protobuf.ByteString;
 import io.updraft.proto.v1.Admitted;
+import io.updraft.proto.v1.ArtifactsWanted;
 import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.Finish;
+import io.updraft.proto.v1.PayloadWanted;
 import io.updraft.proto.v1.ReplyMetadata;
 import java.util.List;
 import org.apache.arrow.memory.ArrowBuf;
@@ -183,6 +186,19 @@ final class ReplyProtocolTest {
         ReplyMetadata.newBuilder().setAdmitted(Admitted.getDefaultInstance()),
         NOTHING,
         0);
+  }
+
+  @Test
+  void a_pool_that_has_every_artifact_asks_for_nothing_more() throws Exception {
+    var some = ArtifactsWanted.newBuilder().addSha256(ByteString.copyFromUtf8("digest"));
+    accept(ReplyMetadata.newBuilder().setArtifactsWanted(some));
+    assertEquals(ReplyProtocol.State.INIT, protocol.state());
+    accept(ReplyMetadata.newBuilder().setArtifactsWanted(ArtifactsWanted.getDefaultInstance()));
+    assertEquals(ReplyProtocol.State.PROVIDED, protocol.state());
+    refused(
+        "after it had them all", ReplyMetadata.newBuilder().setArtifactsWanted(some), NOTHING, 0);
+    var function = PayloadWanted.getDefaultInstance();
+    refused("after it had it", ReplyMetadata.newBuilder().setPayloadWanted(function), NOTHING, 0);
   }
 
   @Test
