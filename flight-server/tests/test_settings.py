@@ -21,15 +21,6 @@ def test_the_environment_sets_what_the_options_do_not(monkeypatch: pytest.Monkey
     assert ServeSettings(workers=3).workers == 3
 
 
-@pytest.mark.parametrize("name", ["DEFAULT_DEADLINE_SECONDS", "MAX_DEADLINE_SECONDS"])
-def test_a_variable_of_a_setting_that_was_removed_is_refused_with_what_replaces_it(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv(f"UPDRAFT_{name}", "3600")
-    with pytest.raises(ValidationError, match=f"UPDRAFT_{name} was removed.*UPDRAFT_CLIENT_SILENCE_SECONDS"):
-        ServeSettings()
-
-
 @pytest.mark.parametrize(
     ("values", "says"),
     [

@@ -156,7 +156,7 @@ async def test_a_greedy_tenant_does_not_keep_another_waiting_for_its_whole_queue
 async def test_a_batch_that_is_not_let_in_in_time_gets_a_typed_error_with_a_hint() -> None:
     arrivals = Arrivals(100, timeout_seconds=0.01)
     held = await arrivals.quota.acquire("t", 100)
-    with pytest.raises(QuotaError, match=r"no room for 7 bytes .* of the quota's 100 bytes 100 are held") as refused:
+    with pytest.raises(QuotaError, match=r"no room for 7 bytes .* 100 of the quota's 100 bytes are held") as refused:
         await arrivals.quota.acquire("t", 7)
     assert refused.value.retry_after_milliseconds > 0
     held.release()

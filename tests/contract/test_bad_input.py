@@ -23,9 +23,9 @@ from tests.support.flight import (
     echo_command,
     exchange,
     finishing,
+    first_message,
     ipc_parts,
     numbered,
-    opening,
     session_command,
     whole_request,
 )
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("pool_lives")
 
 BATCH = pa.RecordBatch.from_pydict({"_0": [1, 2, 3]})
 (SCHEMA, _), (HEADER, BODY) = ipc_parts(BATCH.schema, [BATCH])
-OPENING = opening(echo_command(), SCHEMA)
+FIRST = first_message(echo_command(), SCHEMA)
 ONE = numbered(HEADER, BODY, 1)
 
 
@@ -131,7 +131,7 @@ def test_a_command_that_is_no_protobuf(address: str) -> None:
 
 
 def test_an_empty_command(address: str) -> None:
-    assert_protocol_error_or_version(exchange(address, [opening(exchange_pb2.ExchangeCommand(), SCHEMA)]))
+    assert_protocol_error_or_version(exchange(address, [first_message(exchange_pb2.ExchangeCommand(), SCHEMA)]))
 
 
 def assert_protocol_error_or_version(reply: Reply) -> None:
@@ -140,7 +140,7 @@ def assert_protocol_error_or_version(reply: Reply) -> None:
 
 def test_a_command_without_a_function(address: str) -> None:
     assert_protocol_error(
-        exchange(address, [opening(exchange_pb2.ExchangeCommand(protocol_version=PROTOCOL_VERSION), SCHEMA)])
+        exchange(address, [first_message(exchange_pb2.ExchangeCommand(protocol_version=PROTOCOL_VERSION), SCHEMA)])
     )
 
 
@@ -163,7 +163,7 @@ def test_an_empty_path(address: str) -> None:
 
 @pytest.mark.parametrize("schema", [b"", b"garbage", b"\0" * 64, HEADER], ids=["none", "text", "zeros", "a batch"])
 def test_a_schema_that_is_none(address: str, schema: bytes) -> None:
-    assert_protocol_error(exchange(address, [opening(echo_command(), schema), ONE, finishing(1, 3)]))
+    assert_protocol_error(exchange(address, [first_message(echo_command(), schema), ONE, finishing(1, 3)]))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_schema_that_is_none(address: str, schema: bytes) -> None:
     ids=["text header", "zero header", "no body", "short body", "schema again", "no header"],
 )
 def test_a_batch_that_is_none(address: str, header: bytes, body: bytes) -> None:
-    reply = exchange(address, [OPENING, numbered(header, body, 1), finishing(1, 3)])
+    reply = exchange(address, [FIRST, numbered(header, body, 1), finishing(1, 3)])
     assert_protocol_error(reply)
 
 
@@ -181,14 +181,14 @@ def test_offsets_that_point_outside_of_their_buffer(address: str) -> None:
     (schema, _), (header, body) = ipc_parts(text.schema, [text])
     hostile = body.replace((4).to_bytes(4, "little"), (-5 & 0xFFFFFFFF).to_bytes(4, "little"), 1)
     assert hostile != body
-    reply = exchange(address, [opening(echo_command(), schema), numbered(header, hostile, 1), finishing(1, 3)])
+    reply = exchange(address, [first_message(echo_command(), schema), numbered(header, hostile, 1), finishing(1, 3)])
     assert_protocol_error(reply)
 
 
 def test_a_batch_of_another_schema(address: str) -> None:
     other = pa.RecordBatch.from_pydict({"_0": ["x"], "_1": [1.5]})
     _, (header, body) = ipc_parts(other.schema, [other])
-    assert_protocol_error(exchange(address, [OPENING, numbered(header, body, 1), finishing(1, 1)]))
+    assert_protocol_error(exchange(address, [FIRST, numbered(header, body, 1), finishing(1, 1)]))
 
 
 def test_a_compressed_batch(address: str) -> None:
@@ -197,14 +197,14 @@ def test_a_compressed_batch(address: str) -> None:
         writer.write_batch(pa.RecordBatch.from_pydict({"_0": [0] * 10_000}))
     _, message = pa.ipc.MessageReader.open_stream(sink.getvalue())
     compressed = numbered(message.metadata.to_pybytes(), message.body.to_pybytes(), 1)
-    assert_protocol_error(exchange(address, [OPENING, compressed, finishing(1, 10_000)]), "compress")
+    assert_protocol_error(exchange(address, [FIRST, compressed, finishing(1, 10_000)]), "compress")
 
 
 def test_a_dictionary_encoded_column(address: str) -> None:
     batch = pa.RecordBatch.from_pydict({"_0": pa.array(["a", "b", "a"]).dictionary_encode()})
     (schema, _), *rest = ipc_parts(batch.schema, [batch])
     messages = [numbered(header, body, index) for index, (header, body) in enumerate(rest, start=1)]
-    reply = exchange(address, [opening(echo_command(), schema), *messages, finishing(1, 3)])
+    reply = exchange(address, [first_message(echo_command(), schema), *messages, finishing(1, 3)])
     assert_protocol_error(reply, "dictionar")
 
 
@@ -224,41 +224,41 @@ def test_a_batch_far_beyond_the_pools_limit_is_not_even_received(address: str) -
 
 @pytest.mark.parametrize("sequence", [0, 2, 7], ids=["zero", "a gap", "far off"])
 def test_a_sequence_that_does_not_start_at_one(address: str, sequence: int) -> None:
-    assert_protocol_error(exchange(address, [OPENING, numbered(HEADER, BODY, sequence), finishing(1, 3)]))
+    assert_protocol_error(exchange(address, [FIRST, numbered(HEADER, BODY, sequence), finishing(1, 3)]))
 
 
 def test_a_gap_in_the_sequence(address: str) -> None:
-    assert_protocol_error(exchange(address, [OPENING, ONE, numbered(HEADER, BODY, 3), finishing(2, 6)]), "3", "2")
+    assert_protocol_error(exchange(address, [FIRST, ONE, numbered(HEADER, BODY, 3), finishing(2, 6)]), "3", "2")
 
 
 def test_a_number_that_comes_again(address: str) -> None:
-    assert_protocol_error(exchange(address, [OPENING, ONE, ONE, finishing(2, 6)]))
+    assert_protocol_error(exchange(address, [FIRST, ONE, ONE, finishing(2, 6)]))
 
 
 def test_a_batch_without_a_number(address: str) -> None:
-    assert_protocol_error(exchange(address, [OPENING, FlightData(data_header=HEADER, data_body=BODY)]))
+    assert_protocol_error(exchange(address, [FIRST, FlightData(data_header=HEADER, data_body=BODY)]))
 
 
 def test_metadata_that_is_no_protobuf(address: str) -> None:
     bad = FlightData(data_header=HEADER, data_body=BODY, app_metadata=b"\xff\xff\xff")
-    assert_protocol_error(exchange(address, [OPENING, bad]))
+    assert_protocol_error(exchange(address, [FIRST, bad]))
 
 
 def test_an_end_of_stream_without_finish(address: str) -> None:
-    assert_protocol_error(exchange(address, [OPENING, ONE]), "finish")
+    assert_protocol_error(exchange(address, [FIRST, ONE]), "finish")
 
 
 @pytest.mark.parametrize("counts", [(2, 3), (1, 4), (0, 0)], ids=["batches", "rows", "both"])
 def test_a_finish_whose_counts_are_wrong(address: str, counts: tuple[int, int]) -> None:
-    assert_protocol_error(exchange(address, [OPENING, ONE, finishing(*counts)]))
+    assert_protocol_error(exchange(address, [FIRST, ONE, finishing(*counts)]))
 
 
 def test_a_batch_after_finish(address: str) -> None:
-    assert_protocol_error(exchange(address, [OPENING, ONE, finishing(1, 3), numbered(HEADER, BODY, 2)]))
+    assert_protocol_error(exchange(address, [FIRST, ONE, finishing(1, 3), numbered(HEADER, BODY, 2)]))
 
 
 def test_a_second_command(address: str) -> None:
-    assert_protocol_error(exchange(address, [OPENING, OPENING, ONE, finishing(1, 3)]))
+    assert_protocol_error(exchange(address, [FIRST, FIRST, ONE, finishing(1, 3)]))
 
 
 def test_an_environment_variable_that_is_not_allowed(address: str) -> None:
@@ -273,7 +273,7 @@ def test_a_client_that_says_nothing_is_cut_at_its_deadline(address: str) -> None
     never = threading.Event()
 
     def silent() -> Iterator[Any]:
-        yield OPENING
+        yield FIRST
         never.wait(timeout=10)
 
     reply = exchange(address, silent(), timeout_seconds=1)

@@ -14,7 +14,7 @@ import pytest
 from tests.faults.conftest import WORKERS
 from tests.faults.traffic import Traffic
 from tests.faults.victims import VICTIMS, has_ended, kill, wait_until_whole
-from tests.support.flight import Reply, echo_command, exchange, numbered, opening, pool_status, whole_request
+from tests.support.flight import Reply, echo_command, exchange, first_message, numbered, pool_status, whole_request
 from tests.support.flight import ipc_parts as ipc
 from tests.support.pool import LocalPool
 from tests.support.waiting import HANG_SECONDS, until
@@ -46,7 +46,7 @@ def test_an_idle_pool_is_whole_again_after_each_kill(pool: LocalPool, victim: st
 
 
 class OpenExchange:
-    """An exchange that has sent one batch, got its answer, and waits for leave to go on."""
+    """An exchange that has sent one batch, got its answer, and waits until the test lets it continue."""
 
     def __init__(self, address: str):
         self._go_on = threading.Event()
@@ -59,7 +59,7 @@ class OpenExchange:
     def _messages(self) -> Iterator[Any]:
         schema, *_ = ipc(self._batch.schema, [])
         (_, (header, body)) = ipc(self._batch.schema, [self._batch])
-        yield opening(echo_command(), schema[0])
+        yield first_message(echo_command(), schema[0])
         yield numbered(header, body, 1)
         self._answered.set()
         self._go_on.wait(HANG_SECONDS)

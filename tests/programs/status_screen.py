@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.browser.browser import chromium
-from tests.support.flight import Reply, echo_command, exchange, finishing, ipc_parts, numbered, opening
+from tests.support.flight import Reply, echo_command, exchange, finishing, first_message, ipc_parts, numbered
 from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
 from updraft.v1 import exchange_pb2
@@ -75,7 +75,7 @@ def _one(pool: LocalPool, name: str, *, partition: int) -> Reply:
 def _requests(command: exchange_pb2.ExchangeCommand) -> Iterator[Any]:
     batch = pa.RecordBatch.from_pydict({"_0": pa.array(range(_ROWS), pa.int64())})
     (schema, _), (header, body) = ipc_parts(batch.schema, [batch])
-    yield opening(command, schema)
+    yield first_message(command, schema)
     time.sleep(_BATCH_SECONDS)
     yield numbered(header, body, 1)
     time.sleep(_BATCH_SECONDS)

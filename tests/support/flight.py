@@ -135,7 +135,7 @@ def _task() -> exchange_pb2.TaskIdentity:
     )
 
 
-def opening(command: exchange_pb2.ExchangeCommand, schema_header: bytes) -> Any:
+def first_message(command: exchange_pb2.ExchangeCommand, schema_header: bytes) -> Any:
     """The first message of an exchange."""
     return FlightData(
         flight_descriptor=FlightDescriptor(type=CMD, cmd=command.SerializeToString()), data_header=schema_header
@@ -160,7 +160,7 @@ def whole_request(
     """A well-formed request."""
     schema_part, *parts = ipc_parts(schema, batches)
     return [
-        opening(command, schema_part[0]),
+        first_message(command, schema_part[0]),
         *(numbered(header, body, index) for index, (header, body) in enumerate(parts, start=1)),
         finishing(len(batches), sum(batch.num_rows for batch in batches)),
     ]

@@ -31,7 +31,7 @@ def test_the_smaller_limit_holds_and_is_named(
 def test_an_idle_limit_that_is_smaller_is_the_one_that_is_named() -> None:
     timeout = BatchTimeout.effective(60.0, 0, 1500)
     assert (timeout.seconds, timeout.batch_seconds, timeout.idle_seconds) == (1.5, 60.0, 1.5)
-    assert "neither took nor gave a batch for more than 1.5 seconds" in timeout.error().message
+    assert "neither accepted nor returned a batch for more than 1.5 seconds" in timeout.error().message
     assert BatchTimeout.effective(1.0, 0, 1500).seconds == 1.0
 
 

@@ -258,11 +258,11 @@ async def test_a_silent_call_ends_after_the_first_message_timeout(running_front:
         ),
         ([command_request(echo_command()), b"\x12\xff"], grpc.StatusCode.INVALID_ARGUMENT, "not a protobuf message"),
         ([command_request(echo_command()), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "without finish"),
-        ([command_request(echo_command()), finish(0), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "after the one"),
+        ([command_request(echo_command()), finish(0), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "after finish"),
         (
             [command_request(echo_command()), command_request(echo_command())],
             grpc.StatusCode.INVALID_ARGUMENT,
-            "descriptor came again",
+            "second flight descriptor",
         ),
         (
             [command_request(echo_command()), batch(1, bytes(1_100_000))],

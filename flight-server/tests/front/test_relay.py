@@ -75,10 +75,10 @@ async def test_a_worker_that_retires_is_given_back_as_such() -> None:
     ("messages", "kind", "says"),
     [
         ([batch(1)], ProtocolError, "ended its stream without finish"),
-        ([finish(0), batch(1)], ProtocolError, "after the one that says finish"),
-        ([path_request("echo")], ProtocolError, "a flight descriptor came again"),
+        ([finish(0), batch(1)], ProtocolError, "arrived after finish"),
+        ([path_request("echo")], ProtocolError, "a second flight descriptor"),
         ([FlightData(app_metadata=b"\xff").SerializeToString()], ProtocolError, "is not RequestMetadata"),
-        ([data(MAX_MESSAGE_BYTES)], LimitError, f"this pool takes, {MAX_MESSAGE_BYTES} bytes"),
+        ([data(MAX_MESSAGE_BYTES)], LimitError, f"the limit of this pool is {MAX_MESSAGE_BYTES}"),
     ],
     ids=["no finish", "after finish", "descriptor", "metadata", "size"],
 )
@@ -148,7 +148,7 @@ async def test_a_result_larger_than_a_message_is_refused_with_its_size() -> None
 
     error = await (await exchange([], large, ends=False)).error()
     assert isinstance(error, LimitError)
-    assert f"of {MAX_MESSAGE_BYTES + 1} bytes is more than a message may hold, {MAX_MESSAGE_BYTES} bytes" in str(error)
+    assert f"of {MAX_MESSAGE_BYTES + 1} bytes exceeds the maximum message size, {MAX_MESSAGE_BYTES} bytes" in str(error)
 
 
 async def test_a_worker_that_ended_itself_at_its_time_limit_is_no_crash() -> None:

@@ -80,7 +80,7 @@ def test_what_this_pool_cannot_run_is_refused(command: ExchangeCommand, error: t
 
 
 def test_a_command_that_is_too_large_is_not_even_parsed() -> None:
-    with pytest.raises(LimitError, match="let its payload be deferred"):
+    with pytest.raises(LimitError, match="defer its payload"):
         parsed(echo_command(session=SessionFunction(), payload=bytes(MAX_COMMAND_BYTES)))
 
 

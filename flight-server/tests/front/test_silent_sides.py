@@ -143,7 +143,7 @@ async def test_a_worker_that_gives_nothing_and_does_nothing_is_ended(running_fro
         await script.got(FrameKind.BATCH)
         await looked_at(front)
         message = await error_of(call)
-        assert "used no processor time for 4000 seconds" in message
+        assert "used no CPU time for 4000 seconds" in message
         assert "--worker-silence-seconds" in message
 
 
@@ -156,7 +156,7 @@ async def test_a_worker_that_does_not_finish_after_the_last_batch_is_ended(runni
         await script.got(FrameKind.BATCH)
         await script.got(FrameKind.END)
         await looked_at(front)
-        assert "the function neither took nor gave" in await error_of(call)
+        assert "the function neither accepted nor returned" in await error_of(call)
 
 
 async def test_a_worker_that_uses_the_processor_may_take_its_time(running_front: Running) -> None:

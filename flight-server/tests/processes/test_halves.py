@@ -84,7 +84,7 @@ def directory() -> Iterator[Path]:
 
 def test_each_half_waits_for_the_other_and_outlives_its_death(directory: Path) -> None:
     front = Front(directory)
-    eventually(lambda: "the workers' side is away" in front.log())
+    eventually(lambda: "the workers' side is unreachable" in front.log())
     assert not front.ready_file.exists()
     workers = Workers(directory)
     try:

@@ -141,7 +141,7 @@ def test_a_front_that_waits_for_its_workers_ends_as_soon_as_it_is_told(
     directory: Path, start: Callable[..., Started]
 ) -> None:
     front = start("--run=front", f"--runtime-directory={directory}/pool", "--workers=1")
-    eventually(lambda: front.logs("the workers' side is away"))
+    eventually(lambda: front.logs("the workers' side is unreachable"))
     front.process.send_signal(signal.SIGTERM)
     # Far less than the time after which it gives up waiting.
     assert front.process.wait(20.0) == 0

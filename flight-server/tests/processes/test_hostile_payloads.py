@@ -26,7 +26,7 @@ from updraft.v1.exchange_pb2 import (
 )
 
 MAX_MESSAGE_BYTES = 1024 * 1024
-CHUNK_BYTES = 256 * 1024
+PART_BYTES = 256 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +52,14 @@ def command(**changes: Any) -> ExchangeCommand:
     return made
 
 
-def opening(asked: ExchangeCommand) -> bytes:
+def first_message(asked: ExchangeCommand) -> bytes:
     descriptor = {"type": 2, "cmd": asked.SerializeToString()}
     return bytes(
         FlightData(flight_descriptor=descriptor, data_header=bytes(split(SCHEMA.serialize())[0])).SerializeToString()
     )
 
 
-def chunk(data: bytes, offset: int) -> bytes:
+def payload_part(data: bytes, offset: int) -> bytes:
     metadata = RequestMetadata(payload=PayloadPart(offset=offset)).SerializeToString()
     return bytes(FlightData(app_metadata=metadata, data_body=data).SerializeToString())
 
@@ -80,14 +80,14 @@ WITHOUT_FUNCTION = SessionPayload(udfs=[{"result_id": 1}]).SerializeToString()
 
 @pytest.mark.parametrize("payload", [b"", WITHOUT_UDF, WITHOUT_FUNCTION], ids=["empty", "no UDF", "no function"])
 async def test_a_payload_without_a_function_is_the_clients_error(channel: grpc.aio.Channel, payload: bytes) -> None:
-    error = await error_of(channel, opening(command(payload=payload)), finish(0))
+    error = await error_of(channel, first_message(command(payload=payload)), finish(0))
     assert error.kind == ErrorKind.ERROR_KIND_PROTOCOL
     assert "no UDF" in error.message
 
 
 async def test_a_deferred_payload_as_large_as_a_message_may_be_reaches_the_worker(channel: grpc.aio.Channel) -> None:
     deferring = command(payload=b"", deferred_payload=DeferredPayload(size_bytes=MAX_MESSAGE_BYTES))
-    chunks = [chunk(b"\xff" * CHUNK_BYTES, start) for start in range(0, MAX_MESSAGE_BYTES, CHUNK_BYTES)]
-    error = await error_of(channel, opening(deferring), *chunks, finish(0))
+    parts = [payload_part(b"\xff" * PART_BYTES, start) for start in range(0, MAX_MESSAGE_BYTES, PART_BYTES)]
+    error = await error_of(channel, first_message(deferring), *parts, finish(0))
     assert error.kind == ErrorKind.ERROR_KIND_PROTOCOL
     assert "not a SessionPayload" in error.message

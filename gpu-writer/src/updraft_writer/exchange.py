@@ -85,7 +85,7 @@ class WriteExchange:
         # A message is not kept in a variable while the next is awaited: its memory belongs to the row group by then.
         while (fields := await self._read()) is not None:
             if last is not None:
-                raise ProtocolError("a message came after the one that says finish")
+                raise ProtocolError("a message arrived after finish")
             last = self._take(fields)
             del fields
         if last is None:
@@ -108,7 +108,7 @@ class WriteExchange:
     def _take(self, fields: FlightFields) -> Finish | None:
         """Act on one message; returns the client's finish when it is one."""
         if fields.descriptor:
-            raise ProtocolError("a flight descriptor came again: only the first message has one")
+            raise ProtocolError("a second flight descriptor arrived: only the first message has one")
         metadata = parse_message(
             WriteRequestMetadata, fields.app_metadata, "the app_metadata of a message is not WriteRequestMetadata"
         )
@@ -124,7 +124,7 @@ class WriteExchange:
             case "keep_alive":
                 return None
             case _:
-                raise ProtocolError("a message is neither an ask nor a batch, neither finish nor abort")
+                raise ProtocolError("a message has neither ask nor batch, neither finish nor abort")
         return None
 
     def _take_ask(self, body_bytes: int) -> None:

@@ -57,8 +57,7 @@ class OpenFiles:
         self.check_open()
         if len(self) >= self._max_open_files:
             raise QuotaError(
-                f"{len(self)} files are open, which is as many as this writer opens at once: come again later, "
-                "or raise --max-open-files",
+                f"{len(self)} files are open, the maximum of this writer: retry later, or raise --max-open-files",
                 retry_after_milliseconds=self._quota.limits.retry_after_milliseconds,
             )
         place = Place()

@@ -158,9 +158,9 @@ class Quota:
     def _refusal(self, waiter: _Waiter) -> QuotaError:
         limits = self.limits
         return QuotaError(
-            f"no room for {waiter.wanted_bytes} bytes (a batch, encoded too) in {limits.timeout_seconds:g} seconds: "
-            f"of the quota's {limits.quota_bytes} bytes {self.held_bytes} are held, and {self.waiting} batches wait; "
-            "the storage may be slow: come again later, or give the writer a larger quota",
+            f"no room for {waiter.wanted_bytes} bytes (batch and encoding) in {limits.timeout_seconds:g} seconds: "
+            f"{self.held_bytes} of the quota's {limits.quota_bytes} bytes are held, and {self.waiting} batches wait; "
+            "the storage may be slow: retry later, or give the writer a larger quota",
             retry_after_milliseconds=limits.retry_after_milliseconds,
         )
 

@@ -122,7 +122,7 @@ def test_bytes_that_could_not_be_kept_are_an_error_though_the_library_was_told_n
 
     encoder = encoder_for(gpu_of(DeviceForTests()))
     monkeypatch.setattr("updraft_writer.encoders.encoder.EncodedBytes.write", no_memory)
-    with pytest.raises(EncodeError, match="could not be kept: MemoryError"):
+    with pytest.raises(EncodeError, match="could not be stored: MemoryError"):
         encoder.write(TABLE)
 
 
@@ -130,7 +130,7 @@ def test_a_value_that_its_own_type_does_not_have_is_an_error() -> None:
     many_digits = pa.array([decimal.Decimal("12345678901.23")], pa.decimal128(13, 2))
     column = pa.Array.from_buffers(pa.decimal128(9, 2), 1, many_digits.buffers())
     table = pa.table({"d": column})
-    with pytest.raises(EncodeError, match="cannot be given to the GPU"):
+    with pytest.raises(EncodeError, match="cannot be copied to the GPU"):
         encoder_for(gpu_of(DeviceForTests()), schema=table.schema).write(table)
 
 

@@ -72,7 +72,7 @@ def test_codecs_are_spark_s(codec: Codec, shown: str) -> None:
     ("schema", "options", "says"),
     [
         (pa.schema({"a": pa.month_day_nano_interval()}), {}, "cannot be written as ORC"),
-        (pa.schema({"a": pa.list_(pa.timestamp("us"), 3)}), {}, "'a': dates and timestamps inside of fixed_size_list"),
+        (pa.schema({"a": pa.list_(pa.timestamp("us"), 3)}), {}, "'a': dates and timestamps inside fixed_size_list"),
         (pa.schema({"a": UTC}), {}, "'a' contains timestamp.us, tz=UTC.: .* fractions of a second before 1970"),
         (pa.schema({"a": pa.timestamp("s", "+02:00")}), {}, "'a' contains timestamp.s, tz=.02:00."),
         (pa.schema({"a": pa.map_(pa.string(), pa.list_(UTC))}), {}, "'a' contains timestamp"),

@@ -247,9 +247,9 @@ def test_a_rebased_file_says_so_in_its_footer_and_others_do_not() -> None:
     ("options", "says"),
     [
         ({"rebase": Rebase.REBASE_LEGACY}, "needs the session's time zone"),
-        ({"int96_rebase": Rebase.REBASE_LEGACY, "time_zone": "Asia/Kolkata"}, "in UTC alone, not in Asia/Kolkata"),
-        ({"rebase": 9}, "none that this writer knows"),
-        ({"timestamps": 9}, "none that this writer knows"),
+        ({"int96_rebase": Rebase.REBASE_LEGACY, "time_zone": "Asia/Kolkata"}, "only in UTC, not in Asia/Kolkata"),
+        ({"rebase": 9}, "does not know the timestamp type or a rebase mode"),
+        ({"timestamps": 9}, "does not know the timestamp type or a rebase mode"),
     ],
 )
 def test_what_cannot_be_rebased_is_refused_before_any_data(options: dict[str, Any], says: str) -> None:

@@ -104,9 +104,9 @@ def broken(exchange: RawExchange, how: str) -> None:
         ("another schema", "batch 2 has 2 arrays where its schema has 1"),
         ("wrong counts", "2 batches with 1000 rows, but 1 with 1000"),
         ("garbage", "not a protobuf message"),
-        ("no event", "neither an ask nor a batch"),
+        ("no event", "neither ask nor batch"),
         ("more asks than allowed", "more than 16 asks"),
-        ("a message after the finish", "after the one that says finish"),
+        ("a message after the finish", "arrived after finish"),
     ],
 )
 def test_who_breaks_the_protocol_gets_told_and_no_file(writer: RunningWriter, how: str, says: str) -> None:

@@ -74,7 +74,7 @@ async def test_what_opens_no_exchange_is_the_clients_error(messages: tuple[bytes
 
 
 async def test_a_message_beyond_the_limit_is_refused_and_the_service_named() -> None:
-    with pytest.raises(LimitError, match="this pool takes, 1000 bytes"):
+    with pytest.raises(LimitError, match="the limit of this pool is 1000"):
         await opened(bytes(1001))
 
 

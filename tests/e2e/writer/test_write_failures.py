@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from tests.e2e.writer.conftest import DELIVERY, ENDPOINT
 from tests.e2e.writer.written import FAILURES, Written, both, write
-from tests.support.flight import FlightData, ipc_parts, opening
+from tests.support.flight import FlightData, first_message, ipc_parts
 from tests.support.spark import runtime_confs
 from tests.support.waiting import until
 from tests.support.writer import LocalWriter
@@ -138,7 +138,7 @@ def test_a_writer_that_wants_a_token_is_answered_or_names_the_setting(
 
 @contextlib.contextmanager
 def _everything_reserved(writer: LocalWriter, path: Path) -> Iterator[None]:
-    """Another client has leave for as much as the quota is, and does not use it."""
+    """Another client has credit for the whole quota and does not use it."""
     schema = pa.schema({"n": pa.int64()})
     command = WriteCommand(
         protocol_version=PROTOCOL_VERSION, path=str(path), delivery=Delivery.DELIVERY_DIRECT, parquet=ParquetOptions()
@@ -147,7 +147,7 @@ def _everything_reserved(writer: LocalWriter, path: Path) -> Iterator[None]:
     done = threading.Event()
 
     def requests() -> Iterator[bytes]:
-        yield opening(command, header).SerializeToString()  # type: ignore[arg-type]
+        yield first_message(command, header).SerializeToString()  # type: ignore[arg-type]
         ask = WriteRequestMetadata(ask=Ask(body_bytes=_QUOTA_BYTES))
         yield FlightData(app_metadata=ask.SerializeToString()).SerializeToString()
         done.wait()

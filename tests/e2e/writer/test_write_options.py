@@ -93,7 +93,7 @@ _FOREIGN = {
 
 
 _REASONS = {
-    "a zone of the legacy calendar": "timestamps in the calendar LEGACY in the time zone America/Los_Angeles",
+    "a zone of the legacy calendar": "timestamps in rebase mode LEGACY in the time zone America/Los_Angeles",
     "legacy format": "spark.sql.parquet.writeLegacyFormat = true",
     "variant": "the type VARIANT",
     "writer version": "parquet.writer.version = PARQUET_2_0",

@@ -22,7 +22,7 @@ class Target:
 
 LIGHTEST = Target(speed=1.4, cpu=0.75)
 LIGHT = Target(speed=1.2)
-"""Arrow and pandas functions that do little: what they cost is the way there and back."""
+"""Arrow and pandas functions that do little: data transfer dominates their cost."""
 PYTHON_ROWS = Target(speed=1.0)
 """Functions that Python calls row by row, or frame by frame."""
 HEAVY = Target(speed=0.97)

@@ -22,10 +22,10 @@ KEPT_FAILURES = 20
 
 
 class ExchangePhase(enum.Enum):
-    """OPENING -> PREPARING -> WAITING -> RUNNING; left at any time by its end."""
+    """REQUESTING -> PREPARING -> WAITING -> RUNNING; left at any time by its end."""
 
-    OPENING = "opening"  # has not said what it wants
-    PREPARING = "preparing"  # sends what the function needs beside its pickle
+    REQUESTING = "requesting"  # the request has not arrived in full
+    PREPARING = "preparing"  # the client uploads a large payload and missing artifacts
     WAITING = "waiting"  # for a worker
     RUNNING = "running"
 
@@ -34,7 +34,7 @@ class ExchangePhase(enum.Enum):
 class OpenExchange:
     """An exchange, from its call to its status."""
 
-    phase: ExchangePhase = ExchangePhase.OPENING
+    phase: ExchangePhase = ExchangePhase.REQUESTING
     identity: Mapping[str, str] = field(default_factory=dict)
     """Function and task, as every log line of the exchange names them."""
     transfer: Transfer = field(default_factory=Transfer)

@@ -199,7 +199,7 @@ class Admission:
 
     def _refusal(self) -> PoolFullError:
         return PoolFullError(
-            f"all workers are busy and {self.waiting} exchanges wait: come again later, or give the pool more workers",
+            f"all workers are busy and {self.waiting} exchanges wait: retry later, or give the pool more workers",
             retry_after_milliseconds=self._limits.retry_after_milliseconds,
         )
 

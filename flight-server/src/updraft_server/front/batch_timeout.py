@@ -40,7 +40,7 @@ class BatchTimeout:
                 idle_seconds,
                 "idle_timeout_milliseconds in the limits of the client's command"
                 " (spark.sql.execution.pyspark.udf.idleTimeoutSeconds)",
-                "neither took nor gave a batch for more than {:g} seconds",
+                "neither accepted nor returned a batch for more than {:g} seconds",
                 batch_seconds=batch_seconds,
                 idle_seconds=idle_seconds,
             )

@@ -198,7 +198,7 @@ class Relay:
             return
         except FrameError as error:
             # A frame holds less of a header or of metadata than an operator may let a message hold.
-            raise LimitError(f"a message of the client is beyond what a worker takes: {error}") from None
+            raise LimitError(f"a client message is larger than a worker accepts: {error}") from None
 
     async def _relay_plain_batches(self) -> None:
         while (message := await self._call.read()) is not None:
@@ -208,7 +208,7 @@ class Relay:
         while (message := await self._call.read()) is not None:
             if await self._relay_batch(message):
                 if await self._call.read() is not None:
-                    raise ProtocolError("a message came after the one that says finish")
+                    raise ProtocolError("a message arrived after finish")
                 return
         await fail_without_finish()
 
@@ -217,7 +217,7 @@ class Relay:
         check_size(len(message), self._limits.max_message_bytes, SERVICE)
         fields = split_flight_data(message)
         if fields.descriptor:
-            raise ProtocolError("a flight descriptor came again: only the first message has one")
+            raise ProtocolError("a second flight descriptor arrived: only the first message has one")
         if not fields.data_header and not self._plain:
             return await self._relay_event(message, fields)
         if fields.data_header or fields.data_body:
@@ -271,11 +271,11 @@ class Relay:
             raise await self._worker_error() from None
         except FrameTooLargeError as error:
             raise LimitError(
-                f"the function's result of {error.payload_bytes} bytes is more than a message may hold, "
+                f"the function's result of {error.payload_bytes} bytes exceeds the maximum message size, "
                 f"{self._limits.max_message_bytes} bytes: send smaller batches"
             ) from None
         except (FrameError, DecodeError) as error:
-            raise InternalError(f"the worker sent what is not a frame: {error}") from error
+            raise InternalError(f"the worker sent an invalid frame: {error}") from error
 
     async def _write(self, message: bytes) -> None:
         self._transfer.sent_messages += 1

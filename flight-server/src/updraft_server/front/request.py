@@ -121,8 +121,7 @@ def _plain_request(path: tuple[str, ...]) -> Request:
 def _command_request(encoded: memoryview) -> Request:
     if len(encoded) > MAX_COMMAND_BYTES:
         raise LimitError(
-            f"a command of {len(encoded)} bytes is more than this pool takes, {MAX_COMMAND_BYTES} bytes: "
-            "let its payload be deferred"
+            f"the command has {len(encoded)} bytes, the limit of this pool is {MAX_COMMAND_BYTES}: defer its payload"
         )
     command = parse_message(ExchangeCommand, encoded, "the command of the flight descriptor is not an ExchangeCommand")
     payload = command.payload

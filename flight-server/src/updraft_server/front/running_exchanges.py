@@ -111,6 +111,6 @@ def _client_is_silent(limit_seconds: float) -> DeadlineError:
 
 def _worker_is_silent(limit_seconds: float) -> DeadlineError:
     return DeadlineError(
-        f"the function neither took nor gave a batch and used no processor time for {limit_seconds:g} seconds, and its "
-        "worker was ended: if it may wait for something that long, raise --worker-silence-seconds of the pool"
+        f"the function neither accepted nor returned a batch and used no CPU time for {limit_seconds:g} seconds, and "
+        "its worker was ended: if it may wait for something that long, raise --worker-silence-seconds of the pool"
     )

@@ -128,11 +128,11 @@ class Pool:
             self._replace_one_of(idle)
             raise NoIdleWorker("no idle worker can take the session" if idle else "all workers are busy")
         if held >= self._settings.workers_per_task:
-            raise NoIdleWorker(f"the task holds {held} workers, which is as many as one may")
+            raise NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
         return self._lease(await self._starts.start_extra(), task, binding)
 
     def _replace_one_of(self, idle: Sequence[PooledWorker]) -> None:
-        """Give a worker of another session up for a fresh one, one at a time: who waits is told when it is there."""
+        """Replace one idle worker of another session; waiters are notified when it is ready."""
         if idle and not self._starts.unasked and not self._missing():
             self._discard(idle[0])
             self._heal()
@@ -196,7 +196,7 @@ class Pool:
 
     def _surplus(self) -> int:
         """Workers beyond the configured number, extra ones of tasks; negative where some are missing."""
-        living = sum(worker.state in (WorkerState.IDLE, WorkerState.LEASED) for worker in self._workers.values())
+        living = sum(worker.state in (WorkerState.IDLE, WorkerState.BUSY) for worker in self._workers.values())
         return living - self._settings.workers
 
     def _missing(self) -> int:
@@ -235,7 +235,7 @@ class Pool:
         return worker
 
     def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: str) -> Lease:
-        worker.state = WorkerState.LEASED
+        worker.state = WorkerState.BUSY
         worker.binding = binding
         lease = WorkerLease(worker, task, self._released)
         self._leases.add(lease)
@@ -246,7 +246,7 @@ class Pool:
         worker = lease.held
         self._leases.discard(lease)
         worker.works_for({})
-        is_reusable = outcome is LeaseOutcome.CLEAN and worker.state is WorkerState.LEASED
+        is_reusable = outcome is LeaseOutcome.CLEAN and worker.state is WorkerState.BUSY
         if not is_reusable or self._closing:
             self._discard(worker)
         elif self._surplus() > 0:

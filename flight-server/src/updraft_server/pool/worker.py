@@ -20,11 +20,11 @@ _STATUS_TIMEOUT_SECONDS = 1.0
 
 
 class WorkerState(enum.Enum):
-    """STARTING -> IDLE <-> LEASED <-> SPARE -> IDLE; DEAD from anywhere, and for ever."""
+    """STARTING -> IDLE <-> BUSY <-> SPARE -> IDLE; DEAD from anywhere, and for ever."""
 
     STARTING = "starting"
     IDLE = "idle"
-    LEASED = "leased"
+    BUSY = "busy"
     SPARE = "spare"
     DEAD = "dead"
 

@@ -96,7 +96,7 @@ class ZygoteClient:
                 self.trouble = str(error)
                 if self._loop.time() >= next_complaint_seconds:
                     next_complaint_seconds = self._loop.time() + _COMPLAINT_SECONDS
-                    _log.warning("the workers' side is away: it is tried again and again", reason=self.trouble)
+                    _log.warning("the workers' side is unreachable: retrying", reason=self.trouble)
                 await asyncio.sleep(_RECONNECT_SECONDS)
         if self.trouble:
             self.trouble = ""

@@ -71,15 +71,15 @@ def test_rates_are_of_the_time_that_has_passed(watched: Watched) -> None:
 def test_workers_are_named_by_their_ids_with_what_was_last_measured_of_them(watched: Watched) -> None:
     watched.living = (
         WorkerInfo("a1b2c3-1", 4711, "idle", 3 * 1024 * 1024),
-        WorkerInfo("a1b2c3-2", 4712, "leased", None),
+        WorkerInfo("a1b2c3-2", 4712, "busy", None),
     )
     report = watched.after(2.0)
     assert json.loads(report.to_json())["workers"]["living"] == [
         {"worker": "a1b2c3-1", "pid": 4711, "state": "idle", "memory_bytes": 3 * 1024 * 1024},
-        {"worker": "a1b2c3-2", "pid": 4712, "state": "leased", "memory_bytes": None},
+        {"worker": "a1b2c3-2", "pid": 4712, "state": "busy", "memory_bytes": None},
     ]
     page = html_page(report).body.decode()
-    assert re.search(r"a1b2c3-1.*idle.*3\.0 MiB.*a1b2c3-2.*leased.*not measured yet", page, re.DOTALL)
+    assert re.search(r"a1b2c3-1.*idle.*3\.0 MiB.*a1b2c3-2.*busy.*not measured yet", page, re.DOTALL)
 
 
 def test_history_failures_and_rows_are_bounded(watched: Watched) -> None:
@@ -230,5 +230,5 @@ def test_a_line_ends_at_the_right_and_stands_on_zero(values: Sequence[float], dr
 def test_a_row_of_the_page_has_what_the_report_has(watched: Watched) -> None:
     watched.activity.begin().identity = {"function": "prices"}
     report = watched.after(1.0)
-    assert report.exchanges == [ExchangeRow({"function": "prices"}, "opening", report.exchanges[0].seconds, 0, 0, 0)]
+    assert report.exchanges == [ExchangeRow({"function": "prices"}, "requesting", report.exchanges[0].seconds, 0, 0, 0)]
     assert '<th scope="row">prices</th>' in html_page(report).body.decode()

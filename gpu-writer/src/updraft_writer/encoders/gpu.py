@@ -24,7 +24,7 @@ class GpuEncoder:
     """Encodes one file. `make_cpu` creates the CPU encoder that takes over if the first row group fails."""
 
     def __init__(self, gpu: Gpu, layout: Layout, make_cpu: Callable[[], Encoder]) -> None:
-        self.reason = Reason(ReasonKind.GPU, "the GPU's encoder has all that the file needs")
+        self.reason = Reason(ReasonKind.GPU, "the GPU encoder supports all that the file needs")
         self._gpu = gpu
         self._layout = layout
         self._make_cpu = make_cpu
@@ -65,7 +65,7 @@ class GpuEncoder:
         except DeviceError as error:
             return self._after(error).write(table)
         except pa.ArrowException as error:
-            raise EncodeError(f"a row group cannot be given to the GPU: {error}") from error
+            raise EncodeError(f"a row group cannot be copied to the GPU: {error}") from error
         return self._output.take()
 
     def close(self) -> list[bytes]:
@@ -80,7 +80,7 @@ class GpuEncoder:
         self._check_output()
         pieces, self._footer = self._layout.finished(self._output.take(), rows=self._rows)
         if self._footer.rows != self._rows:
-            raise EncodeError(f"the GPU's footer says {self._footer.rows} rows of {self._rows}: the file is not right")
+            raise EncodeError(f"the GPU's footer counts {self._footer.rows} rows of {self._rows}: the file is invalid")
         return pieces
 
     def _encode(self, table: pa.Table) -> None:
@@ -106,7 +106,7 @@ class GpuEncoder:
         except DeviceMemoryError as error:
             # A file that has received a part of a row group cannot receive it again. Its header is no such part.
             if self._rows and self._output.written_bytes != before_bytes:
-                raise DeviceError(f"out of memory after a part of a row group was given out: {error}") from error
+                raise DeviceError(f"out of memory after part of a row group was returned: {error}") from error
             raise
         self._check_output()
         self._rows += table.num_rows
@@ -115,7 +115,7 @@ class GpuEncoder:
         try:
             self._output.check()
         except Exception as error:
-            raise EncodeError(f"what the GPU encoded could not be kept: {type(error).__name__}: {error}") from error
+            raise EncodeError(f"what the GPU encoded could not be stored: {type(error).__name__}: {error}") from error
 
     def _after(self, error: DeviceError) -> Encoder:
         """The CPU encoder that takes over; raises EncodeError if it is too late for that."""
@@ -124,8 +124,8 @@ class GpuEncoder:
             self._gpu.examine()
         if self._rows:
             raise EncodeError(
-                f"the GPU could not encode the rows after {self._rows}: {error}; the file had begun there and is lost: "
-                "try again, with smaller row groups or --encoder cpu if this comes again"
+                f"the GPU could not encode the rows after {self._rows}: {error}; the file cannot continue on the CPU "
+                "and is lost: retry; if this recurs, use smaller row groups or --encoder cpu"
             ) from error
         kind = ReasonKind.DEVICE_MEMORY if is_memory else ReasonKind.DEVICE_FAILED
         return self._move(Reason(kind, f"the GPU could not begin the file: {error}"))

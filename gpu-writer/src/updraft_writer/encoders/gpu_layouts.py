@@ -124,7 +124,7 @@ Layout = ParquetLayout | OrcLayout
 
 def _refuse_options(asked_for: Mapping[str, bool]) -> None:
     if missing := [option for option, is_asked_for in asked_for.items() if is_asked_for]:
-        raise NotOnGpuError(ReasonKind.OPTION, f"the GPU's encoder has not: {', '.join(missing)}")
+        raise NotOnGpuError(ReasonKind.OPTION, f"the GPU encoder does not support {', '.join(missing)}")
 
 
 def _asks_for_a_level(compression: Compression) -> bool:

@@ -65,7 +65,7 @@ def with_leaf_fields(field: pa.Field, change: Callable[[pa.Field], pa.Field]) ->
     if pa.types.is_large_list(data_type):
         return field.with_type(pa.large_list(with_leaf_fields(data_type.value_field, change)))
     if any(change(pa.field("", leaf)).type != leaf for leaf in leaf_types(data_type) if leaf != data_type):
-        raise WriteOptionError(f"column {field.name!r}: dates and timestamps inside of {data_type} are not written")
+        raise WriteOptionError(f"column {field.name!r}: dates and timestamps inside {data_type} are not supported")
     return change(field)
 
 

@@ -59,7 +59,7 @@ class ParquetTimes:
         """The rules in the options; raises WriteOptionError."""
         modes = (options.rebase, options.int96_rebase)
         if options.timestamps not in TimestampType.values() or not set(modes) <= set(Rebase.values()):
-            raise WriteOptionError("the type of timestamps or a rebase mode is none that this writer knows")
+            raise WriteOptionError("this writer does not know the timestamp type or a rebase mode")
         if Rebase.REBASE_LEGACY in modes and not options.time_zone:
             raise WriteOptionError("the rebase mode LEGACY needs the session's time zone")
         return cls(options.timestamps, *modes, options.time_zone)
@@ -123,7 +123,7 @@ class ParquetTimes:
         """Refuse zones other than UTC: before 1900 Java's zones have their own offsets, which the file would need."""
         if self.time_zone not in _UTC:
             raise WriteOptionError(
-                f"timestamps are rebased (LEGACY) here in UTC alone, not in {self.time_zone}: set "
+                f"this writer rebases timestamps (LEGACY) only in UTC, not in {self.time_zone}: set "
                 "spark.sql.session.timeZone to UTC, or let the client rebase them and send the footer's keys itself"
             )
 
@@ -168,5 +168,5 @@ def _check_leaf(leaf: pa.Array, name: str) -> None:
         raise EncodeError(
             f"column {name!r} has a date before 1582-10-15 or a timestamp before 1900-01-01T00:00:00Z, which the "
             "calendars of Spark 2 and Spark 3 read differently: set spark.sql.parquet.datetimeRebaseModeInWrite (for "
-            "INT96 int96RebaseModeInWrite) to CORRECTED to write it as it is, or to LEGACY for Spark 2"
+            "INT96 int96RebaseModeInWrite) to CORRECTED to write it unchanged, or to LEGACY for Spark 2"
         )

@@ -29,10 +29,8 @@ class Gpu:
         try:
             self.engine.check()
         except DeviceError as error:
-            self.lost = Reason(ReasonKind.DEVICE_FAILED, f"the GPU failed and is not used any more: {error}")
-            _log.error(
-                "the GPU failed: files are encoded on the CPU until the writer is started again", error=str(error)
-            )
+            self.lost = Reason(ReasonKind.DEVICE_FAILED, f"the GPU failed and is no longer used: {error}")
+            _log.error("the GPU failed: files are encoded on the CPU until the writer restarts", error=str(error))
 
 
 def described(gpu: Gpu | Reason) -> str:
@@ -55,7 +53,7 @@ def find_engine(wanted: Wanted, *, memory_bytes: int) -> GpuEngine | Reason:
         return Reason(ReasonKind.NOT_INSTALLED, f"updraft-writer[gpu] is not installed: {error}")
     # The driver has several exceptions for a missing device.
     except Exception as error:
-        return Reason(ReasonKind.NO_DEVICE, f"no driver of CUDA 13 gives a GPU: {error}")
+        return Reason(ReasonKind.NO_DEVICE, f"found no GPU with a CUDA 13 driver: {error}")
     if devices == 0:
         return Reason(ReasonKind.NO_DEVICE, "this machine has no GPU")
     try:

@@ -82,7 +82,7 @@ class ArtifactCollector:
             while wanted:
                 part = await dialogue.part()
                 if part.digest not in wanted:
-                    raise ProtocolError(f"artifact {part.digest.hex()} came, which this pool has not asked for")
+                    raise ProtocolError(f"artifact {part.digest.hex()} arrived, which this pool did not request")
                 await self._receive_one(dialogue, wanted[part.digest], part)
                 wanted.pop(part.digest).ended()
         finally:

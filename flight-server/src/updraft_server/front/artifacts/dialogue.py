@@ -45,7 +45,7 @@ class ArtifactDialogue:
         limit_bytes = self._limits.max_message_bytes
         if not 0 < size_bytes <= limit_bytes:
             raise LimitError(
-                f"a function of {size_bytes} bytes is more than this pool takes, {limit_bytes} bytes: "
+                f"the function has {size_bytes} bytes, the limit of this pool is {limit_bytes}: "
                 "broadcast what the function refers to, or raise --max-message-bytes"
             )
         await self._call.write(event_message(ReplyMetadata(payload_wanted=PayloadWanted())))
@@ -78,16 +78,16 @@ class ArtifactDialogue:
                     metadata, data = await self._message()
         except TimeoutError:
             raise ProtocolError(
-                f"the client sent nothing of what it was asked for within {self._timeout_seconds:g} seconds"
+                f"the client sent none of the requested data within {self._timeout_seconds:g} seconds"
             ) from None
         if metadata.WhichOneof("event") != expected:
-            raise ProtocolError("a message came before what the pool has asked for")
+            raise ProtocolError(f"another message arrived before the {expected} that the pool requested")
         return metadata, data
 
     async def _message(self) -> tuple[RequestMetadata, memoryview]:
         message = await self._call.read()
         if message is None:
-            raise ProtocolError("the client ended its stream before it had sent what it was asked for")
+            raise ProtocolError("the client ended its stream before it had sent the requested data")
         check_size(len(message), self._limits.max_message_bytes, self._limits.service)
         fields = split_flight_data(message)
         return request_metadata(fields), fields.data_body

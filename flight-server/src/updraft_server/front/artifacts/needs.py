@@ -93,7 +93,7 @@ def _key(artifact: Artifact) -> ArtifactKey:
         )
     role = artifact.WhichOneof("role")
     if role is None:
-        raise ProtocolError(f"nothing says what artifact {artifact.sha256.hex()} is for")
+        raise ProtocolError(f"the command does not say what artifact {artifact.sha256.hex()} is for")
     form = Form.DIRECTORY if role == "directory_name" else Form.FILE
     return ArtifactKey(artifact.sha256, artifact.size_bytes, form)
 

@@ -118,7 +118,7 @@ class ArtifactStore:
         if excess_bytes > sum(artifact.key.size_bytes for artifact in idle):
             raise PoolFullError(
                 f"running exchanges hold artifacts of {self.used_bytes} of {self._limit_bytes} bytes,"
-                f" and {new_bytes} more are needed: come again later, or raise --artifact-store-bytes",
+                f" and {new_bytes} more are needed: retry later, or raise --artifact-store-bytes",
                 retry_after_milliseconds=self._retry_after_milliseconds,
             )
         for artifact in idle:

@@ -35,7 +35,7 @@ def compose(assignment: Assignment, payload: exchange_pb2.SessionPayload, around
         [
             task_header(assignment.task),
             text(_task_context(assignment.task)),
-            contents(assignment, around),
+            artifacts(assignment, around),
             INT.pack(assignment.eval_type),
             settings(payload.runner_conf),
             settings(payload.eval_conf),
@@ -51,7 +51,7 @@ def task_header(task: exchange_pb2.TaskIdentity) -> bytes:
     return INT.pack(task.partition_id) + text(f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
-def contents(assignment: Assignment, around: Surroundings) -> bytes:
+def artifacts(assignment: Assignment, around: Surroundings) -> bytes:
     """The directory of the files, the modules among them, and the broadcasts."""
     includes = b"".join(map(text, assignment.python_includes))
     included = INT.pack(len(assignment.python_includes)) + includes

@@ -61,7 +61,7 @@ class RemoteFile:
         self._into = into
         self._max_batch_bytes = max_batch_bytes
         self._changed = threading.Condition()
-        self._outbox: deque[bytes] = deque([_opening(command, schema)])
+        self._outbox: deque[bytes] = deque([_first_message(command, schema)])
         self._closed = False
         self._finishing = False
         self._finish_sent = False
@@ -240,7 +240,7 @@ class RemoteFile:
         self._received_bytes += len(piece)
 
 
-def _opening(command: WriteCommand, schema: pa.Schema) -> bytes:
+def _first_message(command: WriteCommand, schema: pa.Schema) -> bytes:
     from pyarrow import flight
 
     header = memoryview(pa.ipc.read_message(schema.serialize()).metadata).cast("B")

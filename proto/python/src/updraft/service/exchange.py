@@ -96,7 +96,7 @@ def check_size(size_bytes: int, max_message_bytes: int, service: str, what: str 
     """Raise LimitError for a message that is larger than the service takes."""
     if size_bytes > max_message_bytes:
         raise LimitError(
-            f"a {what} of {size_bytes} bytes is more than this {service} takes, {max_message_bytes} bytes: "
+            f"a {what} has {size_bytes} bytes, the limit of this {service} is {max_message_bytes}: "
             "send smaller batches or raise --max-message-bytes"
         )
 

@@ -4,7 +4,6 @@
 A service subclasses `ServiceSettings` and adds its own; `updraft.service.listeners` opens the addresses declared here.
 """
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -15,10 +14,6 @@ from updraft.service.addresses import TcpAddress, parse_tcp_address, with_free_p
 from updraft.service.settings import Settings, setting
 
 MIB = 1024 * 1024
-
-# Variables of settings that were removed. An unknown option is refused anyway; an unknown variable would be ignored.
-_NO_DEADLINE = "a service has no deadline of its own; UPDRAFT_CLIENT_SILENCE_SECONDS bounds the silence of clients"
-_GONE = {"UPDRAFT_DEFAULT_DEADLINE_SECONDS": _NO_DEADLINE, "UPDRAFT_MAX_DEADLINE_SECONDS": _NO_DEADLINE}
 
 
 def _checked_address(text: str) -> str:
@@ -138,13 +133,6 @@ class ServiceSettings(Settings):
         "(OTLP over gRPC). An empty value switches tracing off.",
         default="",
     )
-
-    @model_validator(mode="after")
-    def _sets_nothing_that_is_gone(self) -> Self:
-        for name, instead in _GONE.items():
-            if name in os.environ:
-                raise ValueError(f"{name} was removed: {instead}")
-        return self
 
     @model_validator(mode="after")
     def _listens_somewhere(self) -> Self:

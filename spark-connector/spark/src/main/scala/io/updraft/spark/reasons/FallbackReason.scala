@@ -26,7 +26,7 @@ object FallbackReason {
 
   val ResourceProfile: FallbackReason = FallbackReason(
     "resource-profile",
-    "a resource profile requests resources of the executor that the pool cannot see"
+    "a resource profile requests resources of the executor, which the pool cannot use"
   )
 
   val State: FallbackReason = FallbackReason(
@@ -36,23 +36,23 @@ object FallbackReason {
 
   val HashSeed: FallbackReason = FallbackReason(
     "hash-seed",
-    "the session sets PYTHONHASHSEED, and not to 0, the hash seed of the pool's workers"
+    "the session sets PYTHONHASHSEED to a value other than the pool's, which is 0"
   )
 
   val WorkerModule: FallbackReason = FallbackReason(
     "worker-module",
-    "the application replaces PySpark's own worker or daemon, which a pool does not run"
+    "the application replaces PySpark's worker or daemon with its own, which a pool does not run"
   )
 
   val DataTypes: FallbackReason = FallbackReason(
     "type",
-    "Arrow cannot carry a type to the pool and back unchanged (calendar intervals, char and varchar, " +
-      "geometry and geography, structs with two fields of one name)"
+    "the function or its input has a type that Arrow does not preserve (calendar intervals, " +
+      "char and varchar, geometry and geography, structs with duplicate field names)"
   )
 
   val UnknownKind: FallbackReason = FallbackReason(
     "unknown-kind",
-    "this version of the connector does not know the kind of function"
+    "this version of the connector does not support this kind of function"
   )
 
   def ofType(dataType: DataType): FallbackReason = DataTypes.about(dataType.sql)

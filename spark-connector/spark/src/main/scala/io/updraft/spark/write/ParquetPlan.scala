@@ -91,7 +91,7 @@ object ParquetPlan {
     val hasInstants = StoredSchema.leaves(schema).contains(TimestampType)
     // Java's zones have rules of their own before 1900.
     if (hasInstants && ofInstants == "LEGACY" && sql.sessionLocalTimeZone != "UTC")
-      Left(s"timestamps in the calendar LEGACY in the time zone ${sql.sessionLocalTimeZone}")
+      Left(s"timestamps in rebase mode LEGACY in the time zone ${sql.sessionLocalTimeZone}")
     else Right(
       ParquetOptions
         .newBuilder()
