@@ -52,7 +52,7 @@ def command(**changes: Any) -> ExchangeCommand:
     return made
 
 
-def opening(asked: ExchangeCommand) -> bytes:
+def request(asked: ExchangeCommand) -> bytes:
     descriptor = {"type": 2, "cmd": asked.SerializeToString()}
     return bytes(
         FlightData(flight_descriptor=descriptor, data_header=bytes(split(SCHEMA.serialize())[0])).SerializeToString()
@@ -80,7 +80,7 @@ WITHOUT_FUNCTION = SessionPayload(udfs=[{"result_id": 1}]).SerializeToString()
 
 @pytest.mark.parametrize("payload", [b"", WITHOUT_UDF, WITHOUT_FUNCTION], ids=["empty", "no UDF", "no function"])
 async def test_a_payload_without_a_function_is_the_clients_error(channel: grpc.aio.Channel, payload: bytes) -> None:
-    error = await error_of(channel, opening(command(payload=payload)), finish(0))
+    error = await error_of(channel, request(command(payload=payload)), finish(0))
     assert error.kind == ErrorKind.ERROR_KIND_PROTOCOL
     assert "no UDF" in error.message
 
@@ -88,6 +88,6 @@ async def test_a_payload_without_a_function_is_the_clients_error(channel: grpc.a
 async def test_a_deferred_payload_as_large_as_a_message_may_be_reaches_the_worker(channel: grpc.aio.Channel) -> None:
     deferring = command(payload=b"", deferred_payload=DeferredPayload(size_bytes=MAX_MESSAGE_BYTES))
     chunks = [chunk(b"\xff" * CHUNK_BYTES, start) for start in range(0, MAX_MESSAGE_BYTES, CHUNK_BYTES)]
-    error = await error_of(channel, opening(deferring), *chunks, finish(0))
+    error = await error_of(channel, request(deferring), *chunks, finish(0))
     assert error.kind == ErrorKind.ERROR_KIND_PROTOCOL
     assert "not a SessionPayload" in error.message
