@@ -23,6 +23,7 @@ from front_calls import NOT_SERVING, SERVING, Gate, admitted, health, in_a_threa
 from front_harness import Running
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from updraft.errors import PoolUnavailableError
 from updraft.service.lifecycle import Event, Phase
 from updraft.service.listeners import ListenError
 from updraft.v1.control_pb2 import PoolState, PoolStatus
@@ -197,18 +198,32 @@ async def test_an_address_in_use_is_named(running_front: Running) -> None:
                 pass
 
 
+class SlowPool(FakePool):
+    """Starts when the test lets it; its functions are unknown until then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+        self.may_start = asyncio.Event()
+        self.functions = ()
+
+    async def start(self) -> None:
+        self.begun.set()
+        await self.may_start.wait()
+
+
+async def test_a_front_that_is_told_to_end_does_not_wait_for_its_pool(running_front: Running) -> None:
+    pool = SlowPool()
+    async with running_front(pool, wait_until=pool.begun) as front:
+        front.front.lifecycle.handle(Event.DRAIN_REQUESTED)
+        # A call of the last moment finds no function, and must not take that for an answer.
+        with pytest.raises(PoolUnavailableError):
+            front.front.capabilities_once_started()
+        await front.stopped()
+        assert not pool.may_start.is_set()
+
+
 async def test_a_pool_that_is_still_starting_is_unavailable_and_not_without_functions(running_front: Running) -> None:
-    class SlowPool(FakePool):
-        def __init__(self) -> None:
-            super().__init__()
-            self.begun = asyncio.Event()
-            self.may_start = asyncio.Event()
-            self.functions = ()
-
-        async def start(self) -> None:
-            self.begun.set()
-            await self.may_start.wait()
-
     pool = SlowPool()
     async with running_front(pool, wait_until=pool.begun) as front:
         call = front.exchange()

@@ -96,7 +96,7 @@ class Front:
         exchanges = Exchanges(
             self.admission,
             collector,
-            self._capabilities_once_started,
+            self.capabilities_once_started,
             settings,
             self._running,
             self.metrics,
@@ -186,10 +186,13 @@ class Front:
             pyspark_version=self._pool.pyspark_version,
         )
 
-    def _capabilities_once_started(self) -> Capabilities:
-        # Before the pool has told its functions, every name would look unknown, which is an error for good.
-        if self.lifecycle.phase is Phase.STARTING:
-            raise PoolUnavailableError("the pool is starting: try again")
+    def capabilities_once_started(self) -> Capabilities:
+        """What the pool offers; raises PoolUnavailableError before its start has ended.
+
+        Every function would look unknown until then, which is an error for good.
+        """
+        if self.lifecycle.phase is Phase.STARTING or not self._pool.functions:
+            raise PoolUnavailableError("the pool has not started: try again")
         return self._capabilities()
 
     def _watch_pool(self) -> None:
