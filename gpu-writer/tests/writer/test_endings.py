@@ -24,6 +24,7 @@ from running_writer import (
 
 from updraft.errors import EncodeError, PoolUnavailableError, QuotaError, SinkError
 from updraft.v1.exchange_pb2 import ErrorKind
+from updraft_writer.file_state import FileState
 from updraft_writer.sinks.local import LocalStorage
 
 # For one batch and its encoding and no other.
@@ -67,6 +68,9 @@ def is_cancelled_while_it_is_stored(writer: RunningWriter) -> None:
         exchange.half_close()
         assert gate.reached.wait(WITHIN_SECONDS)
         exchange.call.cancel()
+        # A file that is stored before the writer hears of the end is published.
+        (file,) = writer.writer.files._files
+        wait_for(lambda: file._life.state is FileState.ABORTED, "the end of the call")
 
 
 def is_cancelled_while_it_waits_for_room(writer: RunningWriter) -> None:
