@@ -18,7 +18,7 @@ import pyspark
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from updraft.protocol import PROTOCOL_VERSION
-from updraft.v1 import control_pb2, exchange_pb2
+from updraft.v1 import control_pb2, exchange_pb2, write_pb2
 
 _SERVICE = "/arrow.flight.protocol.FlightService/"
 _CALL_TIMEOUT_SECONDS = 60
@@ -135,7 +135,7 @@ def _task() -> exchange_pb2.TaskIdentity:
     )
 
 
-def first_message(command: exchange_pb2.ExchangeCommand, schema_header: bytes) -> Any:
+def first_message(command: exchange_pb2.ExchangeCommand | write_pb2.WriteCommand, schema_header: bytes) -> Any:
     """The first message of an exchange."""
     return FlightData(
         flight_descriptor=FlightDescriptor(type=CMD, cmd=command.SerializeToString()), data_header=schema_header

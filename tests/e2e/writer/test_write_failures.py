@@ -147,7 +147,7 @@ def _everything_reserved(writer: LocalWriter, path: Path) -> Iterator[None]:
     done = threading.Event()
 
     def requests() -> Iterator[bytes]:
-        yield first_message(command, header).SerializeToString()  # type: ignore[arg-type]
+        yield first_message(command, header).SerializeToString()
         ask = WriteRequestMetadata(ask=Ask(body_bytes=_QUOTA_BYTES))
         yield FlightData(app_metadata=ask.SerializeToString()).SerializeToString()
         done.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory in which a pool's processes find each other: nobody else's to write, and one pool's alone."""
+"""The directory in which a pool's processes find each other: private, and used by one pool only."""
 
 import contextlib
 import errno
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ZYGOTE_SOCKET = "zygote.sock"
-# What a Unix socket's address holds, less the zero at its end.
+# The longest path that fits the address of a Unix socket, which ends with a zero.
 _MAX_SOCKET_PATH_BYTES = 107
 _WRITABLE_FOR_OTHERS = 0o022
 
 
 @contextlib.contextmanager
 def claimed(directory: Path, halves: Iterable[str]) -> Iterator[None]:
-    """Make the directory where it is missing, and keep it for these halves of a pool; raises OSError with a reason."""
+    """Create the directory if it is missing, and lock it for these halves of a pool; raises OSError with a reason."""
     if len(os.fsencode(directory / ZYGOTE_SOCKET)) > _MAX_SOCKET_PATH_BYTES:
         longest = _MAX_SOCKET_PATH_BYTES - len(f"/{ZYGOTE_SOCKET}")
         raise _error(errno.ENAMETOOLONG, f"a socket needs a shorter path: at most {longest} bytes", directory)

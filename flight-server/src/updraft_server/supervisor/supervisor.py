@@ -45,6 +45,8 @@ _CRASHES = 5
 _CRASH_WINDOW_SECONDS = 10.0
 _START_UP_SECONDS = 10.0
 _DRAIN_MARGIN_SECONDS = 15.0
+# A killed process that waits for a disk or a network file system does not end; the pool's own end must not wait for it.
+_LAST_DEATHS_SECONDS = 10.0
 
 
 class Phase(enum.Enum):
@@ -139,7 +141,7 @@ class Supervisor:
 
     def _front_ended(self, code: int) -> int | None:
         self._kill_orphans()
-        # -SIGTERM while it drains is one that had not come so far as to listen to that, and has served nobody.
+        # -SIGTERM in a drain: it had not installed its handler yet, so it has served nobody.
         if code == 0 or (self._phase is Phase.DRAINING and code == -signal.SIGTERM):
             return 0
         if self._phase is Phase.DRAINING:
@@ -157,7 +159,7 @@ class Supervisor:
         if code == EXIT_IMAGE_BROKEN:
             return EXIT_REFUSED
         if self._phase is Phase.DRAINING and _FRONT not in self._children:
-            # It was told to end with its last front: -SIGTERM is one that had not come so far as to listen to that.
+            # It was told to end with its last front. -SIGTERM: it had not installed its handler yet.
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
@@ -195,13 +197,18 @@ class Supervisor:
     def _end_children(self) -> None:
         for child in self._children.values():
             child.end()
-        # Until nobody is left: what a process that is killed here had started becomes a child of this one.
-        while children := _children():
+        give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
+        # Again and again: what a killed process had started becomes a child of this one.
+        while (children := _children()) and time.monotonic() < give_up_seconds:
             for pid in children:
                 kill_group(pid)
                 # A daemon is in a group whose leader is gone.
                 os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+            signal.sigwait(_SIGNALS)
+            while (ended := _next_ended()) is not None:
+                os.waitpid(ended, 0)
+        if children:
+            _say(f"the processes {children} do not end, although they were killed")
 
 
 def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE)
 
@@ -24,7 +25,7 @@ class ProcessState:
         root = logging.getLogger()
         self._environment = dict(os.environ)
         self._path = list(sys.path)
-        self._directory = os.getcwd()  # noqa: PTH109
+        self._directory = Path.cwd()
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._stdout, self._stderr = sys.stdout, sys.stderr
@@ -48,6 +49,7 @@ class ProcessState:
         root = logging.getLogger()
         root.handlers[:] = self._log_handlers
         root.setLevel(self._log_level)
+        # It is a list, which typeshed does not say.
         warnings.filters[:] = self._warning_filters  # type: ignore[index]
         reseed()
         sys.setrecursionlimit(self._recursion_limit)

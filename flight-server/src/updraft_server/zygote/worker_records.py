@@ -31,7 +31,7 @@ class WorkerRecords:
 
     def add(self, worker: str, pid: int) -> None:
         """Note a child that has just been forked; raises OSError."""
-        # Temporary directories are tidied up: what lies there is not there for ever.
+        # Tools that tidy temporary directories may have removed it.
         self._directory.mkdir(mode=0o700, exist_ok=True)
         (self._directory / worker).write_text(f"{pid} {start_ticks(pid)}")
 

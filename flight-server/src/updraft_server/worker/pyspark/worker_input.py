@@ -17,7 +17,7 @@ class WorkerInput:
         self._unread = data
 
     def read(self, size: int) -> bytes:
-        """As of a file; empty at the end."""
+        """Read like a file: empty at the end."""
         if size and self._position >= len(self._unread):
             self._unread, self._position = next(self._pieces, b""), 0
         start, self._position = self._position, self._position + size
