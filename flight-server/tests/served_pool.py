@@ -4,9 +4,9 @@
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,13 @@ def echo(client: flight.FlightClient, count: int = 3) -> None:
     batches = [batch(value) for value in range(count)]
     writer, reader = client.do_exchange(ECHO)
     writer.begin(SCHEMA)
-    received: list[pa.RecordBatch] = []
-    reading = threading.Thread(target=lambda: received.extend(chunk.data for chunk in reader))
-    reading.start()
-    for sent in batches:
-        writer.write_batch(sent)
-    writer.done_writing()
-    reading.join()
+    with ThreadPoolExecutor(1) as reading:
+        received = reading.submit(lambda: [chunk.data for chunk in reader])
+        for sent in batches:
+            writer.write_batch(sent)
+        writer.done_writing()
     writer.close()
-    assert received == batches
+    assert received.result() == batches
 
 
 def serves_again(server: Server) -> bool:
