@@ -42,7 +42,14 @@ def test_an_idle_pool_is_whole_again_after_each_kill(pool: LocalPool, victim: st
     for _ in range(_ROUNDS):
         wait_until_whole(pool, kill(pool, victim), WORKERS)
     batch = pa.RecordBatch.from_pydict({"_0": [1]})
-    assert exchange(pool.tcp_address, whole_request(echo_command(), batch.schema, [batch])).batches() == [batch]
+    replies = [
+        exchange(pool.tcp_address, whole_request(echo_command(), batch.schema, [batch])) for _ in range(_ROUNDS + 1)
+    ]
+    # A worker may take one exchange along before the front hears of its death.
+    failed = [reply.code for reply in replies if reply.code != grpc.StatusCode.OK]
+    assert set(failed) <= _ALLOWED
+    assert len(failed) <= (1 if victim == "worker" else 0)
+    assert replies[-1].batches() == [batch]
 
 
 class OpenExchange:
