@@ -22,6 +22,7 @@ from updraft_server.pool.pool import Pool
 async def test_a_new_pool_has_counted_nothing(tmp_path: Path) -> None:
     pool = Pool(PoolSettings(workers=1, zygote_socket=tmp_path / "z.sock"), lambda _: None, lambda _: None)
     assert (pool.idle, pool.busy, pool.starting, set(pool.exits.values())) == (0, 0, 0, {0})
+    assert (pool.zygote_pid, pool.python_version, pool.functions) == (0, "", ())
     await pool.close(0.0)
 
 
@@ -33,6 +34,22 @@ async def test_a_pool_that_has_closed_leaves_no_task_behind(tmp_path: Path) -> N
     await asyncio.wait([starting])
     await pool.close(0.0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_pool_that_closes_while_it_starts_ends_its_starts_and_lets_the_zygote_go(tmp_path: Path) -> None:
+    zygote = Zygote(tmp_path / "z.sock")
+    zygote.may_fork = False
+    others = asyncio.all_tasks()
+    pool = Pool(PoolSettings(workers=1, zygote_socket=tmp_path / "z.sock"), lambda _: None, lambda _: None)
+    starting = asyncio.create_task(pool.start())
+    async with asyncio.timeout(60):
+        await zygote.held_back.get()
+    starting.cancel()
+    await asyncio.wait([starting])
+    await pool.close(0.0)
+    assert asyncio.all_tasks() == others
+    assert pool._zygote.hello is None
+    await zygote.close()
 
 
 @pytest.mark.parametrize(
