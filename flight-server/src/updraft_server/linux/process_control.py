@@ -12,6 +12,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 
 _F_SETSIG = 10
 
@@ -49,6 +50,11 @@ def adopt_orphans() -> None:
 def hide_memory() -> None:
     """Keep other processes of the same user from reading this one's memory and environment. An exec undoes it."""
     _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def forbid_new_privileges() -> None:
+    """Let no exec of this process or its children gain privileges, by setuid bits or capabilities of a file."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def name_process(name: str) -> None:
