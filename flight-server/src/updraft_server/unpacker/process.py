@@ -10,7 +10,8 @@ import sys
 
 from updraft_server.ipc.unpacking import UnpackBounds, UnpackOutcome, UnpackVerdict
 from updraft_server.linux.confined_files import confine_files
-from updraft_server.linux.process_control import die_first, end_with_parent, forbid_new_privileges, hide_memory
+from updraft_server.linux.out_of_memory import die_first
+from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, hide_memory
 from updraft_server.unpacker.archive import RefusedArchiveError, unpack
 
 _MAX_DESCRIPTORS = 32
