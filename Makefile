@@ -84,8 +84,8 @@ connector: $(JAR) ## Build the connector's jar and print its path
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
 FIRST := test-connector lint types test-unit test-packages test-chart
-SECOND := e2e-on-$(NEWEST) test-contract test-faults test-writer sessions-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
-THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) sessions-on-$(spark))
+SECOND := e2e-on-$(NEWEST) writes-on-$(NEWEST) test-contract test-faults test-writer sessions-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
+THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) sessions-on-$(spark))
 include .ci/check.mk
 
 check: run-check ## Everything that CI runs: the newest Spark in full, a function of each kind on the others
@@ -123,7 +123,7 @@ test-packages: .venv/.synced | $(REPORTS) ## Build every wheel and install it wi
 
 test-sessions: sessions-on-$(SPARK) ## Real workers and the session functions of SPARK
 
-test-e2e: e2e-on-$(SPARK) ## Spark with and without Updraft: equal answers
+test-e2e: e2e-on-$(SPARK) writes-on-$(SPARK) ## Spark with and without Updraft: equal answers
 
 test-kinds: kinds-on-$(SPARK) ## A part of it: one function of each kind
 
@@ -134,7 +134,11 @@ $(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | 
 
 $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,e2e-$*)
-	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e
+	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e --ignore=tests/e2e/writer
+
+$(addprefix writes-on-,$(SPARKS)): writes-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
+	@$(call BEGIN,writes-$*)
+	$(call PYTEST,$(call venv,$*),writes-$*) tests/e2e/writer
 
 $(addprefix kinds-on-,$(SPARKS)): kinds-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,kinds-$*)
