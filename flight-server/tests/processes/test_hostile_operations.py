@@ -66,50 +66,6 @@ def start(directory: Path) -> Iterator[Callable[..., Started]]:
         each.process.wait()
 
 
-ESCAPING_FUNCTION = """
-import os
-import time
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
-
-def escape(batch):
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        if os.fork() == 0:
-            with open(os.environ["TMPDIR"] + "/daemon", "w") as file:
-                file.write(f"{os.getpid()}\\n")
-            time.sleep(1000)
-        os._exit(0)
-    os.waitpid(child, 0)
-    return batch
-
-registry.add(RegisteredFunction("escape", "1", "Starts a daemon.", escape))
-"""
-
-
-def test_a_pool_that_ends_takes_what_its_functions_left_behind_with_it(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (directory / "escaping_function.py").write_text(ESCAPING_FUNCTION)
-    monkeypatch.setenv("PYTHONPATH", str(directory))
-    monkeypatch.setenv("TMPDIR", str(directory))
-    server = Server(directory, "--workers=1", "--functions=escaping_function")
-    try:
-        with server.client() as client:
-            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("escape"))
-            writer.begin(SCHEMA)
-            writer.write_batch(batch(1))
-            assert finish(writer, reader) == "OK"
-        note = directory / "daemon"
-        eventually(lambda: note.exists() and note.read_text().endswith("\n"))
-        daemon = psutil.Process(int(note.read_text()))
-        assert server.stop() == 0
-        assert not daemon.is_running() or daemon.status() == psutil.STATUS_ZOMBIE
-    finally:
-        server.process.kill()
-        server.process.wait()
-
-
 def test_a_supervisor_that_was_stopped_goes_on_as_if_nothing_had_been(directory: Path) -> None:
     server = Server(directory, "--workers=1")
     try:
