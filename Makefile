@@ -79,7 +79,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids fuzz
+.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks fuzz
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
@@ -220,6 +220,9 @@ e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, w
 
 test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) ## The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
 	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids
+
+attacks: $(VENV)/.synced | $(REPORTS) ## What a hostile function may try, tried in a real pool (as an ordinary user too: run it as one)
+	$(call PYTEST,$(VENV),attacks) tests/attacks
 
 fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's (FUZZ="--seconds 60 --seed 1")
 	.venv/bin/python flight-server/tests/fuzz.py $(FUZZ)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt of a hostile function: what it is, how it is carried into a worker, and what it came to.
+
+This module and those with attempts travel by value, since a worker does not have them: a function imports what it needs
+itself, from the standard library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+REFUSALS = ("EPERM", "EACCES", "ENOSYS", "ENOENT", "ESRCH", "EROFS", "ECONNREFUSED", "EAFNOSUPPORT")
+"""Errors by which a kernel refuses, or says that there is nothing to be had. With any other, a test is broken."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What an attempt came to."""
+
+    refused: str = ""
+    """The name of the error by which it was refused."""
+    evidence: str = ""
+    """What shows that it succeeded; empty when nothing does."""
+    broken: str = ""
+    """The traceback of a mistake in the attempt itself."""
+    died: bool = False
+    """The exchange failed with it."""
+    ended: str = ""
+    """How, where it did."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the attempt came to nothing, as it has to."""
+        return not self.evidence and not self.broken and (not self.refused or self.refused in REFUSALS)
+
+
+class Attempts:
+    """The attempts of a group, in the order of their definition."""
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[[Any], Any]] = []
+
+    def __call__(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Add an attempt: a function of its surroundings that returns what shows that it succeeded, or nothing."""
+        self._functions.append(function)
+        return function
+
+    def __iter__(self) -> Iterator[Callable[[Any], Any]]:
+        return iter(self._functions)
+
+
+def carried(attempt: Callable[[Any], Any], surroundings: Any) -> Callable[[Any], Any]:
+    """The attempt as a UDF over one row, whose result is its verdict as JSON."""
+
+    def udf(column: Any) -> Any:
+        import errno
+        import json
+        import traceback
+
+        import pyarrow as pa
+
+        try:
+            verdict = {"evidence": repr(found)[:300] if (found := attempt(surroundings)) else ""}
+        except OSError as error:
+            verdict = {"refused": errno.errorcode.get(error.errno or 0, str(error))}
+        except BaseException:
+            verdict = {"broken": traceback.format_exc()}
+        return pa.array([json.dumps(verdict)] * len(column), pa.string())
+
+    return udf
+
+
+def verdict_of(text: str) -> Verdict:
+    """The inverse of what the UDF wrote."""
+    return Verdict(**json.loads(text))
+
+
+def system_call(name: str, *arguments: Any) -> int:
+    """Make a call that Python does not wrap; raises OSError. For use inside attempts."""
+    import ctypes
+    import os
+
+    numbers = {
+        "x86_64": {
+            "ptrace": 101,
+            "process_vm_readv": 310,
+            "process_vm_writev": 311,
+            "pidfd_open": 434,
+            "pidfd_getfd": 438,
+            "pidfd_send_signal": 424,
+            "kcmp": 312,
+            "perf_event_open": 298,
+            "userfaultfd": 323,
+            "bpf": 321,
+            "add_key": 248,
+            "request_key": 249,
+            "keyctl": 250,
+            "shmget": 29,
+            "semget": 64,
+            "msgget": 68,
+            "io_uring_setup": 425,
+            "mount": 165,
+            "umount2": 166,
+            "fsopen": 430,
+            "open_tree": 428,
+            "unshare": 272,
+            "setns": 308,
+            "clone": 56,
+            "chroot": 161,
+            "pivot_root": 155,
+            "open_by_handle_at": 304,
+            "init_module": 175,
+            "reboot": 169,
+            "swapon": 167,
+            "sethostname": 170,
+            "clock_settime": 227,
+            "settimeofday": 164,
+            "prlimit64": 302,
+            "setpriority": 141,
+            "sched_setaffinity": 203,
+            "sched_setscheduler": 144,
+            "ioprio_set": 251,
+            "rt_sigqueueinfo": 129,
+            "tgkill": 234,
+            "acct": 163,
+            "quotactl": 179,
+            "kexec_load": 246,
+            "migrate_pages": 256,
+            "move_pages": 279,
+            "process_madvise": 440,
+            "fanotify_init": 300,
+            "lookup_dcookie": 212,
+            "personality": 135,
+            "syslog": 103,
+        },
+        "aarch64": {
+            "ptrace": 117,
+            "process_vm_readv": 270,
+            "process_vm_writev": 271,
+            "pidfd_open": 434,
+            "pidfd_getfd": 438,
+            "pidfd_send_signal": 424,
+            "kcmp": 272,
+            "perf_event_open": 241,
+            "userfaultfd": 282,
+            "bpf": 280,
+            "add_key": 217,
+            "request_key": 218,
+            "keyctl": 219,
+            "shmget": 194,
+            "semget": 190,
+            "msgget": 186,
+            "io_uring_setup": 425,
+            "mount": 40,
+            "umount2": 39,
+            "fsopen": 430,
+            "open_tree": 428,
+            "unshare": 97,
+            "setns": 268,
+            "clone": 220,
+            "chroot": 51,
+            "pivot_root": 41,
+            "open_by_handle_at": 265,
+            "init_module": 105,
+            "reboot": 142,
+            "swapon": 224,
+            "sethostname": 161,
+            "clock_settime": 112,
+            "settimeofday": 170,
+            "prlimit64": 261,
+            "setpriority": 140,
+            "sched_setaffinity": 122,
+            "sched_setscheduler": 119,
+            "ioprio_set": 30,
+            "rt_sigqueueinfo": 138,
+            "tgkill": 131,
+            "acct": 89,
+            "quotactl": 60,
+            "kexec_load": 104,
+            "migrate_pages": 238,
+            "move_pages": 239,
+            "process_madvise": 440,
+            "fanotify_init": 262,
+            "lookup_dcookie": 18,
+            "personality": 92,
+            "syslog": 116,
+        },
+    }[os.uname().machine]
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.syscall(numbers[name], *[ctypes.c_long(a) if isinstance(a, int) else a for a in arguments])
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return int(result)

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts to end or stop what belongs to the pool or to another owner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.attacks.attempts import Attempts, system_call
+
+ATTEMPTS = Attempts()
+
+
+def signalled(pid: int, number: int) -> str:
+    """Send the signal."""
+    import os
+
+    os.kill(pid, number)
+    return f"sent {number} to {pid}"
+
+
+@ATTEMPTS
+def the_front(target: Any) -> Any:
+    return signalled(target.front, 9)
+
+
+@ATTEMPTS
+def the_zygote(target: Any) -> Any:
+    return signalled(target.zygote, 9)
+
+
+@ATTEMPTS
+def the_supervisor(target: Any) -> Any:
+    return signalled(target.supervisor, 15)
+
+
+@ATTEMPTS
+def a_neighbour(target: Any) -> Any:
+    return signalled(target.victim, 9)
+
+
+@ATTEMPTS
+def whether_the_front_lives(target: Any) -> Any:
+    return signalled(target.front, 0)
+
+
+@ATTEMPTS
+def the_front_by_stopping_it(target: Any) -> Any:
+    return signalled(target.front, 19)
+
+
+@ATTEMPTS
+def the_zygote_by_stopping_it(target: Any) -> Any:
+    return signalled(target.zygote, 19)
+
+
+@ATTEMPTS
+def a_neighbour_by_stopping_it(target: Any) -> Any:
+    return signalled(target.victim, 19)
+
+
+@ATTEMPTS
+def the_group_of_the_supervisor(target: Any) -> Any:
+    import os
+
+    os.killpg(target.supervisors_group, 0)
+    return "its group can be signalled"
+
+
+@ATTEMPTS
+def the_group_of_a_neighbour(target: Any) -> Any:
+    import os
+
+    os.killpg(target.victim, 9)
+    return "killed"
+
+
+@ATTEMPTS
+def everybody(target: Any) -> Any:
+    return signalled(-1, 0)
+
+
+@ATTEMPTS
+def the_front_by_a_program(target: Any) -> Any:
+    import subprocess
+
+    return subprocess.run(["sh", "-c", f"kill -9 {target.front}"], capture_output=True).returncode == 0
+
+
+@ATTEMPTS
+def the_front_by_a_grandchild(target: Any) -> Any:
+    import os
+
+    if (child := os.fork()) == 0:
+        os.setsid()
+        try:
+            os.kill(target.front, 9)
+        except OSError:
+            os._exit(0)
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@ATTEMPTS
+def the_front_by_its_descriptor(target: Any) -> Any:
+    import os
+    import signal
+
+    signal.pidfd_send_signal(os.pidfd_open(target.front), 9)
+    return "killed"
+
+
+@ATTEMPTS
+def a_neighbour_by_its_descriptor(target: Any) -> Any:
+    import os
+    import signal
+
+    signal.pidfd_send_signal(os.pidfd_open(target.victim), 9)
+    return "killed"
+
+
+@ATTEMPTS
+def the_front_by_a_signal_with_a_value(target: Any) -> Any:
+    import ctypes
+
+    information = ctypes.create_string_buffer(128)
+    ctypes.cast(information, ctypes.POINTER(ctypes.c_int))[2] = -1
+    return system_call("rt_sigqueueinfo", target.front, 9, information) == 0
+
+
+@ATTEMPTS
+def the_front_by_its_thread(target: Any) -> Any:
+    return system_call("tgkill", target.front, target.front, 9) == 0
+
+
+@ATTEMPTS
+def the_front_by_the_owner_of_a_descriptor(target: Any) -> Any:
+    """The kernel sends the signal when the pipe gets data, on behalf of whoever named the owner."""
+    import fcntl
+    import os
+    import time
+
+    read, write = os.pipe()
+    fcntl.fcntl(read, 10, 9)
+    fcntl.fcntl(read, fcntl.F_SETOWN, target.front)
+    fcntl.fcntl(read, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    os.write(write, b"x")
+    time.sleep(0.1)
+    return not os.path.exists(f"/proc/{target.front}")
+
+
+@ATTEMPTS
+def a_neighbour_by_the_owner_of_a_descriptor(target: Any) -> Any:
+    import fcntl
+    import os
+    import time
+
+    read, write = os.pipe()
+    fcntl.fcntl(read, 10, 9)
+    fcntl.fcntl(read, fcntl.F_SETOWN, target.victim)
+    fcntl.fcntl(read, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    os.write(write, b"x")
+    time.sleep(0.1)
+    return not os.path.exists(f"/proc/{target.victim}")
+
+
+@ATTEMPTS
+def the_machine(target: Any) -> Any:
+    # Without its magic numbers the call only asks whether one may.
+    return system_call("reboot", 0, 0, 0, None) == 0
+
+
+@ATTEMPTS
+def the_zygote_by_what_it_reads(target: Any) -> Any:
+    import os
+
+    return [os.write(number, b"garbage") for number in range(5, 64) if os.path.exists(f"/proc/self/fd/{number}")]
+
+
+@ATTEMPTS
+def its_own_worker_at_once(target: Any) -> Any:
+    import os
+
+    os._exit(0)
+
+
+@ATTEMPTS
+def its_own_worker_by_a_signal(target: Any) -> Any:
+    import os
+
+    os.kill(os.getpid(), 9)
+
+
+@ATTEMPTS
+def its_own_worker_by_a_crash(target: Any) -> Any:
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+@ATTEMPTS
+def its_own_worker_by_its_group(target: Any) -> Any:
+    import os
+
+    os.kill(0, 9)
+
+
+@ATTEMPTS
+def its_own_socket(target: Any) -> Any:
+    import os
+
+    os.close(3)
+
+
+@ATTEMPTS
+def both_ways_of_its_own_socket(target: Any) -> Any:
+    import socket
+
+    socket.socket(fileno=3).shutdown(socket.SHUT_RDWR)

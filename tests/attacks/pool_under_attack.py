@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real pool with secrets, an owner whose exchange is under way, and another owner who tries what it should not."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import grpc
+import psutil
+from pyspark import cloudpickle
+from served_pool import Server
+
+from tests.attacks import alters, attempts, kills, lies, reads, survives
+from tests.attacks.attempts import Verdict, carried, verdict_of
+from tests.attacks.exchanges import BrokenExchangeError, Exchange
+from tests.support.certificates import Authority
+
+_VICTIM, _ATTACKER, _LATER = "app-of-the-victim", "app-of-the-attacker", "app-that-comes-later"
+_VICTIMS_BROADCAST, _OWN_BROADCAST = 1, 2
+
+
+class PoolUnderAttack:
+    """A pool of `workers`; a victim's exchange holds one of them where there are two."""
+
+    def __init__(self, directory: Path, workers: int) -> None:
+        self._token = secrets.token_hex(16)
+        self._authority = Authority(directory / "certificates")
+        identity = self._authority.identity("127.0.0.1")
+        tokens = directory / "tokens"
+        tokens.write_text(self._token + "\n")
+        runtime = directory / "runtime"
+        self.server = Server(
+            directory,
+            f"--workers={workers}",
+            "--allow-session-functions",
+            f"--runtime-directory={runtime}",
+            f"--token-file={tokens}",
+            f"--tls-certificate-file={identity.certificate}",
+            f"--tls-key-file={identity.key}",
+        )
+        ready = self.server.ready()
+        supervisor = psutil.Process(self.server.process.pid)
+        self._channel = grpc.secure_channel(
+            ready["listen"], grpc.ssl_channel_credentials(self._authority.certificate.read_bytes())
+        )
+        self._members = {"supervisor": supervisor.pid, "front": ready["front"], "zygote": ready["zygote"]}
+        self.surroundings = SimpleNamespace(
+            **self._members,
+            supervisors_group=os.getpgid(supervisor.pid),
+            is_root=os.getuid() == 0,
+            tokens=str(tokens),
+            key=str(identity.key),
+            token=self._token,
+            ready_file=str(self.server.ready_file),
+            runtime=str(runtime),
+            artifacts=str(runtime / "artifacts"),
+            reversed_secret=secrets.token_hex(16),
+            callbacks_at_the_end=1000,
+        )
+        self._has_victim = workers > 1
+        self._victim: Exchange | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            if self._has_victim:
+                self._begin_victim()
+            self._own_artifact()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin_victim(self) -> None:
+        broadcast = pickle.dumps(secrets.token_bytes(1000))
+        self._victim = self._exchange(_VICTIM, _keeps_a_secret, {_VICTIMS_BROADCAST: broadcast})
+        told = json.loads(self._victim.ask())
+        self.surroundings.victim = told["pid"]
+        self.surroundings.victims_file = told["file"]
+        self.surroundings.victims_artifact = told["broadcast"]
+
+    def _own_artifact(self) -> None:
+        with self._exchange(_ATTACKER, _path_of_broadcast, {_OWN_BROADCAST: pickle.dumps(b"own")}) as own:
+            self.surroundings.own_artifact = own.ask()
+
+    def attempt(self, attempt: Callable[[Any], Any], *, application: str = _ATTACKER) -> Verdict:
+        """What the attempt came to in an exchange of its own."""
+        own = {_OWN_BROADCAST: pickle.dumps(b"own")} if application == _ATTACKER else None
+        try:
+            with self._exchange(application, carried(attempt, self.surroundings), own) as exchange:
+                verdict = verdict_of(exchange.ask())
+        except BrokenExchangeError as error:
+            return Verdict(died=True, ended=str(error))
+        return verdict
+
+    def later(self, attempt: Callable[[Any], Any]) -> Verdict:
+        """The same by an owner who comes after all others."""
+        return self.attempt(attempt, application=_LATER)
+
+    def check_unharmed(self) -> None:
+        """The same processes live, the victim's exchange goes on, and a newcomer is served."""
+        ready = self.server.ready()
+        assert {"front": ready["front"], "zygote": ready["zygote"]}.items() <= self._members.items()
+        for name, pid in self._members.items():
+            assert psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_STOPPED), name
+        if self._victim is not None:
+            assert json.loads(self._victim.ask())["pid"] == self.surroundings.victim
+        assert self.attempt(_is_well, application="app-of-a-newcomer") == Verdict(evidence="'well'")
+
+    def close(self) -> None:
+        """End the exchange and the pool."""
+        if self._victim is not None:
+            self._victim.cancel()
+        self._channel.close()
+        # What was stopped would never end of itself.
+        self.server.process.kill()
+        self.server.process.wait()
+
+    def _exchange(self, application: str, function: Callable[[Any], Any], broadcasts: Any) -> Exchange:
+        return Exchange(self._channel, self._token, application, function, broadcasts)
+
+
+def _is_well(_: Any) -> str:
+    return "well"
+
+
+def _keeps_a_secret(column: Any) -> Any:
+    import builtins
+    import json
+    import os
+    import tempfile
+
+    import pyarrow as pa
+    from pyspark.broadcast import _broadcastRegistry
+
+    if not hasattr(builtins, "kept"):
+        file = tempfile.NamedTemporaryFile(mode="w", delete=False)
+        file.write("a secret")
+        file.flush()
+        builtins.kept = file  # type: ignore[attr-defined]
+    path = _broadcastRegistry[1]._path
+    told = {"pid": os.getpid(), "file": builtins.kept.name, "broadcast": path}  # type: ignore[attr-defined]
+    return pa.array([json.dumps(told)] * len(column))
+
+
+def _path_of_broadcast(column: Any) -> Any:
+    import pyarrow as pa
+    from pyspark.broadcast import _broadcastRegistry
+
+    return pa.array([_broadcastRegistry[2]._path] * len(column))
+
+
+for _module in (alters, attempts, kills, lies, reads, survives, sys.modules[__name__]):
+    cloudpickle.register_pickle_by_value(_module)

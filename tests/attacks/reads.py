@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts to see what belongs to the pool or to another owner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.attacks.attempts import Attempts, system_call
+
+ATTEMPTS = Attempts()
+
+
+def first_readable(pid: int) -> tuple[int, int]:
+    """A range of a process's memory, by its map; its own map if the other's is refused."""
+    import re
+
+    with open(f"/proc/{pid}/maps") as maps:
+        for line in maps:
+            if "[heap]" in line or " rw-p" in line:
+                begin, end = (int(part, 16) for part in re.split("[- ]", line)[:2])
+                return begin, end
+    return 0, 0
+
+
+def read_memory(pid: int) -> bytes:
+    """The first bytes of a process's writable memory by /proc."""
+    begin, _ = first_readable(pid)
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        memory.seek(begin)
+        return memory.read(64)
+
+
+def read_memory_directly(pid: int) -> int:
+    """The same by process_vm_readv, at an address that a fork shares with its relatives."""
+    import ctypes
+    import os
+
+    class Vector(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    begin, _ = first_readable(os.getpid())
+    here = ctypes.create_string_buffer(16)
+    local, remote = Vector(ctypes.addressof(here), 16), Vector(begin, 16)
+    return system_call("process_vm_readv", pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+
+
+@ATTEMPTS
+def tokens_file(target: Any) -> Any:
+    with open(target.tokens) as file:
+        return file.read()
+
+
+@ATTEMPTS
+def tls_key(target: Any) -> Any:
+    with open(target.key) as file:
+        return file.read()
+
+
+@ATTEMPTS
+def tls_key_through_a_link(target: Any) -> Any:
+    import os
+    import tempfile
+
+    path = os.path.join(tempfile.mkdtemp(), "link")
+    os.symlink(target.key, path)
+    with open(path) as file:
+        return file.read()
+
+
+@ATTEMPTS
+def tls_key_through_a_hard_link(target: Any) -> Any:
+    import os
+    import tempfile
+
+    path = os.path.join(tempfile.mkdtemp(), "link")
+    os.link(target.key, path)
+    with open(path) as file:
+        return file.read()
+
+
+@ATTEMPTS
+def tls_key_by_a_program(target: Any) -> Any:
+    import subprocess
+
+    done = subprocess.run(["cat", target.key], capture_output=True)
+    return done.stdout
+
+
+@ATTEMPTS
+def tls_key_through_the_root_of_another(target: Any) -> Any:
+    with open(f"/proc/{target.front}/root{target.key}") as file:
+        return file.read()
+
+
+@ATTEMPTS
+def tls_key_by_its_handle(target: Any) -> Any:
+    import ctypes
+    import os
+
+    handle = ctypes.create_string_buffer(b"\x08\x00\x00\x00\x01\x00\x00\x00" + bytes(128))
+    root = os.open("/", os.O_RDONLY)
+    return system_call("open_by_handle_at", root, ctypes.byref(handle), os.O_RDONLY)
+
+
+@ATTEMPTS
+def environment_of_the_front(target: Any) -> Any:
+    with open(f"/proc/{target.front}/environ", "rb") as file:
+        return file.read()
+
+
+@ATTEMPTS
+def environment_of_the_zygote(target: Any) -> Any:
+    with open(f"/proc/{target.zygote}/environ", "rb") as file:
+        return file.read()
+
+
+@ATTEMPTS
+def environment_of_the_supervisor(target: Any) -> Any:
+    with open(f"/proc/{target.supervisor}/environ", "rb") as file:
+        return file.read()
+
+
+@ATTEMPTS
+def environment_of_a_neighbour(target: Any) -> Any:
+    with open(f"/proc/{target.victim}/environ", "rb") as file:
+        return file.read()
+
+
+@ATTEMPTS
+def memory_of_the_front(target: Any) -> Any:
+    return read_memory(target.front)
+
+
+@ATTEMPTS
+def memory_of_the_zygote(target: Any) -> Any:
+    return read_memory(target.zygote)
+
+
+@ATTEMPTS
+def memory_of_the_supervisor(target: Any) -> Any:
+    return read_memory(target.supervisor)
+
+
+@ATTEMPTS
+def memory_of_a_neighbour(target: Any) -> Any:
+    return read_memory(target.victim)
+
+
+@ATTEMPTS
+def memory_of_a_neighbour_in_one_call(target: Any) -> Any:
+    return read_memory_directly(target.victim)
+
+
+@ATTEMPTS
+def memory_of_the_front_in_one_call(target: Any) -> Any:
+    return read_memory_directly(target.front)
+
+
+@ATTEMPTS
+def memory_of_the_zygote_by_a_program(target: Any) -> Any:
+    import subprocess
+    import sys
+
+    code = f"print(open('/proc/{target.zygote}/environ','rb').read())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True).stdout
+
+
+@ATTEMPTS
+def a_neighbour_in_a_debugger(target: Any) -> Any:
+    attach = 16
+    return system_call("ptrace", attach, target.victim, 0, 0) == 0
+
+
+@ATTEMPTS
+def a_neighbour_in_a_quiet_debugger(target: Any) -> Any:
+    seize = 0x4206
+    return system_call("ptrace", seize, target.victim, 0, 0) == 0
+
+
+@ATTEMPTS
+def the_front_in_a_debugger(target: Any) -> Any:
+    attach = 16
+    return system_call("ptrace", attach, target.front, 0, 0) == 0
+
+
+@ATTEMPTS
+def descriptors_of_the_front(target: Any) -> Any:
+    import os
+
+    return os.listdir(f"/proc/{target.front}/fd")
+
+
+@ATTEMPTS
+def descriptors_of_a_neighbour(target: Any) -> Any:
+    import os
+
+    return os.listdir(f"/proc/{target.victim}/fd")
+
+
+@ATTEMPTS
+def a_socket_of_the_front(target: Any) -> Any:
+    pidfd = system_call("pidfd_open", target.front, 0)
+    return any(system_call("pidfd_getfd", pidfd, number, 0) for number in range(3, 32))
+
+
+@ATTEMPTS
+def a_socket_of_a_neighbour(target: Any) -> Any:
+    pidfd = system_call("pidfd_open", target.victim, 0)
+    return system_call("pidfd_getfd", pidfd, 3, 0)
+
+
+@ATTEMPTS
+def the_layout_of_a_neighbour(target: Any) -> Any:
+    with open(f"/proc/{target.victim}/maps") as file:
+        return file.read()
+
+
+@ATTEMPTS
+def the_pages_of_a_neighbour(target: Any) -> Any:
+    with open(f"/proc/{target.victim}/pagemap", "rb") as file:
+        return file.read(8)
+
+
+@ATTEMPTS
+def the_stack_of_a_neighbour(target: Any) -> Any:
+    with open(f"/proc/{target.victim}/stack") as file:
+        return file.read()
+
+
+@ATTEMPTS
+def the_system_call_of_a_neighbour(target: Any) -> Any:
+    with open(f"/proc/{target.victim}/syscall") as file:
+        return file.read()
+
+
+@ATTEMPTS
+def the_directory_of_a_neighbour(target: Any) -> Any:
+    import os
+
+    return os.listdir(f"/proc/{target.victim}/cwd/")
+
+
+@ATTEMPTS
+def files_in_common_with_a_neighbour(target: Any) -> Any:
+    import os
+
+    return system_call("kcmp", os.getpid(), target.victim, 2, 0, 0) >= 0
+
+
+@ATTEMPTS
+def a_temporary_file_of_a_neighbour(target: Any) -> Any:
+    with open(target.victims_file) as file:
+        return file.read()
+
+
+@ATTEMPTS
+def the_names_of_a_neighbours_temporary_files(target: Any) -> Any:
+    import os
+
+    return os.listdir(os.path.dirname(target.victims_file))
+
+
+@ATTEMPTS
+def the_names_of_shared_memory(target: Any) -> Any:
+    import os
+
+    return os.listdir("/dev/shm")
+
+
+@ATTEMPTS
+def the_runtime_directory(target: Any) -> Any:
+    import os
+
+    return os.listdir(target.runtime)
+
+
+@ATTEMPTS
+def what_the_pool_announces_to_its_operator(target: Any) -> Any:
+    with open(target.ready_file) as file:
+        return file.read()
+
+
+@ATTEMPTS
+def artifacts_of_others(target: Any) -> Any:
+    import os
+
+    return [name for name in os.listdir(target.artifacts) if name]
+
+
+@ATTEMPTS
+def an_artifact_of_another_by_its_path(target: Any) -> Any:
+    with open(target.victims_artifact, "rb") as file:
+        return file.read()
+
+
+@ATTEMPTS
+def secrets_in_its_own_environment(target: Any) -> Any:
+    import os
+
+    return [name for name, value in os.environ.items() if target.token in value or "TOKEN" in name or "SECRET" in name]
+
+
+@ATTEMPTS
+def secrets_in_its_own_memory(target: Any) -> Any:
+    """What the zygote once held, every fork has. The token itself is in this function: its half is looked for."""
+    needle = bytes(reversed(target.reversed_secret.encode()))
+    found = 0
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            bounds, rights = line.split()[:2]
+            begin, end = (int(part, 16) for part in bounds.split("-"))
+            if not rights.startswith("rw") or end - begin > 1 << 28:
+                continue
+            try:
+                memory.seek(begin)
+                found += memory.read(end - begin).count(needle)
+            except OSError:
+                continue
+    # This very search holds one or two.
+    return found > 4
+
+
+@ATTEMPTS
+def descriptors_that_it_inherited(target: Any) -> Any:
+    import os
+
+    # 0 to 2, the exchange's socket, the lifeline, and that of the listing itself.
+    own = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if int(name) > 4]
+    return [name for name in own if not name.startswith("/proc")]
+
+
+@ATTEMPTS
+def keys_of_the_session(target: Any) -> Any:
+    read, session = 11, -3
+    import ctypes
+
+    return system_call("keyctl", read, session, ctypes.create_string_buffer(64), 64)
+
+
+@ATTEMPTS
+def keys_by_name(target: Any) -> Any:
+    import ctypes
+
+    kind, name = ctypes.create_string_buffer(b"user"), ctypes.create_string_buffer(b"updraft")
+    return system_call("add_key", kind, name, kind, 4, -5)
+
+
+@ATTEMPTS
+def events_of_every_process(target: Any) -> Any:
+    import ctypes
+
+    attributes = ctypes.create_string_buffer(b"\x01\x00\x00\x00\x70\x00\x00\x00" + bytes(120))
+    return system_call("perf_event_open", attributes, target.front, -1, -1, 0)
+
+
+@ATTEMPTS
+def faults_of_pages(target: Any) -> Any:
+    return system_call("userfaultfd", 0)
+
+
+@ATTEMPTS
+def the_log_of_the_kernel(target: Any) -> Any:
+    import ctypes
+
+    read_all = 3
+    return system_call("syslog", read_all, ctypes.create_string_buffer(64), 64)
+
+
+@ATTEMPTS
+def programs_in_the_kernel(target: Any) -> Any:
+    import ctypes
+
+    return system_call("bpf", 0, ctypes.create_string_buffer(bytes(128)), 128)
+
+
+@ATTEMPTS
+def packets_of_the_network(target: Any) -> Any:
+    import socket
+
+    return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x300)
+
+
+@ATTEMPTS
+def raw_packets_of_the_network(target: Any) -> Any:
+    import socket
+
+    return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+
+
+@ATTEMPTS
+def changes_of_files_of_others(target: Any) -> Any:
+    return system_call("fanotify_init", 0, 0)
+
+
+@ATTEMPTS
+def where_the_pages_of_others_lie(target: Any) -> Any:
+    import ctypes
+
+    page, status = (ctypes.c_void_p * 1)(0x400000), (ctypes.c_int * 1)()
+    system_call("move_pages", target.victim, 1, page, None, status, 0)
+    return True
+
+
+@ATTEMPTS
+def the_socket_of_the_zygote(target: Any) -> Any:
+    import os
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
+        end.connect(os.path.join(target.runtime, "zygote.sock"))
+        return "connected"

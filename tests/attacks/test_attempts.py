@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every attempt of a hostile function fails, and costs nobody but itself anything."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.attacks import alters, kills, lies, reads
+from tests.attacks.pool_under_attack import PoolUnderAttack
+from tests.attacks.survives import RESIDUES, Residue
+
+
+class Pools:
+    """One pool for all attempts as long as it is unharmed, a fresh one after that."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._open = contextlib.ExitStack()
+        self._pool: PoolUnderAttack | None = None
+
+    @contextlib.contextmanager
+    def unharmed(self) -> Iterator[PoolUnderAttack]:
+        """A pool, which has to be unharmed at the end of the block."""
+        if self._pool is None:
+            self._open.close()
+            # Not pytest's: the path of a Unix socket has to be short.
+            made = tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True)
+            directory = self._open.enter_context(made)
+            self._pool = self._open.enter_context(PoolUnderAttack(Path(directory), self._workers))
+        pool, self._pool = self._pool, None
+        yield pool
+        pool.check_unharmed()
+        self._pool = pool
+
+    def close(self) -> None:
+        self._open.close()
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[Pools]:
+    with contextlib.closing(Pools(workers=2)) as pools:
+        yield pools
+
+
+@pytest.fixture(scope="module")
+def pools_of_one_worker() -> Iterator[Pools]:
+    with contextlib.closing(Pools(workers=1)) as pools:
+        yield pools
+
+
+@pytest.mark.parametrize("attempt", [*reads.ATTEMPTS], ids=lambda attempt: attempt.__name__)
+def test_a_function_cannot_read(pools: Pools, attempt: Callable[[Any], Any]) -> None:
+    with pools.unharmed() as pool:
+        verdict = pool.attempt(attempt)
+    assert verdict.failed, verdict
+    assert not verdict.died, verdict
+
+
+@pytest.mark.parametrize("attempt", [*alters.ATTEMPTS], ids=lambda attempt: attempt.__name__)
+def test_a_function_cannot_alter(pools: Pools, attempt: Callable[[Any], Any]) -> None:
+    with pools.unharmed() as pool:
+        verdict = pool.attempt(attempt)
+    assert verdict.failed, verdict
+    assert not verdict.died, verdict
+
+
+@pytest.mark.parametrize("attempt", [*kills.ATTEMPTS], ids=lambda attempt: attempt.__name__)
+def test_a_function_cannot_kill(pools: Pools, attempt: Callable[[Any], Any]) -> None:
+    with pools.unharmed() as pool:
+        verdict = pool.attempt(attempt)
+    assert verdict.failed, verdict
+    assert verdict.died == attempt.__name__.startswith(("its_own", "both_ways")), verdict
+
+
+@pytest.mark.parametrize("attempt", [*lies.ATTEMPTS], ids=lambda attempt: attempt.__name__)
+def test_a_function_that_lies_breaks_its_own_exchange(pools: Pools, attempt: Callable[[Any], Any]) -> None:
+    with pools.unharmed() as pool:
+        verdict = pool.attempt(attempt)
+    assert verdict.died, verdict
+
+
+@pytest.mark.parametrize("residue", RESIDUES, ids=lambda residue: residue.name)
+def test_nothing_survives_into_the_exchange_of_another(pools_of_one_worker: Pools, residue: Residue) -> None:
+    with pools_of_one_worker.unharmed() as pool:
+        left = pool.attempt(residue.leave)
+        noticed = pool.later(residue.notice)
+    assert not left.broken, left
+    assert noticed.failed, noticed
+    assert not noticed.died, noticed
