@@ -2,11 +2,13 @@
 """What a command may say by the letter of protobuf and no worker could take: refused as its client's error."""
 
 import pytest
+from flight_messages import echo_command
 
 from updraft.errors import ProtocolError
-from updraft.v1.exchange_pb2 import Artifact, SessionFunction
+from updraft.v1.exchange_pb2 import Artifact, DeferredPayload, Limits, SessionFunction
 from updraft_server.front.artifacts.needs import parse_needs
 from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.request import Request, resolve
 from updraft_server.front.session_rules import check_session_function
 
 OPEN = Capabilities((), session_functions_allowed=True, python_version="3.11.9", pyspark_version="4.3.0")
@@ -26,3 +28,17 @@ def test_a_negative_id_of_a_broadcast_variable_is_the_clients_error(number: int)
     artifact = Artifact(sha256=bytes(32), size_bytes=1, broadcast_id=number)
     with pytest.raises(ProtocolError, match=f"{number} is not the id of a broadcast variable"):
         parse_needs(SessionFunction(artifacts=[artifact]))
+
+
+@pytest.mark.parametrize("field", Limits.DESCRIPTOR.fields_by_name)
+def test_a_negative_limit_is_the_clients_error(field: str) -> None:
+    command = echo_command(limits=Limits(**{field: -1}))
+    with pytest.raises(ProtocolError, match=f"{field} is -1 in the limits of the command: expected 0 or more"):
+        resolve(Request("echo", "", command), OPEN)
+
+
+def test_a_negative_size_gives_nobody_room_in_the_queue() -> None:
+    session = SessionFunction(python_version="3.11", spark_version="4.3.0")
+    command = echo_command(session=session, deferred_payload=DeferredPayload(size_bytes=-(2**62)))
+    with pytest.raises(ProtocolError, match="the function has -4611686018427387904 bytes"):
+        resolve(Request("session", "", command), OPEN)

@@ -97,6 +97,7 @@ def resolve(request: Request, capabilities: Capabilities) -> Request:
     if request.plain:
         return _with_version(request, capabilities)
     check_version(command.protocol_version, SERVICE)
+    _check_numbers(command)
     if request.deferred is not None and request.payload:
         raise ProtocolError("the command has both a payload and a deferred payload")
     match command.WhichOneof("function"):
@@ -137,6 +138,15 @@ def _command_request(encoded: memoryview) -> Request:
 def _with_version(request: Request, capabilities: Capabilities) -> Request:
     registered = capabilities.find(request.function, request.version)
     return replace(request, version=registered.version, resolved=True)
+
+
+def _check_numbers(command: ExchangeCommand) -> None:
+    """No limit and no size is less than zero: a negative one would be taken off what others may hold."""
+    for limit, value in command.limits.ListFields():
+        if value < 0:
+            raise ProtocolError(f"{limit.name} is {value} in the limits of the command: expected 0 or more")
+    if command.deferred_payload.size_bytes < 0:
+        raise ProtocolError(f"the function has {command.deferred_payload.size_bytes} bytes")
 
 
 def _binding(command: ExchangeCommand, needs: Needs) -> str:

@@ -199,7 +199,7 @@ async def test_a_client_that_sends_byte_after_byte_loses_its_place(pool: Any) ->
         (envelope(), [batch(1)], ErrorKind.ERROR_KIND_PROTOCOL, "before the payload that the pool requested"),
         (envelope(0), [], ErrorKind.ERROR_KIND_LIMIT, "the function has 0 bytes"),
         (envelope(2**40), [], ErrorKind.ERROR_KIND_LIMIT, f"the function has {2**40} bytes"),
-        (envelope(-1), [], ErrorKind.ERROR_KIND_LIMIT, "the function has -1 bytes"),
+        (envelope(-1), [], ErrorKind.ERROR_KIND_PROTOCOL, "the function has -1 bytes"),
         (
             envelope(1, payload=b"x"),
             [],
