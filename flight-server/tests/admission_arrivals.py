@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 
 from updraft_server.front.admission import Admission, AdmissionLimits, Grant, WorkerSource
+from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, TaskKey
 from updraft_server.pool.testing import FakePool
 
@@ -18,7 +19,7 @@ class Source:
 
     def __init__(self, pool: FakePool) -> None:
         self.refusals: dict[TaskKey | None, Exception] = {}
-        self.bindings: list[str] = []
+        self.bindings: list[Binding] = []
         self.most_at_once = 0
         self._at_once = 0
         self._pool = pool
@@ -28,7 +29,7 @@ class Source:
     def idle(self) -> int:
         return self._pool.idle
 
-    async def lease(self, task: TaskKey | None, binding: str) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding) -> Lease:
         self._at_once += 1
         self.bindings.append(binding)
         self.most_at_once = max(self.most_at_once, self._at_once)

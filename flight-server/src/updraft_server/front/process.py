@@ -204,9 +204,14 @@ class Front:
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         metrics.watch_by_label(
             "updraft_workers",
-            "Workers of the pool, by state.",
+            "Workers of the pool, by state; fresh ones stand by for owners to come, beyond --workers.",
             "state",
-            {"idle": lambda: pool.idle, "busy": lambda: pool.busy, "starting": lambda: pool.starting},
+            {
+                "idle": lambda: pool.idle,
+                "busy": lambda: pool.busy,
+                "starting": lambda: pool.starting,
+                "fresh": lambda: pool.fresh,
+            },
         )
         metrics.watch(
             "updraft_workers_memory_bytes",
@@ -291,6 +296,8 @@ def _log_dropped_output(output: DroppedOutput) -> None:
 async def _serve(settings: "ServeSettings", zygote_socket: Path, artifacts_directory: Path) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
+        # Registered functions are an owner of their own, and the only one of such a pool.
+        fresh_workers=settings.fresh_workers if settings.allow_session_functions else 0,
         zygote_socket=zygote_socket,
         output_lines_per_second=settings.output_lines_per_second,
     )
