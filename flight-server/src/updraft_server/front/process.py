@@ -224,8 +224,10 @@ class Front:
             "reason",
             lambda: pool.exits,
         )
-        healing = HealingTime(self._settings.workers, metrics.healing_seconds.observe)
-        pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy))
+        wanted = self._settings.workers + _fresh_workers(self._settings)
+        healing = HealingTime(wanted, metrics.healing_seconds.observe)
+        # A fresh one stands in for a worker that is lost, and is then the one that has to be replaced.
+        pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
         artifacts = self._artifact_store
         metrics.watch(
@@ -278,6 +280,11 @@ def _pages(sampler: Sampler) -> WebPages:
     }
 
 
+def _fresh_workers(settings: "ServeSettings") -> int:
+    """How many stand by: none where registered functions are all there is, which are an owner of their own."""
+    return settings.fresh_workers if settings.allow_session_functions else 0
+
+
 def _log_worker_output(output: WorkerOutput) -> None:
     _log.info("worker output", worker=output.worker, line=output.line, **output.context)
 
@@ -296,8 +303,7 @@ def _log_dropped_output(output: DroppedOutput) -> None:
 async def _serve(settings: "ServeSettings", zygote_socket: Path, artifacts_directory: Path) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
-        # Registered functions are an owner of their own, and the only one of such a pool.
-        fresh_workers=settings.fresh_workers if settings.allow_session_functions else 0,
+        fresh_workers=_fresh_workers(settings),
         zygote_socket=zygote_socket,
         output_lines_per_second=settings.output_lines_per_second,
     )

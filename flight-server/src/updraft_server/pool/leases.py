@@ -32,7 +32,7 @@ class Owner(NamedTuple):
     """Whose code and data an exchange brings along."""
 
     tenant: str
-    """As the service knows it, not as the client says it where both differ."""
+    """Whose share of the pool the exchange takes."""
     application_id: str
     """Of Spark; empty for a client that names none."""
     session_id: str
