@@ -20,6 +20,7 @@ class Source:
     def __init__(self, pool: FakePool) -> None:
         self.refusals: dict[TaskKey | None, Exception] = {}
         self.bindings: list[Binding] = []
+        self.once_leased: Callable[[], None] = lambda: None
         self.most_at_once = 0
         self._at_once = 0
         self._pool = pool
@@ -37,7 +38,10 @@ class Source:
             await asyncio.sleep(0)
             if task in self.refusals:
                 raise self.refusals[task]
-            return await self._pool.lease(task, binding)
+            lease = await self._pool.lease(task, binding)
+            # What happens to the pool meanwhile, after it has told of its last change.
+            self.once_leased()
+            return lease
         finally:
             self._at_once -= 1
 

@@ -244,3 +244,22 @@ async def test_a_grant_is_released_once(pool_of: PoolOf) -> None:
     grant.release(LeaseOutcome.BROKEN)
     assert pool.leases[0].outcome is LeaseOutcome.CLEAN
     assert pool.idle == 1
+
+
+async def test_who_was_refused_is_tried_again_after_the_start_of_an_extra_worker_for_another(pool_of: PoolOf) -> None:
+    """It takes time, in which the pool may tell of a change that nobody looks at."""
+    pool = pool_of(2)
+    source = Source(pool)
+    arrivals = Arrivals(admission(source))
+    other = TaskKey("app", 1, 2)
+    await arrivals.come("first", task=TASK)
+    await arrivals.come("second", task=other)
+    source.refusals = dict.fromkeys((TASK, other), NoIdleWorker("the task holds enough"))
+    await arrivals.come("sibling of first", task=TASK)
+    await arrivals.come("sibling of second", task=other)
+    del source.refusals[other]
+    source.once_leased = source.refusals.clear
+    pool.changed()
+    await settled()
+    await settled()
+    assert arrivals.granted[2:] == ["sibling of second", "sibling of first"]

@@ -248,7 +248,7 @@ class Admission:
                 self._fail(place, error)
                 self._forget(place)
                 continue
-            # An extra worker takes time to start, in which another may have become ready.
+            # An extra worker takes time to start, in which a worker may have come back for who was refused.
             refused.clear()
             self._forget(place)
             if place.granted.done():

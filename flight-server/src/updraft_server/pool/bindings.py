@@ -53,6 +53,8 @@ def best(idle: Sequence[tuple[Key, Bound]], wanted: Binding) -> Key | None:
     fitting = [(key, bound) for key, bound in idle if bound.binding is None or bound.binding.can_serve(wanted)]
     if not fitting:
         return None
+    # Of equals the last: that is the one that has started last.
+    fitting.reverse()
     return max(fitting, key=lambda each: (each[1].binding == wanted, each[1].binding is not None, each[1].used))[0]
 
 
