@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 
 from updraft_server.front.admission import Admission, AdmissionLimits, Grant, WorkerSource
+from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, TaskKey
 from updraft_server.pool.testing import FakePool
 
@@ -18,7 +19,8 @@ class Source:
 
     def __init__(self, pool: FakePool) -> None:
         self.refusals: dict[TaskKey | None, Exception] = {}
-        self.bindings: list[str] = []
+        self.bindings: list[Binding] = []
+        self.once_leased: Callable[[], None] = lambda: None
         self.most_at_once = 0
         self._at_once = 0
         self._pool = pool
@@ -28,7 +30,7 @@ class Source:
     def idle(self) -> int:
         return self._pool.idle
 
-    async def lease(self, task: TaskKey | None, binding: str) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding) -> Lease:
         self._at_once += 1
         self.bindings.append(binding)
         self.most_at_once = max(self.most_at_once, self._at_once)
@@ -36,7 +38,10 @@ class Source:
             await asyncio.sleep(0)
             if task in self.refusals:
                 raise self.refusals[task]
-            return await self._pool.lease(task, binding)
+            lease = await self._pool.lease(task, binding)
+            # What happens to the pool meanwhile, after it has told of its last change.
+            self.once_leased()
+            return lease
         finally:
             self._at_once -= 1
 

@@ -18,8 +18,9 @@ from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, PeerClos
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import ZygoteSettings
+from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.interface import until
-from updraft_server.pool.leases import Lease, LeaseOutcome, PoolSettings, TaskKey
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner, PoolSettings, TaskKey
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 from updraft_server.supervisor.children import start_zygote, zygote_listener
@@ -126,6 +127,29 @@ def grouped_requests(batches: Iterable[tuple[pa.RecordBatch, Sequence[int], int]
     return frames
 
 
+def binding_of(command: exchange_pb2.ExchangeCommand | None, modules: str = "") -> Binding:
+    """What the front would ask of a pool."""
+    if command is None or not command.HasField("session"):
+        return REGISTERED
+    owner = command.task.owner
+    return Binding(Owner("", owner.application_id, owner.session_id), modules)
+
+
+async def leased(pool: Pool, task: TaskKey | None, binding: Binding) -> Lease:
+    """A worker as admission gets it: one that has to be started for its owner is waited for."""
+    while True:
+        changed = asyncio.Event()
+        unsubscribe = pool.subscribe(changed.set)
+        try:
+            return await pool.lease(task, binding)
+        except NoIdleWorker:
+            if pool.busy and not pool.idle + pool.starting:
+                raise
+            await changed.wait()
+        finally:
+            unsubscribe()
+
+
 async def send_command(
     lease: Lease,
     schema: pa.Schema | bytes,
@@ -145,7 +169,7 @@ async def send_command(
         environment={**session.environment, **session.user_environment},
         task=command.task,
         limits=command.limits,
-        **provided,
+        **{"owner": binding_of(command).owner or (), **provided},
     )
     await FrameSender(lease.socket).send(FrameKind.COMMAND, assignment.encode(), header, command.payload)
 
@@ -216,11 +240,11 @@ async def raw_exchange(
     command: exchange_pb2.ExchangeCommand | None,
     plain_function: str = "",
     task: TaskKey | None = None,
-    binding: str = "",
+    modules: str = "",
     **provided: Any,
 ) -> Reply:
     """An exchange whose frames the test chooses; raises PeerClosedError when the worker dies."""
-    lease = await pool.lease(task, binding)
+    lease = await leased(pool, task, binding_of(command, modules))
     outcome = LeaseOutcome.BROKEN
     sending = None
     try:

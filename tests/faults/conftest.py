@@ -20,7 +20,8 @@ def pytest_configure() -> None:
 
 @pytest.fixture
 def pool() -> Iterator[LocalPool]:
-    with LocalPool(workers=WORKERS) as pool:
+    # Whichever worker a test kills is one that works: none stands by.
+    with LocalPool(workers=WORKERS, arguments=["--fresh-workers", "0"]) as pool:
         yield pool
         # pytest shows it when the test failed.
         print(pool.log())

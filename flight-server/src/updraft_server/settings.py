@@ -42,6 +42,16 @@ class ServeSettings(ServiceSettings):
         ge=1,
         le=4096,
     )
+    fresh_workers: int = setting(
+        "Number of workers beyond --workers that are kept ready and have served nobody. A worker serves one owner "
+        "(tenant, application and Spark Connect session) until it ends: when all idle workers are those of others, an "
+        "owner gets a fresh one at once, and an idle one ends for it. They run nothing beside the others, and none is "
+        "kept without --allow-session-functions. 0 lets a new owner wait until a worker has started.",
+        default=2,
+        unit="workers",
+        ge=0,
+        le=256,
+    )
     functions: ModuleNames = setting(
         "Python module that registers functions when it is imported; the pool runs them by name. Repeat the option, "
         "or separate modules with commas. Modules must be installed or on PYTHONPATH.",

@@ -7,7 +7,8 @@ import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, Source, acquire, admission, settled
 
 from updraft.errors import PoolUnavailableError
-from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
+from updraft_server.pool.bindings import REGISTERED, Binding
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner, PoolError, TaskKey
 from updraft_server.pool.testing import FakePool
 
 
@@ -131,11 +132,12 @@ async def test_who_waits_gets_a_worker_with_what_it_asked_to_have_loaded(pool_of
     queue = admission(source)
     running = await acquire(queue, "a", None)
     with queue.place("a", None) as place:
-        waiting = asyncio.create_task(queue.worker(place, "files"))
+        session = Binding(Owner("a", "app", ""), "files")
+        waiting = asyncio.create_task(queue.worker(place, session))
         await settled()
         running.release(LeaseOutcome.CLEAN)
         await waiting
-    assert source.bindings == ["", "files", "files"], "at once, and when its turn has come"
+    assert source.bindings == [REGISTERED, session, session], "at once, and when its turn has come"
 
 
 async def test_a_pool_that_fails_is_told_to_who_waits_and_the_next_is_served(pool_of: PoolOf) -> None:
@@ -228,7 +230,7 @@ async def test_a_drain_refuses_who_waits_and_who_comes(pool_of: PoolOf) -> None:
 
 async def test_a_pool_that_fails_is_unavailable() -> None:
     class Broken(FakePool):
-        async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
+        async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
             raise PoolError("the zygote is gone")
 
     with pytest.raises(PoolUnavailableError, match="the zygote is gone"):
@@ -242,3 +244,22 @@ async def test_a_grant_is_released_once(pool_of: PoolOf) -> None:
     grant.release(LeaseOutcome.BROKEN)
     assert pool.leases[0].outcome is LeaseOutcome.CLEAN
     assert pool.idle == 1
+
+
+async def test_who_was_refused_is_tried_again_after_the_start_of_an_extra_worker_for_another(pool_of: PoolOf) -> None:
+    """It takes time, in which the pool may tell of a change that nobody looks at."""
+    pool = pool_of(2)
+    source = Source(pool)
+    arrivals = Arrivals(admission(source))
+    other = TaskKey("app", 1, 2)
+    await arrivals.come("first", task=TASK)
+    await arrivals.come("second", task=other)
+    source.refusals = dict.fromkeys((TASK, other), NoIdleWorker("the task holds enough"))
+    await arrivals.come("sibling of first", task=TASK)
+    await arrivals.come("sibling of second", task=other)
+    del source.refusals[other]
+    source.once_leased = source.refusals.clear
+    pool.changed()
+    await settled()
+    await settled()
+    assert arrivals.granted[2:] == ["sibling of second", "sibling of first"]

@@ -28,6 +28,7 @@ from updraft.service.lifecycle import Event, Phase
 from updraft.service.listeners import ListenError
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import ErrorKind
+from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, TaskKey
 from updraft_server.pool.testing import FakePool
 
@@ -124,7 +125,7 @@ async def test_a_drain_refuses_who_waits_at_once(running_front: Running) -> None
     gate, all_busy = Gate(), asyncio.Event()
 
     class WatchedPool(FakePool):
-        async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
+        async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
             try:
                 return await super().lease(task, binding)
             except NoIdleWorker:

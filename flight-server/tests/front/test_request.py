@@ -85,10 +85,10 @@ def test_a_command_that_is_too_large_is_not_even_parsed() -> None:
 
 
 def test_a_worker_is_bound_by_what_python_remembers_of_a_session() -> None:
-    def binding(command: ExchangeCommand) -> str:
-        return resolve(parsed(command), POOL).binding
+    def modules(command: ExchangeCommand) -> str:
+        return resolve(parsed(command), POOL).modules
 
     variables = {"user_environment": {"MODEL": "large"}}
-    assert binding(session("a")) == ""
-    assert binding(session("a", **variables)) == binding(session("a", **variables)) != ""
-    assert binding(session("a", **variables)) != binding(session("b", **variables))
+    assert modules(session("a")) == ""
+    assert modules(session("a", **variables)) == modules(session("a", **variables)) != ""
+    assert modules(session("a", **variables)) != modules(session("a", user_environment={"MODEL": "small"}))

@@ -9,26 +9,30 @@ from pathlib import Path
 import pytest
 from pools_for_tests import TASK, running
 
+from updraft_server.pool.bindings import Binding
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import (
     LeaseOutcome,
     NoIdleWorker,
+    Owner,
     PoolError,
     TaskKey,
 )
 from updraft_server.pool.worker_events import WorkerOutput
 
+A, B = (Binding(Owner("tenant", application, "")) for application in ("a", "b"))
+
 
 async def test_a_session_gets_the_worker_that_knows_it(tmp_path: Path) -> None:
     async with running(tmp_path, workers=3) as (pool, _):
-        leases = [await pool.lease(None, binding) for binding in ("", "a", "b")]
+        sessions = [A._replace(modules=modules) for modules in ("", "x", "y")]
+        leases = [await pool.lease(None, binding) for binding in sessions]
         for lease in leases:
             lease.release(LeaseOutcome.CLEAN)
-        _, of_a, of_b = leases
         # Whichever is asked for first, and whatever else is idle.
-        assert (await pool.lease(None, "a")).worker == of_a.worker
-        assert (await pool.lease(None, "b")).worker == of_b.worker
-        assert (await pool.lease(None, "c")).worker == leases[0].worker
+        assert (await pool.lease(None, sessions[1])).worker == leases[1].worker
+        assert (await pool.lease(None, sessions[2])).worker == leases[2].worker
+        assert (await pool.lease(None, A._replace(modules="z"))).worker == leases[0].worker
 
 
 async def test_a_spare_serves_a_task_that_holds_a_worker_and_may_have_another(tmp_path: Path) -> None:
@@ -55,31 +59,31 @@ async def test_a_task_at_its_limit_gets_no_spare_either(tmp_path: Path) -> None:
 
 async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Path) -> None:
     async with running(tmp_path, workers=2) as (pool, zygote):
-        for lease in [await pool.lease(None, "a") for _ in range(2)]:
+        for lease in [await pool.lease(None, A) for _ in range(2)]:
             lease.release(LeaseOutcome.CLEAN)
         # Until the pool has seen to the release: what follows has to wake it by itself.
         for _ in range(100):
             await asyncio.sleep(0)
         before = set(zygote.living)
         for _ in range(2):
-            with pytest.raises(NoIdleWorker, match="can take the session"):
-                await pool.lease(None, "b")
+            with pytest.raises(NoIdleWorker, match="can serve the owner"):
+                await pool.lease(None, B)
         await until(pool, lambda: pool.starting == 1)
-        with pytest.raises(NoIdleWorker, match="can take the session"):
-            await pool.lease(None, "b")
+        with pytest.raises(NoIdleWorker, match="can serve the owner"):
+            await pool.lease(None, B)
         await until(pool, lambda: pool.idle == 2)
         assert len(before & set(zygote.living)) == 1
-        assert (await pool.lease(None, "b")).worker not in before
+        assert (await pool.lease(None, B)).worker not in before
 
 
 async def test_a_spare_of_another_session_is_not_taken(tmp_path: Path) -> None:
     async with running(tmp_path, workers=1) as (pool, _):
-        leases = [await pool.lease(TASK, "a") for _ in range(2)]
+        leases = [await pool.lease(TASK, A) for _ in range(2)]
         # The pool has one too many: this one is kept for a task that needs several.
         leases[0].release(LeaseOutcome.CLEAN)
-        other = await pool.lease(TASK, "b")
+        other = await pool.lease(TASK, B)
         assert other.worker not in {lease.worker for lease in leases}
-        assert (await pool.lease(TASK, "a")).worker == leases[0].worker
+        assert (await pool.lease(TASK, A)).worker == leases[0].worker
 
 
 async def test_a_task_holds_no_more_than_it_may(tmp_path: Path) -> None:

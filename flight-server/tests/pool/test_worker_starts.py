@@ -53,7 +53,7 @@ async def test_a_start_is_held_back_as_long_as_the_pace_says(pauses: list[float]
     assert starts.last_failure == "no memory"
 
 
-async def test_a_worker_that_has_started_is_idle_and_the_next_is_not_held_back(pauses: list[float]) -> None:
+async def test_a_worker_that_has_started_is_fresh_and_the_next_is_not_held_back(pauses: list[float]) -> None:
     workers: list[PooledWorker] = []
 
     async def start() -> Any:
@@ -69,7 +69,7 @@ async def test_a_worker_that_has_started_is_idle_and_the_next_is_not_held_back(p
         starts.begin()
         await until_none_is_under_way(starts)
     assert pauses == [0.1]
-    assert [worker.state for worker in workers[1:]] == [WorkerState.IDLE] * 2
+    assert [worker.state for worker in workers[1:]] == [WorkerState.FRESH] * 2
 
 
 async def test_a_worker_that_died_while_it_started_does_not_become_idle(pauses: list[float]) -> None:

@@ -24,8 +24,7 @@ from session_commands import scalar_arrow
 
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.pool.interface import until
-from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker
+from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.pool import Pool
 
 PYSPARK_VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
@@ -108,13 +107,9 @@ async def test_modules_and_files_of_a_session_are_found(zygotes: Zygotes, tmp_pa
 async def bound_exchange(pool: Pool, command: exchange_pb2.ExchangeCommand, directory: str = "") -> Reply:
     """An exchange with the files in `directory`, to which its worker is bound."""
     batch = batches_of([1])
-    while True:
-        try:
-            return await raw_exchange(
-                pool, batch[0].schema, requests(batch), command, binding=directory, files_directory=directory
-            )
-        except NoIdleWorker:
-            await until(pool, lambda: pool.idle == 1)
+    return await raw_exchange(
+        pool, batch[0].schema, requests(batch), command, modules=directory, files_directory=directory
+    )
 
 
 async def test_no_worker_serves_two_sessions_with_files(zygotes: Zygotes, tmp_path: Path) -> None:

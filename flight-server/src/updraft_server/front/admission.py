@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from updraft.errors import PoolFullError, PoolUnavailableError
+from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 
 # As many places a task that holds a worker has beyond the limits of the queue: its exchanges may wait for each other.
@@ -31,7 +32,7 @@ class WorkerSource(Protocol):
     def idle(self) -> int:
         """Workers that could be leased now."""
 
-    async def lease(self, task: TaskKey | None, binding: str) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding) -> Lease:
         """An idle worker, or an extra one for a task that holds one; raises NoIdleWorker, PoolError."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -70,8 +71,8 @@ class Place:
     tenant: str
     task: TaskKey | None
     held_bytes: int
-    binding: str | None = None
-    """What the worker will have loaded for good (`Pool.lease`); None while the exchange is not ready for a worker."""
+    binding: Binding | None = None
+    """What it will make of its worker; None while the exchange is not ready for one."""
     granted: asyncio.Future[Grant] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     async def unless_lost(self, work: Awaitable[Result]) -> Result:
@@ -134,7 +135,7 @@ class Admission:
         finally:
             self._forget(place)
 
-    async def worker(self, place: Place, binding: str = "") -> Grant:
+    async def worker(self, place: Place, binding: Binding = REGISTERED) -> Grant:
         """A worker for a place, at once or when its turn comes; a cancelled caller gives back what it was granted.
 
         Raises PoolFullError when another tenant needed the place more, and PoolUnavailableError in a drain or when the
@@ -163,7 +164,7 @@ class Admission:
             self._fail(place, _draining_error())
         self._queues.clear()
 
-    async def _lease(self, task: TaskKey | None, binding: str) -> Grant:
+    async def _lease(self, task: TaskKey | None, binding: Binding) -> Grant:
         # Counted before the wait for the worker, so that a sibling that comes meanwhile is known as one.
         self._count(task, +1)
         try:
@@ -235,17 +236,20 @@ class Admission:
 
     async def _dispatch(self) -> None:
         """Grant workers until there is none or nobody waits; one at a time, so that the order holds."""
-        refused: set[tuple[TaskKey | None, str | None]] = set()
+        refused: set[tuple[TaskKey | None, Binding | None]] = set()
         while place := self._next(refused):
             try:
-                grant = await self._lease(place.task, place.binding or "")
+                grant = await self._lease(place.task, place.binding or REGISTERED)
             except NoIdleWorker:
                 refused.add((place.task, place.binding))
                 continue
             except PoolUnavailableError as error:
+                refused.clear()
                 self._fail(place, error)
                 self._forget(place)
                 continue
+            # An extra worker takes time to start, in which a worker may have come back for who was refused.
+            refused.clear()
             self._forget(place)
             if place.granted.done():
                 grant.release(LeaseOutcome.CLEAN)
@@ -254,7 +258,7 @@ class Admission:
             if place.tenant in self._queues:
                 self._queues.move_to_end(place.tenant)
 
-    def _next(self, refused: set[tuple[TaskKey | None, str | None]]) -> Place | None:
+    def _next(self, refused: set[tuple[TaskKey | None, Binding | None]]) -> Place | None:
         """Who is served next: first who overtakes, then the next tenant's first; nobody who is as one in `refused`."""
         ready = [
             place

@@ -39,7 +39,8 @@ from updraft_server.front.relay import Relay, RelayLimits
 from updraft_server.front.request import SERVICE, Request, parse_request, resolve
 from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.pool.leases import LeaseOutcome
+from updraft_server.pool.bindings import REGISTERED, Binding
+from updraft_server.pool.leases import LeaseOutcome, Owner
 
 if TYPE_CHECKING:
     from updraft_server.settings import ServeSettings
@@ -109,14 +110,15 @@ class Exchanges:
     async def _run(self, call: Call, request: Request, exchange: OpenExchange) -> None:
         async with within_deadline(call, "exchange"), AsyncExitStack() as stack:
             exchange.phase = ExchangePhase.PREPARING
-            tenant = tenant_of(call, request.command.task)
-            with self._admission.place(tenant, request.task_key, request.held_bytes) as place:
+            owner = _owner(call, request)
+            with self._admission.place(owner.tenant, request.task_key, request.held_bytes) as place:
                 request, artifacts = await place.unless_lost(self._prepared(call, request, stack))
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
-                    grant = await self._admission.worker(place, request.binding)
+                    binding = Binding(owner, request.modules) if request.is_session else REGISTERED
+                    grant = await self._admission.worker(place, binding)
             exchange.phase = ExchangePhase.RUNNING
-            await self._with_worker(call, request, artifacts, grant, exchange)
+            await self._with_worker(call, request, owner, artifacts, grant, exchange)
 
     async def _prepared(
         self, call: Call, request: Request, stack: AsyncExitStack
@@ -128,7 +130,13 @@ class Exchanges:
         return request, await stack.enter_async_context(self._collector.collected(dialogue, request.needs))
 
     async def _with_worker(
-        self, call: Call, request: Request, artifacts: CollectedArtifacts, grant: Grant, exchange: OpenExchange
+        self,
+        call: Call,
+        request: Request,
+        owner: Owner,
+        artifacts: CollectedArtifacts,
+        grant: Grant,
+        exchange: OpenExchange,
     ) -> None:
         grant.lease.log_context.update(exchange.identity)
         asked = request.command.limits
@@ -145,7 +153,7 @@ class Exchanges:
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self._running.watching(relay):
-                    outcome = await relay.run(_assignment(call, request, artifacts, batch_timeout, traceparent))
+                    outcome = await relay.run(_assignment(request, owner, artifacts, batch_timeout, traceparent))
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
             raise
@@ -169,13 +177,19 @@ class Exchanges:
         self._metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
 
 
+def _owner(call: Call, request: Request) -> Owner:
+    task = request.command.task
+    return Owner(tenant_of(call, task), task.owner.application_id, task.owner.session_id)
+
+
 def _assignment(
-    call: Call, request: Request, artifacts: CollectedArtifacts, batch_timeout: BatchTimeout, traceparent: str
+    request: Request, owner: Owner, artifacts: CollectedArtifacts, batch_timeout: BatchTimeout, traceparent: str
 ) -> Assignment:
     session = request.command.session
     return Assignment(
         request_id=uuid4().hex,
-        tenant=tenant_of(call, request.command.task),
+        tenant=owner.tenant,
+        owner=owner if request.is_session else (),
         plain=request.plain,
         function_name="" if request.is_session else request.function,
         function_version=request.version,

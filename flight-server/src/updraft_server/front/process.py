@@ -204,9 +204,14 @@ class Front:
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         metrics.watch_by_label(
             "updraft_workers",
-            "Workers of the pool, by state.",
+            "Workers of the pool, by state; fresh ones stand by for owners to come, beyond --workers.",
             "state",
-            {"idle": lambda: pool.idle, "busy": lambda: pool.busy, "starting": lambda: pool.starting},
+            {
+                "idle": lambda: pool.idle,
+                "busy": lambda: pool.busy,
+                "starting": lambda: pool.starting,
+                "fresh": lambda: pool.fresh,
+            },
         )
         metrics.watch(
             "updraft_workers_memory_bytes",
@@ -219,8 +224,10 @@ class Front:
             "reason",
             lambda: pool.exits,
         )
-        healing = HealingTime(self._settings.workers, metrics.healing_seconds.observe)
-        pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy))
+        wanted = self._settings.workers + _fresh_workers(self._settings)
+        healing = HealingTime(wanted, metrics.healing_seconds.observe)
+        # A fresh one stands in for a worker that is lost, and is then the one that has to be replaced.
+        pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
         artifacts = self._artifact_store
         metrics.watch(
@@ -273,6 +280,11 @@ def _pages(sampler: Sampler) -> WebPages:
     }
 
 
+def _fresh_workers(settings: "ServeSettings") -> int:
+    """How many stand by: none where registered functions are all there is, which are an owner of their own."""
+    return settings.fresh_workers if settings.allow_session_functions else 0
+
+
 def _log_worker_output(output: WorkerOutput) -> None:
     _log.info("worker output", worker=output.worker, line=output.line, **output.context)
 
@@ -291,6 +303,7 @@ def _log_dropped_output(output: DroppedOutput) -> None:
 async def _serve(settings: "ServeSettings", zygote_socket: Path, artifacts_directory: Path) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
+        fresh_workers=_fresh_workers(settings),
         zygote_socket=zygote_socket,
         output_lines_per_second=settings.output_lines_per_second,
     )

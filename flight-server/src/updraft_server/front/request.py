@@ -46,8 +46,8 @@ class Request:
     """Arrow's header of the schema of the arguments."""
     needs: Needs = NO_NEEDS
     """The artifacts of a session function."""
-    binding: str = ""
-    """Names what a worker has loaded for good once it has run this; empty when that is nothing of a session's own."""
+    modules: str = ""
+    """Names the files and environment that a worker's modules are imported with; empty when there are none."""
     resolved: bool = False
     """Whether `resolve` has found that this pool runs it."""
 
@@ -108,7 +108,7 @@ def resolve(request: Request, capabilities: Capabilities) -> Request:
         case "session":
             check_session_function(command.session, capabilities)
             needs = parse_needs(command.session)
-            return replace(request, needs=needs, binding=_binding(command, needs), resolved=True)
+            return replace(request, needs=needs, modules=_modules(command, needs), resolved=True)
         case _:
             raise ProtocolError("the command names no function")
 
@@ -149,14 +149,12 @@ def _check_numbers(command: ExchangeCommand) -> None:
         raise ProtocolError(f"the function has {command.deferred_payload.size_bytes} bytes")
 
 
-def _binding(command: ExchangeCommand, needs: Needs) -> str:
+def _modules(command: ExchangeCommand, needs: Needs) -> str:
     """Modules of a session stay imported, and modules read the environment when they are imported."""
     function = command.session
     if not (needs.files or function.user_environment):
         return ""
     parts = [
-        command.task.owner.application_id,
-        command.task.owner.session_id,
         needs.file_set,
         *function.python_includes,
         *(f"{name}={value}" for name, value in sorted(function.user_environment.items())),

@@ -22,6 +22,8 @@ class Assignment:
     """The client speaks plain Flight: no message of the exchange has app_metadata."""
     tenant: str = ""
     """Whose share of the pool the exchange takes."""
+    owner: Sequence[str] = ()
+    """Of a session function: tenant, application and session, the only ones that its worker serves from now on."""
     function_name: str = ""
     """Of a registered function; empty for a session function."""
     function_version: str = ""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, RegisteredFunctionInfo, TaskKey, WorkerInfo
 
 
@@ -16,6 +17,9 @@ class WorkerPool(Protocol):
     busy: int
     """Workers that an exchange holds."""
     starting: int
+    """Workers that will be idle or have an exchange that waits for them."""
+    fresh: int
+    """Workers that have served nobody, beyond the configured number: not counted in any of the above."""
     functions: Sequence[RegisteredFunctionInfo]
     """Empty, as are the versions, until the zygote has told."""
     python_version: str
@@ -32,7 +36,7 @@ class WorkerPool(Protocol):
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError."""
 
-    async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
         """A worker at once; raises NoIdleWorker when the caller has to wait for one, and PoolError."""
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:

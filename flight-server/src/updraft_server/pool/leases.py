@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import socket
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from updraft_server.pool.worker_events import WorkerDeath
 
@@ -26,6 +26,17 @@ class TaskKey:
     application_id: str
     stage_id: int
     task_attempt_id: int
+
+
+class Owner(NamedTuple):
+    """Whose code and data an exchange brings along."""
+
+    tenant: str
+    """Whose share of the pool the exchange takes."""
+    application_id: str
+    """Of Spark; empty for a client that names none."""
+    session_id: str
+    """Of Spark Connect; empty elsewhere."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,6 +79,8 @@ class PoolSettings:
     start_timeout_seconds: float = 60.0
     fork_timeout_seconds: float = 10.0
     """How long a new worker may take until it is ready."""
+    fresh_workers: int = 0
+    """Workers beyond `workers` that have served nobody: an owner that comes to a pool of others' workers gets one."""
     workers_per_task: int = 8
     spare_seconds: float = 60.0
     """How long an extra worker of a task that has ended is kept for the next one."""

@@ -7,12 +7,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Exited
+from updraft_server.pool.bindings import REGISTERED, Binding, Bound, best, victim
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import (
     Lease,
@@ -51,6 +53,7 @@ class Pool:
         self.idle = 0
         self.busy = 0
         self.starting = 0
+        self.fresh = 0
         self.functions: Sequence[RegisteredFunctionInfo] = ()
         self.python_version = ""
         self.pyspark_version = ""
@@ -61,6 +64,7 @@ class Pool:
         self._on_drop = on_drop
         self._subscribers: list[Callable[[], None]] = []
         self._workers: dict[str, PooledWorker] = {}
+        self._uses = itertools.count(1)
         self._leases: set[WorkerLease] = set()
         self._spares = SpareWorkers(settings.workers, settings.spare_seconds, self._discard)
         self._wake = asyncio.Event()
@@ -107,35 +111,44 @@ class Pool:
                 worker.usage = used
         return usage
 
-    async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
         """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError.
 
-        A worker that has once been leased with a `binding` serves no other: modules of a session cannot be unloaded.
+        A worker serves one owner as long as it lives (`updraft_server.pool.bindings`).
         """
         if self._closing:
             raise PoolError("the pool is closing")
         held = sum(lease.task == task for lease in self._leases) if task is not None else 0
         if 0 < held < self._settings.workers_per_task:
-            spare = self._spares.take(lambda worker: worker.binding in (binding, ""))
+            spare = self._spares.take(lambda worker: best([(worker, worker.bound)], binding) is not None)
             if spare is not None:
                 return self._lease(spare, task, binding)
-        idle = [worker for worker in self._workers.values() if worker.state is WorkerState.IDLE]
-        fitting = [worker for worker in idle if worker.binding in (binding, "")]
-        if fitting:
-            known = [worker for worker in fitting if worker.binding == binding]
-            return self._lease((known or fitting)[-1], task, binding)
+        idle = [(worker, worker.bound) for worker in self._in(WorkerState.IDLE)]
+        known = best(idle, binding)
+        if known is not None:
+            return self._lease(known, task, binding)
         if not held:
-            self._replace_one_of(idle)
-            raise NoIdleWorker("no idle worker can take the session" if idle else "all workers are busy")
+            return self._lease(self._in_place_of(victim(idle)), task, binding)
         if held >= self._settings.workers_per_task:
             raise NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
         return self._lease(await self._starts.start_extra(), task, binding)
 
-    def _replace_one_of(self, idle: Sequence[PooledWorker]) -> None:
-        """Replace one idle worker of another session; waiters are notified when it is ready."""
-        if idle and not self._starts.unasked and not self._missing():
-            self._discard(idle[0])
+    def _in_place_of(self, other: PooledWorker | None) -> PooledWorker:
+        """A fresh worker for an idle one of another owner, which ends; raises NoIdleWorker where either is lacking.
+
+        Where no fresh one is there or on its way the idle one is replaced: waiters are notified when that is ready.
+        """
+        if other is None:
+            raise NoIdleWorker("all workers are busy")
+        fresh = next(self._in(WorkerState.FRESH), None)
+        if fresh is not None:
+            self._discard(other)
+            self._wake.set()
+            return fresh
+        if not self._starts.unasked and not self._missing():
+            self._discard(other)
             self._heal()
+        raise NoIdleWorker("no idle worker can serve the owner")
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change of idle, busy or starting; returns what ends the subscription."""
@@ -167,14 +180,13 @@ class Pool:
             self._wake.clear()
             if self._zygote.hello is None:
                 await self._connect()
-            for _ in range(self._missing()):
-                if self._promote_spare():
-                    continue
+            while self._missing() and not self._closing:
                 await self._starts.pace()
                 if self._zygote.hello is None:
                     # First a successor: it ends the workers that this front does not claim in time.
                     break
-                self._starts.begin()
+                if self._missing():
+                    self._starts.begin()
             await self._wake.wait()
 
     async def _keep_measuring(self) -> None:
@@ -196,20 +208,25 @@ class Pool:
 
     def _surplus(self) -> int:
         """Workers beyond the configured number, extra ones of tasks; negative where some are missing."""
-        living = sum(worker.state in (WorkerState.IDLE, WorkerState.BUSY) for worker in self._workers.values())
+        living = sum(1 for _ in self._in(WorkerState.IDLE, WorkerState.BUSY))
         return living - self._settings.workers
 
     def _missing(self) -> int:
-        return max(0, -self._surplus() - self._starts.unasked)
+        """Workers to start, fresh ones included."""
+        fresh = sum(1 for _ in self._in(WorkerState.FRESH))
+        wanted = max(0, -self._surplus()) + self._settings.fresh_workers
+        return max(0, wanted - fresh - self._starts.unasked)
 
-    def _promote_spare(self) -> bool:
-        """Let a spare take the place of a worker that died, if there is one."""
-        spare = self._spares.take()
-        if spare is None:
-            return False
-        spare.state = WorkerState.IDLE
-        self._changed()
-        return True
+    def _fill_up(self) -> None:
+        """Let spare and fresh workers take the places of those that are missing, as far as there are any."""
+        while self._surplus() < 0:
+            substitute = self._spares.take() or next(self._in(WorkerState.FRESH), None)
+            if substitute is None:
+                return
+            substitute.state = WorkerState.IDLE
+
+    def _in(self, *states: WorkerState) -> Iterator[PooledWorker]:
+        return (worker for worker in self._workers.values() if worker.state in states)
 
     async def _start_worker(self) -> PooledWorker:
         """Fork a worker and wait until it is ready; raises PoolError."""
@@ -234,9 +251,9 @@ class Pool:
             undo.pop_all()
         return worker
 
-    def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: str) -> Lease:
+    def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: Binding) -> Lease:
         worker.state = WorkerState.BUSY
-        worker.binding = binding
+        worker.bound = Bound(binding, next(self._uses))
         lease = WorkerLease(worker, task, self._released)
         self._leases.add(lease)
         self._changed()
@@ -246,13 +263,15 @@ class Pool:
         worker = lease.held
         self._leases.discard(lease)
         worker.works_for({})
-        is_reusable = outcome is LeaseOutcome.CLEAN and worker.state is WorkerState.BUSY
+        is_lasting = worker.bound.binding is None or worker.bound.binding.is_lasting
+        is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
         if not is_reusable or self._closing:
             self._discard(worker)
         elif self._surplus() > 0:
             self._spares.keep(worker)
         else:
             worker.state = WorkerState.IDLE
+            worker.bound = Bound(worker.bound.binding, next(self._uses))
         self._heal()
 
     def _discard(self, worker: PooledWorker) -> None:
@@ -279,12 +298,16 @@ class Pool:
 
     def _heal(self) -> None:
         """After a change that may leave a worker missing."""
+        if not self._closing:
+            self._fill_up()
         self._wake.set()
         self._changed()
 
     def _changed(self) -> None:
-        self.idle = sum(worker.state is WorkerState.IDLE for worker in self._workers.values())
+        self.idle = sum(1 for _ in self._in(WorkerState.IDLE))
+        self.fresh = sum(1 for _ in self._in(WorkerState.FRESH))
         self.busy = len(self._leases)
-        self.starting = self._starts.unasked + self._starts.extra
+        # Those that will be fresh add nothing to what the pool can run.
+        self.starting = min(self._starts.unasked, max(0, -self._surplus())) + self._starts.extra
         for callback in list(self._subscribers):
             callback()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Extra workers whose task has ended, kept for the next task that needs several at once.
 
-A fork is quick, but what a function imports is not: a new worker would import it again for each query. Spares serve
-only tasks that hold a worker already, so that a pool of n workers still runs n tasks. `updraft_server.pool.pool` owns
-them.
+A fork is quick, but what a function imports is not: a new worker would import it again for each query. Spares stay
+with their owner and serve only tasks that hold a worker already, so that a pool of n workers still runs n tasks.
+`updraft_server.pool.pool` owns them.
 """
 
 import asyncio

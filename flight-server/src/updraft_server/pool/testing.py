@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import (
     Lease,
     LeaseOutcome,
@@ -59,13 +60,21 @@ async def echo(worker: FakeWorker) -> None:
 class FakeLease(Lease):
     """A lease whose worker is a running script."""
 
-    def __init__(self, worker: str, script: Script, task: TaskKey | None, on_release: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        worker: str,
+        script: Script,
+        task: TaskKey | None,
+        on_release: Callable[[], None],
+        binding: Binding = REGISTERED,
+    ) -> None:
         front_end, worker_end = socket.socketpair()
         for end in (front_end, worker_end):
             end.settimeout(0)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
         self.worker = worker
         self.task = task
+        self.binding = binding
         self.socket = front_end
         self.death = asyncio.get_running_loop().create_future()
         self.log_context = {}
@@ -102,6 +111,7 @@ class FakePool:
         self.idle = workers
         self.busy = 0
         self.starting = 0
+        self.fresh = 0
         self.functions: Sequence[RegisteredFunctionInfo] = (RegisteredFunctionInfo("echo", "1", "Sends it back."),)
         self.python_version = "3.11"
         self.zygote_pid = 0
@@ -121,13 +131,13 @@ class FakePool:
     async def start(self) -> None:
         """Nothing has to be started."""
 
-    async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
         """An idle worker, or an extra one for a task that holds one."""
         is_extra = task is not None and any(held.task == task for held in self._held)
         if self.idle == 0 and not is_extra:
             raise NoIdleWorker("all workers are busy")
         taken = min(self.idle, 1)
-        lease = FakeLease(f"fake-{len(self.leases) + 1}", self.script, task, lambda: self._count(taken))
+        lease = FakeLease(f"fake-{len(self.leases) + 1}", self.script, task, lambda: self._count(taken), binding)
         self.leases.append(lease)
         self._count(-taken)
         return lease

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header
 from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.pool.bindings import Bound
 from updraft_server.pool.leases import PoolError
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_output import OutputReader
@@ -20,16 +21,17 @@ _STATUS_TIMEOUT_SECONDS = 1.0
 
 
 class WorkerState(enum.Enum):
-    """STARTING -> IDLE <-> BUSY <-> SPARE -> IDLE; DEAD from anywhere, and for ever."""
+    """STARTING -> FRESH -> IDLE <-> BUSY <-> SPARE -> IDLE, FRESH -> BUSY; DEAD from anywhere, and for ever."""
 
     STARTING = "starting"
+    FRESH = "fresh"
     IDLE = "idle"
     BUSY = "busy"
     SPARE = "spare"
     DEAD = "dead"
 
 
-_BETWEEN_EXCHANGES = frozenset({WorkerState.IDLE, WorkerState.SPARE})
+_BETWEEN_EXCHANGES = frozenset({WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE})
 
 # What ends a worker: a signal, an exit of its own, or the pool, which replaces it.
 EXIT_REASONS = ("signal", "exit", "pool")
@@ -55,8 +57,8 @@ class PooledWorker:
         self.was_killed = False
         """Whether the pool wanted its end."""
         self._state = WorkerState.STARTING
-        self.binding = ""
-        """What it has loaded for good: of one session, as long as it lives."""
+        self.bound = Bound(None, 0)
+        """Whose it is, and when it was used last."""
         self._context: dict[str, str] = {}
         """Whose exchange it works on, for its output."""
         self._loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ _log = structlog.get_logger(__name__)
 
 
 class WorkerStarts:
-    """Calls `start` for each worker and `changed` whenever a start begins or ends."""
+    """Calls `start` for each worker and `changed` whenever a start begins or ends. What has started is fresh."""
 
     def __init__(
         self, workers: int, start: Callable[[], Coroutine[Any, Any, PooledWorker]], changed: Callable[[], None]
@@ -30,7 +30,7 @@ class WorkerStarts:
 
     @property
     def unasked(self) -> int:
-        """Starts under way that restore the configured number."""
+        """Starts under way that restore the configured numbers."""
         return len(self._tasks)
 
     @property
@@ -46,7 +46,7 @@ class WorkerStarts:
             await asyncio.sleep(delay)
 
     def begin(self) -> None:
-        """Begin to start a worker that becomes idle."""
+        """Begin to start a worker that nobody waits for yet."""
         task = asyncio.create_task(self._start())
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -76,7 +76,7 @@ class WorkerStarts:
             self._pace.succeeded()
             worker = task.result()
             if worker.state is WorkerState.STARTING:
-                worker.state = WorkerState.IDLE
+                worker.state = WorkerState.FRESH
         else:
             # That a zygote is gone says nothing about workers: its successor may start them.
             if not isinstance(error, ZygoteLostError):

@@ -19,6 +19,7 @@ from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
+from updraft_server.worker.ownership import Ownership
 from updraft_server.worker.process_state import ProcessState
 from updraft_server.worker.registered.functions import FunctionRegistry
 from updraft_server.worker.registered.runner import run_registered
@@ -46,6 +47,7 @@ class Worker:
         self._registry = registry
         self._sessions = sessions
         self._exchanges = 0
+        self._ownership = Ownership()
 
     def run(self) -> NoReturn:
         """Serve exchanges until one leaves the worker unfit for the next, or the front goes away."""
@@ -75,13 +77,14 @@ class Worker:
             exchange.clock.stop()
             return self._failed(error, exchange)
         self._exchanges += 1
-        worn_out = self._exchanges == self._settings.max_exchanges
+        worn_out = self._exchanges == self._settings.max_exchanges or not self._ownership.is_lasting
         reusable = not worn_out and exchange.state is InputState.ENDED and _restored(before)
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
     def _run(
         self, assignment: Assignment, frame: ReceivedFrame, exchange: Exchange, received_seconds: float
     ) -> exchange_pb2.Report:
+        self._ownership.take(assignment)
         if assignment.function_name:
             function = self._registry.find(assignment.function_name, assignment.function_version)
             return run_registered(function, exchange)

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from updraft_server.worker.pyspark.runner import SessionRunner
 
 # Imported lazily by pyarrow and PySpark on first use: once here is cheaper than once in every worker.
-_PRELOADED = ("pyarrow.compute", "pandas", "numpy", "pyarrow.pandas_compat", "pyspark.sql.pandas.conversion")
+_PRELOADED = (
+    "pyarrow.compute",
+    "pyarrow.vendored.version",
+    "pandas",
+    "numpy",
+    "numpy.rec",
+    "pyarrow.pandas_compat",
+    "pyspark.sql.pandas.conversion",
+)
 
 
 class Image:

@@ -20,6 +20,7 @@ from updraft_server.front.activity import KEPT_FAILURES, Activity, ExchangePhase
 from updraft_server.front.status.page import amount, duration, html_page, points, size
 from updraft_server.front.status.report import ExchangeRow, Report
 from updraft_server.front.status.sampler import KEPT_SAMPLES, SHOWN_EXCHANGES, Sampler
+from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, NoIdleWorker, TaskKey, WorkerInfo
 from updraft_server.pool.testing import FakePool
 
@@ -153,7 +154,7 @@ class FullPool(FakePool):
         super().__init__()
         self.asked_in_vain = asyncio.Event()
 
-    async def lease(self, task: TaskKey | None, binding: str = "") -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
         try:
             return await super().lease(task, binding)
         except NoIdleWorker:

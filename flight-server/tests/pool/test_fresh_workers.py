@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that stand by for an owner who comes to a pool of others' workers."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pools_for_tests import TASK, running
+
+from updraft_server.pool.bindings import REGISTERED, Binding
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, Owner
+from updraft_server.pool.pool import Pool
+
+A, B, C = (Binding(Owner("tenant", application, "")) for application in "abc")
+ANONYMOUS = Binding(Owner("tenant", "", ""))
+
+
+async def used_by(pool: Pool, *bindings: Binding) -> list[str]:
+    """Let each have a worker at the same time and give it back; their names."""
+    leases = [await pool.lease(None, binding) for binding in bindings]
+    for lease in leases:
+        lease.release(LeaseOutcome.CLEAN)
+    return [lease.worker for lease in leases]
+
+
+async def turns() -> None:
+    """More than anything takes that needs nobody from outside."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def whole(pool: Pool, fresh: int = 1) -> None:
+    await until(pool, lambda: pool.fresh == fresh)
+
+
+async def test_fresh_workers_are_nothing_that_the_pool_can_run(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, fresh_workers=3) as (pool, zygote):
+        assert pool.starting == 0
+        await whole(pool, 3)
+        assert (pool.idle, pool.busy, pool.starting, zygote.forks) == (2, 0, 0, 5)
+        for _ in range(2):
+            await pool.lease(None, A)
+        with pytest.raises(NoIdleWorker, match="all workers are busy"):
+            await pool.lease(None, B)
+        assert (pool.fresh, sorted(info.state for info in pool.workers)) == (3, ["busy"] * 2 + ["fresh"] * 3)
+
+
+async def test_a_new_owner_gets_a_fresh_worker_at_once_and_an_idle_one_of_another_goes(tmp_path: Path) -> None:
+    async with running(tmp_path, fresh_workers=1) as (pool, zygote):
+        await whole(pool)
+        (of_a,) = await used_by(pool, A)
+        (fresh,) = (info.worker for info in pool.workers if info.state == "fresh")
+        zygote.may_fork = False
+        lease = await pool.lease(None, B)
+        assert (lease.worker, pool.busy, pool.idle) == (fresh, 1, 0)
+        # Another one stands by as soon as it has started; until then nothing more is on its way.
+        request = await zygote.held_back.get()
+        await turns()
+        assert (zygote.held_back.empty(), pool.starting, of_a in zygote.living) == (True, 0, False)
+        zygote.fork(request)
+        await whole(pool)
+        assert len(zygote.living) == 2
+
+
+async def test_an_owner_that_finds_no_fresh_worker_waits_for_the_one_that_starts(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, fresh_workers=1) as (pool, zygote):
+        await whole(pool)
+        of_a = await used_by(pool, A, A)
+        zygote.may_fork = False
+        lease = await pool.lease(None, B)
+        for _ in range(3):
+            with pytest.raises(NoIdleWorker, match="can serve the owner"):
+                await pool.lease(None, C)
+        await turns()
+        assert of_a[1] in zygote.living, "nobody is robbed of a worker for one that is not there yet"
+        zygote.fork(await zygote.held_back.get())
+        await whole(pool)
+        assert (await pool.lease(None, C)).worker not in {*of_a, lease.worker}
+        await turns()
+        assert of_a[1] not in zygote.living
+
+
+async def test_two_owners_that_take_turns_keep_their_workers(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, fresh_workers=1) as (pool, zygote):
+        await whole(pool)
+        await used_by(pool, A, A)
+        first = [await used_by(pool, binding) for binding in (B, A)]
+        await whole(pool)
+        forks = zygote.forks
+        for _ in range(3):
+            assert [await used_by(pool, binding) for binding in (B, A)] == first
+        assert zygote.forks == forks
+
+
+async def test_the_owner_with_most_idle_workers_gives_the_one_up_that_it_used_first(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=3, fresh_workers=1) as (pool, zygote):
+        await whole(pool)
+        of_b, *of_a = await used_by(pool, B, A, A)
+        await used_by(pool, A)
+        await used_by(pool, C)
+        await turns()
+        assert {of_b, of_a[1]} < set(zygote.living)
+        assert of_a[0] not in zygote.living
+
+
+@pytest.mark.parametrize("order", [(REGISTERED, A), (A, REGISTERED)])
+async def test_registered_functions_and_sessions_share_no_worker(
+    tmp_path: Path, order: tuple[Binding, Binding]
+) -> None:
+    async with running(tmp_path, fresh_workers=1) as (pool, _):
+        await whole(pool)
+        (first,), (second,) = [await used_by(pool, binding) for binding in order]
+        assert first != second
+        await whole(pool)
+        assert await used_by(pool, order[1]) == [second]
+
+
+async def test_a_worker_of_a_client_that_names_no_application_is_used_once(tmp_path: Path) -> None:
+    async with running(tmp_path, fresh_workers=1) as (pool, zygote):
+        seen = set()
+        for _ in range(3):
+            await whole(pool)
+            seen.update(await used_by(pool, ANONYMOUS))
+        assert len(seen) == 3
+        await whole(pool)
+        assert (seen & set(zygote.living), pool.idle) == (set(), 1)
+
+
+async def test_a_spare_of_a_client_that_names_no_application_is_not_kept(tmp_path: Path) -> None:
+    async with running(tmp_path) as (pool, _):
+        first, second = [await pool.lease(TASK, ANONYMOUS) for _ in range(2)]
+        second.release(LeaseOutcome.CLEAN)
+        assert (await pool.lease(TASK, ANONYMOUS)).worker not in {first.worker, second.worker}
+
+
+async def test_a_fresh_worker_takes_the_place_of_one_that_died_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path, fresh_workers=1) as (pool, zygote):
+        await whole(pool)
+        zygote.may_fork = False
+        lease = await pool.lease(None)
+        lease.release(LeaseOutcome.BROKEN)
+        assert (pool.idle, pool.fresh, pool.starting) == (1, 0, 0)
+        zygote.fork(await zygote.held_back.get())
+        await whole(pool)
+        assert (pool.idle, zygote.forks) == (1, 3)
+
+
+async def test_a_fresh_worker_that_dies_is_replaced_and_nothing_else_changes(tmp_path: Path) -> None:
+    async with running(tmp_path, fresh_workers=1) as (pool, zygote):
+        await whole(pool)
+        (fresh,) = (info.worker for info in pool.workers if info.state == "fresh")
+        zygote.end(fresh, 1)
+        await until(pool, lambda: pool.exits["exit"] == 1 and pool.fresh == 1)
+        assert (pool.idle, zygote.forks) == (1, 3)
+
+
+async def test_fresh_workers_outlive_their_zygote(tmp_path: Path) -> None:
+    async with running(tmp_path, fresh_workers=1) as (pool, zygote):
+        await whole(pool)
+        zygote.hang_up()
+        # The packets of a real connection: the loop looks at sockets once a turn.
+        await turns()
+        assert (sorted(zygote.claimed), pool.fresh, zygote.forks) == (["w-1", "w-2"], 1, 2)
+
+
+async def test_a_pool_that_closes_starts_none(tmp_path: Path) -> None:
+    async with running(tmp_path, fresh_workers=1) as (pool, zygote):
+        await whole(pool)
+        lease = await pool.lease(None, A)
+        closing = asyncio.create_task(pool.close(60.0))
+        await turns()
+        lease.release(LeaseOutcome.CLEAN)
+        await closing
+        assert (zygote.living, zygote.forks) == ({}, 2)
