@@ -32,6 +32,7 @@ from updraft_server.ipc.zygote_packets import (
     decode,
     encode,
 )
+from updraft_server.linux.callers import descends_from
 from updraft_server.linux.descendants import children
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import kill_group, outlive_parent
@@ -162,6 +163,10 @@ class Zygote:
             # Closed in the same turn.
             return
         front, _ = self._listener.accept()
+        if descends_from(front, {os.getpid(), *(worker.pid for worker in self._workers.values())}):
+            # A function in a worker: it could fork and kill as a front does.
+            front.close()
+            return
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts.add(front)
         self._watch(front, lambda: self._receive(front))
