@@ -71,12 +71,15 @@ import os
 import time
 from updraft_server.worker.registered.functions import RegisteredFunction, registry
 
+# Of the test: a worker has one of its own.
+DIRECTORY = os.environ["TMPDIR"]
+
 def escape(batch):
     child = os.fork()
     if child == 0:
         os.setsid()
         if os.fork() == 0:
-            with open(os.environ["TMPDIR"] + "/daemon", "w") as file:
+            with open(DIRECTORY + "/daemon", "w") as file:
                 file.write(f"{os.getpid()}\\n")
             time.sleep(1000)
         os._exit(0)
