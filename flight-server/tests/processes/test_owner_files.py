@@ -6,6 +6,7 @@ Each attempt is seen to succeed in a process that nothing confines, or it would 
 
 import contextlib
 import os
+import pickle
 import select
 import signal
 import site
@@ -24,6 +25,7 @@ from pool_driver import Zygotes, batches_of, exchange, running_pool
 from pyspark.sql.types import StringType
 from session_commands import scalar_arrow
 
+from updraft.v1 import exchange_pb2
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.linux.landlock import LEAST_VERSION, landlock_version
 from updraft_server.pool.interface import until
@@ -172,6 +174,7 @@ async def test_the_scratch_of_another_worker_is_out_of_reach(house: House) -> No
     ],
 )
 async def test_what_all_share_can_neither_be_changed_nor_searched(house: House, code: str, path: str) -> None:
+    path = path.replace("planted", f"planted-{uuid.uuid4().hex}")
     async with running_pool(house.zygotes) as pool:
         assert await outcome(pool, code, path=path) == "PermissionError"
     assert unconfined(code, path=path) == "done"
@@ -237,6 +240,25 @@ async def test_children_are_confined_too(house: House) -> None:
 async def test_what_is_not_hidden_is_read(house: House, where: str) -> None:
     async with running_pool(house.zygotes) as pool:
         assert await outcome(pool, _READ, path=str(house.runtime.parent / where)) == "done"
+
+
+async def test_artifacts_of_the_owner_stay_readable_and_no_others_become_so(house: House) -> None:
+    owners = [house.runtime / name for name in ("one-owner", "another-owner")]
+    for owner in owners:
+        owner.mkdir(exist_ok=True)
+    own, others = (str(owner / "value") for owner in owners)
+    command = attempting(_READ, path=own)
+    async with running_pool(house.zygotes) as pool:
+        first = await exchange(pool, batches_of([1]), command, artifacts_directory=str(owners[0]))
+        for owner in owners:
+            (owner / "value").write_bytes(pickle.dumps(1))
+        # It came after the worker was bound.
+        second = await exchange(pool, batches_of([1]), command, broadcasts={"1": own})
+        assert [reply.table.column(0)[0].as_py() for reply in (first, second)] == ["FileNotFoundError", "done"]
+        assert await outcome(pool, _READ, path=others) == "PermissionError"
+        # The front sends a worker nothing of that kind, unless the directory was made anew: a fresh worker can read it.
+        third = await exchange(pool, batches_of([1]), command, broadcasts={"1": others})
+    assert third.error.kind == exchange_pb2.ERROR_KIND_POOL_UNAVAILABLE
 
 
 async def test_a_path_that_the_operator_names_is_written(house: House) -> None:

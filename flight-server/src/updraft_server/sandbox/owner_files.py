@@ -61,9 +61,10 @@ class OwnerFiles:
         self._settings = settings
         self._devices = _usable_devices()
 
-    def confine(self, scratch: Path) -> bool:
+    def confine(self, scratch: Path, artifacts: str = "") -> bool:
         """Confine this process for good and make `scratch` its working directory; False: this kernel has no Landlock.
 
+        `artifacts` is readable although the pool hides it; a directory that takes its place later is another one.
         Needs no right; raises OSError if the process has more than one thread, of which the others would stay free.
         Its signals and abstract sockets reach its own descendants only, where the kernel can do that (version 6).
         """
@@ -78,7 +79,7 @@ class OwnerFiles:
         with Ruleset(scopes=SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS) as rules:
             for path in surroundings([*self._settings.hidden_paths, _DEVICES]):
                 _allow(rules, path, _READ)
-            for path in self._settings.readable_paths:
+            for path in filter(None, [*self._settings.readable_paths, artifacts]):
                 _allow(rules, os.path.realpath(path), _READ)
             for path in self._devices:
                 _allow(rules, path, _DEVICE)
@@ -88,6 +89,19 @@ class OwnerFiles:
             rules.allow(str(scratch), _WRITE)
             rules.restrict_self()
         return True
+
+
+def out_of_reach(paths: Iterable[str]) -> str | None:
+    """The first of these paths that the rules of this process keep from it."""
+    for path in filter(None, paths):
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except PermissionError:
+            return path
+        except OSError:
+            # Whoever reads it says so better.
+            continue
+    return None
 
 
 def surroundings(hidden: Iterable[str]) -> Iterator[str]:

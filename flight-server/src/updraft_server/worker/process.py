@@ -19,7 +19,7 @@ from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.sandbox.owner_files import OwnerFiles
+from updraft_server.sandbox.owner_files import OwnerFiles, out_of_reach
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.process_state import ProcessState
@@ -94,10 +94,17 @@ class Worker:
 
     def _bind(self, assignment: Assignment) -> None:
         """Give up, before the first function that a session ships, what no such function may have: for good."""
-        if assignment.function_name or self._is_bound:
+        if assignment.function_name:
             return
+        if not self._is_bound:
+            self._confine(assignment)
+        if out_of_reach([assignment.files_directory, *assignment.broadcasts.values()]) is not None:
+            # Made anew since this worker was bound: its rules mean the directory that was there then.
+            raise PoolUnavailableError("the worker can no longer read the artifacts of its session: another one can")
+
+    def _confine(self, assignment: Assignment) -> None:
         try:
-            self._files.confine(self._scratch)
+            self._files.confine(self._scratch, assignment.artifacts_directory)
         except OSError as error:
             # A registered function may have left threads. A fresh worker has none.
             raise PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
