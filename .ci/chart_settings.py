@@ -27,6 +27,8 @@ _WORKERS = (
     "output_lines_per_second",
     "batch_timeout_seconds",
     "worker_silence_seconds",
+    "writable_paths",
+    "hidden_paths",
 )
 _CHART = {
     "listen": "the component's port",

@@ -4,6 +4,7 @@
 import asyncio
 import dataclasses
 import itertools
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -41,7 +42,12 @@ class Zygotes:
         files.mkdir(exist_ok=True)
         workers = directory / "workers"
         workers.mkdir(exist_ok=True)
-        self._settings = ZygoteSettings(tuple(modules), str(files), str(workers), settings)
+        self.scratch = directory / "scratch"
+        self.scratch.mkdir(exist_ok=True)
+        if not settings.hidden_paths:
+            # Functions of tests tell by files there what they do.
+            settings = dataclasses.replace(settings, writable_paths=(tempfile.gettempdir(),))
+        self._settings = ZygoteSettings(tuple(modules), str(files), str(workers), str(self.scratch), settings)
         self._listener = zygote_listener(self.path)
         self.process = start_zygote(self._settings, self._listener)
 

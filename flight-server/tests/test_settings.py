@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,32 @@ def test_a_half_of_a_pool_needs_a_directory_in_which_the_other_finds_it(half: st
     with pytest.raises(ValidationError, match=f"--run {half} needs --runtime-directory"):
         ServeSettings.model_validate({"run": half})
     assert ServeSettings.model_validate({"run": half, "runtime_directory": tmp_path}).run == half
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"writable_paths": "/data,/tmp", "runtime_directory": "/tmp/pool"},
+        {"writable_paths": tempfile.gettempdir()},
+        {"writable_paths": "/etc", "token_file": "/etc/updraft/tokens"},
+        {"hidden_paths": "/dev/shm/secret"},
+    ],
+)
+def test_what_functions_may_write_to_holds_no_secret(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="session functions may write to"):
+        ServeSettings(**options)
+
+
+def test_paths_are_given_one_by_one_or_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPDRAFT_WRITABLE_PATHS", "/data,/srv")
+    assert ServeSettings().writable_paths == ("/data", "/srv")
+    with pytest.raises(ValidationError, match="not an absolute path"):
+        ServeSettings(hidden_paths=("secrets",))
+
+
+def test_secrets_that_the_settings_name_are_hidden() -> None:
+    key, certificate = Path("/a/key"), Path("/a/certificate")
+    settings = ServeSettings(
+        token_file=Path("/a/tokens"), tls_key_file=key, tls_certificate_file=certificate, hidden_paths=("/x",)
+    )
+    assert settings.secret_paths == ("/a/tokens", "/a/key", "/x")

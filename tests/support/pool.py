@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import getpass
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
 
@@ -23,6 +26,8 @@ class LocalPool(LocalService):
             SERVER,
             [
                 *("--workers", str(workers)),
+                # Functions of tests leave notes there.
+                *("--writable-paths", str(Path(tempfile.gettempdir()) / f"pytest-of-{getpass.getuser()}")),
                 *(["--allow-session-functions"] if session_functions else []),
                 *arguments,
             ],

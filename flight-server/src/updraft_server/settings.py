@@ -2,6 +2,7 @@
 """Every setting of `updraft-server serve`, declared once; docs/reference/server.md is generated from here."""
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -11,6 +12,9 @@ from pydantic_settings import NoDecode
 from updraft.service.service_settings import MIB, ServiceSettings
 from updraft.service.settings import reference_page, setting, split_at_commas
 
+# Every session function may write to it.
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108
+
 
 def _checked_modules(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
@@ -19,6 +23,14 @@ def _checked_modules(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _absolute_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
+    for path in paths:
+        if not Path(path).is_absolute():
+            raise ValueError(f"{path!r} is not an absolute path")
+    return paths
+
+
+PathList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_absolute_paths)]
 ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_modules)]
 
 
@@ -68,10 +80,23 @@ class ServeSettings(ServiceSettings):
         "Run functions that Spark sessions send as pickles. Anybody who may connect can then run any code in the pool.",
         default=False,
     )
+    writable_paths: PathList = setting(
+        "Directory or file that session functions may write to, beside each worker's own scratch directory. All owners "
+        "share it: what one leaves there, another can read and change. /tmp is not writable unless it is named here. "
+        "Repeat the option, or separate paths with commas.",
+        default=(),
+        unit="paths",
+    )
+    hidden_paths: PathList = setting(
+        "Directory or file that session functions cannot read, beside the pool's own secrets: its token file, its TLS "
+        "key and its runtime directory. Repeat the option, or separate paths with commas.",
+        default=(),
+        unit="paths",
+    )
     runtime_directory: Path | None = setting(
-        "Private directory for the sockets between the pool's processes and for artifacts. Defaults to a new "
-        "directory under the system's temporary directory. Two halves of a pool need the same one, and no other pool "
-        "may use it.",
+        "Private directory for the sockets between the pool's processes, for artifacts and for the workers' scratch "
+        "directories. Defaults to a new directory under the system's temporary directory. Two halves of a pool need "
+        "the same one, and no other pool may use it.",
         default=None,
     )
 
@@ -130,6 +155,25 @@ class ServeSettings(ServiceSettings):
         if self.run != "both" and self.runtime_directory is None:
             raise ValueError(f"--run {self.run} needs --runtime-directory: the other half is found there")
         return self
+
+    @model_validator(mode="after")
+    def _nothing_writable_holds_a_secret(self) -> Self:
+        # Rules of the kernel allow all that lies beneath a path.
+        runtime_directory = str(self.runtime_directory or Path(tempfile.gettempdir()) / "updraft-*")
+        for writable in (*self.writable_paths, _SHARED_MEMORY):
+            for secret in (*self.secret_paths, runtime_directory):
+                if Path(secret).resolve().is_relative_to(Path(writable).resolve()):
+                    raise ValueError(
+                        f"session functions may write to {writable}, which holds {secret}: keep the pool's own files "
+                        "elsewhere (--runtime-directory), or name less than that in --writable-paths"
+                    )
+        return self
+
+    @property
+    def secret_paths(self) -> tuple[str, ...]:
+        """What session functions cannot read, beside the runtime directory."""
+        files = (self.token_file, self.tls_key_file)
+        return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
 
 
 def reference() -> str:

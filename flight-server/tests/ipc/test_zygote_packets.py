@@ -61,5 +61,6 @@ def test_what_is_not_a_packet_is_refused_in_one_way(data: bytes) -> None:
 
 
 def test_the_settings_of_a_zygote_arrive_as_they_were_sent() -> None:
-    settings = ZygoteSettings(["a.b"], "/files", "/workers", WorkerSettings(max_exchanges=3))
+    worker = WorkerSettings(max_exchanges=3, writable_paths=("/data",))
+    settings = ZygoteSettings(["a.b"], "/files", "/workers", "/scratch", worker)
     assert ZygoteSettings.decode(settings.encode()) == settings

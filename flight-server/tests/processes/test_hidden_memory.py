@@ -10,26 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ordinary_users import NOBODY, can_become_an_ordinary_user, ordinary_user
 from served_pool import HANG_SECONDS, Server, serves_again
-
-_NOBODY = 65534
-
-
-def ordinary_user() -> list[str]:
-    """What to put before a command so that an ordinary user runs it, who can read Python where this user can."""
-    if os.geteuid() != 0:
-        return []
-    identity = [f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
-    return ["setpriv", *identity, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
-
-
-def can_become_an_ordinary_user() -> bool:
-    try:
-        tried = subprocess.run([*ordinary_user(), sys.executable, "-c", "import updraft_server"], capture_output=True)
-    except OSError:
-        return False
-    return tried.returncode == 0
-
 
 pytestmark = pytest.mark.skipif(
     not can_become_an_ordinary_user(), reason="this user cannot become another one: setpriv or its rights are missing"
@@ -49,7 +31,7 @@ def server() -> Iterator[Server]:
     # Not pytest's: another user cannot enter that.
     directory = Path(tempfile.mkdtemp(prefix="updraft-hidden-"))
     if os.geteuid() == 0:
-        os.chown(directory, _NOBODY, _NOBODY)
+        os.chown(directory, NOBODY, NOBODY)
     running = OrdinaryServer(directory, "--workers=1", f"--runtime-directory={directory}/pool")
     yield running
     assert running.stop() == 0

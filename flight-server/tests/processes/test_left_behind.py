@@ -24,8 +24,11 @@ import subprocess
 import time
 from updraft_server.worker.registered.functions import RegisteredFunction, registry
 
+# Of the test: a worker has one of its own.
+DIRECTORY = os.environ["TMPDIR"]
+
 def note():
-    with open(os.environ["TMPDIR"] + f"/{os.getpid()}.started", "w"):
+    with open(DIRECTORY + f"/{os.getpid()}.started", "w"):
         pass
 
 def daemon():
@@ -65,7 +68,7 @@ def cascade(batch):
                 os.waitpid(child, 0)
                 os._exit(0)
         time.sleep(1000)
-    while len([name for name in os.listdir(os.environ["TMPDIR"]) if name.endswith(".started")]) < 5:
+    while len([name for name in os.listdir(DIRECTORY) if name.endswith(".started")]) < 5:
         time.sleep(0.01)
     return batch
 
@@ -75,7 +78,7 @@ def unheard(batch):
     if ctypes.CDLL(None).syscall(SYS_CLONE, 0, 0, 0, 0, 0) == 0:
         note()
         time.sleep(1000)
-    while not [name for name in os.listdir(os.environ["TMPDIR"]) if name.endswith(".started")]:
+    while not [name for name in os.listdir(DIRECTORY) if name.endswith(".started")]:
         time.sleep(0.01)
     return batch
 
@@ -83,7 +86,7 @@ POOLS = []
 
 def start_a_program():
     program = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    with open(os.environ["TMPDIR"] + f"/{program.pid}.started", "w"):
+    with open(DIRECTORY + f"/{program.pid}.started", "w"):
         pass
 
 def multiprocess(batch):

@@ -14,7 +14,7 @@ from updraft_server.supervisor.children import start_zygote, zygote_listener
 directory = pathlib.Path(sys.argv[1])
 listener = zygote_listener(directory / "zygote.sock")
 os.register_at_fork(before=lambda: print("forked"))
-zygote = start_zygote(ZygoteSettings((), str(directory), str(directory), WorkerSettings()), listener)
+zygote = start_zygote(ZygoteSettings((), str(directory), str(directory), str(directory), WorkerSettings()), listener)
 zygote.end()
 print("started")
 """

@@ -46,6 +46,8 @@ class Assignment:
     """The span to which the function belongs, as the W3C header has it."""
     files_directory: str = ""
     """Where the session's files are; empty when the function has none."""
+    artifacts_directory: str = ""
+    """Where all artifacts of the owner are, later ones too; empty in a pool whose workers may read everybody's."""
     broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where the pickled values of broadcast variables are, by their ids."""
 

@@ -3,6 +3,7 @@
 fork."""
 
 import dataclasses
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,3 +24,9 @@ class WorkerSettings:
     """Rows that a function sees at once; 0 leaves it to the client."""
     max_exchanges: int = 0
     """Exchanges after which a worker is replaced; 0 is never."""
+    hidden_paths: Sequence[str] = ()
+    """Files and directories that session functions cannot read: the pool's secrets and its own state."""
+    readable_paths: Sequence[str] = ()
+    """Beneath hidden paths, what they can read all the same."""
+    writable_paths: Sequence[str] = ()
+    """Where session functions may write, beside the worker's own scratch directory."""

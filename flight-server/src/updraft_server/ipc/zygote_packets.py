@@ -39,6 +39,8 @@ class ZygoteSettings:
     """An empty directory that stands for Spark's directory of distributed files."""
     workers_directory: str = "/nonexistent"
     """Where a zygote notes its workers, for the zygote that follows it."""
+    scratch_directory: str = "/nonexistent"
+    """Where each worker has a directory of its own, for as long as it lives."""
     worker: WorkerSettings = WorkerSettings()  # noqa: RUF009
 
     def encode(self) -> str:
@@ -49,7 +51,9 @@ class ZygoteSettings:
     def decode(cls, text: str) -> "ZygoteSettings":
         """The inverse of `encode`."""
         fields = json.loads(text)
-        return cls(**{**fields, "worker": WorkerSettings(**fields["worker"])})
+        # JSON has no tuples.
+        worker: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields["worker"].items()}
+        return cls(**{**fields, "worker": WorkerSettings(**worker)})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, ZygoteSettings
 from updraft_server.linux.descendants import children, kill_child
+from updraft_server.linux.hostile_trees import empty_directory
 from updraft_server.linux.process_control import adopt_orphans, describe_exit, hide_memory, kill_group
 from updraft_server.settings import ServeSettings
 from updraft_server.supervisor.children import Child, start_zygote, zygote_listener
@@ -40,6 +41,8 @@ EXIT_FAILURE = 1
 EXIT_REFUSED = 2
 """What was asked for cannot be done as asked; the line before says what to change."""
 
+_ARTIFACTS = "artifacts"
+_SCRATCH = "scratch"
 _FRONT = "front"
 _ZYGOTE = "zygote"
 # SIGALRM is this process's own, once every INTERVAL_SECONDS.
@@ -50,6 +53,8 @@ _START_UP_SECONDS = 10.0
 _DRAIN_MARGIN_SECONDS = 15.0
 # A killed process that waits for a disk or a network file system does not end; the pool's own end must not wait for it.
 _LAST_DEATHS_SECONDS = 10.0
+# What is left then is removed when a pool starts here again.
+_CLEARING_SECONDS = 10.0
 
 
 class Phase(enum.Enum):
@@ -65,7 +70,8 @@ class Supervisor:
     def __init__(self, settings: ServeSettings, directory: Path) -> None:
         self._settings = settings
         self._socket_path = directory / ZYGOTE_SOCKET
-        self._artifacts_path = directory / "artifacts"
+        # Workers have working directories of their own.
+        self._artifacts_path = directory.absolute() / _ARTIFACTS
         self._zygote_settings: ZygoteSettings
         self._listener: socket.socket
         if settings.run != "front":
@@ -240,16 +246,20 @@ class Supervisor:
 
 def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings:
     """What the zygote is to load and its workers to obey, and the directories that they need."""
+    directory = directory.absolute()
     files = directory / "files"
     files.mkdir(mode=0o500, exist_ok=True)
     workers = directory / "workers"
     # What a pool that ran here before has left is of no use: its workers died with it.
     shutil.rmtree(workers, ignore_errors=True)
     workers.mkdir(mode=0o700)
+    scratch = directory / _SCRATCH
+    scratch.mkdir(mode=0o700, exist_ok=True)
     return ZygoteSettings(
         function_modules=settings.functions,
         files_directory=str(files),
         workers_directory=str(workers),
+        scratch_directory=str(scratch),
         worker=WorkerSettings(
             allow_session_functions=settings.allow_session_functions,
             max_batch_bytes=settings.max_message_bytes,
@@ -258,6 +268,9 @@ def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings
             # The rest of a message is for the reply's metadata and Arrow's own header.
             max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
             max_exchanges=settings.max_exchanges_per_worker,
+            hidden_paths=(str(directory), *settings.secret_paths),
+            readable_paths=(str(files), str(directory / _ARTIFACTS)),
+            writable_paths=settings.writable_paths,
         ),
     )
 
@@ -272,10 +285,21 @@ def supervise(settings: ServeSettings) -> int:
     with contextlib.ExitStack() as stack:
         directory = settings.runtime_directory
         if directory is None:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="updraft-")))
+            directory = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True))
+            )
         halves = ("front", "workers") if settings.run == "both" else (settings.run,)
         stack.enter_context(claimed(directory, halves))
+        if settings.run != "front":
+            stack.callback(_clear, directory / _SCRATCH)
         return Supervisor(settings, directory).run()
+
+
+def _clear(scratch: Path) -> None:
+    """Remove what functions have left; its processes have ended."""
+    with contextlib.suppress(OSError):
+        if not empty_directory(str(scratch), within_seconds=_CLEARING_SECONDS):
+            _say(f"something is left in {scratch}")
 
 
 def _next_ended() -> int | None:

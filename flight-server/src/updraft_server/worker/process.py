@@ -2,6 +2,7 @@
 """The life of a worker process after the zygote forked it: command, exchange, clean state, next command."""
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from google.protobuf.message import DecodeError
@@ -10,6 +11,7 @@ from updraft.errors import (
     FunctionRefusedError,
     InternalError,
     LimitError,
+    PoolUnavailableError,
     ProtocolError,
     UpdraftError,
 )
@@ -17,6 +19,7 @@ from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.sandbox.owner_files import OwnerFiles, out_of_reach
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.ownership import Ownership
@@ -40,12 +43,21 @@ class Worker:
     """Takes one exchange at a time from its channel until the front lets it go."""
 
     def __init__(
-        self, channel: Channel, settings: WorkerSettings, registry: FunctionRegistry, sessions: "SessionRunner | None"
+        self,
+        channel: Channel,
+        settings: WorkerSettings,
+        registry: FunctionRegistry,
+        sessions: "SessionRunner | None",
+        files: OwnerFiles,
+        scratch: Path,
     ) -> None:
         self._channel = channel
         self._settings = settings
         self._registry = registry
         self._sessions = sessions
+        self._files = files
+        self._scratch = scratch
+        self._is_bound = False
         self._exchanges = 0
         self._ownership = Ownership()
 
@@ -62,7 +74,6 @@ class Worker:
     def _serve_one(self) -> Ending:
         header = self._channel.receive_header()
         received_seconds = time.time()
-        before = ProcessState()
         exchange = Exchange(self._channel, self._settings)
         try:
             if header.payload_bytes > self._settings.max_command_bytes:
@@ -71,6 +82,8 @@ class Worker:
                 )
             frame = self._channel.receive_fields(header)
             assignment = _assignment(frame)
+            self._bind(assignment)
+            before = ProcessState()
             exchange.open(assignment, frame)
             exchange.finish(self._run(assignment, frame, exchange, received_seconds))
         except BaseException as error:
@@ -80,6 +93,24 @@ class Worker:
         worn_out = self._exchanges == self._settings.max_exchanges or not self._ownership.is_lasting
         reusable = not worn_out and exchange.state is InputState.ENDED and _restored(before)
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
+
+    def _bind(self, assignment: Assignment) -> None:
+        """Give up, before the first function that a session ships, what no such function may have: for good."""
+        if assignment.function_name:
+            return
+        if not self._is_bound:
+            self._confine(assignment)
+        if out_of_reach([assignment.files_directory, *assignment.broadcasts.values()]) is not None:
+            # Made anew since this worker was bound: its rules mean the directory that was there then.
+            raise PoolUnavailableError("the worker can no longer read the artifacts of its session: another one can")
+
+    def _confine(self, assignment: Assignment) -> None:
+        try:
+            self._files.confine(self._scratch, assignment.artifacts_directory)
+        except OSError as error:
+            # A registered function may have left threads. A fresh worker has none.
+            raise PoolUnavailableError(f"the worker cannot be bound to a session: {error}") from error
+        self._is_bound = True
 
     def _run(
         self, assignment: Assignment, frame: ReceivedFrame, exchange: Exchange, received_seconds: float

@@ -9,10 +9,13 @@ import socket
 import sys
 from collections.abc import Iterable
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
+from updraft_server.sandbox.owner_files import OwnerFiles
+from updraft_server.sandbox.scratch import use_scratch
 from updraft_server.worker.channel import Channel
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
@@ -39,6 +42,7 @@ class Image:
     def __init__(self, settings: WorkerSettings, function_modules: Iterable[str], files_directory: str) -> None:
         """Raises what an import raises."""
         self._settings = settings
+        self._files = OwnerFiles(settings)
         self._sessions = _session_runner(files_directory) if settings.allow_session_functions else None
         functions.load_modules(function_modules)
 
@@ -51,12 +55,13 @@ class Image:
         described = [(function.name, function.version, function.doc) for function in functions.registry]
         return Hello(os.getpid(), f"{sys.version_info.major}.{sys.version_info.minor}", pyspark_version, described)
 
-    def run_worker(self, sock: socket.socket) -> NoReturn:
-        """Be a worker in this process, which was forked for it; never returns."""
+    def run_worker(self, scratch: Path, sock: socket.socket) -> NoReturn:
+        """Be a worker in this process, which was forked for it, with a directory of its own; never returns."""
         reseed()
+        use_scratch(scratch)
         # What crashes in C says in the log where; the death itself is the pool's to report.
         faulthandler.enable()
-        Worker(Channel(sock), self._settings, functions.registry, self._sessions).run()
+        Worker(Channel(sock), self._settings, functions.registry, self._sessions, self._files, scratch).run()
 
 
 def _session_runner(files_directory: str) -> "SessionRunner":

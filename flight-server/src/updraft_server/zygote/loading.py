@@ -20,6 +20,7 @@ from updraft_server.ipc.zygote_packets import (
     SETTINGS_VARIABLE,
     ZygoteSettings,
 )
+from updraft_server.linux.landlock import LEAST_VERSION, landlock_version
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import name_process
 from updraft_server.worker.registered.functions import FunctionModuleError
@@ -48,11 +49,17 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
         sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
         sys.exit(EXIT_IMAGE_BROKEN)
     _check_threads()
+    if settings.worker.allow_session_functions and landlock_version() < LEAST_VERSION:
+        sys.stderr.write(
+            "updraft-server: this kernel has no Landlock (Linux 5.19): session functions can read and write every file"
+            " that the pool can\n"
+        )
     gc.collect()
     # Workers share these objects' pages for as long as nobody's collector writes to them.
     gc.freeze()
     records = WorkerRecords(Path(settings.workers_directory))
-    zygote = Zygote(image, listener, lifeline, heartbeat, records, score)
+    scratch_directory = Path(settings.scratch_directory)
+    zygote = Zygote(image, listener, lifeline, heartbeat, records, score, scratch_directory)
     # Its workers are a front's, which finishes what runs: the supervisor bounds that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()

@@ -2,6 +2,7 @@
 """The loop that forks, kills, measures and reaps workers for fronts, and takes over those of a zygote that died."""
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import math
@@ -13,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc.worker_records import WorkerRecords
@@ -32,12 +34,14 @@ from updraft_server.ipc.zygote_packets import (
     decode,
     encode,
 )
+from updraft_server.linux.callers import descends_from
 from updraft_server.linux.descendants import children
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import kill_group, outlive_parent
 from updraft_server.linux.process_trees import ProcessTree, process_trees
 from updraft_server.zygote.forked_worker import become_worker, socketpair
 from updraft_server.zygote.image import Image
+from updraft_server.zygote.scratch import ScratchDirectories
 from updraft_server.zygote.strays import Strays
 
 _SEND_TIMEOUT_SECONDS = 5.0
@@ -69,6 +73,7 @@ class Zygote:
         heartbeat: Heartbeat,
         records: WorkerRecords,
         score: OutOfMemoryScore,
+        scratch_directory: Path,
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
@@ -80,6 +85,7 @@ class Zygote:
         self._fronts: set[socket.socket] = set()
         self._workers: dict[str, _Worker] = {}
         self._strays = Strays(self._watch, self._unwatch)
+        self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
         # What modules of functions have started serves all workers, and stays.
         self._image_processes = frozenset(children())
         # Ids of an earlier zygote's workers may still be in use.
@@ -101,7 +107,7 @@ class Zygote:
         while self._fronts or not self._is_ending:
             self._turn()
             # On every turn, not only behind the death of a worker: its functions may have disowned a process before.
-            self._strays.end(known=self._image_processes | self._own_workers())
+            self._strays.end(known=self._image_processes | self._scratch.processes | self._own_workers())
         self._end_everything()
 
     def _turn(self) -> None:
@@ -122,6 +128,7 @@ class Zygote:
     def _end_everything(self) -> None:
         """End what is left: workers that nobody has claimed, and what functions and their modules have started."""
         self._stop_listening()
+        self._scratch.stop()
         for worker in self._workers.values():
             _kill(worker)
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
@@ -141,6 +148,7 @@ class Zygote:
         """Hold the workers of an earlier zygote until their front claims them."""
         for survivor in self._records.survivors():
             self._hold(_Worker(*survivor, front=None, is_child=False))
+        self._scratch.discard_all_but(self._workers)
         if self._workers:
             self._claims_end_seconds = time.monotonic() + _CLAIM_SECONDS
 
@@ -162,6 +170,10 @@ class Zygote:
             # Closed in the same turn.
             return
         front, _ = self._listener.accept()
+        if descends_from(front, {os.getpid(), *(worker.pid for worker in self._workers.values())}):
+            # A function in a worker: it could fork and kill as a front does.
+            front.close()
+            return
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts.add(front)
         self._watch(front, lambda: self._receive(front))
@@ -198,19 +210,23 @@ class Zygote:
                 worker.front = front
 
     def _fork(self, front: socket.socket, packet: Fork) -> None:
+        name = next(self._ids)
         try:
+            scratch = self._scratch.make(name)
             front_end, worker_end = socketpair()
             output_read, output_write = os.pipe()
             with self._score.raised():
                 pid = os.fork()
         except OSError as error:
+            self._scratch.discard(name)
             self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
             return
         if pid == 0:
-            become_worker(worker_end, output_write, self._lifeline, self._close_all, self._image.run_worker)
+            run = functools.partial(self._image.run_worker, scratch)
+            become_worker(worker_end, output_write, self._lifeline, self._close_all, run)
         worker_end.close()
         os.close(output_write)
-        worker = _Worker(next(self._ids), pid, os.pidfd_open(pid), front, is_child=True)
+        worker = _Worker(name, pid, os.pidfd_open(pid), front, is_child=True)
         self._hold(worker)
         try:
             self._records.add(worker.id, pid)
@@ -260,6 +276,7 @@ class Zygote:
             _, wait_status = os.waitpid(worker.pid, 0)
             status = os.waitstatus_to_exitcode(wait_status)
         self._records.forget(worker.id)
+        self._scratch.discard(worker.id)
         return status
 
     def _let_go(self, front: socket.socket) -> None:

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files a worker can use once it runs what a session ships: Landlock rules, laid down once and for good.
+
+Everything stays readable but what the pool hides: models and data lie anywhere, and functions read them as in Spark's
+own worker. The scratch directory is writable, where it also is the working directory, as an executor's directory is for
+Spark's workers; so are the operator's `writable_paths`, /dev/shm and devices. /tmp is not, although it is on stock: it
+belongs to everybody, so that owners would meet there. An operator who knows better names it writable.
+
+Rules allow and never forbid, so what surrounds a hidden path is allowed piece by piece, as it is when the worker is
+bound: the directories above a hidden path cannot be listed, nor can be read what is put into them later.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.linux.landlock import (
+    EXECUTE,
+    LEAST_VERSION,
+    MAKE_DIRECTORY,
+    MAKE_FILE,
+    MAKE_LINK,
+    MAKE_PIPE,
+    MAKE_SOCKET,
+    READ_DIRECTORY,
+    READ_FILE,
+    REFER,
+    REMOVE_DIRECTORY,
+    REMOVE_FILE,
+    SCOPE_ABSTRACT_SOCKETS,
+    SCOPE_SIGNALS,
+    TRUNCATE,
+    WRITE_FILE,
+    Ruleset,
+    landlock_version,
+)
+from updraft_server.linux.process_control import forbid_new_privileges
+
+_READ = EXECUTE | READ_FILE | READ_DIRECTORY
+_MAKE = MAKE_DIRECTORY | MAKE_FILE | MAKE_SOCKET | MAKE_PIPE | MAKE_LINK
+_WRITE = _READ | WRITE_FILE | TRUNCATE | _MAKE | REMOVE_DIRECTORY | REMOVE_FILE | REFER
+_DEVICE = READ_FILE | READ_DIRECTORY | WRITE_FILE | TRUNCATE
+# Semaphores and shared memory are plain files with names that nobody guesses: they are found by name only.
+_SHARED_MEMORY = READ_FILE | WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
+
+_DEVICES = "/dev"
+_SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - it is meant
+_PROJECTED = "..data"
+"""A link in each Kubernetes volume of a secret: what is beside it is the secret too, under its next name."""
+
+
+class OwnerFiles:
+    """The rules of a pool's workers, prepared once, in the zygote."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._devices = _usable_devices()
+
+    def confine(self, scratch: Path, artifacts: str = "") -> bool:
+        """Confine this process for good and make `scratch` its working directory; False: this kernel has no Landlock.
+
+        `artifacts` is readable although the pool hides it; a directory that takes its place later is another one.
+        Needs no right; raises OSError if the process has more than one thread, of which the others would stay free.
+        Its signals and abstract sockets reach its own descendants only, where the kernel can do that (version 6).
+        """
+        _keep_relative_imports()
+        scratch = scratch.resolve()
+        os.chdir(scratch)
+        if landlock_version() < LEAST_VERSION:
+            return False
+        if len(list(Path("/proc/self/task").iterdir())) > 1:
+            raise OSError(errno.EBUSY, "a process with several threads cannot be confined")
+        forbid_new_privileges()
+        with Ruleset(scopes=SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS) as rules:
+            for path in surroundings([*self._settings.hidden_paths, _DEVICES]):
+                _allow(rules, path, _READ)
+            for path in filter(None, [*self._settings.readable_paths, artifacts]):
+                _allow(rules, os.path.realpath(path), _READ)
+            for path in self._devices:
+                _allow(rules, path, _DEVICE)
+            _allow(rules, os.path.realpath(_SHARED_MEMORY_PATH), _SHARED_MEMORY)
+            for path in self._settings.writable_paths:
+                _allow(rules, os.path.realpath(path), _WRITE)
+            rules.allow(str(scratch), _WRITE)
+            rules.restrict_self()
+        return True
+
+
+def out_of_reach(paths: Iterable[str]) -> str | None:
+    """The first of these paths that the rules of this process keep from it."""
+    for path in filter(None, paths):
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except PermissionError:
+            return path
+        except OSError:
+            # Whoever reads it says so better.
+            continue
+    return None
+
+
+def surroundings(hidden: Iterable[str]) -> Iterator[str]:
+    """The fewest paths that cover the whole file system but what lies at or beneath a hidden path."""
+    real = {os.path.realpath(_whole_secret(path)) for path in hidden}
+    above = {str(parent) for path in real for parent in Path(path).parents}
+    unseen = ["/"]
+    while unseen:
+        try:
+            entries = os.scandir(unseen.pop())
+        except OSError:
+            # Nobody can list it, nor say what there is to be allowed.
+            continue
+        with entries:
+            for entry in entries:
+                if entry.path in real or entry.is_symlink():
+                    # A link is no way around: what it leads to has to be allowed.
+                    continue
+                if entry.path in above:
+                    unseen.append(entry.path)
+                else:
+                    yield entry.path
+
+
+def _whole_secret(path: str) -> str:
+    directory = Path(path).absolute().parent
+    return str(directory) if (directory / _PROJECTED).is_symlink() else path
+
+
+def _usable_devices() -> list[str]:
+    """Terminals, null, random numbers, GPUs and the like: no disks, whose bytes are everybody's files."""
+    usable = []
+    for path, mode in _modes(_DEVICES):
+        directory = stat.S_ISDIR(mode) and path != _SHARED_MEMORY_PATH
+        if stat.S_ISCHR(mode) or (directory and not any(stat.S_ISBLK(inner) for _, inner in _modes(path))):
+            usable.append(path)
+    return usable
+
+
+def _modes(directory: str) -> Iterator[tuple[str, int]]:
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                yield entry.path, entry.stat(follow_symlinks=False).st_mode
+
+
+def _allow(rules: Ruleset, path: str, rights: int) -> None:
+    # Gone since it was seen, out of this user's reach anyway, or a mount that does not answer: others serve on.
+    with contextlib.suppress(OSError):
+        rules.allow(path, rights)
+
+
+def _keep_relative_imports() -> None:
+    """Let what Python is told to import from mean the same in another working directory, for child processes too."""
+    if path := os.environ.get("PYTHONPATH"):
+        os.environ["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in path.split(os.pathsep))
+    sys.path[:] = [str(Path(entry).absolute()) if entry else entry for entry in sys.path]

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A directory for each worker in which its functions may write; it goes with the worker.
+
+What is in it is hostile: it is moved out of the way in one step, and a process of its own removes it, so that the
+zygote's loop neither waits for it nor walks in it.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import NoReturn
+
+from updraft_server.linux.confined_files import confine_files
+from updraft_server.linux.hostile_trees import empty_directory, move_into
+from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, name_process
+
+_Watch = Callable[[int, Callable[[], None]], None]
+_REMOVAL_SECONDS = 3600.0
+
+
+class ScratchDirectories:
+    """The scratch directories of a pool's workers, and the process that removes those of workers that are gone."""
+
+    def __init__(
+        self, directory: Path, watch: _Watch, unwatch: Callable[[int], None], close_others: Callable[[], None]
+    ) -> None:
+        self._directory = directory
+        self._trash = directory / ".trash"
+        self._watch = watch
+        self._unwatch = unwatch
+        self._close_others = close_others
+        self._remover: tuple[int, int] | None = None
+        """Its process id and a pidfd."""
+        self._is_more = False
+        self._is_stopped = False
+
+    @property
+    def processes(self) -> frozenset[int]:
+        """The remover, if it runs: it is no stray."""
+        return frozenset() if self._remover is None else frozenset(self._remover[:1])
+
+    def make(self, worker: str) -> Path:
+        """A new, empty directory; raises OSError."""
+        path = self._directory / worker
+        # Tools that tidy temporary directories may have removed what it lies in.
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(mode=0o700)
+        return path
+
+    def discard(self, worker: str) -> None:
+        """The worker has ended: remove its directory, soon."""
+        path = self._directory / worker
+        with contextlib.suppress(OSError):
+            # Most are empty.
+            path.rmdir()
+            return
+        try:
+            self._trash.mkdir(mode=0o700, exist_ok=True)
+            move_into(str(self._trash), str(self._directory), worker)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            sys.stderr.write(f"updraft-server: the scratch directory {path} cannot be removed: {error.strerror}\n")
+            return
+        self._remove()
+
+    def discard_all_but(self, workers: Collection[str]) -> None:
+        """Remove what was left of workers that ended unseen, and what an earlier zygote did not finish to remove."""
+        with contextlib.suppress(OSError):
+            for path in self._directory.iterdir():
+                if path != self._trash and path.name not in workers:
+                    self.discard(path.name)
+            if any(self._trash.iterdir()):
+                self._remove()
+
+    def stop(self) -> None:
+        """End the remover for good; whoever ends strays reaps it, and the supervisor removes what is left."""
+        self._is_stopped = True
+        if self._remover is not None:
+            pid, pidfd = self._remover
+            self._forget_remover(pidfd)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _remove(self) -> None:
+        if self._remover is not None or self._is_stopped:
+            self._is_more = True
+            return
+        self._is_more = False
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._be_remover()
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            # The next worker that ends tries again.
+            sys.stderr.write(f"updraft-server: nothing removes scratch directories now: {error.strerror}\n")
+            return
+        self._remover = pid, pidfd
+        self._watch(pidfd, self._removed)
+
+    def _removed(self) -> None:
+        if self._remover is None:
+            return
+        pid, pidfd = self._remover
+        self._forget_remover(pidfd)
+        os.waitpid(pid, 0)
+        if self._is_more:
+            self._remove()
+
+    def _forget_remover(self, pidfd: int) -> None:
+        self._remover = None
+        self._unwatch(pidfd)
+        os.close(pidfd)
+
+    def _be_remover(self) -> NoReturn:
+        zygote = os.getppid()
+        try:
+            end_with_parent()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            name_process("updraft-remover")
+            # A front whose zygote dies has to see that.
+            self._close_others()
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            forbid_new_privileges()
+            confine_files(readable=(), writable=(str(self._trash),))
+            if os.getppid() == zygote:
+                empty_directory(str(self._trash), within_seconds=_REMOVAL_SECONDS)
+        finally:
+            os._exit(0)

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session function tries to read, change and kill that is not its own, in a real worker.
+
+Each attempt is seen to succeed in a process that nothing confines, or it would prove nothing.
+"""
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import site
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ordinary_users import can_become_an_ordinary_user, ordinary_user
+from pool_driver import Zygotes, batches_of, exchange, running_pool
+from pyspark.sql.types import StringType
+from session_commands import scalar_arrow
+
+from updraft.v1 import exchange_pb2
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.linux.landlock import LEAST_VERSION, landlock_version
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome
+
+pytestmark = pytest.mark.skipif(landlock_version() < LEAST_VERSION, reason="this kernel has no Landlock")
+scoped = pytest.mark.skipif(landlock_version() < 6, reason="this kernel's Landlock has no scopes")
+
+HANG_SECONDS = 60.0
+
+_ATTEMPT = """
+import os
+try:
+    exec(code, {"os": os, **names})
+except OSError as error:
+    outcome = type(error).__name__
+else:
+    outcome = "done"
+"""
+
+
+def attempting(code: str, **names: Any) -> Any:
+    """A session function that runs `code` and tells how that went."""
+    source = _ATTEMPT
+
+    def attempt(x):
+        import pyarrow as pa
+
+        scope = {"code": code, "names": names}
+        exec(source, scope)
+        return pa.array([scope["outcome"]])
+
+    return scalar_arrow(attempt, StringType())
+
+
+def unconfined(code: str, **names: Any) -> str:
+    """How the same goes in a process of its own, beside the pool."""
+    script = f"code, names = {code!r}, {names!r}\n{_ATTEMPT}\nprint(outcome)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+async def outcome(pool: Any, code: str, **names: Any) -> Any:
+    reply = await exchange(pool, batches_of([1]), attempting(code, **names))
+    assert reply.error is None, reply.error
+    return reply.table.column(0)[0].as_py()
+
+
+class House:
+    """What a pool keeps to itself, and the zygote of one that does."""
+
+    def __init__(self, directory: Path) -> None:
+        self.runtime = directory / "runtime"
+        self.secrets = directory / "secrets"
+        self.data = directory / "data"
+        self.shared = directory / "shared"
+        for made in (self.runtime, self.secrets, self.data, self.shared):
+            made.mkdir()
+        self.artifacts = self.runtime / "artifacts"
+        self.artifacts.mkdir()
+        for file in (self.secrets / "tokens", self.secrets / "key.pem", self.data / "model", self.artifacts / "value"):
+            file.write_text("content")
+        settings = WorkerSettings(
+            allow_session_functions=True,
+            hidden_paths=(str(self.runtime), str(self.secrets / "tokens"), str(self.secrets / "key.pem")),
+            readable_paths=(str(self.artifacts),),
+            writable_paths=(str(self.shared),),
+        )
+        self.zygotes = Zygotes(self.runtime, settings)
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    # Not pytest's: the path of a Unix socket has to be short.
+    with tempfile.TemporaryDirectory(prefix="updraft-house-") as directory:
+        made = House(Path(directory))
+        yield made
+        made.zygotes.stop()
+
+
+_READ = "open(path, 'rb').read(1)"
+_WRITE = "open(path, 'ab').close()"
+_LIST = "os.listdir(path)"
+
+
+@pytest.mark.parametrize("code", [_READ, "os.link(path, path + '.linked')", "os.rename(path, path + '.moved')"])
+@pytest.mark.parametrize("secret", ["tokens", "key.pem"])
+async def test_a_secret_is_out_of_reach(house: House, code: str, secret: str) -> None:
+    path = house.secrets / secret
+    async with running_pool(house.zygotes) as pool:
+        assert await outcome(pool, code, path=str(path)) == "PermissionError"
+        assert await outcome(pool, code, path=f"/proc/self/root{path}") == "PermissionError"
+    copy = house.data / uuid.uuid4().hex
+    copy.write_bytes(path.read_bytes())
+    assert unconfined(code, path=str(copy)) == "done"
+
+
+@pytest.mark.parametrize(
+    ("code", "where"),
+    [
+        (_LIST, "."),
+        (_LIST, "scratch"),
+        (_LIST, "workers"),
+        (_WRITE, "workers/forged"),
+        (_WRITE, "artifacts/value"),
+        (_WRITE, "artifacts/new"),
+        (_WRITE, "front.lock"),
+        ("os.unlink(path)", "artifacts/doomed"),
+        ("os.rename(path, path + '-gone')", "scratch"),
+    ],
+)
+async def test_the_state_of_the_pool_is_out_of_reach(house: House, code: str, where: str) -> None:
+    (house.artifacts / "doomed").touch()
+    path = str(house.runtime / where)
+    async with running_pool(house.zygotes) as pool:
+        assert await outcome(pool, code, path=path) == "PermissionError"
+    assert unconfined(code, path=path) == "done"
+    with contextlib.suppress(FileNotFoundError):
+        (house.runtime / "scratch-gone").rename(house.runtime / "scratch")
+
+
+async def test_the_scratch_of_another_worker_is_out_of_reach(house: House) -> None:
+    async with running_pool(house.zygotes, workers=2) as pool:
+        note = "open('note', 'w').write('x')"
+        leases = [await pool.lease(None) for _ in range(2)]
+        names = [lease.worker for lease in leases]
+        for lease in leases:
+            lease.release(LeaseOutcome.CLEAN)
+        paths = [str(house.zygotes.scratch / name / "note") for name in names]
+        for path in paths:
+            assert unconfined("open(path, 'w').close()", path=path) == "done"
+        outcomes = [await outcome(pool, _READ, path=path) for path in paths]
+        assert sorted(outcomes) == ["PermissionError", "done"]
+        assert await outcome(pool, note) == "done"
+
+
+@pytest.mark.parametrize(
+    ("code", "path"),
+    [
+        (_WRITE, f"{site.getsitepackages()[0]}/planted.pth"),
+        (_WRITE, f"{tempfile.gettempdir()}/updraft-planted"),
+        ("os.mkdir(path)", f"{tempfile.gettempdir()}/updraft-planted-directory"),
+        (_LIST, "/dev/shm"),
+        ("open(path, 'w').write('x')", "/proc/self/comm"),
+    ],
+)
+async def test_what_all_share_can_neither_be_changed_nor_searched(house: House, code: str, path: str) -> None:
+    path = path.replace("planted", f"planted-{uuid.uuid4().hex}")
+    async with running_pool(house.zygotes) as pool:
+        assert await outcome(pool, code, path=path) == "PermissionError"
+    assert unconfined(code, path=path) == "done"
+    for clean in (os.unlink, os.rmdir):
+        with contextlib.suppress(OSError):
+            clean(path)
+
+
+async def test_a_function_cannot_be_a_front(house: House) -> None:
+    code = """
+import socket
+front = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+front.connect(path)
+if not front.recv(65536):
+    raise PermissionError("closed")
+"""
+    path = str(house.zygotes.path)
+    async with running_pool(house.zygotes) as pool:
+        assert await outcome(pool, code, path=path) == "PermissionError"
+        forked = (
+            f"pid = os.fork()\nif not pid:\n  try:\n    exec({code!r})\n    os._exit(0)\n  finally:\n    os._exit(7)\n"
+        )
+        forked += "if os.waitpid(pid, 0)[1]: raise PermissionError"
+        assert await outcome(pool, forked, path=path) == "PermissionError"
+    assert unconfined(code, path=path) == "done"
+
+
+@scoped
+async def test_a_function_signals_nobody_outside(house: House) -> None:
+    async with running_pool(house.zygotes, workers=2) as pool:
+        workers = [info.pid for info in pool.workers]
+        others = [os.getpid(), house.zygotes.process.pid]
+        for pid in others:
+            assert await outcome(pool, "os.kill(pid, 0)", pid=pid) == "PermissionError"
+            assert unconfined("os.kill(pid, 0)", pid=pid) == "done"
+        outcomes = {await outcome(pool, "os.kill(pid, 0)", pid=pid) for pid in workers for _ in range(2)}
+        assert "PermissionError" in outcomes
+        assert unconfined("os.kill(pid, 0)", pid=workers[0]) == "done"
+
+
+@scoped
+async def test_abstract_sockets_of_others_are_out_of_reach(house: House) -> None:
+    code = "import socket; socket.socket(socket.AF_UNIX).connect(path)"
+    with socket.socket(socket.AF_UNIX) as listener:
+        path = f"\0updraft-{uuid.uuid4().hex}"
+        listener.bind(path)
+        listener.listen()
+        async with running_pool(house.zygotes) as pool:
+            assert await outcome(pool, code, path=path) == "PermissionError"
+        assert unconfined(code, path=path) == "done"
+
+
+async def test_children_are_confined_too(house: House) -> None:
+    code = "import subprocess, sys; subprocess.run(['cat', path], check=True, stderr=subprocess.DEVNULL)"
+    async with running_pool(house.zygotes) as pool:
+        reply = await exchange(pool, batches_of([1]), attempting(code, path=str(house.secrets / "tokens")))
+        assert "CalledProcessError" in reply.error.exception_class
+        await until(pool, lambda: pool.idle == 1)
+        assert await outcome(pool, code, path=str(house.data / "model")) == "done"
+
+
+@pytest.mark.parametrize("where", ["data/model", "runtime/artifacts/value"])
+async def test_what_is_not_hidden_is_read(house: House, where: str) -> None:
+    async with running_pool(house.zygotes) as pool:
+        assert await outcome(pool, _READ, path=str(house.runtime.parent / where)) == "done"
+
+
+async def test_artifacts_of_the_owner_stay_readable_and_no_others_become_so(house: House) -> None:
+    owners = [house.runtime / name for name in ("one-owner", "another-owner")]
+    for owner in owners:
+        owner.mkdir(exist_ok=True)
+    own, others = (str(owner / "value") for owner in owners)
+    command = attempting(_READ, path=own)
+    async with running_pool(house.zygotes) as pool:
+        first = await exchange(pool, batches_of([1]), command, artifacts_directory=str(owners[0]))
+        for owner in owners:
+            (owner / "value").write_bytes(pickle.dumps(1))
+        # It came after the worker was bound.
+        second = await exchange(pool, batches_of([1]), command, broadcasts={"1": own})
+        assert [reply.table.column(0)[0].as_py() for reply in (first, second)] == ["FileNotFoundError", "done"]
+        assert await outcome(pool, _READ, path=others) == "PermissionError"
+        # The front sends a worker nothing of that kind, unless the directory was made anew: a fresh worker can read it.
+        third = await exchange(pool, batches_of([1]), command, broadcasts={"1": others})
+    assert third.error.kind == exchange_pb2.ERROR_KIND_POOL_UNAVAILABLE
+
+
+async def test_a_path_that_the_operator_names_is_written(house: House) -> None:
+    async with running_pool(house.zygotes) as pool:
+        assert await outcome(pool, "open(path, 'w').write('x')", path=str(house.shared / "note")) == "done"
+    assert (house.shared / "note").read_text() == "x"
+
+
+async def test_a_registered_function_is_not_confined_and_its_worker_is_afterwards(house: House) -> None:
+    path = str(house.secrets / "tokens")
+    async with running_pool(house.zygotes) as pool:
+        assert (await exchange(pool, batches_of([1]))).error is None
+        assert await outcome(pool, _READ, path=path) == "PermissionError"
+
+
+def test_a_confined_worker_still_ends_with_the_pool() -> None:
+    """The kernel's signal to a group whose lifeline ends is none that a scope holds back."""
+    script = """
+import asyncio, os, sys
+from pathlib import Path
+from pool_driver import Zygotes, batches_of, exchange, running_pool
+from session_commands import scalar_arrow
+from updraft_server.ipc.worker_settings import WorkerSettings
+
+def busy(x):
+    import os
+    print(os.getpid(), flush=True)
+    with open(os.environ["NOTE"], "w") as note:
+        note.write(f"{os.getpid()}\\n")
+    while True:
+        pass
+
+async def main():
+    directory = Path(sys.argv[1])
+    settings = WorkerSettings(allow_session_functions=True, writable_paths=(str(directory),))
+    zygotes = Zygotes(directory, settings)
+    async with running_pool(zygotes) as pool:
+        await exchange(pool, batches_of([1]), scalar_arrow(busy, environment={"NOTE": sys.argv[1] + "/note"}))
+
+asyncio.run(main())
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with tempfile.TemporaryDirectory(prefix="updraft-life-") as directory:
+        note = Path(directory) / "note"
+        running = subprocess.Popen([sys.executable, "-c", script, directory], env=environment)
+        while not (note.exists() and note.read_text().endswith("\n")):
+            assert running.poll() is None
+        worker = os.pidfd_open(int(note.read_text()))
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        assert select.select([worker], [], [], HANG_SECONDS)[0] == [worker]
+        os.close(worker)
+
+
+@pytest.mark.skipif(not can_become_an_ordinary_user(), reason="this user cannot become another one")
+def test_an_ordinary_user_is_confined_as_well() -> None:
+    script = """
+import os, sys, tempfile
+from pathlib import Path
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.sandbox.owner_files import OwnerFiles
+base = Path(tempfile.mkdtemp())
+for name in ("runtime", "scratch"):
+    (base / name).mkdir()
+(base / "token").write_text("secret")
+files = OwnerFiles(WorkerSettings(hidden_paths=(str(base / "runtime"), str(base / "token"))))
+assert files.confine(base / "scratch")
+for attempt in (lambda: open(base / "token"), lambda: os.listdir(base / "runtime"), lambda: open(base / "x", "w")):
+    try:
+        attempt()
+    except PermissionError:
+        continue
+    raise SystemExit("it was not refused")
+Path("own").write_text("mine")
+"""
+    ran = subprocess.run([*ordinary_user(), sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fronts of a zygote that speak in single packets."""
+
+import os
+import select
+import socket
+from pathlib import Path
+from typing import TypeVar
+
+from updraft_server.ipc.zygote_packets import (
+    FORKED_DESCRIPTORS,
+    MAX_PACKET_BYTES,
+    Fork,
+    Forked,
+    Hello,
+    Packet,
+    decode,
+    encode,
+)
+
+# Only a hang reaches it.
+HANG_SECONDS = 60.0
+Answer = TypeVar("Answer")
+
+
+class Front:
+    """A connection to the zygote, and the workers that came over it."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(HANG_SECONDS)
+        self._socket.connect(str(path))
+        self.descriptors: list[int] = []
+        self.hello = self.expect(Hello)
+
+    def send(self, packet: Packet) -> None:
+        self._socket.send(encode(packet))
+
+    def expect(self, kind: type[Answer]) -> Answer:
+        data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_PACKET_BYTES, FORKED_DESCRIPTORS)
+        self.descriptors += descriptors
+        packet = decode(data)
+        assert isinstance(packet, kind), packet
+        return packet
+
+    def fork(self) -> tuple[str, int]:
+        """A new worker: its id, and a descriptor that shows its end."""
+        self.send(Fork(1))
+        forked = self.expect(Forked)
+        return forked.worker, os.pidfd_open(forked.pid)
+
+    def hang_up(self) -> None:
+        self._socket.close()
+
+    def close(self) -> None:
+        self.hang_up()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+def ends(pidfd: int) -> bool:
+    ended = select.select([pidfd], [], [], HANG_SECONDS)[0] == [pidfd]
+    os.close(pidfd)
+    return ended
