@@ -21,7 +21,13 @@ _HEAD = """\
 # that the chart sets itself, and from what.
 """
 # Limits of workers are here although the front enforces most of them: a worker could lift its own.
-_WORKERS = ("max_exchanges_per_worker", "output_lines_per_second", "batch_timeout_seconds", "worker_silence_seconds")
+_WORKERS = (
+    "max_exchanges_per_worker",
+    "output_lines_per_second",
+    "batch_timeout_seconds",
+    "worker_silence_seconds",
+    "require",
+)
 _CHART = {
     "listen": "the component's port",
     "admin_listen": "the component's port",

@@ -10,6 +10,7 @@ from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, ServiceSettings
 from updraft.service.settings import reference_page, setting, split_at_commas
+from updraft_server.sandbox_layers import NEEDS
 
 
 def _checked_modules(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -19,6 +20,14 @@ def _checked_modules(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _checked_layers(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in NEEDS:
+            raise ValueError(f"{name!r} is not a layer of the workers' sandbox: the layers are {', '.join(NEEDS)}")
+    return names
+
+
+LayerNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_layers)]
 ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_modules)]
 
 
@@ -57,6 +66,13 @@ class ServeSettings(ServiceSettings):
     allow_session_functions: bool = setting(
         "Run functions that Spark sessions send as pickles. Anybody who may connect can then run any code in the pool.",
         default=False,
+    )
+    require: LayerNames = setting(
+        "Layer of the workers' sandbox without which the pool does not start: "
+        f"{', '.join(NEEDS)}. Repeat the option, or separate layers with commas. A layer that is not required is used "
+        "where the kernel has it; the log, the status and the metrics show which are on.",
+        default=(),
+        unit="layers",
     )
     runtime_directory: Path | None = setting(
         "Private directory for the sockets between the pool's processes and for artifacts. Defaults to a new "

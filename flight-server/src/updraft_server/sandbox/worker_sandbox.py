@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 
 from updraft_server.linux import seccomp
-from updraft_server.linux.capabilities import close_bounding_set, give_up_capabilities, held_capabilities
+from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
 from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
 from updraft_server.linux.system_calls import ARCHITECTURES, call_number
 from updraft_server.sandbox.refused_calls import FRONT_PID, OWN_PID, pool_processes, refused_calls
@@ -26,8 +26,6 @@ class WorkerSandbox:
     """Made in the zygote; entered in each worker."""
 
     def __init__(self) -> None:
-        """Also closes the zygote's bounding set, which its workers inherit: once is cheaper than in each of them."""
-        close_bounding_set()
         self._pool = pool_processes()
         self._filter = seccomp.Filter(refused_calls()) if os.uname().machine in ARCHITECTURES else None
         self.layers: Sequence[SandboxLayer] = [SandboxLayer(name) for name in NEEDS]

@@ -7,12 +7,13 @@ import importlib
 import os
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, NoReturn
 
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
+from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
@@ -34,14 +35,15 @@ class Image:
         self._sessions = _session_runner(files_directory) if settings.allow_session_functions else None
         functions.load_modules(function_modules)
 
-    def hello(self) -> Hello:
+    def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
         """What a front is told of this process and its workers."""
         try:
             pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
             pyspark_version = ""
         described = [(function.name, function.version, function.doc) for function in functions.registry]
-        return Hello(os.getpid(), f"{sys.version_info.major}.{sys.version_info.minor}", pyspark_version, described)
+        python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return Hello(os.getpid(), python_version, pyspark_version, described, sandbox)
 
     def run_worker(self, sock: socket.socket) -> NoReturn:
         """Be a worker in this process, which was forked for it; never returns."""
