@@ -97,7 +97,7 @@ _PROBLEMS: Mapping[str, Callable[[], str]] = {
 
 
 def _tried_in_a_child(trial: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-    """What the trial returns in a child process; what a layer lacks is unknown where the child does not answer."""
+    """What the trial returns in a child process; raises RuntimeError when the child does not answer."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -111,4 +111,7 @@ def _tried_in_a_child(trial: Callable[[], Mapping[str, str]]) -> Mapping[str, st
     with os.fdopen(reading, "rb") as pipe:
         answer = pipe.read()
     os.waitpid(child, 0)
-    return json.loads(answer) if answer else dict.fromkeys(NEEDS, "the trial of the sandbox failed")
+    if not answer:
+        raise RuntimeError("the trial of the workers' sandbox failed: without it nobody knows which layers are on")
+    lacks: Mapping[str, str] = json.loads(answer)
+    return lacks
