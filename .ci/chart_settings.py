@@ -29,6 +29,7 @@ _WORKERS = (
     "worker_silence_seconds",
     "writable_paths",
     "hidden_paths",
+    "require",
 )
 _CHART = {
     "listen": "the component's port",

@@ -8,11 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 import pytest
+from pool_driver import batches_of, exchange
 from pyspark import cloudpickle
-from pyspark.sql.types import DataType, LongType
+from pyspark.sql.types import DataType, LongType, StringType
 
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2
+from updraft_server.pool.pool import Pool
 from updraft_server.worker.pyspark.adapters import minor_version
 from updraft_server.worker.pyspark.kinds import kinds_of
 
@@ -106,6 +108,17 @@ def _over_series(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*(pa.Array.from_pandas(column) for column in columns)).to_pandas()
 
     return over_series
+
+
+async def said(pool: Pool, function: Callable[[], object]) -> str:
+    """What a function says that takes nothing, once it has run in a worker as a session function."""
+
+    def called(x: pa.Array) -> pa.Array:
+        return pa.array([str(function())] * len(x))
+
+    reply = await exchange(pool, batches_of([1]), scalar_arrow(called, StringType()))
+    assert reply.error is None, reply.error
+    return str(reply.table.column(0)[0])
 
 
 def rows_struct(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from tests.support.writer import LocalWriter
 
 def test_a_pool_is_shown_with_health_load_and_versions(pool: LocalPool, updraft: Run) -> None:
     shown = updraft("status", "--endpoint", pool.tcp_endpoint).stdout.splitlines()
-    assert shown[0].split() == ["ENDPOINT", "HEALTH", "STATE", "LOAD", "VERSIONS", "CERTIFICATE"]
+    assert shown[0].split() == ["ENDPOINT", "HEALTH", "STATE", "LOAD", "VERSIONS", "SANDBOX", "CERTIFICATE"]
     assert "serving  ready  0 of 1 busy, 0 wait" in shown[1]
 
 
@@ -44,6 +44,13 @@ def test_tls_and_a_token_are_used_and_the_certificates_last_day_is_shown(
     assert json.loads(answered.stdout)["certificate"]["days_left"] > 14, answered.stderr
     refused = updraft("status", "--endpoint", endpoint, *options[:2], *options[4:])
     assert (refused.returncode, "token" in refused.stderr) == (1, True)
+
+
+def test_the_layers_of_a_pools_sandbox_are_listed(pool: LocalPool, updraft: Run) -> None:
+    status = json.loads(updraft("status", "--endpoint", pool.tcp_endpoint, "--output", "json").stdout)["status"]
+    assert status["sandbox"].keys() == {"seccomp", "capabilities", "hidden-memory"}
+    layers = ", ".join(name for name, lack in status["sandbox"].items() if not lack)
+    assert layers in updraft("status", "--endpoint", pool.tcp_endpoint).stdout
 
 
 def test_functions_are_listed(pool: LocalPool, updraft: Run) -> None:

@@ -11,6 +11,7 @@ from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, ServiceSettings
 from updraft.service.settings import reference_page, setting, split_at_commas
+from updraft_server.sandbox_layers import NEEDS
 
 # Every session function may write to it.
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
@@ -31,6 +32,14 @@ def _absolute_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 PathList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_absolute_paths)]
+def _checked_layers(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in NEEDS:
+            raise ValueError(f"{name!r} is not a layer of the workers' sandbox: the layers are {', '.join(NEEDS)}")
+    return names
+
+
+LayerNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_layers)]
 ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_modules)]
 
 
@@ -92,6 +101,13 @@ class ServeSettings(ServiceSettings):
         "key and its runtime directory. Repeat the option, or separate paths with commas.",
         default=(),
         unit="paths",
+    )
+    require: LayerNames = setting(
+        "Layer of the workers' sandbox without which the pool does not start: "
+        f"{', '.join(NEEDS)}. Repeat the option, or separate layers with commas. A layer that is not required is used "
+        "where the kernel has it; the log, the status and the metrics show which are on.",
+        default=(),
+        unit="layers",
     )
     runtime_directory: Path | None = setting(
         "Private directory for the sockets between the pool's processes, for artifacts and for the workers' scratch "

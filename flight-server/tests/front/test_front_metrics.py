@@ -25,6 +25,8 @@ async def test_metrics_count_exchanges_and_bytes(running_front: Running) -> None
         assert 'updraft_exchanges_total{function="echo",outcome="ok"} 1.0' in text
         assert 'updraft_workers{state="idle"} 1.0' in text
         assert "updraft_exchanges_waiting 0.0" in text
+        assert 'updraft_pool_sandbox_layer{layer="seccomp"} 1.0' in text
+        assert 'updraft_pool_sandbox_layer{layer="capabilities"} 0.0' in text
 
 
 async def test_metrics_say_what_ended_workers_and_how_long_the_pool_lacked_them(running_front: Running) -> None:

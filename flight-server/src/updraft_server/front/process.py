@@ -7,6 +7,7 @@ environment.
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -52,6 +53,7 @@ from updraft_server.pool.interface import WorkerPool, until
 from updraft_server.pool.leases import PoolError, PoolSettings
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
+from updraft_server.sandbox_layers import NEEDS, in_words
 
 if TYPE_CHECKING:
     from updraft_server.settings import ServeSettings
@@ -213,6 +215,12 @@ class Front:
                 "fresh": lambda: pool.fresh,
             },
         )
+        metrics.watch_by_label(
+            "updraft_pool_sandbox_layer",
+            "Layers of the workers' sandbox: 1 where every worker has it, 0 where the kernel lacks it.",
+            "layer",
+            {name: functools.partial(self._has_layer, name) for name in NEEDS},
+        )
         metrics.watch(
             "updraft_workers_memory_bytes",
             "Resident memory of all workers and what they have started, when they were last measured.",
@@ -234,6 +242,9 @@ class Front:
             "updraft_artifact_store_bytes", "Broadcast variables and files kept.", lambda: artifacts.used_bytes
         )
 
+    def _has_layer(self, name: str) -> bool:
+        return any(layer.is_on for layer in self._pool.sandbox if layer.name == name)
+
     async def _publish_health(self) -> None:
         while True:
             await self._health_changed.wait()
@@ -247,7 +258,8 @@ class Front:
 
     def _announce(self) -> None:
         functions = [function.name for function in self._pool.functions]
-        _log.info("pool is ready", **self._listeners.addresses, front=os.getpid(), functions=functions)
+        sandbox = in_words(self._pool.sandbox)
+        _log.info("pool is ready", **self._listeners.addresses, front=os.getpid(), functions=functions, sandbox=sandbox)
         if self._settings.ready_file is not None:
             ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
             ready_file.update()

@@ -10,7 +10,7 @@ from updraft.errors import FunctionNotFoundError
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.service.flight_service import Action, Call, FlightService
 from updraft.service.lifecycle import Lifecycle, Phase
-from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
+from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus, SandboxLayer
 from updraft_server.front.admission import Admission
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
@@ -84,6 +84,7 @@ class PoolService(FlightService):
                 FunctionDescription(name=function.name, version=function.version, doc=function.doc)
                 for function in capabilities.functions
             ],
+            sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],
         )
 
     async def _encoded_status(self, _body: bytes) -> bytes:

@@ -27,6 +27,8 @@ LIFELINE_VARIABLE = "UPDRAFT_ZYGOTE_LIFELINE"
 
 EXIT_IMAGE_BROKEN = 78
 """The zygote cannot load what it was told to: starting it again would not help."""
+EXIT_LAYER_MISSING = 79
+"""A required layer of the sandbox is off: starting the zygote again would not help."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class ZygoteSettings:
     scratch_directory: str = "/nonexistent"
     """Where each worker has a directory of its own, for as long as it lives."""
     worker: WorkerSettings = WorkerSettings()  # noqa: RUF009
+    required_layers: Sequence[str] = dataclasses.field(default_factory=list)
+    """Layers of the sandbox without which it does not start."""
 
     def encode(self) -> str:
         """As JSON, for the zygote's environment."""
@@ -66,6 +70,8 @@ class Hello:
     pyspark_version: str
     functions: Sequence[Sequence[str]]
     """(name, version, doc) of each registered function."""
+    sandbox: Sequence[Sequence[str]] = dataclasses.field(default_factory=list)
+    """The fields of `SandboxLayer`, of each layer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import resource
 import signal
 
 _PR_SET_PDEATHSIG = 1
+_PR_GET_DUMPABLE = 3
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -50,6 +51,11 @@ def adopt_orphans() -> None:
 def hide_memory() -> None:
     """Keep other processes of the same user from reading this one's memory and environment. An exec undoes it."""
     _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def is_memory_hidden() -> bool:
+    """Whether other processes of the same user are kept from reading this one's memory."""
+    return bool(_libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) != 1)
 
 
 def forbid_new_privileges() -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, RegisteredFunctionInfo, TaskKey, WorkerInfo
+from updraft_server.sandbox_layers import SandboxLayer
 
 
 class WorkerPool(Protocol):
@@ -26,6 +27,8 @@ class WorkerPool(Protocol):
     pyspark_version: str
     zygote_pid: int
     """On the workers' side: for people to read, never to act on."""
+    sandbox: Sequence[SandboxLayer]
+    """Layers of the workers' sandbox; empty until the zygote has told."""
     exits: dict[str, int]
     """Workers that ended, by what ended them."""
 

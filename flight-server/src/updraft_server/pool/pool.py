@@ -32,6 +32,7 @@ from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, Worker
 from updraft_server.pool.worker_lease import WorkerLease
 from updraft_server.pool.worker_starts import WorkerStarts
 from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError
+from updraft_server.sandbox_layers import SandboxLayer
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +59,7 @@ class Pool:
         self.python_version = ""
         self.pyspark_version = ""
         self.zygote_pid = 0
+        self.sandbox: Sequence[SandboxLayer] = ()
         self.exits = dict.fromkeys(EXIT_REASONS, 0)
         self._settings = settings
         self._on_output = on_output
@@ -203,6 +205,7 @@ class Pool:
         self.python_version = hello.python_version
         self.pyspark_version = hello.pyspark_version
         self.zygote_pid = hello.pid
+        self.sandbox = tuple(SandboxLayer(*layer) for layer in hello.sandbox)
         self.functions = tuple(RegisteredFunctionInfo(*function) for function in hello.functions)
         self._changed()
 

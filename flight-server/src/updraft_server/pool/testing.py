@@ -23,6 +23,7 @@ from updraft_server.pool.leases import (
 )
 from updraft_server.pool.worker import EXIT_REASONS
 from updraft_server.pool.worker_events import WorkerDeath
+from updraft_server.sandbox_layers import SandboxLayer
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 
@@ -115,6 +116,7 @@ class FakePool:
         self.functions: Sequence[RegisteredFunctionInfo] = (RegisteredFunctionInfo("echo", "1", "Sends it back."),)
         self.python_version = "3.11"
         self.zygote_pid = 0
+        self.sandbox: Sequence[SandboxLayer] = (SandboxLayer("seccomp"), SandboxLayer("capabilities", "it is a test"))
         self.exits = dict.fromkeys(EXIT_REASONS, 0)
         self.pyspark_version = "4.3.0"
         self._subscribers: list[Callable[[], None]] = []

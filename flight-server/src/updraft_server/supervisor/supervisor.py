@@ -29,7 +29,7 @@ from updraft_server.ipc.settings_handover import (
 )
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, ZygoteSettings
+from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING, ZygoteSettings
 from updraft_server.linux.descendants import children, kill_child
 from updraft_server.linux.hostile_trees import empty_directory
 from updraft_server.linux.process_control import adopt_orphans, describe_exit, hide_memory, kill_group
@@ -170,7 +170,7 @@ class Supervisor:
         return None
 
     def _zygote_ended(self, code: int) -> int | None:
-        if code == EXIT_IMAGE_BROKEN:
+        if code in (EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING):
             return EXIT_REFUSED
         if self._phase is Phase.DRAINING and _FRONT not in self._children:
             # It was told to end with its last front. -SIGTERM: it had not installed its handler yet.
@@ -260,6 +260,7 @@ def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings
         files_directory=str(files),
         workers_directory=str(workers),
         scratch_directory=str(scratch),
+        required_layers=list(settings.require),
         worker=WorkerSettings(
             allow_session_functions=settings.allow_session_functions,
             max_batch_bytes=settings.max_message_bytes,

@@ -5,6 +5,7 @@ import fcntl
 import os
 import signal
 import socket
+import struct
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
@@ -17,6 +18,7 @@ _WORKER_SOCKET = 3
 _WORKER_LIFELINE = 4
 _OUT_OF_THE_WAY = 64
 _SO_SNDBUFFORCE = 32
+_CREDENTIALS = "@3i"
 
 
 def become_worker(
@@ -24,6 +26,7 @@ def become_worker(
     output: int,
     lifeline: int,
     close_others: Callable[[], None],
+    enter_sandbox: Callable[[], None],
     run: Callable[[socket.socket], NoReturn],
 ) -> NoReturn:
     """Be a worker in this process, which was forked for it, with three descriptors and no more.
@@ -48,11 +51,20 @@ def become_worker(
         os.dup2(sock.detach(), _WORKER_SOCKET, inheritable=False)
         os.dup2(kept, _WORKER_LIFELINE, inheritable=False)
         os.closerange(_WORKER_LIFELINE + 1, os.sysconf("SC_OPEN_MAX"))
+        # Last, for it refuses some of what came before; a worker that cannot enter it runs nothing.
+        enter_sandbox()
         run(socket.socket(fileno=_WORKER_SOCKET))
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def peer_pid(connection: socket.socket) -> int:
+    """The process at the other end of a Unix socket, when it connected; 0 where it lives in another namespace."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS))
+    pid: int = struct.unpack(_CREDENTIALS, credentials)[0]
+    return pid
 
 
 def socketpair() -> tuple[socket.socket, socket.socket]:

@@ -7,7 +7,7 @@ import importlib
 import os
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -16,6 +16,7 @@ from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.sandbox.owner_files import OwnerFiles
 from updraft_server.sandbox.scratch import use_scratch
+from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
@@ -46,14 +47,15 @@ class Image:
         self._sessions = _session_runner(files_directory) if settings.allow_session_functions else None
         functions.load_modules(function_modules)
 
-    def hello(self) -> Hello:
+    def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
         """What a front is told of this process and its workers."""
         try:
             pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
             pyspark_version = ""
         described = [(function.name, function.version, function.doc) for function in functions.registry]
-        return Hello(os.getpid(), f"{sys.version_info.major}.{sys.version_info.minor}", pyspark_version, described)
+        python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return Hello(os.getpid(), python_version, pyspark_version, described, sandbox)
 
     def run_worker(self, scratch: Path, sock: socket.socket) -> NoReturn:
         """Be a worker in this process, which was forked for it, with a directory of its own; never returns."""

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from updraft.service.allocator import retain_freed_batches
@@ -15,21 +16,24 @@ from updraft_server.ipc.heartbeat import Heartbeat
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
     EXIT_IMAGE_BROKEN,
+    EXIT_LAYER_MISSING,
     LIFELINE_VARIABLE,
     LISTENER_VARIABLE,
     SETTINGS_VARIABLE,
     ZygoteSettings,
 )
 from updraft_server.linux.landlock import LEAST_VERSION, landlock_version
+from updraft_server.linux.capabilities import close_bounding_set
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import name_process
+from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.worker.registered.functions import FunctionModuleError
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.zygote import Zygote
 
 
 def load_and_serve(score: OutOfMemoryScore) -> None:
-    """Load the image and serve; exits with EXIT_IMAGE_BROKEN and the reason when it cannot be loaded."""
+    """Load the image and serve; exits with the reason when it cannot be loaded, or a required layer is off."""
     # Modules of functions may print while they are imported.
     protect_standard_streams()
     settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
@@ -54,15 +58,27 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
             "updraft-server: this kernel has no Landlock (Linux 5.19): session functions can read and write every file"
             " that the pool can\n"
         )
+    # Workers inherit it: once is cheaper than in each of them.
+    close_bounding_set()
+    sandbox = WorkerSandbox()
+    _require(settings.required_layers, sandbox)
     gc.collect()
     # Workers share these objects' pages for as long as nobody's collector writes to them.
     gc.freeze()
     records = WorkerRecords(Path(settings.workers_directory))
     scratch_directory = Path(settings.scratch_directory)
-    zygote = Zygote(image, listener, lifeline, heartbeat, records, score, scratch_directory)
+    zygote = Zygote(image, listener, lifeline, heartbeat, records, score, sandbox, scratch_directory)
     # Its workers are a front's, which finishes what runs: the supervisor bounds that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()
+
+
+def _require(layers: Sequence[str], sandbox: WorkerSandbox) -> None:
+    missing = [layer for layer in sandbox.layers if layer.name in layers and not layer.is_on]
+    for layer in missing:
+        sys.stderr.write(f"updraft-server: the layer {layer.name!r} is required, but it is off: {layer.lack}\n")
+    if missing:
+        sys.exit(EXIT_LAYER_MISSING)
 
 
 def _check_threads() -> None:

@@ -39,7 +39,8 @@ from updraft_server.linux.descendants import children
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import kill_group, outlive_parent
 from updraft_server.linux.process_trees import ProcessTree, process_trees
-from updraft_server.zygote.forked_worker import become_worker, socketpair
+from updraft_server.sandbox.worker_sandbox import WorkerSandbox
+from updraft_server.zygote.forked_worker import become_worker, peer_pid, socketpair
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.scratch import ScratchDirectories
 from updraft_server.zygote.strays import Strays
@@ -73,6 +74,7 @@ class Zygote:
         heartbeat: Heartbeat,
         records: WorkerRecords,
         score: OutOfMemoryScore,
+        sandbox: WorkerSandbox,
         scratch_directory: Path,
     ) -> None:
         self._image = image
@@ -81,6 +83,7 @@ class Zygote:
         self._lifeline = lifeline
         self._records = records
         self._score = score
+        self._sandbox = sandbox
         self._selector = selectors.DefaultSelector()
         self._fronts: set[socket.socket] = set()
         self._workers: dict[str, _Worker] = {}
@@ -177,7 +180,7 @@ class Zygote:
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts.add(front)
         self._watch(front, lambda: self._receive(front))
-        self._send(front, self._image.hello())
+        self._send(front, self._image.hello(self._sandbox.layers))
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
@@ -222,8 +225,15 @@ class Zygote:
             self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
             return
         if pid == 0:
-            run = functools.partial(self._image.run_worker, scratch)
-            become_worker(worker_end, output_write, self._lifeline, self._close_all, run)
+            front_pid = peer_pid(front)
+            become_worker(
+                worker_end,
+                output_write,
+                self._lifeline,
+                self._close_all,
+                lambda: self._sandbox.enter(front_pid),
+                functools.partial(self._image.run_worker, scratch),
+            )
         worker_end.close()
         os.close(output_write)
         worker = _Worker(name, pid, os.pidfd_open(pid), front, is_child=True)

@@ -14,7 +14,7 @@ from front_harness import Running, RunningFront
 
 from updraft.errors import UserError
 from updraft.service.lifecycle import Event
-from updraft.v1.control_pb2 import PoolState, PoolStatus
+from updraft.v1.control_pb2 import PoolState, PoolStatus, SandboxLayer
 from updraft.v1.exchange_pb2 import Owner, RegisteredFunction, TaskIdentity
 from updraft_server.front.activity import KEPT_FAILURES, Activity, ExchangePhase
 from updraft_server.front.status.page import amount, duration, html_page, points, size
@@ -81,6 +81,15 @@ def test_workers_are_named_by_their_ids_with_what_was_last_measured_of_them(watc
     ]
     page = html_page(report).body.decode()
     assert re.search(r"a1b2c3-1.*idle.*3\.0 MiB.*a1b2c3-2.*busy.*not measured yet", page, re.DOTALL)
+
+
+def test_layers_of_the_sandbox_are_shown_with_what_they_lack(watched: Watched) -> None:
+    assert "not known yet" in html_page(watched.after(2.0)).body.decode()
+    watched.status.sandbox.extend([SandboxLayer(name="seccomp"), SandboxLayer(name="landlock", lack="Linux is <old>")])
+    report = watched.after(2.0)
+    assert json.loads(report.to_json())["sandbox"] == {"seccomp": "", "landlock": "Linux is <old>"}
+    page = html_page(report).body.decode()
+    assert 'seccomp, <span title="Linux is &lt;old&gt;">no landlock</span>' in page
 
 
 def test_history_failures_and_rows_are_bounded(watched: Watched) -> None:

@@ -18,6 +18,8 @@ from updraft_cli.service import Status as ServiceStatus
 class Status(ClusterOptions):
     """Show pools and writers: the pods of a release, or one endpoint, with health, load, versions and certificate.
 
+    SANDBOX lists the layers of a pool's workers, and those that the kernel lacks.
+
     HEALTH is what the pod's own gRPC health service reports, READY what the kubelet concludes. HEALTH needs the right
     to get pods/proxy, the expiry of the certificate the right to get its Secret; the table names rights that you lack.
     """
@@ -43,8 +45,9 @@ class Status(ClusterOptions):
         if self.output == "json":
             print_json({"endpoint": str(endpoint), "health": health, "certificate": _json(shown), "status": status})
             return
-        row = (str(endpoint), health, status["state"], load_of(status), versions_of(status), _certificate(shown))
-        print_table(("endpoint", "health", "state", "load", "versions", "certificate"), [row])
+        told = (status["state"], load_of(status), versions_of(status), sandbox_of(status))
+        row = (str(endpoint), health, *told, _certificate(shown))
+        print_table(("endpoint", "health", "state", "load", "versions", "sandbox", "certificate"), [row])
 
     def _show_cluster(self) -> None:
         cluster = Cluster(self.context, self.namespace, self.timeout_seconds)
@@ -56,8 +59,19 @@ class Status(ClusterOptions):
         if self.output == "json":
             print_json([{**asdict(pod), "status": status, "certificate": _json(cert)} for pod, status, cert in seen])
             return
-        headings = ("pod", "component", "ready", "restarts", "health", "state", "load", "versions", "certificate")
-        print_table(headings, [_row(pod, status, cert) for pod, status, cert in seen])
+        named = (
+            "pod",
+            "component",
+            "ready",
+            "restarts",
+            "health",
+            "state",
+            "load",
+            "versions",
+            "sandbox",
+            "certificate",
+        )
+        print_table(named, [_row(pod, status, cert) for pod, status, cert in seen])
         ready = sum(pod.ready for pod in pods)
         print_line()
         print_line(f"{ready} of {len(pods)} pods are ready.")
@@ -82,6 +96,13 @@ def versions_of(status: ServiceStatus) -> str:
     return ", ".join([*parts, f"pyspark {versions['pyspark']}"] if versions["pyspark"] else parts)
 
 
+def sandbox_of(status: ServiceStatus) -> str:
+    """The layers of a pool's sandbox that are on, then those that are off."""
+    layers = status.get("sandbox", {})
+    on = [name for name, lack in layers.items() if not lack]
+    return ", ".join([*on, *(f"no {name}" for name, lack in layers.items() if lack)]) or "-"
+
+
 def health_of(status: ServiceStatus) -> str:
     """The health of Flight by the service's own report."""
     health = status.get("health", {})
@@ -93,8 +114,8 @@ def health_of(status: ServiceStatus) -> str:
 def _row(pod: Pod, status: ServiceStatus | str, certificate: x509.Certificate | str | None) -> tuple[str, ...]:
     start = (pod.name, pod.component, "yes" if pod.ready else "no", str(pod.restarts))
     if isinstance(status, str):
-        return (*start, "-", pod.phase.lower(), status, "-", _certificate(certificate))
-    told = (health_of(status), status["state"], load_of(status), versions_of(status))
+        return (*start, "-", pod.phase.lower(), status, "-", "-", _certificate(certificate))
+    told = (health_of(status), status["state"], load_of(status), versions_of(status), sandbox_of(status))
     return (*start, *told, _certificate(certificate))
 
 

@@ -79,6 +79,8 @@ class Report:
     """What grpc.health.v1 says for each name."""
     versions: Versions
     session_functions_allowed: bool
+    sandbox: Mapping[str, str]
+    """Each layer of the workers' sandbox, and why it is off; empty while it is on."""
     workers: Workers
     queue: Queue
     functions: Sequence[RegisteredFunctionInfo]

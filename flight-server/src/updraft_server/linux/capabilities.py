@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capabilities, the parts of root's power: which this process holds, and how it gives them up for good."""
+
+import ctypes
+import os
+import struct
+
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
+_PR_CAP_AMBIENT, _AMBIENT_IS_SET, _AMBIENT_CLEAR_ALL = 47, 1, 4
+_VERSION_3 = 0x20080522
+_SETPCAP = 8
+# Effective, permitted and inheritable: the lower halves, then the upper ones.
+_SETS = "=6I"
+_WORD = 0xFFFFFFFF
+_ALL = range(64)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def held_capabilities() -> int:
+    """The capabilities that this process or a program that it starts could use, as bits."""
+    _, permitted, inheritable = _capabilities()
+    return permitted | inheritable
+
+
+def close_bounding_set() -> None:
+    """Let no program that is started from here on gain capabilities, if this process may decide that.
+
+    What the process holds itself, it keeps.
+    """
+    effective, _, _ = _capabilities()
+    if not effective >> _SETPCAP & 1:
+        # Whoever may not drop them cannot use them either, once new privileges are forbidden.
+        return
+    for capability in _ALL:
+        if _libc.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) < 0:
+            break
+        _checked(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0))
+
+
+def give_up_capabilities() -> None:
+    """Give up every capability for good; raises OSError. The process must have given up new privileges.
+
+    An ordinary user holds none, unless somebody gave it some on purpose, as ambient ones: it keeps those.
+    """
+    if not held_capabilities():
+        return
+    kept = 0
+    if 0 in os.getresuid():
+        # A kernel before 4.3 has none of them.
+        _libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
+    else:
+        kept = sum(1 << bit for bit in _ALL if _libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_IS_SET, bit, 0, 0) == 1)
+    sets = struct.pack(_SETS, *[kept & _WORD] * 3, *[kept >> 32] * 3)
+    _checked(_libc.capset(_header(), ctypes.create_string_buffer(sets)))
+
+
+def _capabilities() -> tuple[int, int, int]:
+    """Effective, permitted and inheritable ones."""
+    sets = ctypes.create_string_buffer(struct.calcsize(_SETS))
+    _checked(_libc.capget(_header(), sets))
+    words = struct.unpack(_SETS, sets.raw)
+    effective, permitted, inheritable = (low | high << 32 for low, high in zip(words[:3], words[3:], strict=True))
+    return effective, permitted, inheritable
+
+
+def _header() -> ctypes.Array[ctypes.c_char]:
+    return ctypes.create_string_buffer(struct.pack("=Ii", _VERSION_3, 0))
+
+
+def _checked(result: int) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"capabilities: {os.strerror(number)}")

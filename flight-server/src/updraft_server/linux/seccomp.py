@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""seccomp filters: system calls that the kernel refuses to this process and its descendants, for good.
+
+A filter compares numbers: it sees a call's arguments, but nothing that they point to, and no owner of a process id.
+"""
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
+
+from updraft_server.linux.system_calls import ARCHITECTURES, call_number
+
+_PR_GET_SECCOMP, _PR_SET_SECCOMP, _MODE_FILTER = 21, 22, 2
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_EQUAL, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_ARCHITECTURE_NUMBERS = dict(zip(ARCHITECTURES, (0xC000003E, 0xC00000B7), strict=True))
+_X32 = 0x40000000
+_INSTRUCTION = "=HBBI"
+_VALUE_OFFSET = 4
+# Of struct seccomp_data: the number of the call, the architecture, and the arguments, 64 bits each.
+_CALL_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+_ALL_BITS = 0xFFFFFFFF
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+Value: TypeAlias = int | str
+"""A number, or the name of one that is known only where the filter is installed."""
+
+
+class Test(NamedTuple):
+    """Looks at 32 bits of an argument. Both architectures keep the lower half of an argument first."""
+
+    argument: int
+    kind: int
+    value: Value
+    mask: int = _ALL_BITS
+    half: int = 0
+    expected: bool = True
+
+
+def equals(argument: int, value: Value, *, mask: int = _ALL_BITS) -> Test:
+    """The lower half of the argument, masked, is the value."""
+    return Test(argument, _EQUAL, value, mask)
+
+
+def differs(argument: int, value: Value) -> Test:
+    """The lower half of the argument is not the value."""
+    return Test(argument, _EQUAL, value, expected=False)
+
+
+def has_any_bit(argument: int, bits: int) -> Test:
+    """The lower half of the argument has one of the bits."""
+    return Test(argument, _ANY_BIT, bits)
+
+
+def is_pointer(argument: int) -> tuple["Refused", ...]:
+    """Whichever half of the argument is not zero."""
+    return tuple((Test(argument, _EQUAL, 0, half=half, expected=False),) for half in (0, 1))
+
+
+Refused: TypeAlias = Sequence[Test]
+"""Tests that all have to hold for a call to be refused; none: it is refused whatever its arguments are."""
+
+
+class Rule(NamedTuple):
+    """Refuses a call with an error."""
+
+    call: str
+    error: int
+    when: Refused = ()
+
+
+class Filter:
+    """Assembled once, and then filled in with what differs from process to process."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        """Rules for calls that this architecture does not have are left out. KeyError: nobody knows the call."""
+        foreign = _ERRNO | errno.ENOSYS
+        self._program = bytearray()
+        self._blanks: list[tuple[int, str]] = []
+        self._add(_LOAD, _ARCHITECTURE_AT)
+        self._add(_EQUAL, _ARCHITECTURE_NUMBERS[os.uname().machine], if_true=1)
+        self._add(_RETURN, foreign)
+        self._add(_LOAD, _CALL_AT)
+        self._add(_AT_LEAST, _X32, if_false=1)
+        self._add(_RETURN, foreign)
+        for call, of_call in groupby(sorted(rules, key=lambda rule: rule.call), key=lambda rule: rule.call):
+            number = call_number(call)
+            if number is not None:
+                self._add_call(number, list(of_call))
+        self._add(_RETURN, _ALLOW)
+
+    def filled(self, **values: int) -> bytes:
+        """The program, with the values that rules name."""
+        program = bytearray(self._program)
+        for offset, name in self._blanks:
+            struct.pack_into("=I", program, offset, values[name] & _ALL_BITS)
+        return bytes(program)
+
+    def _add_call(self, number: int, rules: Sequence[Rule]) -> None:
+        # A program's jumps go forward, and their length is known once there is what they jump over.
+        jump = self._add(_EQUAL, number)
+        for rule in rules:
+            self._add_rule(rule)
+        if all(rule.when for rule in rules):
+            self._add(_RETURN, _ALLOW)
+        self._jump_here(jump, if_true=False)
+
+    def _add_rule(self, rule: Rule) -> None:
+        jumps = []
+        for test in rule.when:
+            self._add(_LOAD, _ARGUMENTS_AT + 8 * test.argument + 4 * test.half)
+            if test.mask != _ALL_BITS:
+                self._add(_AND, test.mask)
+            jumps.append((self._add(test.kind, test.value), not test.expected))
+        self._add(_RETURN, _ERRNO | rule.error)
+        for jump, if_true in jumps:
+            self._jump_here(jump, if_true=if_true)
+
+    def _add(self, code: int, value: Value, if_true: int = 0, if_false: int = 0) -> int:
+        offset = len(self._program)
+        if isinstance(value, str):
+            self._blanks.append((offset + _VALUE_OFFSET, value))
+            value = 0
+        self._program += struct.pack(_INSTRUCTION, code, if_true, if_false, value & _ALL_BITS)
+        return offset
+
+    def _jump_here(self, jump: int, *, if_true: bool) -> None:
+        size = struct.calcsize(_INSTRUCTION)
+        # Bytes 2 and 3 of an instruction; ValueError for a jump over more than 255 instructions.
+        self._program[jump + (2 if if_true else 3)] = (len(self._program) - jump) // size - 1
+
+
+def install(program: bytes) -> None:
+    """Installs a filled filter in the calling thread: call it before the process starts others; raises OSError.
+
+    The process must have given up new privileges.
+    """
+    code = ctypes.create_string_buffer(program, len(program))
+    count = len(program) // struct.calcsize(_INSTRUCTION)
+    header = ctypes.create_string_buffer(struct.pack("@HP", count, ctypes.addressof(code)))
+    if _libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), header, 0, 0):
+        error = ctypes.get_errno()
+        raise OSError(error, f"seccomp: {os.strerror(error)}")
+
+
+def is_filtered() -> bool:
+    """Whether this thread has a filter."""
+    return bool(_libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) == _MODE_FILTER)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The system calls that workers are refused, and all that functions start, with the reason for each group.
+
+What honest functions need stays: processes and threads of their own and signals to them, sockets to anywhere, shared
+memory and semaphores in /dev/shm, one's own priority and limits. EPERM is the kernel's own answer to a process without
+privileges; ENOSYS stands where libraries try an older call then, and EAFNOSUPPORT where they do without a socket.
+
+What a filter cannot do: it sees the number of a process, not whose process that is. Signals are refused to the
+processes of the pool that are known when a worker is forked. A process of the same user that is not among them can be
+signalled, so can a pool's front by the number of one of its threads, and other workers. Those are for Landlock's
+scopes (Linux 6.12), or for containers of their own. Threads cannot be told from strangers either, so that one's own
+processor affinity and scheduling can be set with the number 0 or the worker's own only.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+
+from updraft_server.linux.seccomp import Refused, Rule, differs, equals, has_any_bit, is_pointer
+
+OWN_PID, FRONT_PID, ZYGOTE_PID, SUPERVISOR_PID, POOL_GROUP = "own_pid", "front_pid", "zygote_pid", "supervisor", "group"
+"""What `updraft_server.linux.seccomp.Filter.filled` has to be given; the group as `kill` names it, less than zero."""
+
+_ALWAYS = {
+    # Other processes' memory and descriptors, whatever their own protection is worth.
+    "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp": errno.EPERM,
+    # What the mount table of a container hides. Handles open files by their number, past all directories.
+    "mount umount2 pivot_root chroot open_by_handle_at quotactl quotactl_fd acct swapon swapoff": errno.EPERM,
+    "open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick mount_setattr": errno.EPERM,
+    # Another process's namespaces. New ones are below.
+    "setns": errno.EPERM,
+    # Parts of the kernel with a history of holes, which no function needs: programs in the kernel, page faults handled
+    # in user space, and calls made past this filter.
+    "bpf perf_event_open userfaultfd": errno.EPERM,
+    "io_uring_setup io_uring_enter io_uring_register": errno.ENOSYS,
+    # Keys belong to the user: one function's Kerberos ticket would be the next one's.
+    "add_key request_key keyctl": errno.EPERM,
+    # Named by numbers that all containers of a pod can guess, and left behind by whoever made them.
+    "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink": errno.EPERM,
+    # The machine's: modules, boot, clock, names, ports, terminal and log.
+    "init_module finit_module delete_module kexec_load kexec_file_load reboot": errno.EPERM,
+    "settimeofday clock_settime sethostname setdomainname iopl ioperm vhangup syslog": errno.EPERM,
+    # A pidfd does not show a filter whose it is. What knows it also knows the older call.
+    "pidfd_send_signal": errno.ENOSYS,
+    # Its flags lie in memory, where a filter cannot look: the C library then falls back to clone.
+    "clone3": errno.ENOSYS,
+}
+
+# CLONE_NEW*. clone has a signal where unshare has CLONE_NEWTIME. A child with CLONE_PARENT would be the zygote's.
+_NAMESPACES, _TIME_NAMESPACE, _CLONE_PARENT = 0x7E020000, 0x80, 0x8000
+
+_PRIO_PROCESS, _PRIO_PROCESS_GROUP = 0, 1
+_IOPRIO_PROCESS, _IOPRIO_PROCESS_GROUP = 1, 2
+
+# As the container runtimes' default profiles have it: Linux's own personality, 32 bits, and the question for it.
+_PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
+
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
+_F_SETOWN, _F_SETOWN_EX = fcntl.F_SETOWN, 15
+# FIOSETOWN and SIOCSPGRP; TIOCSTI and TIOCLINUX type into a terminal.
+_OWNING_IOCTLS, _TYPING_IOCTLS = (0x8901, 0x8902), (0x5412, 0x541C)
+
+_SOCKET_TYPE = 0xF
+_SOCK_PACKET = 10
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
+_FAMILIES = (socket.AF_UNIX, *_INTERNET, socket.AF_NETLINK)
+_NETLINK_ROUTE = 0
+
+
+def refused_calls() -> Iterator[Rule]:
+    """The rules of every worker's filter."""
+    for calls, error in _ALWAYS.items():
+        yield from (Rule(call, error) for call in calls.split())
+    yield from _new_namespaces()
+    yield from _others_priorities_and_limits()
+    yield from _signals_to_the_pool()
+    yield from _own_protection()
+    yield from _sockets()
+
+
+def _new_namespaces() -> Iterator[Rule]:
+    yield Rule("clone", errno.EPERM, [has_any_bit(0, _NAMESPACES | _CLONE_PARENT)])
+    yield Rule("unshare", errno.EPERM, [has_any_bit(0, _NAMESPACES | _TIME_NAMESPACE)])
+    yield Rule("personality", errno.EPERM, [differs(0, known) for known in _PERSONALITIES])
+
+
+def _others_priorities_and_limits() -> Iterator[Rule]:
+    scheduling = "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "migrate_pages"
+    for call in (*scheduling, "move_pages"):
+        yield Rule(call, errno.EPERM, _not_own(0))
+    for new_limit in is_pointer(2):
+        # Without one the call only asks.
+        yield Rule("prlimit64", errno.EPERM, [*_not_own(0), *new_limit])
+    for call, kinds in (
+        ("setpriority", (_PRIO_PROCESS, _PRIO_PROCESS_GROUP)),
+        ("ioprio_set", (_IOPRIO_PROCESS, _IOPRIO_PROCESS_GROUP)),
+    ):
+        # Not those of a user, who has all workers.
+        yield Rule(call, errno.EPERM, [differs(0, kind) for kind in kinds])
+        yield Rule(call, errno.EPERM, _not_own(1))
+
+
+def _signals_to_the_pool() -> Iterator[Rule]:
+    known = (1, FRONT_PID, ZYGOTE_PID, SUPERVISOR_PID)
+    for call in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
+        for pid in known:
+            yield Rule(call, errno.EPERM, [equals(0, pid)])
+    # -1 is every process that may be signalled.
+    for several in (-1, POOL_GROUP):
+        yield Rule("kill", errno.EPERM, [equals(0, several)])
+    # Readiness of a descriptor can be a signal too, to whom the descriptor's owner chooses.
+    for pid in (*known, POOL_GROUP):
+        yield Rule("fcntl", errno.EPERM, [equals(1, _F_SETOWN), equals(2, pid)])
+    yield Rule("fcntl", errno.EPERM, [equals(1, _F_SETOWN_EX)])
+    for number in _OWNING_IOCTLS:
+        yield Rule("ioctl", errno.EPERM, [equals(1, number)])
+
+
+def _own_protection() -> Iterator[Rule]:
+    """A worker stays hidden, and the parent of daemons that its functions start."""
+    yield Rule("prctl", errno.EPERM, [equals(0, _PR_SET_DUMPABLE), differs(1, 0)])
+    yield Rule("prctl", errno.EPERM, [equals(0, _PR_SET_CHILD_SUBREAPER), equals(1, 0)])
+    for number in _TYPING_IOCTLS:
+        yield Rule("ioctl", errno.EPERM, [equals(1, number)])
+
+
+def _sockets() -> Iterator[Rule]:
+    """Raw packets, and the families beside Unix and the internet.
+
+    Routing stays: there the C library reads this machine's addresses.
+    """
+    for call in ("socket", "socketpair"):
+        yield Rule(call, errno.EAFNOSUPPORT, [differs(0, family) for family in _FAMILIES])
+    yield Rule("socket", errno.EPROTONOSUPPORT, [equals(0, socket.AF_NETLINK), differs(2, _NETLINK_ROUTE)])
+    for family in _INTERNET:
+        for kind in (socket.SOCK_RAW, _SOCK_PACKET):
+            yield Rule("socket", errno.EPERM, [equals(0, family), equals(1, kind, mask=_SOCKET_TYPE)])
+
+
+def _not_own(argument: int) -> Refused:
+    return [differs(argument, 0), differs(argument, OWN_PID)]
+
+
+def pool_processes() -> dict[str, int]:
+    """What a zygote knows of the values that the rules name; the front's and the worker's number come with a fork."""
+    return {ZYGOTE_PID: os.getpid(), SUPERVISOR_PID: os.getppid(), POOL_GROUP: -os.getpgrp()}

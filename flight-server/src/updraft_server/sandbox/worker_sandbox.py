@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every worker gives up in its first moments: new privileges, capabilities, and calls to the kernel.
+
+The zygote makes it once and lets a child try it, since kernels, container runtimes and their own sandboxes differ in
+ways that no version tells. A layer that the trial found is applied in every worker, which does not live without it.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+
+from updraft_server.linux import seccomp
+from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
+from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
+from updraft_server.linux.system_calls import ARCHITECTURES, call_number
+from updraft_server.sandbox.refused_calls import FRONT_PID, OWN_PID, pool_processes, refused_calls
+from updraft_server.sandbox_layers import CAPABILITIES, HIDDEN_MEMORY, NEEDS, SECCOMP, SandboxLayer
+
+_INIT_PID = 1
+
+
+class WorkerSandbox:
+    """Made in the zygote; entered in each worker."""
+
+    def __init__(self) -> None:
+        self._pool = pool_processes()
+        self._filter = seccomp.Filter(refused_calls()) if os.uname().machine in ARCHITECTURES else None
+        self.layers: Sequence[SandboxLayer] = [SandboxLayer(name) for name in NEEDS]
+        self.layers = [SandboxLayer(name, lack) for name, lack in _tried_in_a_child(self._try_layers).items()]
+
+    def enter(self, front_pid: int) -> None:
+        """Confine this process, a worker that was just forked, for good; raises OSError.
+
+        Args:
+            front_pid: The front that the worker is for, or 0 where its number means nothing here.
+        """
+        forbid_new_privileges()
+        for layer in self.layers:
+            if layer.is_on:
+                self._apply(layer.name, front_pid)
+
+    def _apply(self, layer: str, front_pid: int) -> None:
+        if layer == HIDDEN_MEMORY:
+            hide_memory()
+        elif layer == CAPABILITIES:
+            give_up_capabilities()
+        elif layer == SECCOMP:
+            self._refuse_calls(front_pid)
+
+    def _refuse_calls(self, front_pid: int) -> None:
+        if self._filter is None:
+            raise OSError(errno.ENOSYS, f"seccomp: filters for {os.uname().machine} are not known")
+        own = {OWN_PID: os.getpid(), FRONT_PID: front_pid or _INIT_PID}
+        seccomp.install(self._filter.filled(**self._pool, **own))
+
+    def _try_layers(self) -> Mapping[str, str]:
+        """What each layer lacks, in a child that is for this only."""
+        forbid_new_privileges()
+        return {layer.name: self._lack(layer.name) for layer in self.layers}
+
+    def _lack(self, layer: str) -> str:
+        try:
+            self._apply(layer, 0)
+        except OSError as error:
+            return f"{error.strerror}: it needs {NEEDS[layer]}"
+        problem = _PROBLEMS[layer]()
+        return f"{problem}: it needs {NEEDS[layer]}" if problem else ""
+
+
+def _calls_problem() -> str:
+    if not seccomp.is_filtered():
+        return "the kernel took the filter and does not use it"
+    number = call_number("pidfd_send_signal")
+    libc = ctypes.CDLL(None, use_errno=True)
+    # Without a filter it is a bad descriptor, or a call that this kernel does not know.
+    libc.syscall(number, -1, 0, None, 0)
+    return "" if ctypes.get_errno() == errno.ENOSYS else "the kernel took the filter and does not obey it"
+
+
+def _capabilities_problem() -> str:
+    held = held_capabilities()
+    return f"the service was given ambient capabilities ({held:#x}), which its workers keep" if held else ""
+
+
+def _memory_problem() -> str:
+    return "" if is_memory_hidden() else "the kernel does not hide a process's memory"
+
+
+_PROBLEMS: Mapping[str, Callable[[], str]] = {
+    SECCOMP: _calls_problem,
+    CAPABILITIES: _capabilities_problem,
+    HIDDEN_MEMORY: _memory_problem,
+}
+
+
+def _tried_in_a_child(trial: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+    """What the trial returns in a child process; raises RuntimeError when the child does not answer."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, json.dumps(trial()).encode())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    if not answer:
+        raise RuntimeError("the trial of the workers' sandbox failed: without it nobody knows which layers are on")
+    lacks: Mapping[str, str] = json.loads(answer)
+    return lacks

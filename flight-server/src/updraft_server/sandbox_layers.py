@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers of the workers' sandbox: their names, what each needs of the kernel, and which are on."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+SECCOMP, CAPABILITIES, HIDDEN_MEMORY = "seccomp", "capabilities", "hidden-memory"
+
+NEEDS: Mapping[str, str] = {
+    SECCOMP: "Linux 3.5 on x86_64, 3.19 on aarch64, built with CONFIG_SECCOMP_FILTER",
+    CAPABILITIES: "any Linux, and a service whose user is root or was given no capabilities",
+    HIDDEN_MEMORY: "any Linux",
+}
+"""What has a layer, in the order in which layers are reported."""
+
+
+class SandboxLayer(NamedTuple):
+    """A layer as the workers' side found it at its start."""
+
+    name: str
+    lack: str = ""
+    """Why it is off; empty while it is on."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether every worker has it."""
+        return not self.lack
+
+
+def in_words(layers: Sequence[SandboxLayer]) -> str:
+    """Names of the layers that are on, and of those that are off."""
+    on = ", ".join(layer.name for layer in layers if layer.is_on) or "none"
+    off = ", ".join(layer.name for layer in layers if not layer.is_on)
+    return f"{on}; off: {off}" if off else on

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What real workers have given up, and how a pool tells and requires it."""
+
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pool_driver import Zygotes, pid_of, running_pool
+from pyspark import cloudpickle
+from served_pool import HANG_SECONDS, Server
+from session_commands import said
+
+from updraft_server.sandbox_layers import NEEDS
+
+# Workers cannot import this file.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+async def test_a_worker_has_no_capabilities_and_a_filter_from_its_start(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        worker = status_of(pid_of(pool, next(iter(pool.workers)).worker))
+        zygote = status_of(pool.zygote_pid)
+    assert (worker["NoNewPrivs"], worker["Seccomp"]) == ("1", "2")
+    held = {name: int(value, 16) for name, value in worker.items() if name.startswith("Cap")}
+    if os.geteuid() != 0:
+        # An ordinary user may not change what its programs could gain if they could gain anything.
+        del held["CapBnd"]
+    assert not any(held.values())
+    # It kills, measures and forks.
+    assert (zygote["NoNewPrivs"], zygote["Seccomp"]) == ("0", "0")
+
+
+async def test_all_layers_are_told_by_the_zygote(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        assert [layer.name for layer in pool.sandbox] == list(NEEDS)
+        assert all(layer.is_on for layer in pool.sandbox)
+
+
+def traced_parent():
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    request_attach = 16
+    libc.ptrace(request_attach, os.getppid(), 0, 0)
+    return os.strerror(ctypes.get_errno())
+
+
+def killed_zygote():
+    try:
+        os.kill(os.getppid(), 9)
+    except PermissionError:
+        return "refused"
+
+
+def killed_zygote_from_a_program():
+    program = f"import os; os.kill({os.getppid()}, 9)"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stderr.splitlines()[-1]
+
+
+def privileged_program():
+    code = "print([l for l in open('/proc/self/status') if l.startswith('CapEff')][0].split()[1].strip('0') or 'none')"
+    return subprocess.check_output([sys.executable, "-c", code], text=True).strip()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "outcome"),
+    [
+        (traced_parent, "Operation not permitted"),
+        (killed_zygote, "refused"),
+        (killed_zygote_from_a_program, "PermissionError: [Errno 1] Operation not permitted"),
+        (privileged_program, "none"),
+    ],
+)
+async def test_a_function_reaches_neither_its_zygote_nor_privileges(
+    zygotes: Zygotes, attempt: Any, outcome: str
+) -> None:
+    async with running_pool(zygotes) as pool:
+        assert await said(pool, attempt) == outcome
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    options = ("--workers=1", f"--require={','.join(NEEDS)}")
+    running = Server(tmp_path, *options, stderr=subprocess.PIPE, text=True)
+    yield running
+    running.process.kill()
+    running.process.wait()
+    assert running.process.stderr is not None
+    running.process.stderr.close()
+
+
+def test_a_pool_says_in_its_log_and_its_metrics_which_layers_are_on(server: Server) -> None:
+    with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}/metrics") as answer:
+        metrics = answer.read().decode()
+    for name in NEEDS:
+        assert f'updraft_pool_sandbox_layer{{layer="{name}"}} 1.0' in metrics
+    assert server.stop() == 0
+    assert server.process.stderr is not None
+    (ready,) = (line for line in server.process.stderr if "pool is ready" in line)
+    assert re.search(rf"sandbox\W+{', '.join(NEEDS)}", ready)
+
+
+WITHOUT_FILTERS = """
+import errno, sys
+from updraft_server.linux import seccomp
+def install(_program):
+    raise OSError(errno.EINVAL, "seccomp: Invalid argument")
+seccomp.install = install
+"""
+
+
+@pytest.fixture
+def kernel_without_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python in the processes of a pool finds that the kernel takes no filter."""
+    (tmp_path / "without_filters.py").write_text(WITHOUT_FILTERS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("kernel_without_filters")
+def test_a_pool_without_a_required_layer_does_not_start_and_says_which_kernel_has_it(tmp_path: Path) -> None:
+    command = Server.command("--workers=1", "--functions=without_filters", "--require=seccomp")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert ended.returncode == 2
+    assert "the layer 'seccomp' is required, but it is off: seccomp: Invalid argument" in ended.stderr
+    assert NEEDS["seccomp"] in ended.stderr
+
+
+@pytest.mark.usefixtures("kernel_without_filters")
+def test_a_pool_without_a_layer_that_is_not_required_starts_and_tells(tmp_path: Path) -> None:
+    server = Server(tmp_path, "--workers=1", "--functions=without_filters", stderr=subprocess.PIPE, text=True)
+    worker = status_of(next(iter(server.ready()["workers"].values())))
+    with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}/metrics") as answer:
+        assert 'updraft_pool_sandbox_layer{layer="seccomp"} 0.0' in answer.read().decode()
+    assert server.stop() == 0
+    assert server.process.stderr is not None
+    with server.process.stderr as log:
+        assert any("off: seccomp" in line for line in log)
+    assert worker["Seccomp"] == "0"
+    assert int(worker["CapEff"], 16) == 0
+
+
+ONLY_IN_THE_TRIAL = """
+import os
+from updraft_server.linux import seccomp
+zygote, install, tried = os.getpid(), seccomp.install, os.pipe()
+os.set_blocking(tried[0], False)
+os.write(tried[1], b"1")
+def first_time_only(program):
+    try:
+        os.read(tried[0], 1)
+    except BlockingIOError:
+        raise OSError(12, "seccomp: Cannot allocate memory")
+    install(program)
+seccomp.install = first_time_only
+"""
+
+
+def test_a_worker_that_cannot_enter_the_sandbox_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_in_the_trial.py").write_text(ONLY_IN_THE_TRIAL)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    command = Server.command("--workers=1", "--functions=only_in_the_trial")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert ended.returncode == 2
+    assert "workers do not start" in ended.stderr
