@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from updraft.arrow_decoder import encapsulated_message
-from updraft.errors import DeadlineError, ProtocolError
+from updraft.errors import DeadlineError, LimitError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
 from updraft.service.exchange import Call, check_size, fail_without_finish, parse_message
 from updraft.service.silence import Silence, seconds_between_looks
@@ -86,7 +86,7 @@ class WriteExchange:
         while (fields := await self._read()) is not None:
             if last is not None:
                 raise ProtocolError("a message arrived after finish")
-            last = self._take(fields)
+            last = await self._take(fields)
             del fields
         if last is None:
             await fail_without_finish()
@@ -105,7 +105,7 @@ class WriteExchange:
         check_size(len(message), self.settings.max_message_bytes, SERVICE)
         return split_flight_data(message)
 
-    def _take(self, fields: FlightFields) -> Finish | None:
+    async def _take(self, fields: FlightFields) -> Finish | None:
         """Act on one message; returns the client's finish when it is one."""
         if fields.descriptor:
             raise ProtocolError("a second flight descriptor arrived: only the first message has one")
@@ -116,7 +116,7 @@ class WriteExchange:
             case "ask":
                 self._take_ask(metadata.ask.body_bytes)
             case "sequence":
-                self._take_batch(metadata.sequence, fields)
+                await self._take_batch(metadata.sequence, fields)
             case "finish":
                 return metadata.finish
             case "abort":
@@ -134,7 +134,7 @@ class WriteExchange:
         self._asks.append(body_bytes)
         self._asked.set()
 
-    def _take_batch(self, sequence: int, fields: FlightFields) -> None:
+    async def _take_batch(self, sequence: int, fields: FlightFields) -> None:
         expected = self.file.progress.batches + 1
         if sequence != expected:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
@@ -146,15 +146,45 @@ class WriteExchange:
             raw_bytes = len(fields.data_body)
             if reserved_bytes(raw_bytes) > reservation.held_bytes:
                 raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than its credit covers")
-            batch = self.request.decoder.decode_batch(
-                encapsulated_message(fields.data_header, fields.data_body), sequence=sequence
-            )
-            reservation.resize(reserved_bytes(raw_bytes))
+            message = encapsulated_message(fields.data_header, fields.data_body)
+            unbacked_bytes = self.request.decoder.unbacked_bytes(message, sequence=sequence)
+            memory_bytes = reserved_bytes(raw_bytes) + unbacked_bytes
+            reservation = await self._covering(reservation, memory_bytes, sequence)
+            batch = self.request.decoder.decode_batch(message, sequence=sequence)
+            del message
+            reservation.resize(memory_bytes)
         except BaseException:
             reservation.release()
             raise
-        self.file.add(batch, reservation, raw_bytes=raw_bytes)
+        self.file.add(batch, reservation, raw_bytes=raw_bytes, unbacked_bytes=unbacked_bytes)
         self._batch_came.set()
+
+    async def _covering(self, credit: Reservation, memory_bytes: int, sequence: int) -> Reservation:
+        """The reservation of a batch that needs more than its credit, which only batches of few bytes do.
+
+        Raises LimitError for one that can never fit, and QuotaError. The credit is released in any case.
+        """
+        extra_bytes = memory_bytes - credit.held_bytes
+        if extra_bytes <= 0:
+            return credit
+        quota_bytes = self.quota.limits.quota_bytes
+        if memory_bytes > quota_bytes:
+            credit.release()
+            raise LimitError(
+                f"batch {sequence} needs {memory_bytes} bytes of memory for values that take little or none in Arrow "
+                f"(null, boolean), the quota has {quota_bytes}: send fewer rows at once, or shorter lists"
+            )
+        # Bytes that arrived are held without being admitted: then two such batches cannot wait for each other.
+        arrived = credit.sibling()
+        credit.hand_over(arrived, credit.held_bytes)
+        credit.release()
+        try:
+            covering = await self.quota.acquire(self.request.tenant, extra_bytes)
+        except BaseException:
+            arrived.release()
+            raise
+        covering.absorb(arrived)
+        return covering
 
     async def _answer_asks(self) -> None:
         while True:

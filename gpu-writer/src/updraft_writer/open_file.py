@@ -109,11 +109,11 @@ class OpenFile:
         finally:
             opening.cancel()
 
-    def add(self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int) -> None:
+    def add(self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, unbacked_bytes: int = 0) -> None:
         """Take over a batch and its reservation, which this file releases from now on, whatever happens.
 
-        The reservation must be `reserved_bytes(raw_bytes)`: it includes room for the encoding, which is not reserved
-        later.
+        The reservation must be `reserved_bytes(raw_bytes)` and `unbacked_bytes`, which values cost that have few bytes
+        or none: it includes room for the encoding, which is not reserved later.
         """
         try:
             self._life.check_open()
@@ -124,7 +124,14 @@ class OpenFile:
         self.progress.rows += batch.num_rows
         self.progress.raw_bytes += raw_bytes
         target_bytes = self.shape.target_bytes()
-        self._send(self._builder.add(batch, reservation, raw_bytes=raw_bytes, target_bytes=target_bytes))
+        try:
+            full = self._builder.add(
+                batch, reservation, raw_bytes=raw_bytes + unbacked_bytes, target_bytes=target_bytes
+            )
+        except UpdraftError:
+            reservation.release()
+            raise
+        self._send(full)
         if self.partial_bytes:
             self.quota.tell_shortage()
 

@@ -3,8 +3,11 @@
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from updraft.arrow_cost import children
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
-from updraft.errors import ProtocolError
+from updraft.errors import ProtocolError, WriteOptionError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
@@ -70,7 +73,17 @@ def checked_command(encoded: bytes | memoryview) -> WriteCommand:
 
 
 def with_schema(command: WriteCommand, header: memoryview, *, tenant: str) -> WriteRequest:
-    """The request completed by Arrow's header of the schema; raises ProtocolError."""
+    """The request completed by Arrow's header of the schema; raises ProtocolError, LimitError and WriteOptionError."""
     schema = encapsulated_message(header, memoryview(b""))
     decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS)
+    for field in decoder.schema:
+        _refuse_list_views(field.type, field.name)
     return WriteRequest(command, decoder, tenant)
+
+
+def _refuse_list_views(data_type: pa.DataType, name: str) -> None:
+    """Many views may share one value: nobody can tell from their bytes what they cost once they are encoded."""
+    if pa.types.is_list_view(data_type) or pa.types.is_large_list_view(data_type):
+        raise WriteOptionError(f"column {name!r} has list views, which share values: send lists instead")
+    for child in children(data_type):
+        _refuse_list_views(child, name)

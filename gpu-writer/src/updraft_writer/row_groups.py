@@ -7,9 +7,13 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from updraft.errors import LimitError
 from updraft_writer.quota import Reservation
 
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
+# The footer describes each column of each row group, and stays in memory until the file ends. Parquet counts them in 16
+# bits. Only those that are cut by a client's number of rows are counted: bytes that arrive pay for the others.
+_MAX_CUT_ROW_GROUPS = (1 << 15) - 1
 
 # Raw and encoded bytes of a row group exist side by side until the raw ones are freed, so both are reserved.
 _BYTES_PER_RAW_BYTE = 2
@@ -46,6 +50,7 @@ class RowGroupBuilder:
 
     def __init__(self, *, max_rows: int) -> None:
         self._max_rows = max_rows
+        self._cut = 0
         self._partial: RowGroup | None = None
 
     @property
@@ -56,7 +61,16 @@ class RowGroupBuilder:
     def add(
         self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, target_bytes: int
     ) -> list[RowGroup]:
-        """Take over a batch and its reservation; returns the row groups that are now full."""
+        """Take over a batch and its reservation; returns the row groups that are now full.
+
+        Raises LimitError, before it takes anything over, if the file would get too many row groups.
+        """
+        self._cut += batch.num_rows // self._max_rows
+        if self._cut > _MAX_CUT_ROW_GROUPS:
+            raise LimitError(
+                f"row groups of {self._max_rows} rows (row_group_rows) would be more than {_MAX_CUT_ROW_GROUPS} in one "
+                "file, which is the limit: ask for larger row groups, or write more files"
+            )
         full: list[RowGroup] = []
         bytes_per_row = raw_bytes / max(1, batch.num_rows)
         partial = self._filling(reservation)

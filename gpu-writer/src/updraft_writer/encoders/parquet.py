@@ -16,12 +16,16 @@ from updraft_writer.encoders.column_codecs import worthwhile_codecs
 from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import is_text, schema_leaves
+from updraft_writer.encoders.option_limits import (
+    DEFAULT_BLOOM_DISTINCT_VALUES,
+    DEFAULT_BLOOM_FALSE_POSITIVES,
+    bloom_bytes,
+    check_parquet,
+)
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
 from updraft_writer.reason import Reason
 
-_DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
-_DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
 # Share of a row group that an open writer retains with sampled dictionaries. With all dictionaries it retains all.
 _RETAINED_FRACTION = 1 / 8
 _DEFAULT_PAGE_BYTES = 1024 * 1024
@@ -40,7 +44,9 @@ class ParquetEncoder:
 
     def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
+        check_parquet(options)
         self._options = options
+        self._row_group_bloom_bytes, self._bloom_bytes = bloom_bytes(options), 0
         self._times = ParquetTimes.asked_for(options)
         self._key_values = {**footer, **self._times.footer}
         self._unnamed_wall_clocks = self._times.unnamed_wall_clocks(schema)
@@ -58,7 +64,7 @@ class ParquetEncoder:
     def retained_bytes(self) -> int:
         """Bytes retained between row groups."""
         always = self._options.dictionaries == Dictionaries.DICTIONARIES_ALWAYS
-        return int(self._last_row_group_bytes * (1 if always else _RETAINED_FRACTION))
+        return int(self._last_row_group_bytes * (1 if always else _RETAINED_FRACTION)) + self._bloom_bytes
 
     @property
     def footer(self) -> Footer:
@@ -69,6 +75,7 @@ class ParquetEncoder:
     def write(self, table: pa.Table) -> list[bytes]:
         """Encode a row group; raises EncodeError."""
         self._last_row_group_bytes = data_bytes(table)
+        self._bloom_bytes += self._row_group_bloom_bytes
         try:
             table = self._times.stored_table(table, self._schema)
             self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
@@ -135,8 +142,8 @@ class ParquetEncoder:
         options = self._options
         bloom_filters = {
             bloom.column: {
-                "ndv": bloom.distinct_values or _DEFAULT_BLOOM_DISTINCT_VALUES,
-                "fpp": bloom.false_positive_probability or _DEFAULT_BLOOM_FALSE_POSITIVES,
+                "ndv": bloom.distinct_values or DEFAULT_BLOOM_DISTINCT_VALUES,
+                "fpp": bloom.false_positive_probability or DEFAULT_BLOOM_FALSE_POSITIVES,
             }
             for bloom in options.bloom_filters
         }
