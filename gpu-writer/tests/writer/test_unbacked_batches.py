@@ -20,8 +20,10 @@ def fixed_lists(rows: int, size: int) -> pa.RecordBatch:
     return pa.record_batch({"x": pa.Array.from_buffers(pa.list_(pa.null(), size), rows, [None], children=[values])})
 
 
-def sent(writer: RunningWriter, path: Path, batch: pa.RecordBatch, **options: int) -> WriteReplyMetadata:
-    with RawExchange(writer.address, batch.schema, command(path, parquet=ParquetOptions(**options))) as exchange:
+def sent(writer: RunningWriter, path: Path, batch: pa.RecordBatch, *, row_group_rows: int = 0) -> WriteReplyMetadata:
+    with RawExchange(
+        writer.address, batch.schema, command(path, parquet=ParquetOptions(row_group_rows=row_group_rows))
+    ) as exchange:
         exchange.ask(1024)
         while not exchange.next_reply().credit:
             pass
