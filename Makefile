@@ -16,8 +16,7 @@ RAPIDS := 26.08.1
 RAPIDS_SPARK := 4.1
 # spark-versions.toml: end
 NEWEST := $(firstword $(SPARKS))
-FULL := $(wordlist 1,2,$(SPARKS))
-OLDER := $(filter-out $(FULL),$(SPARKS))
+OLDER := $(filter-out $(NEWEST),$(SPARKS))
 
 # Which Spark the demo, the pool and single test targets use.
 SPARK ?= $(NEWEST)
@@ -81,15 +80,15 @@ connector: $(JAR) ## Build the connector's jar and print its path
 
 ## Check
 .PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids fuzz
-# The stages of `make check`, in the order in which check.mk runs them; those of FOURTH belong to check-all.
+# The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
-FIRST := test-connector setup-all lint types
-SECOND := test-faults test-writer test-contract test-unit test-packages test-chart
-THIRD := $(foreach spark,$(FULL),e2e-on-$(spark) sessions-on-$(spark)) $(addprefix kinds-on-,$(OLDER))
-FOURTH := $(foreach spark,$(OLDER),e2e-on-$(spark) sessions-on-$(spark))
+# What needs no jar runs while the connector is built; the longest stage begins right after it.
+FIRST := test-connector lint types test-unit test-packages test-chart
+SECOND := e2e-on-$(NEWEST) writes-on-$(NEWEST) test-contract test-faults test-writer sessions-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
+THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) sessions-on-$(spark))
 include .ci/check.mk
 
-check: run-check ## Everything that CI runs: the newest two Sparks in full, a function of each kind on the others
+check: run-check ## Everything that CI runs: the newest Spark in full, a function of each kind on the others
 check-all: run-check-all ## The same, with every Spark in full
 summary: print-summary ## Count the tests of the last check, and name the stages that failed
 
@@ -124,7 +123,7 @@ test-packages: .venv/.synced | $(REPORTS) ## Build every wheel and install it wi
 
 test-sessions: sessions-on-$(SPARK) ## Real workers and the session functions of SPARK
 
-test-e2e: e2e-on-$(SPARK) ## Spark with and without Updraft: equal answers
+test-e2e: e2e-on-$(SPARK) writes-on-$(SPARK) ## Spark with and without Updraft: equal answers
 
 test-kinds: kinds-on-$(SPARK) ## A part of it: one function of each kind
 
@@ -135,7 +134,11 @@ $(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | 
 
 $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,e2e-$*)
-	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e
+	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e --ignore=tests/e2e/writer
+
+$(addprefix writes-on-,$(SPARKS)): writes-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
+	@$(call BEGIN,writes-$*)
+	$(call PYTEST,$(call venv,$*),writes-$*) tests/e2e/writer
 
 $(addprefix kinds-on-,$(SPARKS)): kinds-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,kinds-$*)
@@ -143,7 +146,7 @@ $(addprefix kinds-on-,$(SPARKS)): kinds-on-%: $$(call venv,$$*)/.synced $$(call 
 
 test-connector: | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
 	@$(call BEGIN,connector)
-	@cd spark-connector && for jar in $(sort $(foreach spark,$(FULL),$(JAR_OF_$(spark)))); do $(MVN) -Pspark-$$jar verify spotless:check; done
+	@cd spark-connector && $(MVN) -Pspark-$(JAR_OF_$(NEWEST)) verify spotless:check
 
 test-chart: .venv/.synced | $(REPORTS) ## The Helm chart, rendered and held against the schemas of each Kubernetes
 	@$(call BEGIN,chart)
@@ -263,8 +266,7 @@ bench-writer-page: setup ## Write docs/benchmarks-writer.md from what bench-writ
 ## Develop
 .PHONY: setup setup-all versions chart-schemas format docs clean
 setup: $(VENV)/.synced ## Install the Python environment of SPARK
-setup-all: $(foreach spark,$(FULL),$(call venv,$(spark))/.synced) ## Install the Python environments of the newest two
-	@$(BEGIN)
+setup-all: $(foreach spark,$(SPARKS),$(call venv,$(spark))/.synced) ## Install the Python environments of every Spark
 
 versions: ## Write what follows from spark-versions.toml, and lock
 	python3.11 .ci/versions.py

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The recipe of `make check`: every stage runs, whatever became of the others, and the summary comes last.
-# FIRST, SECOND, THIRD and (for check-all) FOURTH list the stages. Each is a target whose recipe begins with
+# FIRST, SECOND and (for check-all) THIRD list the stages. Each is a target whose recipe begins with
 # $(call BEGIN,report): the name of the JUnit report that it leaves, if it leaves one.
 
 CHECK_FOLDER := $(dir $(lastword $(MAKEFILE_LIST)))
-STAGES := $(FIRST) $(SECOND) $(THIRD)
+STAGES := $(FIRST) $(SECOND)
 NOTES := $(REPORTS)/stages
 # A stage that runs again starts afresh: the summary must not count what its last run left.
 BEGIN = mkdir -p $(NOTES) && rm -f $(NOTES)/$@.passed $(if $(1),$(REPORTS)/$(1).xml) && echo '$(1)' >$(NOTES)/$@.started
@@ -16,20 +16,18 @@ STAGE_MAKE = $(MAKE) --no-print-directory --keep-going
 run-check:
 	@rm -rf $(REPORTS) $(CONNECTOR)/*/target/*/*-reports && mkdir -p $(NOTES)
 	@+$(STAGE_MAKE) --jobs=2 --output-sync=target $(addprefix passed-,$(FIRST)) || true
-	@# What is killed has to be waited for: that leaves one of two processors idle.
-	@+$(STAGE_MAKE) --jobs=2 --output-sync=target $(addprefix passed-,$(SECOND)) || true
-	@# A query waits as much as it works: Sparks side by side need less time than one after the other.
-	@+$(STAGE_MAKE) --jobs=3 $(addprefix passed-,$(THIRD)) || true
+	@# A query waits as much as it works, and what is killed has to be waited for: three stages keep two processors busy.
+	@+$(STAGE_MAKE) --jobs=3 $(addprefix passed-,$(SECOND)) || true
 	@$(SUMMARY) $(STAGES)
 
 run-check-all:
 	@+$(MAKE) --no-print-directory run-check || true
-	@+$(STAGE_MAKE) --jobs=2 $(addprefix passed-,$(FOURTH)) || true
-	@$(SUMMARY) $(STAGES) $(FOURTH)
+	@+$(STAGE_MAKE) --jobs=2 $(addprefix passed-,$(THIRD)) || true
+	@$(SUMMARY) $(STAGES) $(THIRD)
 
 print-summary:
 	@$(SUMMARY) $(STAGES)
 
 # Make reaches this recipe only when the stage has passed.
-$(addprefix passed-,$(STAGES) $(FOURTH)): passed-%: %
+$(addprefix passed-,$(STAGES) $(THIRD)): passed-%: %
 	@touch $(NOTES)/$*.passed

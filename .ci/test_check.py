@@ -17,9 +17,8 @@ SHELL := /bin/bash
 REPORTS := reports
 CONNECTOR := connector
 FIRST := lint setup
-SECOND := unit needs-setup chart
-THIRD := e2e
-FOURTH := e2e-older
+SECOND := unit needs-setup chart e2e
+THIRD := e2e-older
 include {REPOSITORY}/.ci/check.mk
 
 REPORT = mkdir -p $(REPORTS) && echo '<testsuite tests="3" failures="$(1)" errors="0" skipped="1"/>' >$(REPORTS)/$@.xml

@@ -100,7 +100,9 @@ def _grid() -> Iterator[Any]:
     for kind in KINDS:
         for case in TYPE_CASES:
             for way in _ways(kind, case)[1:] if (kind.name, case.name) not in _STOCK_FAILS else ():
-                yield pytest.param(kind, case, way, id=f"{kind.name}-{case.name}-{way}")
+                # Spark 4.0 plans this one as another kind than the function says.
+                marks = [pytest.mark.one_of_each] if (kind.name, case.name) == ("udf_arrow", "point_udt") else []
+                yield pytest.param(kind, case, way, id=f"{kind.name}-{case.name}-{way}", marks=marks)
 
 
 @pytest.mark.matrix("types")

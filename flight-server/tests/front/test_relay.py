@@ -19,7 +19,7 @@ from updraft.errors import (
     WorkerError,
 )
 from updraft.service.lifecycle import next_phase
-from updraft.v1.exchange_pb2 import Error, ErrorKind
+from updraft.v1.exchange_pb2 import Error, ErrorKind, Finish, KeepAlive, PayloadPart, RequestMetadata
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.relay import TRANSITIONS, RelayEvent, RelayPhase
 from updraft_server.ipc.assignment import Assignment
@@ -49,6 +49,64 @@ async def test_plain_flight_gets_data_alone_and_a_message_without_any_is_a_keepa
     assert running.transfer.keep_alives == 1
     assert [bytes(message.data_body) for message in running.call.received] == [b"", b"b" * 10, b"b" * 10]
     assert not any(message.app_metadata for message in running.call.received)
+
+
+async def test_an_event_that_is_not_the_last_is_passed_on_and_more_may_follow() -> None:
+    part = RequestMetadata(payload=PayloadPart(offset=0)).SerializeToString()
+    running = await exchange(
+        [FlightData(app_metadata=part, data_body=b"code").SerializeToString(), batch(1), finish(1)]
+    )
+    assert await running.run() is LeaseOutcome.CLEAN
+    assert (running.transfer.received_messages, running.transfer.finishes) == (3, 1)
+    assert [bytes(message.data_body) for message in running.call.received[2:]] == [b"code", b"body", b""]
+
+
+async def test_a_message_with_data_is_a_batch_whatever_its_metadata_says() -> None:
+    keepalive_with_data, finish_with_data, unreadable = (
+        FlightData(data_header=b"h", app_metadata=metadata).SerializeToString()
+        for metadata in (
+            RequestMetadata(keep_alive=KeepAlive()).SerializeToString(),
+            RequestMetadata(finish=Finish(batches=9, rows=9)).SerializeToString(),
+            b"\xff",
+        )
+    )
+    running = await exchange([keepalive_with_data, finish_with_data, unreadable, finish(3, rows=6)])
+    assert await running.run() is LeaseOutcome.CLEAN
+    transfer = running.transfer
+    assert (transfer.batches, transfer.finishes, transfer.keep_alives, transfer.rows) == (3, 1, 0, 6)
+
+
+@pytest.mark.parametrize("part", [{"data_header": b"h"}, {"data_body": b"b"}], ids=["header", "body"])
+async def test_plain_flight_passes_on_whatever_has_any_data(part: dict[str, bytes]) -> None:
+    running = await exchange([FlightData(**part).SerializeToString()], plain=True)
+    assert await running.run() is LeaseOutcome.CLEAN
+    assert (running.transfer.batches, running.transfer.keep_alives) == (1, 0)
+    assert running.call.received[1] == FlightData(**part)
+
+
+async def test_a_client_message_that_fits_no_frame_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft_server.ipc.frames.MAX_METADATA_BYTES", 1_000)
+    message = FlightData(data_header=b"h", app_metadata=bytes(1_001)).SerializeToString()
+    error = await (await exchange([message], ends=False)).error()
+    assert isinstance(error, LimitError)
+    assert "larger than a worker accepts: a field is too large: 1001, 1, 0 bytes" in str(error)
+
+
+async def test_what_the_worker_says_counts_when_its_client_fails_in_the_same_moment() -> None:
+    async def fails(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.FAILED, Error(kind=ErrorKind.ERROR_KIND_USER, message="no").SerializeToString())
+
+    running = await exchange([path_request("echo")], fails)
+    # Both failures are there before the relay looks at either.
+    await asyncio.sleep(0)
+    assert isinstance(await running.error(), UserError)
+
+
+async def test_a_worker_that_lives_on_keeps_nothing_of_a_relay_that_has_ended() -> None:
+    running = await exchange([finish(0)])
+    await running.run()
+    assert running.lease.death.remove_done_callback(running.relay._worker_died) == 0
+    assert running.relay.worker == running.lease.worker
 
 
 async def test_a_worker_that_is_done_before_its_client_is_not_used_again() -> None:

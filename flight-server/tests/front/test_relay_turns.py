@@ -2,6 +2,7 @@
 """Whose turn it is in an exchange: what a silence is held against."""
 
 import asyncio
+import socket
 
 import pytest
 from flight_messages import batch, finish
@@ -126,5 +127,31 @@ async def test_the_first_reply_says_that_the_function_has_begun_and_not_that_it_
     await asyncio.sleep(0)
     running.transfer.received_messages = 1
     assert running.relay.turn is Side.WORKER
+    relaying.cancel()
+    await asyncio.wait([relaying])
+
+
+async def test_a_client_that_has_sent_nothing_yet_is_waited_for() -> None:
+    running = await exchange([], consume, ends=False)
+    relaying = asyncio.create_task(running.run())
+    await running.call.has_received(1)
+    await asyncio.sleep(0)
+    assert running.relay.turn is Side.CLIENT
+    relaying.cancel()
+    await asyncio.wait([relaying])
+
+
+async def test_keepalives_behind_batches_that_the_worker_does_not_take_cannot_arrive() -> None:
+    async def takes_nothing_more(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.MESSAGE, b"", b"schema")
+        await asyncio.Event().wait()
+
+    running = await exchange([data(9_000)] * 20, takes_nothing_more, ends=False, plain=True)
+    running.lease.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    running.call.reads.clear()
+    relaying = asyncio.create_task(running.run())
+    await running.call.has_received(1)
+    assert not running.call.sent.empty()
+    assert running.relay.turn is None
     relaying.cancel()
     await asyncio.wait([relaying])

@@ -4,113 +4,19 @@
 import asyncio
 import os
 import signal
-import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pools_for_tests import TASK, running
 
-from updraft_server.ipc.frames import FrameKind, encode_header
-from updraft_server.ipc.zygote_packets import (
-    MAX_PACKET_BYTES,
-    Claim,
-    Exited,
-    Fork,
-    Forked,
-    Hello,
-    Kill,
-    Measure,
-    Measured,
-    Packet,
-    decode,
-    encode,
-)
 from updraft_server.pool.interface import until
-from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, PoolError, PoolSettings, TaskKey
-from updraft_server.pool.pool import Pool
+from updraft_server.pool.leases import (
+    LeaseOutcome,
+    NoIdleWorker,
+    PoolError,
+    TaskKey,
+)
 from updraft_server.pool.worker_events import WorkerOutput
-
-TASK = TaskKey("app", 1, 2)
-
-
-class Zygote:
-    """Answers one front; its workers are sockets."""
-
-    def __init__(self, path: Path) -> None:
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self._front: socket.socket
-        self.living: dict[str, tuple[socket.socket, int]] = {}
-        self.claimed: list[str] = []
-        self.forks = 0
-        self._serving = asyncio.create_task(self._serve())
-
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            self._front, _ = await loop.sock_accept(self._listener)
-            with self._front as front:
-                front.send(encode(Hello(1, "3.11", "", [])))
-                while data := await loop.sock_recv(front, MAX_PACKET_BYTES):
-                    self._take(decode(data))
-
-    def _take(self, packet: Packet) -> None:
-        match packet:
-            case Fork(request):
-                self._fork(request)
-            case Kill(worker) if worker in self.living:
-                self.end(worker, -signal.SIGKILL)
-            case Claim(workers):
-                self.claimed += workers
-            case Measure(request, workers):
-                self._front.send(encode(Measured(request, dict.fromkeys(workers, (4096, "mark")))))
-
-    def hang_up(self) -> None:
-        """The front has to connect again."""
-        self._front.shutdown(socket.SHUT_RDWR)
-
-    def _fork(self, request: int) -> None:
-        front_end, worker_end = socket.socketpair()
-        reading, writing = os.pipe()
-        self.forks += 1
-        name = f"w-{self.forks}"
-        self.living[name] = worker_end, writing
-        worker_end.send(encode_header(FrameKind.READY))
-        with front_end:
-            socket.send_fds(self._front, [encode(Forked(request, name, 4711))], [front_end.fileno(), reading])
-        os.close(reading)
-
-    def end(self, worker: str, status: int) -> None:
-        """A worker ends, by itself or by a signal."""
-        end, writing = self.living.pop(worker)
-        end.close()
-        os.close(writing)
-        self._front.send(encode(Exited(worker, status)))
-
-    async def close(self) -> None:
-        self._serving.cancel()
-        await asyncio.wait([self._serving])
-        for end, writing in self.living.values():
-            end.close()
-            os.close(writing)
-        self._listener.close()
-
-
-@asynccontextmanager
-async def running(
-    tmp_path: Path, workers: int = 1, on_output: Callable[[WorkerOutput], None] = lambda _: None, **changes: Any
-) -> AsyncIterator[tuple[Pool, Zygote]]:
-    zygote = Zygote(tmp_path / "z.sock")
-    settings = PoolSettings(workers=workers, zygote_socket=tmp_path / "z.sock", **changes)
-    pool = Pool(settings, on_output, lambda _: None)
-    async with asyncio.timeout(60):
-        await pool.start()
-        yield pool, zygote
-        await pool.close(0.0)
-        await zygote.close()
 
 
 async def test_a_session_gets_the_worker_that_knows_it(tmp_path: Path) -> None:
@@ -291,3 +197,50 @@ async def test_what_a_worker_prints_belongs_to_the_exchange_that_holds_it_and_la
         os.write(writing, b"late\n")
         printed = [await lines.get() for _ in range(2)]
     assert [(line.line, line.context) for line in printed] == [("within", {"task": "7"}), ("late", {})]
+
+
+async def test_the_memory_of_workers_is_measured_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft_server.pool.pool._MEASUREMENT_SECONDS", 0.001)
+    async with running(tmp_path) as (pool, zygote):
+        for _ in range(2):
+            assert await zygote.measured.get() == ["w-1"]
+        assert [info.memory_bytes for info in pool.workers] == [4096]
+
+
+async def test_one_spare_for_two_workers_that_ended_at_once_leaves_one_to_fork(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        leases = [await pool.lease(TASK) for _ in range(3)]
+        for lease in leases:
+            lease.release(LeaseOutcome.CLEAN)
+        spare, *idle = (lease.worker for lease in leases)
+        for worker in idle:
+            zygote.end(worker, 1)
+        await until(pool, lambda: pool.exits["exit"] == 2 and pool.idle == 2)
+        # More turns than a start that nobody needs would take.
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert {info.worker for info in pool.workers} == {spare, "w-4"}
+        assert (zygote.forks, pool.starting) == (4, 0)
+
+
+async def test_a_worker_that_is_not_ready_in_time_is_nobodys(tmp_path: Path) -> None:
+    async with running(tmp_path, fork_timeout_seconds=0.05) as (pool, zygote):
+        await pool.lease(TASK)
+        zygote.may_fork = False
+        with pytest.raises(PoolError, match=r"a new worker was not ready within 0\.05 seconds"):
+            await pool.lease(TASK)
+        assert (pool.busy, len(pool.workers)) == (1, 1)
+
+
+async def test_a_worker_that_is_given_back_while_the_pool_closes_does_not_wait_for_the_others(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, _):
+        first, second = [await pool.lease(None) for _ in range(2)]
+        closing = asyncio.create_task(pool.close(60.0))
+        await asyncio.sleep(0)
+        first.release(LeaseOutcome.CLEAN)
+        assert (await first.death).signal == signal.SIGKILL
+        assert not closing.done()
+        second.release(LeaseOutcome.CLEAN)
+        await closing

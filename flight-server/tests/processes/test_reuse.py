@@ -139,8 +139,8 @@ async def test_memory_that_a_worker_has_freed_is_there_for_the_next_batch_withou
     assert reply.table.column(0)[0].as_py() < pages_of_a_batch
 
 
-@pytest.mark.parametrize("kind", ["thread", "process"])
-async def test_a_worker_that_is_left_with_a_thread_or_a_child_is_replaced(zygotes: Zygotes, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["thread", "process", "daemon"])
+async def test_a_worker_that_is_left_with_a_thread_a_child_or_a_daemon_is_replaced(zygotes: Zygotes, kind: str) -> None:
     def leaves_something(x, kind=kind):
         import subprocess
         import threading
@@ -148,8 +148,10 @@ async def test_a_worker_that_is_left_with_a_thread_or_a_child_is_replaced(zygote
 
         if kind == "thread":
             threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
-        else:
+        elif kind == "process":
             subprocess.Popen(["sleep", "1000"])
+        else:
+            subprocess.run(["setsid", "--fork", "sleep", "1000"], check=True)
         return x
 
     async with running_pool(zygotes) as pool:

@@ -56,12 +56,12 @@ class Server:
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
-    def answers(self) -> bool:
+    def answers(self, function: str = "echo") -> bool:
         batch = pa.record_batch({"x": [1, 2]})
         try:
             with flight.connect(f"grpc://{self._address}") as client:
                 options = flight.FlightCallOptions(timeout=5)
-                writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("echo"), options=options)
+                writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(function), options=options)
                 with writer:
                     writer.begin(batch.schema)
                     writer.write_batch(batch)
@@ -211,14 +211,32 @@ def test_a_front_that_cannot_start_ends_the_pool_with_its_reason(server: Server,
     assert server._address.encode() in second.stderr
 
 
+NOTING_FUNCTIONS = """
+import os
+from updraft_server.worker.registered.functions import RegisteredFunction, registry
+
+def note(batch):
+    with open(os.path.dirname(__file__) + "/variables", "a") as file:
+        file.writelines(f"{name}\\n" for name in os.environ)
+    return batch
+
+# The first time in the zygote, which imports this.
+note(None)
+registry.add(RegisteredFunction("note", "1", "Notes the names of variables.", note))
+"""
+
+
 def test_secrets_in_the_environment_do_not_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # From within: nobody else may look at the environment of processes that run user code.
+    (tmp_path / "noting_functions.py").write_text(NOTING_FUNCTIONS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
-    server = Server(tmp_path)
+    server = Server(tmp_path, "--functions=noting_functions")
     try:
         server.wait_until_ready()
-        workers = server.workers()
-        assert workers
-        for process in (server.child("zygote"), *workers):
-            assert "DATABASE_PASSWORD" not in process.environ()
+        assert server.answers("note")
+        names = (tmp_path / "variables").read_text().splitlines()
+        assert names.count("PATH") == 2
+        assert "DATABASE_PASSWORD" not in names
     finally:
         server.stop()

@@ -20,7 +20,7 @@ class BrokenEncoder(ParquetEncoder):
 
     def __init__(self, error: Exception) -> None:
         super().__init__(SCHEMA, ParquetOptions(), {})
-        self.writes = 0
+        self.writes = self.closes = 0
         self._error = error
 
     def write(self, table: pa.Table) -> list[bytes]:
@@ -28,6 +28,10 @@ class BrokenEncoder(ParquetEncoder):
         if self.writes == 2:
             raise self._error
         return super().write(table)
+
+    def close(self) -> list[bytes]:
+        self.closes += 1
+        return super().close()
 
 
 @pytest.mark.parametrize(("raised", "seen"), [(EncodeError("no"), EncodeError), (ZeroDivisionError(), InternalError)])
@@ -41,9 +45,23 @@ async def test_an_encoder_that_fails_is_not_used_again(
     with pytest.raises(seen):
         await file.finish()
     await file.close()
-    assert encoder.writes == 2
+    assert (encoder.writes, encoder.closes) == (2, 0)
     assert sink.published is None
     assert bench.is_empty()
+
+
+async def test_a_footer_that_fails_by_a_defect_is_the_writers_error(bench: Bench) -> None:
+    class NoFooter(ParquetEncoder):
+        def close(self) -> list[bytes]:
+            raise ZeroDivisionError
+
+    sink = MemorySink()
+    file = bench.file(sink, encoder=NoFooter(SCHEMA, ParquetOptions(), {}))
+    await file.open()
+    with pytest.raises(InternalError):
+        await file.finish()
+    await file.close()
+    assert sink.published is None
 
 
 async def test_a_defect_is_logged_with_its_exception_and_an_error_of_the_data_is_not(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 """An open file from its first batch to its end, whatever that is."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,8 @@ async def test_a_finished_file_has_every_row_in_order_and_nothing_is_held_any_mo
     assert rows_of(sink.published) == list(range(5 * ROWS))
     assert (footer.row_groups, footer.rows, file.progress.stored_bytes) == (5, 5 * ROWS, len(sink.stored))
     assert min(file.progress.encode_seconds, file.progress.store_seconds) > 0
+    # A bound that only times of something else reach.
+    assert max(file.progress.encode_seconds, file.progress.store_seconds) < 60
     assert bench.is_empty()
 
 
@@ -156,6 +159,34 @@ async def test_who_stops_waiting_for_the_end_of_a_file_leaves_nothing_behind(ben
     gate.set()
     await closing
     assert (sink.published, sink.discarded) == (None, True)
+    assert bench.is_empty()
+
+
+async def test_a_file_holds_its_bytes_until_an_encoder_that_writes_its_footer_returns(bench: Bench) -> None:
+    begun, returns = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    class SlowFooter(ParquetEncoder):
+        retained_bytes = 500
+
+        def close(self) -> list[bytes]:
+            loop.call_soon_threadsafe(begun.set)
+            returns.wait(60)
+            return super().close()
+
+    sink = MemorySink()
+    file = bench.file(sink, encoder=SlowFooter(SCHEMA, ParquetOptions(), {}))
+    await file.open()
+    finishing = asyncio.create_task(file.finish())
+    await begun.wait()
+    finishing.cancel()
+    closing = asyncio.create_task(file.close())
+    # More turns than a close that waits for nothing would take.
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert (closing.done(), bench.quota.held_bytes, sink.discarded) == (False, 500, False)
+    returns.set()
+    await closing
     assert bench.is_empty()
 
 

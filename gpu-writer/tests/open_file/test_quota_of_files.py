@@ -185,3 +185,30 @@ async def test_many_files_in_a_small_quota_all_finish(threads: ThreadPoolExecuto
         published = await asyncio.gather(*(write_one(1 + index % 5) for index in range(20)))
     assert [len(rows_of(data)) for data in published] == [ROWS * (1 + index % 5) for index in range(20)]
     assert bench.is_empty()
+
+
+async def test_what_an_encoder_lets_go_of_is_its_row_groups_until_it_is_stored(threads: ThreadPoolExecutor) -> None:
+    class Late(ParquetEncoder):
+        """Keeps the first row group, and gives both with the second."""
+
+        retained_bytes = 0
+
+        def write(self, table: pa.Table) -> list[bytes]:
+            self.retained_bytes = BATCH_BYTES - self.retained_bytes
+            return [] if self.retained_bytes else [bytes(2 * BATCH_BYTES)]
+
+    bench = Bench(threads, 2 * BATCH_BYTES)
+    gate = asyncio.Event()
+    sink = MemorySink(gate=gate)
+    file = bench.file(sink, encoder=Late(SCHEMA, ParquetOptions(), {}))
+    await file.open()
+    await bench.add(file, 2)
+    waiting = asyncio.create_task(bench.quota.acquire("t", BATCH_BYTES))
+    await sink.writing.wait()
+    await asyncio.sleep(0)
+    assert (waiting.done(), bench.quota.held_bytes) == (False, 2 * BATCH_BYTES)
+    gate.set()
+    async with asyncio.timeout(60):
+        (await waiting).release()
+    await file.close()
+    assert bench.is_empty()

@@ -30,6 +30,7 @@ from updraft_server.front.activity import Activity
 from updraft_server.front.admission import Admission, AdmissionLimits
 from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.store import ArtifactStore
+from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.healing_time import HealingTime
@@ -86,7 +87,9 @@ class Front:
             limit_bytes=settings.artifact_store_bytes,
             retry_after_milliseconds=settings.retry_after_milliseconds,
         )
-        collector = ArtifactCollector(self._artifact_store, timeout_seconds=settings.artifact_timeout_seconds)
+        collector = ArtifactCollector(
+            self._artifact_store, Unpackers(), timeout_seconds=settings.artifact_timeout_seconds
+        )
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-pool")
         self._running = RunningExchanges(
             pool.measure,

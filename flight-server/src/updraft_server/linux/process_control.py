@@ -7,12 +7,12 @@ import fcntl
 import os
 import resource
 import signal
-from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 
 _F_SETSIG = 10
 
@@ -22,6 +22,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def end_with_parent() -> None:
     """Let the kernel kill this process when its parent dies."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def outlive_parent() -> None:
+    """Undo `end_with_parent`; a process that is stopped when its parent dies goes on, so that it can see that."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def end_group_with(pipe: int) -> int:
@@ -47,15 +52,14 @@ def hide_memory() -> None:
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
+def forbid_new_privileges() -> None:
+    """Let no exec of this process or its children gain privileges, by setuid bits or capabilities of a file."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
 def name_process(name: str) -> None:
     """Name this process in process lists; 15 characters are kept."""
     _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
-
-
-def die_first() -> None:
-    """Be what the kernel kills when memory runs out, rather than the processes that would replace this one."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def no_core_dumps() -> None:

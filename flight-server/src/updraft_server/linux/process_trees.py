@@ -39,10 +39,7 @@ class _Stat(NamedTuple):
 
 def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
     """The tree of each process. Reads all of /proc: too slow for every batch."""
-    stats = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (stat := _read(entry)) is not None:
-            stats[int(entry.name)] = stat
+    stats = _read_all()
     children, sessions = defaultdict(list), defaultdict(list)
     for pid, stat in stats.items():
         children[stat.parent].append(pid)
@@ -54,6 +51,11 @@ def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
             tuple((pid, stats[pid].ticks) for pid in members), sum(stats[pid].memory_bytes for pid in members)
         )
     return trees
+
+
+def parents() -> Mapping[int, int]:
+    """The parent of each process. Reads all of /proc."""
+    return {pid: stat.parent for pid, stat in _read_all().items()}
 
 
 def start_ticks(pid: int) -> int | None:
@@ -70,6 +72,11 @@ def _tree(found: Iterable[int], children: Mapping[int, list[int]]) -> set[int]:
         tree.update(new)
         unseen.extend(new)
     return tree
+
+
+def _read_all() -> dict[int, _Stat]:
+    entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return {int(entry.name): stat for entry in entries if (stat := _read(entry)) is not None}
 
 
 def _read(process: Path) -> _Stat | None:

@@ -2,7 +2,8 @@
 """The process that `updraft-server serve` is: starts the zygote, the front or both, heals them, and ends them.
 
 It imports neither gRPC nor pyarrow and does nothing with the network, so that nothing but a signal makes it fail.
-When it dies, its children die with it; workers whose zygote died become its children and are reaped here.
+When it dies, its children end with it; workers whose zygote died become its children and are reaped here, and so do
+processes that functions of those workers leave behind, which are ended.
 """
 
 import collections
@@ -26,8 +27,10 @@ from updraft_server.ipc.settings_handover import (
     ZYGOTE_SOCKET_VARIABLE,
     hand_down,
 )
+from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, ZygoteSettings
+from updraft_server.linux.descendants import children, kill_child
 from updraft_server.linux.process_control import adopt_orphans, describe_exit, hide_memory, kill_group
 from updraft_server.settings import ServeSettings
 from updraft_server.supervisor.children import Child, start_zygote, zygote_listener
@@ -71,6 +74,8 @@ class Supervisor:
         self._phase = Phase.RUNNING
         self._drain_deadline_seconds = math.inf
         self._children: dict[str, Child] = {}
+        self._adopted_workers: set[int] = set()
+        """Workers whose zygote has died; its successor says when they end."""
         self._front_started_seconds = 0.0
         self._crashes: collections.deque[float] = collections.deque(maxlen=_CRASHES)
 
@@ -94,6 +99,7 @@ class Supervisor:
         match signal.sigwait(_SIGNALS):
             case signal.SIGALRM:
                 self._end_stuck_children()
+                self._kill_strays()
                 return self._overdue()
             case signal.SIGCHLD:
                 return self._reap()
@@ -130,6 +136,7 @@ class Supervisor:
             # Not reaped yet, so the number still names its own group.
             kill_group(ended)
             _, wait_status = os.waitpid(ended, 0)
+            self._adopted_workers.discard(ended)
             code = os.waitstatus_to_exitcode(wait_status)
             for name, child in self._children.items():
                 if ended == child.pid:
@@ -137,6 +144,7 @@ class Supervisor:
                     status = self._front_ended(code) if name == _FRONT else self._zygote_ended(code)
                     if status is not None:
                         return status
+        self._kill_strays()
         return None
 
     def _front_ended(self, code: int) -> int | None:
@@ -163,6 +171,8 @@ class Supervisor:
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
+        # Read once, when all of them have just come here: a record that is written later saves nobody.
+        self._adopted_workers = WorkerRecords(Path(self._zygote_settings.workers_directory)).living()
         self._start_zygote()
         return None
 
@@ -189,26 +199,43 @@ class Supervisor:
 
     def _kill_orphans(self) -> None:
         """End workers that outlived their zygote and now their front: nobody is left to want their results."""
-        known = {child.pid for child in self._children.values()}
-        for pid in _children():
-            if pid not in known:
-                kill_group(pid)
+        self._adopted_workers.clear()
+        self._kill_strays()
+
+    def _kill_strays(self) -> None:
+        """End what functions of adopted workers, or a dead zygote, have left behind.
+
+        Its end brings up what it had started itself, and a SIGCHLD, with which this is called again.
+        """
+        known = self._adopted_workers | {child.pid for child in self._children.values()}
+        found = [pid for pid in children() if pid not in known]
+        if not found or self._zygote_has_ended():
+            # Looked at last: of a zygote that ended meanwhile, living workers are among those found. Its end is next.
+            return
+        for pid in found:
+            kill_group(pid)
+            # A daemon is in a group whose leader is gone.
+            kill_child(pid)
+
+    def _zygote_has_ended(self) -> bool:
+        zygote = self._children.get(_ZYGOTE)
+        return zygote is not None and _ended_of(os.P_PID, zygote.pid) is not None
 
     def _end_children(self) -> None:
         for child in self._children.values():
             child.end()
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
         # Again and again: what a killed process had started becomes a child of this one.
-        while (children := _children()) and time.monotonic() < give_up_seconds:
-            for pid in children:
+        while (left := children()) and time.monotonic() < give_up_seconds:
+            for pid in left:
                 kill_group(pid)
                 # A daemon is in a group whose leader is gone.
-                os.kill(pid, signal.SIGKILL)
+                kill_child(pid)
             signal.sigwait(_SIGNALS)
             while (ended := _next_ended()) is not None:
                 os.waitpid(ended, 0)
-        if children:
-            _say(f"the processes {children} do not end, although they were killed")
+        if left:
+            _say(f"the processes {left} do not end, although they were killed")
 
 
 def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings:
@@ -253,18 +280,15 @@ def supervise(settings: ServeSettings) -> int:
 
 def _next_ended() -> int | None:
     """A child that has ended, still to be reaped."""
+    return _ended_of(os.P_ALL, 0)
+
+
+def _ended_of(kind: int, which: int) -> int | None:
     try:
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        ended = os.waitid(kind, which, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return None
     return ended.si_pid if ended is not None else None
-
-
-def _children() -> list[int]:
-    try:
-        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-    except OSError:
-        return []
 
 
 def _say(what: str) -> None:

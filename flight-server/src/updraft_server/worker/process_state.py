@@ -15,6 +15,8 @@ import time
 import warnings
 from pathlib import Path
 
+# Also children that were made to end without a signal to their parent, which Python does not name.
+_WALL = 0x40000000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE)
 
 
@@ -77,9 +79,10 @@ def reseed() -> None:
 
 
 def _has_children() -> bool:
+    """Whether anything that was started here lives: a daemon whose parents are gone is a child of this process."""
     try:
         while True:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
+            pid, _ = os.waitpid(-1, os.WNOHANG | _WALL)
             if pid == 0:
                 return True
     except ChildProcessError:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from updraft.service.lossy_streams import LossyFile
-from updraft_server.linux.process_control import die_first, end_group_with, name_process, no_core_dumps
+from updraft_server.linux.process_control import adopt_orphans, end_group_with, name_process, no_core_dumps
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 _WORKER_SOCKET = 3
@@ -34,7 +34,8 @@ def become_worker(
     try:
         os.setsid()
         name_process("updraft-worker")
-        die_first()
+        # Daemons that its functions start stay its descendants: a worker knows them at the end of an exchange.
+        adopt_orphans()
         no_core_dumps()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)

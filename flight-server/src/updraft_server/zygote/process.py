@@ -6,70 +6,23 @@ fronts, one after the other in practice, and ends the workers of a front that go
 are taken over and kept for the front that claims them.
 """
 
-import gc
-import os
-import signal
-import socket
-import sys
-import traceback
-from pathlib import Path
-
-from updraft.service.allocator import retain_freed_batches
-from updraft.service.lossy_streams import protect_standard_streams
-from updraft_server.ipc.heartbeat import Heartbeat
 from updraft_server.ipc.parent import follow_parent
-from updraft_server.ipc.zygote_packets import (
-    EXIT_IMAGE_BROKEN,
-    LIFELINE_VARIABLE,
-    LISTENER_VARIABLE,
-    SETTINGS_VARIABLE,
-    ZygoteSettings,
-)
-from updraft_server.linux.process_control import name_process
-from updraft_server.worker.registered.functions import FunctionModuleError
-from updraft_server.zygote.image import Image
-from updraft_server.zygote.worker_records import WorkerRecords
-from updraft_server.zygote.zygote import Zygote
+from updraft_server.linux.out_of_memory import OutOfMemoryScore
+from updraft_server.linux.process_control import adopt_orphans, hide_memory
 
 
 def main() -> None:
-    """Load the image and serve; exits with EXIT_IMAGE_BROKEN and the reason when it cannot be loaded."""
+    """Close this process to its neighbours, then load the image and serve."""
     follow_parent()
-    # Modules of functions may print while they are imported.
-    protect_standard_streams()
-    settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
-    name_process("updraft-zygote")
-    listener = socket.socket(fileno=int(os.environ.pop(LISTENER_VARIABLE)))
-    lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
-    heartbeat = Heartbeat.inherited()
-    # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    retain_freed_batches()
-    try:
-        image = Image(settings.worker, settings.function_modules, settings.files_directory)
-    except FunctionModuleError as error:
-        sys.stderr.write(f"updraft-server: {error}\n")
-        sys.exit(EXIT_IMAGE_BROKEN)
-    except Exception:
-        sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
-        sys.exit(EXIT_IMAGE_BROKEN)
-    _check_threads()
-    gc.collect()
-    # Workers share these objects' pages for as long as nobody's collector writes to them.
-    gc.freeze()
-    zygote = Zygote(image, listener, lifeline, heartbeat, WorkerRecords(Path(settings.workers_directory)))
-    # Its workers are a front's, which finishes what runs: the supervisor bounds that.
-    signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
-    zygote.run()
+    score = OutOfMemoryScore()
+    # Workers of an earlier zygote run user code beside this one. What is forked here is hidden from its first
+    # instruction.
+    hide_memory()
+    adopt_orphans()
+    # What takes long to import comes after that.
+    from updraft_server.zygote.loading import load_and_serve
 
-
-def _check_threads() -> None:
-    threads = len(list(Path("/proc/self/task").iterdir()))
-    if threads > 1:
-        sys.stderr.write(
-            f"updraft-server: loading the workers' image has started {threads - 1} threads, which workers will lack:"
-            " a function module should start threads only when it is called\n"
-        )
+    load_and_serve(score)
 
 
 if __name__ == "__main__":

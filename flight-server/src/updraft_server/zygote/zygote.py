@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
+from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
@@ -31,15 +32,19 @@ from updraft_server.ipc.zygote_packets import (
     decode,
     encode,
 )
-from updraft_server.linux.process_control import kill_group
+from updraft_server.linux.descendants import children
+from updraft_server.linux.out_of_memory import OutOfMemoryScore
+from updraft_server.linux.process_control import kill_group, outlive_parent
 from updraft_server.linux.process_trees import ProcessTree, process_trees
 from updraft_server.zygote.forked_worker import become_worker, socketpair
 from updraft_server.zygote.image import Image
-from updraft_server.zygote.worker_records import WorkerRecords
+from updraft_server.zygote.strays import Strays
 
 _SEND_TIMEOUT_SECONDS = 5.0
 # A front that lives reconnects at once; workers that nobody has claimed by then belong to a front that is gone.
 _CLAIM_SECONDS = 10.0
+# A killed process that waits for a disk does not end; the zygote must not wait for it for ever.
+_LAST_DEATHS_SECONDS = 10.0
 
 
 @dataclass(eq=False, slots=True)
@@ -54,19 +59,29 @@ class _Worker:
 
 
 class Zygote:
-    """A single-threaded loop over the listener, the fronts and the workers' pidfds."""
+    """A single-threaded loop over the listener, the fronts, the workers' pidfds and the supervisor's lifeline."""
 
     def __init__(
-        self, image: Image, listener: socket.socket, lifeline: int, heartbeat: Heartbeat, records: WorkerRecords
+        self,
+        image: Image,
+        listener: socket.socket,
+        lifeline: int,
+        heartbeat: Heartbeat,
+        records: WorkerRecords,
+        score: OutOfMemoryScore,
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
         self._listener = listener
         self._lifeline = lifeline
         self._records = records
+        self._score = score
         self._selector = selectors.DefaultSelector()
         self._fronts: set[socket.socket] = set()
         self._workers: dict[str, _Worker] = {}
+        self._strays = Strays(self._watch, self._unwatch)
+        # What modules of functions have started serves all workers, and stays.
+        self._image_processes = frozenset(children())
         # Ids of an earlier zygote's workers may still be in use.
         self._ids = map(f"{secrets.token_hex(3)}-{{}}".format, itertools.count(1))
         self._claims_end_seconds = math.inf
@@ -77,18 +92,50 @@ class Zygote:
         self._is_ending = True
 
     def run(self) -> None:
-        """Serve until killed, or as long as there are fronts."""
+        """Serve until killed, or as long as there are fronts and the supervisor; nothing is left then."""
+        # Only this process knows what has to end with the supervisor: it may not die before all that.
+        outlive_parent()
+        self._watch(self._lifeline, self._lose_supervisor)
         self._take_over()
         self._watch(self._listener, self._accept)
         while self._fronts or not self._is_ending:
-            self._heartbeat.beat()
-            for key, _ in self._selector.select(INTERVAL_SECONDS):
-                handle: Callable[[], None] = key.data
-                handle()
-            self._end_unclaimed()
+            self._turn()
+            # On every turn, not only behind the death of a worker: its functions may have disowned a process before.
+            self._strays.end(known=self._image_processes | self._own_workers())
+        self._end_everything()
+
+    def _turn(self) -> None:
+        self._heartbeat.beat()
+        for key, _ in self._selector.select(INTERVAL_SECONDS):
+            handle: Callable[[], None] = key.data
+            handle()
+        self._end_unclaimed()
+
+    def _lose_supervisor(self) -> None:
+        """Nobody is left to replace what dies here: end with all that was started here."""
+        self._is_ending = True
+        self._unwatch(self._lifeline)
+        self._stop_listening()
+        for front in list(self._fronts):
+            self._let_go(front)
+
+    def _end_everything(self) -> None:
+        """End what is left: workers that nobody has claimed, and what functions and their modules have started."""
+        self._stop_listening()
+        for worker in self._workers.values():
+            _kill(worker)
+        give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
+        while (self._strays.end(known=self._own_workers()) or self._workers) and time.monotonic() < give_up_seconds:
+            self._turn()
+
+    def _own_workers(self) -> set[int]:
+        return {worker.pid for worker in self._workers.values() if worker.is_child}
 
     def _watch(self, source: socket.socket | int, handle: Callable[[], None]) -> None:
         self._selector.register(source, selectors.EVENT_READ, handle)
+
+    def _unwatch(self, source: socket.socket | int) -> None:
+        self._selector.unregister(source)
 
     def _take_over(self) -> None:
         """Hold the workers of an earlier zygote until their front claims them."""
@@ -105,7 +152,15 @@ class Zygote:
             if worker.front is None:
                 _kill(worker)
 
+    def _stop_listening(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._unwatch(self._listener)
+            self._listener.close()
+
     def _accept(self) -> None:
+        if self._listener.fileno() < 0:
+            # Closed in the same turn.
+            return
         front, _ = self._listener.accept()
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts.add(front)
@@ -114,6 +169,7 @@ class Zygote:
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
+            # Let go of in the same turn.
             return
         try:
             data = front.recv(MAX_PACKET_BYTES)
@@ -145,7 +201,8 @@ class Zygote:
         try:
             front_end, worker_end = socketpair()
             output_read, output_write = os.pipe()
-            pid = os.fork()
+            with self._score.raised():
+                pid = os.fork()
         except OSError as error:
             self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
             return

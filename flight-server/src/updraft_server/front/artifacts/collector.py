@@ -7,10 +7,9 @@ An exchange waits for another's client only while that one sends; then it asks i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVarTuple
 
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts.arrival import Arrival
@@ -18,8 +17,8 @@ from updraft_server.front.artifacts.dialogue import ArtifactDialogue, ArtifactPa
 from updraft_server.front.artifacts.file_sets import lay_out
 from updraft_server.front.artifacts.needs import Needs
 from updraft_server.front.artifacts.store import ArtifactStore, Held, StoredArtifact
-
-Arguments = TypeVarTuple("Arguments")
+from updraft_server.front.artifacts.threads import in_thread
+from updraft_server.front.artifacts.unpackers import Unpackers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,9 @@ class CollectedArtifacts:
 class ArtifactCollector:
     """Provides exchanges with their artifacts."""
 
-    def __init__(self, store: ArtifactStore, *, timeout_seconds: float) -> None:
+    def __init__(self, store: ArtifactStore, unpackers: Unpackers, *, timeout_seconds: float) -> None:
         self._store = store
+        self._unpackers = unpackers
         self._timeout_seconds = timeout_seconds
 
     @asynccontextmanager
@@ -93,7 +93,7 @@ class ArtifactCollector:
         """One artifact, whose first part is here; parts of several are not mixed."""
         with Arrival(artifact.key, self._store.new_path()) as arrival:
             while True:
-                await _in_thread(arrival.add, part.offset, part.data)
+                await arrival.add(part.offset, part.data)
                 artifact.arrived_bytes += len(part.data)
                 if arrival.complete:
                     break
@@ -102,7 +102,7 @@ class ArtifactCollector:
                     raise ProtocolError(
                         f"artifact {part.digest.hex()} came before the end of {artifact.key.sha256.hex()}"
                     )
-            await _in_thread(arrival.check)
+            await arrival.check(self._unpackers)
             # Another exchange may have lost patience with this client and sent it too.
             if artifact.path is None:
                 artifact.path = arrival.keep()
@@ -114,15 +114,5 @@ class ArtifactCollector:
             return CollectedArtifacts(broadcasts=broadcasts)
         path = self._store.file_set_path(needs.file_set, needs.files.values())
         files = {name: paths[key] for name, key in needs.files.items()}
-        await _in_thread(lay_out, path, self._store.new_path(), files)
+        await in_thread(lay_out, path, self._store.new_path(), files)
         return CollectedArtifacts(str(path), broadcasts)
-
-
-async def _in_thread(function: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
-    """Run what blocks; who is cancelled meanwhile leaves when the thread has let go of the files."""
-    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise

@@ -16,11 +16,16 @@ import io.updraft.spark.task.{FunctionCall, TaskRunner}
 
 /** Evaluates one-to-one Python UDFs on a pool, in the place of ArrowEvalPythonExec and
   * BatchEvalPythonExec.
+  *
+  * @param evalType
+  *   what Spark has planned them as: Spark 4.0 pickles the arguments of an Arrow-optimised function
+  *   when one of them is of a user-defined type, and the function itself still says Arrow
   */
 case class FlightEvalPythonExec(
     udfs: Seq[PythonUDF],
     resultAttrs: Seq[Attribute],
     child: SparkPlan,
+    override val evalType: Int,
     settings: UdfSettings
 ) extends FlightUnaryExec {
 

@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.PythonUDF
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.updraft.SparkInternals
+import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.{PythonAggregate, PythonWindow, Support}
@@ -34,8 +35,10 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
     }
 
   private def onPool(plan: LogicalPlan, settings: UdfSettings): SparkPlan = plan match {
-    case eval: BaseEvalPython =>
-      FlightEvalPythonExec(eval.udfs, eval.resultAttrs, planLater(eval.child), settings)
+    case ArrowEvalPython(udfs, results, child, evalType) =>
+      FlightEvalPythonExec(udfs, results, planLater(child), evalType, settings)
+    case BatchEvalPython(udfs, results, child) =>
+      FlightEvalPythonExec(udfs, results, planLater(child), EvalType.Pickled, settings)
     case table: BaseEvalPythonUDTF =>
       FlightEvalPythonUDTFExec(
         table.udtf,

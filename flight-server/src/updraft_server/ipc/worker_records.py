@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from updraft_server.linux.process_trees import start_ticks
 
+_MAX_RECORD_BYTES = 64
+
 
 class Survivor(NamedTuple):
     """A worker of an earlier zygote that lives."""
@@ -40,20 +42,39 @@ class WorkerRecords:
         with contextlib.suppress(OSError):
             (self._directory / worker).unlink()
 
+    def living(self) -> set[int]:
+        """The process ids of noted workers that live: to be acted on by their parent only, which reaps them."""
+        pids = set()
+        # Workers may write to the directory: nothing that they put there or in its place fails who looks.
+        with contextlib.suppress(OSError):
+            for survivor in self.survivors():
+                os.close(survivor.pidfd)
+                pids.add(survivor.pid)
+        return pids
+
     def survivors(self) -> Iterator[Survivor]:
         """Workers of earlier zygotes that live; the records of those that do not are removed."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for record in sorted(self._directory.iterdir()):
-            survivor = _survivor(record) if record.is_file() else None
+            survivor = _survivor(record)
             if survivor is not None:
                 yield survivor
             else:
                 self.forget(record.name)
 
 
+def _read(record: Path) -> bytes:
+    """As much as a record can be, of whatever lies there: neither a pipe nor a huge file holds the reader up."""
+    descriptor = os.open(record, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        return os.read(descriptor, _MAX_RECORD_BYTES)
+    finally:
+        os.close(descriptor)
+
+
 def _survivor(record: Path) -> Survivor | None:
     try:
-        pid, started = map(int, record.read_text().split())
+        pid, started = map(int, _read(record).split())
         pidfd = os.pidfd_open(pid)
     except (ValueError, OverflowError, OSError):
         # Cut short by the death of its writer, of a worker that is gone, or no record at all.

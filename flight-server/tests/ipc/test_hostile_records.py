@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from updraft_server.zygote.worker_records import WorkerRecords
+from updraft_server.ipc.worker_records import WorkerRecords
 
 LATER = 10**30
 
@@ -43,3 +43,17 @@ def test_a_directory_that_was_tidied_away_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "workers").rmdir()
     records.add("a-1", os.getpid())
     assert survivors(tmp_path / "workers") == ["a-1"]
+
+
+def test_a_directory_that_was_replaced_does_not_hold_a_supervisor_up(tmp_path: Path) -> None:
+    (tmp_path / "workers").touch()
+    assert WorkerRecords(tmp_path / "workers").living() == set()
+
+
+def test_a_record_that_names_a_worker_through_a_link_is_dropped(tmp_path: Path) -> None:
+    records = WorkerRecords(tmp_path / "workers")
+    records.add("a-1", os.getpid())
+    assert records.living() == {os.getpid()}
+    (tmp_path / "workers" / "a-1").rename(tmp_path / "elsewhere")
+    (tmp_path / "workers" / "a-1").symlink_to(tmp_path / "elsewhere")
+    assert records.living() == set()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from updraft_server.zygote.worker_records import WorkerRecords
+from updraft_server.ipc.worker_records import WorkerRecords
 
 
 @pytest.fixture

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archives are strangers' bytes: each is opened by a process of its own (`updraft_server.unpacker`) and never here.
+
+An unpacker gets the archive as an open file, an empty working directory and a pipe for its verdict. What it leaves
+behind without a good verdict is removed.
+"""
+
+import asyncio
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+import updraft_server
+from updraft.errors import PoolUnavailableError, ProtocolError
+from updraft_server.front.artifacts.threads import in_thread
+from updraft_server.ipc.unpacking import MAX_VERDICT_BYTES, UnpackBounds, UnpackOutcome, UnpackVerdict
+from updraft_server.linux.process_control import describe_exit
+
+_log = structlog.get_logger(__name__)
+
+_PACKAGES = str(Path(updraft_server.__file__).parent.parent)
+# Without site-packages an interpreter starts in a fraction of the time, and no package's .pth file runs.
+_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from updraft_server.unpacker.process import main; main()"
+_COMMAND = (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _PROGRAM, _PACKAGES)
+
+# Together they may take as much memory as so many times UnpackLimits.memory_bytes.
+_AT_ONCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackLimits:
+    """What an archive may have, generously beyond a large Python environment, and what its unpacker may take."""
+
+    members: int = 250_000
+    header_bytes: int = 1024 * 1024
+    """Before the data of one member."""
+    name_bytes: int = 4096
+    names_bytes: int = 64 * 1024 * 1024
+    depth: int = 128
+    memory_bytes: int = 256 * 1024 * 1024
+    base_seconds: float = 60
+    least_bytes_per_second: int = 1024 * 1024
+    """An archive has `base_seconds`, and as long as its bytes take at this pace; as wall time and as CPU time."""
+
+    def seconds(self, size_bytes: int) -> float:
+        """For an archive of this size."""
+        return self.base_seconds + size_bytes / self.least_bytes_per_second
+
+    def bounds(self, size_bytes: int) -> UnpackBounds:
+        """For an archive of this size, which may not become more bytes than it has."""
+        return UnpackBounds(
+            total_bytes=size_bytes,
+            members=self.members,
+            header_bytes=self.header_bytes,
+            name_bytes=self.name_bytes,
+            names_bytes=self.names_bytes,
+            depth=self.depth,
+            memory_bytes=self.memory_bytes,
+            cpu_seconds=math.ceil(self.seconds(size_bytes)),
+        )
+
+
+class Unpackers:
+    """Unpacks archives, a few at a time, each in a process that ends with it."""
+
+    def __init__(self, limits: UnpackLimits | None = None) -> None:
+        self._limits = limits or UnpackLimits()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    async def unpack(self, name: str, archive: Path, directory: Path) -> None:
+        """Unpack into a new directory, which is there afterwards with all of the archive or not at all.
+
+        Raises ProtocolError for an archive that is refused, PoolUnavailableError when its unpacker dies, and OSError.
+        `name` is the artifact's in errors.
+        """
+        async with self._places:
+            await in_thread(directory.mkdir)
+            whole = False
+            try:
+                await self._unpack(name, archive, directory)
+                whole = True
+            finally:
+                if not whole:
+                    await in_thread(_remove, directory)
+
+    async def _unpack(self, name: str, archive: Path, directory: Path) -> None:
+        size_bytes = _size_bytes(archive)
+        limit_seconds = self._limits.seconds(size_bytes)
+        process = _start(archive, directory, self._limits.bounds(size_bytes))
+        try:
+            async with asyncio.timeout(limit_seconds):
+                encoded = await _output(process)
+                # It has closed its only pipe, so that it ends now, unless it is not itself any more.
+                await asyncio.to_thread(process.wait)
+        except TimeoutError:
+            raise PoolUnavailableError(f"{name} was not unpacked within {limit_seconds:g} seconds") from None
+        finally:
+            process.kill()
+            await in_thread(_reap, process)
+        _judge(name, encoded, process.returncode)
+
+
+def _size_bytes(archive: Path) -> int:
+    return archive.stat().st_size
+
+
+def _start(archive: Path, directory: Path, bounds: UnpackBounds) -> subprocess.Popen[bytes]:
+    """By vfork, which blocks the loop until the exec and runs no fork handler: gRPC's and uvloop's are not for this."""
+    with archive.open("rb") as file:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
+            (*_COMMAND, bounds.encode(), str(os.getpid())),
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=directory,
+            env={},
+            close_fds=True,
+            start_new_session=True,
+        )
+
+
+async def _output(process: subprocess.Popen[bytes]) -> bytes:
+    """What the process writes until it closes its output, or a little more than a verdict can have."""
+    assert process.stdout is not None
+    output = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(output), process.stdout
+    )
+    try:
+        encoded = b""
+        while len(encoded) <= MAX_VERDICT_BYTES and (data := await output.read(MAX_VERDICT_BYTES)):
+            encoded += data
+        return encoded
+    finally:
+        transport.close()
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    process.wait()
+
+
+def _judge(name: str, encoded: bytes, status: int) -> None:
+    if status == -signal.SIGXCPU:
+        raise ProtocolError(f"{name} takes too much CPU time to unpack")
+    try:
+        verdict = UnpackVerdict.decode(encoded)
+    except ValueError:
+        ending = describe_exit(status)
+        _log.warning("an unpacker gave no verdict", artifact=name, ending=ending)
+        raise PoolUnavailableError(f"{name} was not unpacked: its unpacker {ending}") from None
+    if verdict.outcome is UnpackOutcome.REFUSED:
+        raise ProtocolError(f"{name} {verdict.reason}")
+    if verdict.outcome is UnpackOutcome.FAULT:
+        raise OSError(verdict.error_number, os.strerror(verdict.error_number))
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the front and an unpacker say to each other: the bounds as one argument, the verdict on a pipe.
+
+An unpacker starts for every archive, so this imports little. The front believes nothing of a verdict but what `decode`
+lets through: the process that wrote it has read a stranger's bytes.
+"""
+
+import enum
+from typing import NamedTuple
+
+MAX_VERDICT_BYTES = 4096
+_MAX_REASON_CHARACTERS = 500
+_MAX_ERROR_NUMBER = 4095
+
+
+class UnpackBounds(NamedTuple):
+    """What one archive may be, and what its unpacker may take."""
+
+    total_bytes: int
+    """Of all members together, and so of each one."""
+    members: int
+    header_bytes: int
+    """Read before the data of one member, whatever headers that takes."""
+    name_bytes: int
+    """Of one name or link target."""
+    names_bytes: int
+    """Of all names and link targets together."""
+    depth: int
+    """Names in one path."""
+    memory_bytes: int
+    """Address space of the unpacker."""
+    cpu_seconds: int
+
+    def encode(self) -> str:
+        """As an argument of a command line."""
+        return ",".join(map(str, self))
+
+    @classmethod
+    def decode(cls, argument: str) -> "UnpackBounds":
+        """The inverse of `encode`."""
+        return cls(*map(int, argument.split(",")))
+
+
+class UnpackOutcome(enum.Enum):
+    """How an unpacker ended."""
+
+    UNPACKED = "unpacked"
+    REFUSED = "refused"
+    """The archive is to blame."""
+    FAULT = "fault"
+    """This host is to blame."""
+
+
+class UnpackVerdict(NamedTuple):
+    """What an unpacker says about its archive."""
+
+    outcome: UnpackOutcome
+    reason: str = ""
+    """Goes on after the name of the artifact; set when refused."""
+    error_number: int = 0
+    """Set for a fault."""
+
+    def encode(self) -> bytes:
+        """At most MAX_VERDICT_BYTES."""
+        reason = self.reason[:_MAX_REASON_CHARACTERS].encode("utf-8", "backslashreplace").decode()
+        return f"{self.outcome.value}\n{self.error_number}\n{reason}".encode()[:MAX_VERDICT_BYTES]
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> "UnpackVerdict":
+        """Raises ValueError for anything that `encode` does not write."""
+        outcome, number, reason = encoded.decode().split("\n", 2)
+        error_number = int(number)
+        if not 0 <= error_number <= _MAX_ERROR_NUMBER:
+            raise ValueError(f"{error_number} is no error number")
+        return cls(UnpackOutcome(outcome), reason[:_MAX_REASON_CHARACTERS], error_number)

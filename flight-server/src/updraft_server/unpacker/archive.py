@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unpacks one tar archive within bounds that are checked before the library allocates what a header asks for.
+
+`tarfile` reads long names, pax headers and sparse maps into memory, by the sizes that their headers claim, before its
+caller sees a member. `_BoundedFile` stands between the two and counts what each member's headers read.
+"""
+
+import errno
+import os
+import tarfile
+from typing import IO, Any
+
+from updraft_server.ipc.unpacking import UnpackBounds
+
+_MAX_DATA_READ_BYTES = 1024 * 1024
+# What an archive's own names cause, on any disk: another pool could unpack it no better.
+_FAULTS_OF_NAMES = frozenset(
+    {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENOENT, errno.EINVAL}
+)
+# Landlock's answer to a path that leads out, and that of RLIMIT_FSIZE to a file that grows beyond the archive.
+_FAULTS_OF_BOUNDS = frozenset({errno.EACCES, errno.EXDEV, errno.EFBIG})
+_READ_ONLY = 0o555
+
+
+class RefusedArchiveError(Exception):
+    """The archive is not one that may be unpacked; the message goes on after the name of the artifact."""
+
+
+def unpack(file: IO[bytes], directory: str, bounds: UnpackBounds) -> None:
+    """Unpack into the empty directory; raises RefusedArchiveError, and OSError for what is the host's fault."""
+    try:
+        _unpack(file, directory, bounds)
+    except RefusedArchiveError:
+        raise
+    except (tarfile.OutsideDestinationError, tarfile.LinkOutsideDestinationError) as error:
+        # Its own words say where the pool keeps artifacts.
+        raise _no_archive(f"{error.tarinfo.name!r} leads outside of it") from None
+    except OSError as error:
+        if error.errno in _FAULTS_OF_NAMES or error.errno in _FAULTS_OF_BOUNDS:
+            raise _no_archive(f"{error.strerror}") from None
+        raise
+    except MemoryError:
+        raise _no_archive(f"reading it takes more than {bounds.memory_bytes} bytes of memory") from None
+    except RecursionError:
+        raise _no_archive("its headers are nested too deeply") from None
+    except (tarfile.TarError, ValueError, OverflowError, KeyError) as error:
+        raise _no_archive(str(error)) from None
+    except Exception as error:
+        raise _no_archive(f"reading it raised {type(error).__name__}") from None
+
+
+def _unpack(file: IO[bytes], directory: str, bounds: UnpackBounds) -> None:
+    bounded = _BoundedFile(file, bounds.header_bytes)
+    counts = _Counts(bounds)
+    bounded.expect_headers()
+    with _Archive.open(fileobj=bounded, mode="r:") as archive:
+        while (member := archive.next()) is not None:
+            archive.members.clear()
+            counts.add(member)
+            bounded.expect_data()
+            _extract(archive, member, directory)
+            bounded.expect_headers()
+    _make_read_only(directory)
+
+
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: str) -> None:
+    # For a target that is not there the library would search all headers that follow, at once.
+    if member.islnk() and not os.path.exists(os.path.join(directory, member.linkname)):
+        raise _no_archive(f"linkname {member.linkname!r} not found")
+    archive.extract(member, directory, filter="data")
+
+
+def _make_read_only(directory: str) -> None:
+    """Files only: the store has to be able to delete what is in the directories."""
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(parent, name)
+            if not os.path.islink(path):
+                os.chmod(path, os.stat(path).st_mode & _READ_ONLY)
+
+
+class _Archive(tarfile.TarFile):
+    """The library's own, which keeps every member for the time of the archive unless it is told to forget them."""
+
+    members: list[tarfile.TarInfo]
+
+
+class _Counts:
+    """What the members so far come to."""
+
+    def __init__(self, bounds: UnpackBounds) -> None:
+        self._bounds = bounds
+        self._members = 0
+        self._names_bytes = 0
+        self._total_bytes = 0
+
+    def add(self, member: tarfile.TarInfo) -> None:
+        """Raises RefusedArchiveError for a member that goes beyond a bound, before anything of it is written."""
+        bounds = self._bounds
+        self._members += 1
+        if self._members > bounds.members:
+            raise _no_archive(f"it has more than {bounds.members} members")
+        for name in (member.name, member.linkname):
+            name_bytes = len(os.fsencode(name))
+            self._names_bytes += name_bytes
+            if name_bytes > bounds.name_bytes:
+                raise _no_archive(f"a name has {name_bytes} bytes, the limit is {bounds.name_bytes}")
+            if name.count("/") >= bounds.depth:
+                raise _no_archive(f"a path has more than {bounds.depth} parts")
+        if self._names_bytes > bounds.names_bytes:
+            raise _no_archive(f"its names have more than {bounds.names_bytes} bytes")
+        self._add_bytes(member)
+
+    def _add_bytes(self, member: tarfile.TarInfo) -> None:
+        if member.size < 0:
+            raise _no_archive(f"{member.name!r} has a size of {member.size} bytes")
+        for offset, size in getattr(member, "sparse", None) or ():
+            if offset < 0 or size < 0 or offset + size > member.size:
+                raise _no_archive(f"{member.name!r} has a part outside of its {member.size} bytes")
+        self._total_bytes += member.size
+        if self._total_bytes > self._bounds.total_bytes:
+            raise RefusedArchiveError("unpacks to more bytes than it has")
+
+
+class _BoundedFile:
+    """The archive as `tarfile` may read it."""
+
+    def __init__(self, file: IO[bytes], header_bytes: int) -> None:
+        self._file = file
+        self._header_bytes = header_bytes
+        self._left_bytes: int | None = None
+
+    def expect_headers(self) -> None:
+        """The headers of a member come, all together within their bound."""
+        self._left_bytes = self._header_bytes
+
+    def expect_data(self) -> None:
+        """The bytes of a member come, in small reads."""
+        self._left_bytes = None
+
+    def read(self, size: int) -> bytes:
+        """Raises RefusedArchiveError before more than the bound is allocated."""
+        limit_bytes = _MAX_DATA_READ_BYTES if self._left_bytes is None else self._left_bytes
+        if not 0 <= size <= limit_bytes:
+            raise _no_archive(f"the headers of a member have more than {self._header_bytes} bytes")
+        if self._left_bytes is not None:
+            self._left_bytes -= size
+        return self._file.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _no_archive(reason: str) -> RefusedArchiveError:
+    return RefusedArchiveError(f"is not an archive that can be unpacked: {reason}")

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program: gives up what it does not need, unpacks standard input into its working directory, says how that went.
+
+Started with an emptied environment and no descriptor but the archive and the pipe for the verdict.
+"""
+
+import os
+import resource
+import sys
+
+from updraft_server.ipc.unpacking import UnpackBounds, UnpackOutcome, UnpackVerdict
+from updraft_server.linux.confined_files import confine_files
+from updraft_server.linux.out_of_memory import die_first
+from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, hide_memory
+from updraft_server.unpacker.archive import RefusedArchiveError, unpack
+
+_MAX_DESCRIPTORS = 32
+
+
+def main() -> None:
+    """Run with the bounds and the process id of the front as arguments."""
+    bounds, front = UnpackBounds.decode(sys.argv[1]), int(sys.argv[2])
+    end_with_parent()
+    if os.getppid() != front:
+        sys.exit("the front is gone")
+    _give_up(bounds)
+    sys.stdout.buffer.write(_verdict(bounds).encode())
+    sys.stdout.buffer.flush()
+
+
+def _give_up(bounds: UnpackBounds) -> None:
+    """For good: limits are hard, and hold before the first byte of the archive is read."""
+    die_first()
+    hide_memory()
+    forbid_new_privileges()
+    for kind, limit in (
+        (resource.RLIMIT_AS, bounds.memory_bytes),
+        (resource.RLIMIT_DATA, bounds.memory_bytes),
+        (resource.RLIMIT_FSIZE, bounds.total_bytes),
+        (resource.RLIMIT_NOFILE, _MAX_DESCRIPTORS),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (allowed, allowed))
+    # Between the two comes SIGXCPU, which tells this end from others.
+    resource.setrlimit(resource.RLIMIT_CPU, (bounds.cpu_seconds, bounds.cpu_seconds + 1))
+    # The library imports a codec now and then.
+    confine_files(readable=(os.path.dirname(os.__file__),), writable=(".",))
+
+
+def _verdict(bounds: UnpackBounds) -> UnpackVerdict:
+    try:
+        unpack(sys.stdin.buffer, ".", bounds)
+    except RefusedArchiveError as error:
+        return UnpackVerdict(UnpackOutcome.REFUSED, str(error))
+    except OSError as error:
+        return UnpackVerdict(UnpackOutcome.FAULT, error_number=error.errno or 0)
+    return UnpackVerdict(UnpackOutcome.UNPACKED)
