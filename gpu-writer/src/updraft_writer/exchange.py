@@ -24,8 +24,9 @@ from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.replies import Replies
 from updraft_writer.request import SERVICE, WriteRequest
-from updraft_writer.row_groups import reserved_bytes
+from updraft_writer.row_groups import reserved_bytes, unbacked_allowance_bytes
 from updraft_writer.settings import ServeSettings
+from updraft_writer.shared_values import refuse_shared_views
 
 _MAX_UNANSWERED_ASKS = 16
 # Every batch asks for the quota, but most do not wait. Only real waits get a span.
@@ -86,7 +87,7 @@ class WriteExchange:
         while (fields := await self._read()) is not None:
             if last is not None:
                 raise ProtocolError("a message arrived after finish")
-            last = await self._take(fields)
+            last = self._take(fields)
             del fields
         if last is None:
             await fail_without_finish()
@@ -105,7 +106,7 @@ class WriteExchange:
         check_size(len(message), self.settings.max_message_bytes, SERVICE)
         return split_flight_data(message)
 
-    async def _take(self, fields: FlightFields) -> Finish | None:
+    def _take(self, fields: FlightFields) -> Finish | None:
         """Act on one message; returns the client's finish when it is one."""
         if fields.descriptor:
             raise ProtocolError("a second flight descriptor arrived: only the first message has one")
@@ -116,7 +117,7 @@ class WriteExchange:
             case "ask":
                 self._take_ask(metadata.ask.body_bytes)
             case "sequence":
-                await self._take_batch(metadata.sequence, fields)
+                self._take_batch(metadata.sequence, fields)
             case "finish":
                 return metadata.finish
             case "abort":
@@ -134,7 +135,7 @@ class WriteExchange:
         self._asks.append(body_bytes)
         self._asked.set()
 
-    async def _take_batch(self, sequence: int, fields: FlightFields) -> None:
+    def _take_batch(self, sequence: int, fields: FlightFields) -> None:
         expected = self.file.progress.batches + 1
         if sequence != expected:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
@@ -143,54 +144,33 @@ class WriteExchange:
         reservation = self._credit.popleft()
         self._credit_changed.set()
         try:
-            raw_bytes = len(fields.data_body)
-            if reserved_bytes(raw_bytes) > reservation.held_bytes:
+            raw_bytes, allowance_bytes = len(fields.data_body), self._allowance_bytes
+            if reserved_bytes(raw_bytes) > reservation.held_bytes - allowance_bytes:
                 raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than its credit covers")
             message = encapsulated_message(fields.data_header, fields.data_body)
-            unbacked_bytes = self.request.decoder.unbacked_bytes(message, sequence=sequence)
-            memory_bytes = reserved_bytes(raw_bytes) + unbacked_bytes
-            reservation = await self._covering(reservation, memory_bytes, sequence)
+            claims = self.request.decoder.claims(message, sequence=sequence)
+            if claims.unbacked_bytes > allowance_bytes:
+                raise LimitError(
+                    f"batch {sequence} needs {claims.unbacked_bytes} bytes of memory for values that take none "
+                    f"in Arrow (null, structs without fields), the limit is {allowance_bytes}: send fewer rows at "
+                    "once, or shorter lists"
+                )
             batch = self.request.decoder.decode_batch(message, sequence=sequence)
             del message
-            reservation.resize(memory_bytes)
+            if self.request.has_views:
+                refuse_shared_views(batch, body_bytes=raw_bytes)
+            reservation.resize(reserved_bytes(raw_bytes) + claims.unbacked_bytes)
         except BaseException:
             reservation.release()
             raise
-        self.file.add(batch, reservation, raw_bytes=raw_bytes, unbacked_bytes=unbacked_bytes)
+        self.file.add(batch, reservation, raw_bytes=raw_bytes, claims=claims)
         self._batch_came.set()
-
-    async def _covering(self, credit: Reservation, memory_bytes: int, sequence: int) -> Reservation:
-        """The reservation of a batch that needs more than its credit, which only batches of few bytes do.
-
-        Raises LimitError for one that can never fit, and QuotaError. The credit is released in any case.
-        """
-        extra_bytes = memory_bytes - credit.held_bytes
-        if extra_bytes <= 0:
-            return credit
-        quota_bytes = self.quota.limits.quota_bytes
-        if memory_bytes > quota_bytes:
-            credit.release()
-            raise LimitError(
-                f"batch {sequence} needs {memory_bytes} bytes of memory for values that take little or none in Arrow "
-                f"(null, boolean), the quota has {quota_bytes}: send fewer rows at once, or shorter lists"
-            )
-        # Bytes that arrived are held without being admitted: then two such batches cannot wait for each other.
-        arrived = credit.sibling()
-        credit.hand_over(arrived, credit.held_bytes)
-        credit.release()
-        try:
-            covering = await self.quota.acquire(self.request.tenant, extra_bytes)
-        except BaseException:
-            arrived.release()
-            raise
-        covering.absorb(arrived)
-        return covering
 
     async def _answer_asks(self) -> None:
         while True:
             await self._asked.wait()
             started = time.monotonic()
-            self._credit.append(await self._room_for(reserved_bytes(self._asks[0])))
+            self._credit.append(await self._room_for(reserved_bytes(self._asks[0]) + self._allowance_bytes))
             self._asks.popleft()
             if not self._asks:
                 self._asked.clear()
@@ -211,6 +191,13 @@ class WriteExchange:
                 await self._credit_changed.wait()
             await self.file.room_for(wanted_bytes, limit_bytes)
         return await self.quota.acquire(self.request.tenant, wanted_bytes)
+
+    @property
+    def _allowance_bytes(self) -> int:
+        """Bytes that a credit covers for values without bytes: a batch never waits for more than its credit."""
+        if not self.request.decoder.has_unbacked:
+            return 0
+        return unbacked_allowance_bytes(self.quota.limits.quota_bytes)
 
     async def _tell_stored(self) -> None:
         while True:

@@ -3,15 +3,13 @@
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from updraft.arrow_cost import children
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
-from updraft.errors import ProtocolError, WriteOptionError
+from updraft.errors import ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
 from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
+from updraft_writer.shared_values import has_views, refuse_shared_types
 
 SERVICE = "writer"
 
@@ -27,6 +25,8 @@ class WriteRequest:
     command: WriteCommand
     decoder: ArrowDecoder
     tenant: str
+    has_views: bool = False
+    """Whether rows may share the bytes of strings."""
 
     @property
     def is_synchronous(self) -> bool:
@@ -76,14 +76,5 @@ def with_schema(command: WriteCommand, header: memoryview, *, tenant: str) -> Wr
     """The request completed by Arrow's header of the schema; raises ProtocolError, LimitError and WriteOptionError."""
     schema = encapsulated_message(header, memoryview(b""))
     decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS)
-    for field in decoder.schema:
-        _refuse_list_views(field.type, field.name)
-    return WriteRequest(command, decoder, tenant)
-
-
-def _refuse_list_views(data_type: pa.DataType, name: str) -> None:
-    """Many views may share one value: nobody can tell from their bytes what they cost once they are encoded."""
-    if pa.types.is_list_view(data_type) or pa.types.is_large_list_view(data_type):
-        raise WriteOptionError(f"column {name!r} has list views, which share values: send lists instead")
-    for child in children(data_type):
-        _refuse_list_views(child, name)
+    refuse_shared_types(decoder.schema)
+    return WriteRequest(command, decoder, tenant, has_views(decoder.schema))

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -67,5 +68,8 @@ def warm_writer(tmp_path: Path) -> Iterator[WarmWriter]:
 def test_batches_of_no_bytes_stay_within_the_quota_or_are_refused(warm_writer: WarmWriter) -> None:
     refused = warm_writer.send("refused.parquet", 6000)
     assert refused.error.kind == ErrorKind.ERROR_KIND_LIMIT
-    assert warm_writer.send("written.parquet", 400).receipt.rows == 400
+    assert warm_writer.send("too-large.parquet", 120).error.kind == ErrorKind.ERROR_KIND_LIMIT
+    with ThreadPoolExecutor(8) as clients:
+        replies = list(clients.map(lambda index: warm_writer.send(f"{index}.parquet", 100), range(8)))
+    assert [reply.receipt.rows for reply in replies] == 8 * [100]
     assert warm_writer.peak_bytes - warm_writer.base_bytes <= QUOTA_BYTES + CONSTANT_BYTES

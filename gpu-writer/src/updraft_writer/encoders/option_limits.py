@@ -3,7 +3,7 @@
 
 import math
 
-from updraft.errors import WriteOptionError
+from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
 
 DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
@@ -16,6 +16,8 @@ _MIN_FALSE_POSITIVES = 1e-6
 # The library's own bounds of one filter.
 _FEWEST_BLOOM_BYTES, _MOST_BLOOM_BYTES = 32, 128 << 20
 _MAX_BLOOM_BYTES = 256 << 20
+# The footer repeats the path of each column in each row group.
+_MAX_FOOTER_NAMES_BYTES = 64 << 20
 _MAX_ROW_INDEX_STRIDE = (1 << 31) - 1
 
 
@@ -45,6 +47,15 @@ def check_orc(options: OrcOptions) -> None:
             f"row_index_stride is {options.row_index_stride}, the limit is {_MAX_ROW_INDEX_STRIDE}: ask for less"
         )
     _check_false_positives(options.bloom_filter_false_positive_probability, "bloom_filter_false_positive_probability")
+
+
+def check_footer_names(row_groups: int, names_bytes: int) -> None:
+    """Raises EncodeError when the names of the columns, once for each row group, are more than a footer may hold."""
+    if row_groups * names_bytes > _MAX_FOOTER_NAMES_BYTES:
+        raise EncodeError(
+            f"the names of the columns take {names_bytes} bytes in each of {row_groups} row groups, the limit of a "
+            f"footer is {_MAX_FOOTER_NAMES_BYTES}: send shorter names, or ask for larger row groups"
+        )
 
 
 def bloom_bytes(options: ParquetOptions) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from updraft.arrow_cost import children, narrow_leaves, unbacked_bytes
+from updraft.arrow_cost import NO_CLAIMS, Claims, children, claims_of, narrow_leaves, path_bytes
 from updraft.errors import LimitError, ProtocolError
 from updraft.list_offsets import with_offsets
 
@@ -35,11 +35,15 @@ _MESSAGE_HEADER = 2
 _SCHEMA_ENDIANNESS = 0
 _BATCH_LENGTH = 0
 _BATCH_NODES = 1
+_BATCH_BUFFERS = 2
 _BATCH_COMPRESSION = 3
-_NODE_BYTES = 16
+# A FieldNode is a length and a number of nulls, a Buffer an offset and a length.
+_PAIR_BYTES = 16
 
 # Every array costs an open file or a function some kilobytes, even without rows.
 _MAX_ARRAYS = 1 << 15
+# Files repeat the names of columns in each row group.
+_MAX_PATH_BYTES = 4 << 20
 _BITS_PER_BYTE = 8
 
 
@@ -52,6 +56,11 @@ class ArrowDecoder:
         self._nodes = sum(_count_nodes(field.type) for field in schema)
         self._has_nested = self._nodes > len(schema)
         self._narrow_leaves = narrow_leaves(schema)
+
+    @property
+    def has_unbacked(self) -> bool:
+        """Whether batches may have values that no byte stands behind (`arrow_cost`)."""
+        return not all(leaf.is_backed for leaf in self._narrow_leaves)
 
     @classmethod
     def announced_by(cls, encapsulated: pa.Buffer, what: str, *, max_batch_rows: int) -> "ArrowDecoder":
@@ -73,18 +82,23 @@ class ArrowDecoder:
                 f"the schema has {decoder._nodes} columns and fields of columns, the limit is {_MAX_ARRAYS}: "
                 "send fewer columns"
             )
+        if (names_bytes := path_bytes(list(schema))) > _MAX_PATH_BYTES:
+            raise LimitError(
+                f"the names of the columns take {names_bytes} bytes, each with the names of the columns around it, the "
+                f"limit is {_MAX_PATH_BYTES}: send shorter names"
+            )
         return decoder
 
-    def unbacked_bytes(self, encapsulated: pa.Buffer, *, sequence: int) -> int:
+    def claims(self, encapsulated: pa.Buffer, *, sequence: int) -> Claims:
         """What a batch costs in memory beyond its bytes (`arrow_cost`); decodes nothing.
 
         Raises ProtocolError and LimitError, as decoding it would.
         """
         if not self._narrow_leaves:
-            return 0
+            return NO_CLAIMS
         try:
             message = pa.ipc.read_message(encapsulated)
-            return unbacked_bytes(self._narrow_leaves, self._check_message(message, sequence))
+            return claims_of(self._narrow_leaves, self._check_message(message, sequence))
         except _MALFORMED as error:
             raise ProtocolError(f"batch {sequence} is not an Arrow batch of the announced schema: {error}") from None
 
@@ -116,10 +130,13 @@ class ArrowDecoder:
             raise ProtocolError(f"batch {sequence} has {nodes} arrays where its schema has {self._nodes}")
         if rows < 0:
             raise ProtocolError(f"batch {sequence} has {rows} rows")
+        body_bytes = message.body.size if message.body is not None else 0
+        # Arrow reads buffers that share bytes, and every column costs as if it had its own.
+        if (buffers_bytes := sum(table.pairs(_BATCH_BUFFERS)[1::2])) > body_bytes:
+            raise ProtocolError(f"batch {sequence} has buffers of {buffers_bytes} bytes in a body of {body_bytes}")
         if not self._narrow_leaves:
             return []
-        lengths = table.node_lengths(_BATCH_NODES)
-        body_bytes = message.body.size if message.body is not None else 0
+        lengths = table.pairs(_BATCH_NODES)[::2].tolist()
         # As many as a batch may have rows, or as have at least a bit each.
         limit = max(self._max_batch_rows, _BITS_PER_BYTE * body_bytes)
         for leaf in self._narrow_leaves:
@@ -188,11 +205,12 @@ class _Table:
     def vector_length(self, field: int) -> int:
         return int(struct.unpack_from("<I", self._data, self._target(field))[0]) if self.has(field) else 0
 
-    def node_lengths(self, field: int) -> list[int]:
-        """The first number of each FieldNode of a vector, which is the length of an array."""
+    def pairs(self, field: int) -> memoryview:
+        """The numbers of a vector of pairs, one behind the other."""
+        if not self.has(field):
+            return memoryview(b"").cast("q")
         start = self._target(field) + 4
-        end = start + _NODE_BYTES * self.vector_length(field)
-        return [length for length, _nulls in struct.iter_unpack("<qq", self._data[start:end])]
+        return self._data[start : start + _PAIR_BYTES * self.vector_length(field)].cast("q")
 
     def _target(self, field: int) -> int:
         position = self._position + self._offset(field)
