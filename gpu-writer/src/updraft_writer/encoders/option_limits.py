@@ -19,6 +19,8 @@ _MAX_BLOOM_BYTES = 256 << 20
 # The footer repeats the path of each column in each row group.
 _MAX_FOOTER_NAMES_BYTES = 64 << 20
 _MAX_ROW_INDEX_STRIDE = (1 << 31) - 1
+# Of ORC for Java. Each stride has an entry in the index, in memory until its stripe ends.
+_MIN_ROW_INDEX_STRIDE = 1000
 
 
 def check_parquet(options: ParquetOptions) -> None:
@@ -45,6 +47,10 @@ def check_orc(options: OrcOptions) -> None:
     if options.row_index_stride > _MAX_ROW_INDEX_STRIDE:
         raise WriteOptionError(
             f"row_index_stride is {options.row_index_stride}, the limit is {_MAX_ROW_INDEX_STRIDE}: ask for less"
+        )
+    if 0 < options.row_index_stride < _MIN_ROW_INDEX_STRIDE:
+        raise WriteOptionError(
+            f"row_index_stride is {options.row_index_stride}, the least is {_MIN_ROW_INDEX_STRIDE}: ask for more"
         )
     _check_false_positives(options.bloom_filter_false_positive_probability, "bloom_filter_false_positive_probability")
 
