@@ -31,6 +31,7 @@ _MESSAGE_PREFIX_BYTES = 8
 _IPC_CONTINUATION = 0xFFFFFFFF
 _IPC_ALIGNMENT_BYTES = 8
 _BODY_ALIGNMENT_BYTES = 64
+_MOST_BYTES_COPIED_BY_PYTHON = 8 << 20
 _MESSAGE_HEADER = 2
 _SCHEMA_ENDIANNESS = 0
 _BATCH_LENGTH = 0
@@ -160,7 +161,13 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
     header_end = header_start + len(data_header)
     view[header_start:header_end] = data_header
     view[header_end:body_start] = bytes(body_start - header_end)
-    view[body_start:] = data_body
+    if len(data_body) <= _MOST_BYTES_COPIED_BY_PYTHON:
+        view[body_start:] = data_body
+    else:
+        # Arrow copies without Python's lock, so other threads go on meanwhile. Its writer cannot begin in the middle.
+        writer = pa.FixedSizeBufferWriter(buffer)
+        writer.write(view[:body_start].tobytes())
+        writer.write(data_body)
     return buffer.slice(header_start - _MESSAGE_PREFIX_BYTES)
 
 
