@@ -10,8 +10,11 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
+from updraft.arrow_cost import Claims
 from updraft.arrow_decoder import encapsulated_message
-from updraft.errors import DeadlineError, ProtocolError
+from updraft.errors import DeadlineError, LimitError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
 from updraft.service.exchange import Call, check_size, fail_without_finish, parse_message
 from updraft.service.silence import Silence, seconds_between_looks
@@ -19,15 +22,20 @@ from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
 from updraft_writer.encoders.encoder import Footer
+from updraft_writer.futures import ignore_failure
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota, Reservation
 from updraft_writer.replies import Replies
 from updraft_writer.request import SERVICE, WriteRequest
-from updraft_writer.row_groups import reserved_bytes
+from updraft_writer.row_groups import reserved_bytes, unbacked_allowance_bytes
 from updraft_writer.settings import ServeSettings
+from updraft_writer.shared_values import refuse_shared_views
 
 _MAX_UNANSWERED_ASKS = 16
+# Larger batches are decoded on a thread: copying and checking them would make all other exchanges wait. The header has
+# some 50 bytes for each column.
+_MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 256 << 10, 8 << 20
 # Every batch asks for the quota, but most do not wait. Only real waits get a span.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
 
@@ -86,7 +94,7 @@ class WriteExchange:
         while (fields := await self._read()) is not None:
             if last is not None:
                 raise ProtocolError("a message arrived after finish")
-            last = self._take(fields)
+            last = await self._take(fields)
             del fields
         if last is None:
             await fail_without_finish()
@@ -105,7 +113,7 @@ class WriteExchange:
         check_size(len(message), self.settings.max_message_bytes, SERVICE)
         return split_flight_data(message)
 
-    def _take(self, fields: FlightFields) -> Finish | None:
+    async def _take(self, fields: FlightFields) -> Finish | None:
         """Act on one message; returns the client's finish when it is one."""
         if fields.descriptor:
             raise ProtocolError("a second flight descriptor arrived: only the first message has one")
@@ -116,7 +124,7 @@ class WriteExchange:
             case "ask":
                 self._take_ask(metadata.ask.body_bytes)
             case "sequence":
-                self._take_batch(metadata.sequence, fields)
+                await self._take_batch(metadata.sequence, fields)
             case "finish":
                 return metadata.finish
             case "abort":
@@ -134,33 +142,62 @@ class WriteExchange:
         self._asks.append(body_bytes)
         self._asked.set()
 
-    def _take_batch(self, sequence: int, fields: FlightFields) -> None:
+    async def _take_batch(self, sequence: int, fields: FlightFields) -> None:
         expected = self.file.progress.batches + 1
         if sequence != expected:
             raise ProtocolError(f"batch {sequence} came where batch {expected} was expected")
         if not self._credit:
             raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
-        reservation = self._credit.popleft()
-        self._credit_changed.set()
+        # It stays in the queue until the file has it: a synchronous file gives no credit for another batch before.
+        reservation = self._credit[0]
         try:
             raw_bytes = len(fields.data_body)
-            if reserved_bytes(raw_bytes) > reservation.held_bytes:
+            if reserved_bytes(raw_bytes) > reservation.held_bytes - self._allowance_bytes:
                 raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than its credit covers")
-            batch = self.request.decoder.decode_batch(
-                encapsulated_message(fields.data_header, fields.data_body), sequence=sequence
-            )
-            reservation.resize(reserved_bytes(raw_bytes))
+            batch, claims = await self._decoded(sequence, fields)
+            reservation.resize(reserved_bytes(raw_bytes) + claims.unbacked_bytes)
         except BaseException:
             reservation.release()
             raise
-        self.file.add(batch, reservation, raw_bytes=raw_bytes)
+        self._credit.popleft()
+        self._credit_changed.set()
+        self.file.add(batch, reservation, raw_bytes=raw_bytes, claims=claims)
         self._batch_came.set()
+
+    async def _decoded(self, sequence: int, fields: FlightFields) -> tuple[pa.RecordBatch, Claims]:
+        header_bytes, body_bytes = len(fields.data_header), len(fields.data_body)
+        if header_bytes <= _MOST_HEADER_BYTES_ON_LOOP and body_bytes <= _MOST_BODY_BYTES_ON_LOOP:
+            return self._decode(sequence, fields)
+        decoding = asyncio.ensure_future(asyncio.to_thread(self._decode, sequence, fields))
+        try:
+            return await asyncio.shield(decoding)
+        except asyncio.CancelledError:
+            # A thread cannot be interrupted, and uses the memory that is reserved until it returns.
+            await asyncio.wait({decoding})
+            ignore_failure(decoding)
+            raise
+
+    def _decode(self, sequence: int, fields: FlightFields) -> tuple[pa.RecordBatch, Claims]:
+        """A batch that its credit covers; raises ProtocolError and LimitError."""
+        decoder, allowance_bytes = self.request.decoder, self._allowance_bytes
+        message = encapsulated_message(fields.data_header, fields.data_body)
+        claims = decoder.claims(message, sequence=sequence)
+        if claims.unbacked_bytes > allowance_bytes:
+            raise LimitError(
+                f"batch {sequence} needs {claims.unbacked_bytes} bytes of memory for values that take none in Arrow "
+                f"(null, structs without fields), the limit is {allowance_bytes}: send fewer rows at once, or shorter "
+                "lists"
+            )
+        batch = decoder.decode_batch(message, sequence=sequence)
+        if self.request.has_views:
+            refuse_shared_views(batch, body_bytes=len(fields.data_body))
+        return batch, claims
 
     async def _answer_asks(self) -> None:
         while True:
             await self._asked.wait()
             started = time.monotonic()
-            self._credit.append(await self._room_for(reserved_bytes(self._asks[0])))
+            self._credit.append(await self._room_for(reserved_bytes(self._asks[0]) + self._allowance_bytes))
             self._asks.popleft()
             if not self._asks:
                 self._asked.clear()
@@ -181,6 +218,13 @@ class WriteExchange:
                 await self._credit_changed.wait()
             await self.file.room_for(wanted_bytes, limit_bytes)
         return await self.quota.acquire(self.request.tenant, wanted_bytes)
+
+    @property
+    def _allowance_bytes(self) -> int:
+        """Bytes that a credit covers for values without bytes: a batch never waits for more than its credit."""
+        if not self.request.decoder.has_unbacked:
+            return 0
+        return unbacked_allowance_bytes(self.quota.limits.quota_bytes)
 
     async def _tell_stored(self) -> None:
         while True:

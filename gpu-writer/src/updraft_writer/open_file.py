@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import structlog
 
+from updraft.arrow_cost import NO_CLAIMS, Claims
 from updraft.errors import InternalError, UpdraftError
 from updraft.service.spans import UNRECORDED, Span
 from updraft_writer.encoders.encoder import Encoder, Footer
@@ -109,11 +110,13 @@ class OpenFile:
         finally:
             opening.cancel()
 
-    def add(self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int) -> None:
+    def add(
+        self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, claims: Claims = NO_CLAIMS
+    ) -> None:
         """Take over a batch and its reservation, which this file releases from now on, whatever happens.
 
-        The reservation must be `reserved_bytes(raw_bytes)`: it includes room for the encoding, which is not reserved
-        later.
+        The reservation must be `reserved_bytes(raw_bytes)` and `claims.unbacked_bytes`: it includes room for the
+        encoding, which is not reserved later.
         """
         try:
             self._life.check_open()
@@ -124,7 +127,18 @@ class OpenFile:
         self.progress.rows += batch.num_rows
         self.progress.raw_bytes += raw_bytes
         target_bytes = self.shape.target_bytes()
-        self._send(self._builder.add(batch, reservation, raw_bytes=raw_bytes, target_bytes=target_bytes))
+        try:
+            full = self._builder.add(
+                batch,
+                reservation,
+                raw_bytes=raw_bytes + claims.unbacked_bytes,
+                encoding_bytes=claims.encoding_bytes,
+                target_bytes=target_bytes,
+            )
+        except UpdraftError:
+            reservation.release()
+            raise
+        self._send(full)
         if self.partial_bytes:
             self.quota.tell_shortage()
 

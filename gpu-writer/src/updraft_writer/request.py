@@ -9,6 +9,7 @@ from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
 from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
+from updraft_writer.shared_values import has_views, refuse_shared_types
 
 SERVICE = "writer"
 
@@ -24,6 +25,8 @@ class WriteRequest:
     command: WriteCommand
     decoder: ArrowDecoder
     tenant: str
+    has_views: bool = False
+    """Whether rows may share the bytes of strings."""
 
     @property
     def is_synchronous(self) -> bool:
@@ -70,7 +73,8 @@ def checked_command(encoded: bytes | memoryview) -> WriteCommand:
 
 
 def with_schema(command: WriteCommand, header: memoryview, *, tenant: str) -> WriteRequest:
-    """The request completed by Arrow's header of the schema; raises ProtocolError."""
+    """The request completed by Arrow's header of the schema; raises ProtocolError, LimitError and WriteOptionError."""
     schema = encapsulated_message(header, memoryview(b""))
     decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS)
-    return WriteRequest(command, decoder, tenant)
+    refuse_shared_types(decoder.schema)
+    return WriteRequest(command, decoder, tenant, has_views(decoder.schema))

@@ -7,9 +7,21 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from updraft.errors import LimitError
 from updraft_writer.quota import Reservation
 
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
+# The footer describes each column of each row group, and stays in memory until the file ends. Parquet counts them in 16
+# bits. Only those that are cut by a client's number of rows are counted: bytes that arrive pay for the others.
+_MAX_CUT_ROW_GROUPS = (1 << 15) - 1
+
+# The encoder converts the column with the most values as a whole. Small integers take about as much for each of their
+# bytes, so row groups are cut early only where booleans, or values without bytes, are nearly all there is.
+_ENCODING_BYTES_PER_TARGET_BYTE = 4
+
+# What a credit covers for values without bytes: a share of the quota, so that several batches have room, within bounds.
+_ALLOWANCES_PER_QUOTA = 4
+_SMALLEST_ALLOWANCE_BYTES, _LARGEST_ALLOWANCE_BYTES = 1 << 20, 64 << 20
 
 # Raw and encoded bytes of a row group exist side by side until the raw ones are freed, so both are reserved.
 _BYTES_PER_RAW_BYTE = 2
@@ -20,6 +32,11 @@ def reserved_bytes(raw_bytes: int) -> int:
     return _BYTES_PER_RAW_BYTE * raw_bytes
 
 
+def unbacked_allowance_bytes(quota_bytes: int) -> int:
+    """Bytes to reserve in addition for a batch whose schema has values without bytes, before it arrives."""
+    return min(_LARGEST_ALLOWANCE_BYTES, max(_SMALLEST_ALLOWANCE_BYTES, quota_bytes // _ALLOWANCES_PER_QUOTA))
+
+
 @dataclass(slots=True)
 class RowGroup:
     """Batches that are encoded together, and their reservation, which the owner of the row group releases."""
@@ -28,9 +45,11 @@ class RowGroup:
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     raw_bytes: int = 0
+    encoding_bytes: int = 0
 
-    def append(self, batch: pa.RecordBatch, raw_bytes: int) -> None:
+    def append(self, batch: pa.RecordBatch, raw_bytes: int, encoding_bytes: int) -> None:
         """Add a batch, or a slice of one."""
+        self.encoding_bytes += encoding_bytes
         self.batches.append(batch)
         self.rows += batch.num_rows
         self.raw_bytes += raw_bytes
@@ -46,6 +65,7 @@ class RowGroupBuilder:
 
     def __init__(self, *, max_rows: int) -> None:
         self._max_rows = max_rows
+        self._cut = 0
         self._partial: RowGroup | None = None
 
     @property
@@ -54,21 +74,44 @@ class RowGroupBuilder:
         return self._partial.reservation.held_bytes if self._partial else 0
 
     def add(
-        self, batch: pa.RecordBatch, reservation: Reservation, *, raw_bytes: int, target_bytes: int
+        self,
+        batch: pa.RecordBatch,
+        reservation: Reservation,
+        *,
+        raw_bytes: int,
+        target_bytes: int,
+        encoding_bytes: int = 0,
     ) -> list[RowGroup]:
-        """Take over a batch and its reservation; returns the row groups that are now full."""
+        """Take over a batch and its reservation; returns the row groups that are now full.
+
+        `encoding_bytes` is what the encoder needs for a moment beyond the bytes (`arrow_cost`). Raises LimitError,
+        before it takes anything over, if the file would get too many row groups.
+        """
+        self._cut += batch.num_rows // self._max_rows
+        if self._cut > _MAX_CUT_ROW_GROUPS:
+            raise LimitError(
+                f"row groups of {self._max_rows} rows (row_group_rows) would be more than {_MAX_CUT_ROW_GROUPS} in one "
+                "file, which is the limit: ask for larger row groups, or write more files"
+            )
         full: list[RowGroup] = []
         bytes_per_row = raw_bytes / max(1, batch.num_rows)
+        encoding_bytes_per_row = encoding_bytes / max(1, batch.num_rows)
+        most_encoding_bytes = _ENCODING_BYTES_PER_TARGET_BYTE * target_bytes
+        most_rows = self._max_rows
+        if encoding_bytes > most_encoding_bytes:
+            most_rows = max(1, min(most_rows, int(most_encoding_bytes / encoding_bytes_per_row)))
+            full += self.seal()
         partial = self._filling(reservation)
-        while batch.num_rows > (room := self._max_rows - partial.rows):
-            partial.append(batch.slice(0, room), int(bytes_per_row * room))
+        while batch.num_rows > (room := most_rows - partial.rows):
+            partial.append(batch.slice(0, room), int(bytes_per_row * room), int(encoding_bytes_per_row * room))
             batch = batch.slice(room)
             full += self.seal()
             partial = self._filling(reservation)
-        partial.append(batch, int(bytes_per_row * batch.num_rows))
+        partial.append(batch, int(bytes_per_row * batch.num_rows), int(encoding_bytes_per_row * batch.num_rows))
         # All slices of a batch keep its memory alive until the last one is done: that one's row group holds the bytes.
         partial.reservation.absorb(reservation)
-        if partial.raw_bytes >= target_bytes or partial.rows == self._max_rows:
+        is_costly = partial.encoding_bytes >= most_encoding_bytes
+        if partial.raw_bytes >= target_bytes or partial.rows == self._max_rows or is_costly:
             full += self.seal()
         return full
 

@@ -109,8 +109,22 @@ static int failed(Fault fault) {
     return -1;
 }
 
+/* The path of a name in a directory that is open. */
+static const char *path_in(int directory, const char *name, char *path) {
+    char link[64];
+    if (directory == AT_FDCWD || name[0] == '/') return name;
+    int before = errno;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
+    errno = before;
+    if (length < 0) return name;
+    int written = snprintf(path + length, (size_t)(PATH_MAX - length), "/%s", name);
+    return written < PATH_MAX - length ? path : name;
+}
+
 static int open_as(int directory, const char *path, int flags, mode_t mode) {
-    Fault fault = fault_of("open", path);
+    char whole[PATH_MAX];
+    Fault fault = fault_of("open", path_in(directory, path, whole));
     if (fault.error) return failed(fault);
     return (int)syscall(SYS_openat, directory, path, flags, mode);
 }
@@ -129,6 +143,17 @@ static mode_t mode_of(int flags, va_list arguments) {
     }
 OPEN(open)
 OPEN(open64)
+
+#define OPENAT(NAME)                                          \
+    int NAME(int directory, const char *path, int flags, ...) { \
+        va_list arguments;                                    \
+        va_start(arguments, flags);                           \
+        mode_t mode = mode_of(flags, arguments);              \
+        va_end(arguments);                                    \
+        return open_as(directory, path, flags, mode);         \
+    }
+OPENAT(openat)
+OPENAT(openat64)
 
 static ssize_t write_at(int descriptor, const void *data, size_t size, off_t offset, int at) {
     Fault fault = fault_of_descriptor("write", descriptor);
@@ -162,8 +187,11 @@ int close(int descriptor) {
     return fault.error ? failed(fault) : result;
 }
 
-int rename(const char *from, const char *to) {
-    Fault fault = fault_of("rename", to);
-    int result = fault.error && !fault.done ? 0 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+int renameat(int from_directory, const char *from, int to_directory, const char *to) {
+    char whole[PATH_MAX];
+    Fault fault = fault_of("rename", path_in(to_directory, to, whole));
+    int result = fault.error && !fault.done ? 0 : (int)syscall(SYS_renameat2, from_directory, from, to_directory, to, 0);
     return fault.error ? failed(fault) : result;
 }
+
+int rename(const char *from, const char *to) { return renameat(AT_FDCWD, from, AT_FDCWD, to); }

@@ -51,9 +51,9 @@ def test_a_rename_that_never_takes_effect_publishes_nothing_and_says_so(
 def test_when_the_names_cannot_be_looked_up_either_the_error_does_not_say_what_nobody_knows(
     writer: WriterProcess, effect: str, number: int
 ) -> None:
-    # The directory is opened once before the rename.
+    # The directory is opened twice before: for the file, and for the rename.
     writer.fail(
-        Fault("rename", "part.parquet", number, effect), Fault("open", f"{writer.root.name}$", errno.EIO, skip=1)
+        Fault("rename", "part.parquet", number, effect), Fault("open", f"{writer.root.name}$", errno.EIO, skip=2)
     )
     with pytest.raises(SinkError, match=r"cannot publish .*; whether the file was published is not known$"):
         write(writer)
@@ -67,7 +67,7 @@ def test_a_look_that_fails_for_a_moment_is_repeated_before_anything_is_decided(
 ) -> None:
     writer.fail(
         Fault("rename", "part.parquet", errno.ESTALE, effect, times=1),
-        Fault("open", f"{writer.root.name}$", errno.ESTALE, skip=1, times=2),
+        Fault("open", f"{writer.root.name}$", errno.ESTALE, skip=2, times=2),
     )
     assert write(writer).rows == rows(writer.root / "part.parquet")
     assert renames(writer) == (1 if effect == "done" else 2)

@@ -14,6 +14,7 @@ from updraft.v1.write_pb2 import OrcOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import schema_leaves
+from updraft_writer.encoders.option_limits import check_orc
 from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.reason import Reason
@@ -41,6 +42,7 @@ class OrcEncoder:
         self, schema: pa.Schema, options: OrcOptions, footer: Mapping[str, str], *, max_stripe_bytes: int
     ) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
+        check_orc(options)
         if compression_level(options.compression) is not None:
             raise WriteOptionError("ORC has no compression levels here: send none")
         self._footer_entries = dict(footer)

@@ -16,12 +16,17 @@ from updraft_writer.encoders.column_codecs import worthwhile_codecs
 from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import is_text, schema_leaves
+from updraft_writer.encoders.option_limits import (
+    DEFAULT_BLOOM_DISTINCT_VALUES,
+    DEFAULT_BLOOM_FALSE_POSITIVES,
+    bloom_bytes,
+    check_footer_names,
+    check_parquet,
+)
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks
 from updraft_writer.encoders.timestamps import ParquetTimes, is_instant
 from updraft_writer.reason import Reason
 
-_DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
-_DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
 # Share of a row group that an open writer retains with sampled dictionaries. With all dictionaries it retains all.
 _RETAINED_FRACTION = 1 / 8
 _DEFAULT_PAGE_BYTES = 1024 * 1024
@@ -40,6 +45,7 @@ class ParquetEncoder:
 
     def __init__(self, schema: pa.Schema, options: ParquetOptions, footer: Mapping[str, str]) -> None:
         """Check everything that can be checked without data; raises WriteOptionError."""
+        check_parquet(options)
         self._options = options
         self._times = ParquetTimes.asked_for(options)
         self._key_values = {**footer, **self._times.footer}
@@ -48,6 +54,10 @@ class ParquetEncoder:
         self._arguments = self._writer_arguments()
         self._paths = self._leaf_paths()
         self._check_bloom_filters()
+        self._names_bytes = sum(len(path.encode()) for path in self._paths)
+        # What the library keeps of each row group until the file ends.
+        self._kept_bytes_per_row_group = bloom_bytes(options) + self._names_bytes
+        self._row_groups = 0
         self._output = EncodedBytes()
         self._metadata: list[Any] = []
         self._writer: pq.ParquetWriter | None = None
@@ -58,7 +68,8 @@ class ParquetEncoder:
     def retained_bytes(self) -> int:
         """Bytes retained between row groups."""
         always = self._options.dictionaries == Dictionaries.DICTIONARIES_ALWAYS
-        return int(self._last_row_group_bytes * (1 if always else _RETAINED_FRACTION))
+        kept_bytes = self._row_groups * self._kept_bytes_per_row_group
+        return int(self._last_row_group_bytes * (1 if always else _RETAINED_FRACTION)) + kept_bytes
 
     @property
     def footer(self) -> Footer:
@@ -69,6 +80,8 @@ class ParquetEncoder:
     def write(self, table: pa.Table) -> list[bytes]:
         """Encode a row group; raises EncodeError."""
         self._last_row_group_bytes = data_bytes(table)
+        self._row_groups += 1
+        check_footer_names(self._row_groups, self._names_bytes)
         try:
             table = self._times.stored_table(table, self._schema)
             self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
@@ -135,8 +148,8 @@ class ParquetEncoder:
         options = self._options
         bloom_filters = {
             bloom.column: {
-                "ndv": bloom.distinct_values or _DEFAULT_BLOOM_DISTINCT_VALUES,
-                "fpp": bloom.false_positive_probability or _DEFAULT_BLOOM_FALSE_POSITIVES,
+                "ndv": bloom.distinct_values or DEFAULT_BLOOM_DISTINCT_VALUES,
+                "fpp": bloom.false_positive_probability or DEFAULT_BLOOM_FALSE_POSITIVES,
             }
             for bloom in options.bloom_filters
         }
@@ -160,7 +173,7 @@ class ParquetEncoder:
             arguments = {**self._arguments, "bloom_filter_options": None}
             metadata: list[Any] = []
             pq.ParquetWriter(EncodedBytes(), self._schema, metadata_collector=metadata, **arguments).close()
-        except (pa.ArrowException, ValueError, TypeError) as error:
+        except (pa.ArrowException, ValueError, TypeError, OSError) as error:
             raise WriteOptionError(f"the file cannot be written as Parquet: {error}") from error
         columns = metadata[0].schema
         return [columns.column(index).path for index in range(len(columns))]

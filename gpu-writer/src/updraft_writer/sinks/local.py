@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from updraft_writer.sinks.beneath import made, opened, passed
 from updraft_writer.sinks.sink import InDoubtError, LostError, Standing, hidden_name, is_published
 
 
@@ -22,13 +23,21 @@ class _Identity(NamedTuple):
 class LocalStorage:
     """A hidden file that is renamed. With `sync`, file and name are on the disk before it counts as published."""
 
-    def __init__(self, path: Path, *, sync: bool = True, unsynced: set[Path] | None = None) -> None:
-        """`unsynced`, shared by all files, has directories that this process created and has not synced yet."""
+    def __init__(
+        self, path: Path, *, root: Path = Path("/"), sync: bool = True, unsynced: set[Path] | None = None
+    ) -> None:
+        """`path` lies below `root` and has no links: one that takes a directory's place later is not followed.
+
+        `unsynced`, shared by all files, has directories that this process created and has not synced yet.
+        """
+        self._root = root
         self._unsynced = set() if unsynced is None else unsynced
         self._path = path
         self._hidden = path.with_name(hidden_name(path.name, uuid4().hex))
         self._sync = sync
         self._descriptor: int | None = None
+        # The directory of the hidden file, also once its name leads elsewhere or nowhere.
+        self._directory: int | None = None
         self._identity: _Identity | None = None
         self._new_directories: list[Path] | None = None
         # The error of a rename that may have taken effect nevertheless.
@@ -36,8 +45,10 @@ class LocalStorage:
 
     def open(self) -> None:
         """Create the hidden file and, like Hadoop, the directories above it; raises OSError and LostError."""
-        self._make_directories()
-        self._descriptor = os.open(self._hidden, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._close_directory()
+        self._directory = self._make_directories()
+        self._descriptor = os.open(self._hidden.name, flags, 0o666, dir_fd=self._directory)
 
     def write(self, piece: bytes) -> None:
         """Append a piece; raises OSError."""
@@ -58,12 +69,12 @@ class LocalStorage:
 
     def publish(self) -> None:
         """Rename to the final name, atomically for readers; raises OSError, InDoubtError and LostError."""
-        if not self._sync:
-            self._rename_once()
-            return
         # Opened before the rename, so that a directory that cannot be synced fails before it.
         with _closing(self._opened_directory()) as directory:
-            self._rename_once()
+            self._rename_once(directory)
+            self._close_directory()
+            if not self._sync:
+                return
             try:
                 _sync_directory(directory)
             except OSError as error:
@@ -76,9 +87,22 @@ class LocalStorage:
             # Nobody needs its bytes any more, so an error of close does not matter.
             with suppress(OSError):
                 os.close(descriptor)
-        self._hidden.unlink(missing_ok=True)
+        # Taken, so that a repeated attempt finds the directory by its name again.
+        kept, self._directory = self._directory, None
+        with suppress(FileNotFoundError):
+            directory = passed(self._root, self._hidden.parent) if kept is None else kept
+            with _closing(directory):
+                os.unlink(self._hidden.name, dir_fd=directory)
 
-    def _make_directories(self) -> None:
+    def _close_directory(self) -> None:
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            # Nothing was written through it, so closing cannot lose anything.
+            with suppress(OSError):
+                os.close(directory)
+
+    def _make_directories(self) -> int:
+        """Create the missing directories; returns a descriptor of the file's own."""
         parent = self._path.parent
         # Remembered, because a failed attempt may have created them nevertheless.
         if self._new_directories is None:
@@ -86,34 +110,50 @@ class LocalStorage:
             self._new_directories = [place for place in places if place in self._unsynced or not place.exists()]
         # Before they are created: another file that finds one must not assume that it is synced.
         self._unsynced.update(self._new_directories if self._sync else ())
-        parent.mkdir(parents=True, exist_ok=True)
+        directory = made(self._root, parent)
+        try:
+            self._sync_new_directories()
+        except BaseException:
+            os.close(directory)
+            raise
+        return directory
+
+    def _sync_new_directories(self) -> None:
         # Now rather than with the file: other files in these directories may get their receipts before this one.
-        for place in reversed(self._new_directories if self._sync else []):
+        new_directories = self._new_directories or []
+        for place in reversed(new_directories if self._sync else []):
             try:
-                with _closing(_open_directory(place.parent)) as directory:
+                with _closing(self._opened_above(place)) as directory:
                     _sync_directory(directory)
             except OSError as error:
                 # A second sync would succeed and hide the loss: only a directory that is created again can be synced.
-                for unsynced in self._new_directories:
-                    with suppress(OSError):
-                        unsynced.rmdir()
+                for unsynced in new_directories:
+                    with suppress(OSError), _closing(self._opened_above(unsynced)) as directory:
+                        os.rmdir(unsynced.name, dir_fd=directory)
                         self._unsynced.discard(unsynced)
                 raise LostError(f"the new directory {place} cannot be synced", error) from error
             self._unsynced.discard(place)
 
     def _opened_directory(self) -> int:
         try:
-            return _open_directory(self._path.parent)
+            # Only a directory that is synced has to be readable.
+            return (opened if self._sync else passed)(self._root, self._path.parent)
         except OSError as error:
             if self._doubt is None:
                 raise
             raise InDoubtError("its directory cannot be opened", error) from error
 
-    def _rename_once(self) -> None:
+    def _opened_above(self, place: Path) -> int:
+        """The directory above one that was created: above the root, nobody but the operator makes any."""
+        if place.is_relative_to(self._root) and place != self._root:
+            return opened(self._root, place.parent)
+        return os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _rename_once(self, directory: int) -> None:
         if self._doubt is not None and self._is_published():
             return
         try:
-            self._hidden.replace(self._path)
+            os.rename(self._hidden.name, self._path.name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
             # A network file system may have renamed it and lost the answer, or have answered its own repeated request.
             self._doubt = error
@@ -125,13 +165,9 @@ class LocalStorage:
 
     def _names_held(self) -> tuple[bool, bool]:
         # Opened each time, so that NFS asks its server instead of its cache.
-        with _closing(_open_directory(self._path.parent)) as directory:
+        with _closing(opened(self._root, self._path.parent)) as directory:
             final, hidden = (_identity_of(path.name, directory) for path in (self._path, self._hidden))
         return final == self._identity, hidden == self._identity
-
-
-def _open_directory(directory: Path) -> int:
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _sync_directory(directory: int) -> None:

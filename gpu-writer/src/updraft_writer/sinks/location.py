@@ -107,7 +107,9 @@ class Roots:
             allowed = ", ".join(map(str, self._roots)) or "none: it was started without --root"
             raise WriteRefusedError(f"{path} lies outside the roots of this writer ({allowed})")
         if location.scheme == "file":
-            return LocalStorage(Path(location.path), sync=self._sync_files, unsynced=self._unsynced)
+            return LocalStorage(
+                Path(location.path), root=Path(root.place.path), sync=self._sync_files, unsynced=self._unsynced
+            )
         try:
             file_system, inner_path = root.file_system(location.path)
         except (OSError, ValueError) as error:

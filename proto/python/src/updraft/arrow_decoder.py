@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from updraft.arrow_cost import NO_CLAIMS, Claims, children, claims_of, narrow_leaves, path_bytes
 from updraft.errors import LimitError, ProtocolError
 from updraft.list_offsets import with_offsets
 
@@ -30,11 +31,21 @@ _MESSAGE_PREFIX_BYTES = 8
 _IPC_CONTINUATION = 0xFFFFFFFF
 _IPC_ALIGNMENT_BYTES = 8
 _BODY_ALIGNMENT_BYTES = 64
+_MOST_BYTES_COPIED_BY_PYTHON = 8 << 20
 _MESSAGE_HEADER = 2
 _SCHEMA_ENDIANNESS = 0
 _BATCH_LENGTH = 0
 _BATCH_NODES = 1
+_BATCH_BUFFERS = 2
 _BATCH_COMPRESSION = 3
+# A FieldNode is a length and a number of nulls, a Buffer an offset and a length.
+_PAIR_BYTES = 16
+
+# Every array costs an open file or a function some kilobytes, even without rows.
+_MAX_ARRAYS = 1 << 15
+# Files repeat the names of columns in each row group.
+_MAX_PATH_BYTES = 4 << 20
+_BITS_PER_BYTE = 8
 
 
 class ArrowDecoder:
@@ -45,6 +56,12 @@ class ArrowDecoder:
         self._max_batch_rows = max_batch_rows
         self._nodes = sum(_count_nodes(field.type) for field in schema)
         self._has_nested = self._nodes > len(schema)
+        self._narrow_leaves = narrow_leaves(schema)
+
+    @property
+    def has_unbacked(self) -> bool:
+        """Whether batches may have values that no byte stands behind (`arrow_cost`)."""
+        return not all(leaf.is_backed for leaf in self._narrow_leaves)
 
     @classmethod
     def announced_by(cls, encapsulated: pa.Buffer, what: str, *, max_batch_rows: int) -> "ArrowDecoder":
@@ -58,9 +75,33 @@ class ArrowDecoder:
             schema = pa.ipc.read_schema(message)
             for field in schema:
                 _refuse_dictionaries(field.type, field.name)
-            return cls(schema, max_batch_rows=max_batch_rows)
+            decoder = cls(schema, max_batch_rows=max_batch_rows)
         except _MALFORMED as error:
             raise ProtocolError(f"{what} is not an Arrow schema: {error}") from None
+        if decoder._nodes > _MAX_ARRAYS:
+            raise LimitError(
+                f"the schema has {decoder._nodes} columns and fields of columns, the limit is {_MAX_ARRAYS}: "
+                "send fewer columns"
+            )
+        if (names_bytes := path_bytes(list(schema))) > _MAX_PATH_BYTES:
+            raise LimitError(
+                f"the names of the columns take {names_bytes} bytes, each with the names of the columns around it, the "
+                f"limit is {_MAX_PATH_BYTES}: send shorter names"
+            )
+        return decoder
+
+    def claims(self, encapsulated: pa.Buffer, *, sequence: int) -> Claims:
+        """What a batch costs in memory beyond its bytes (`arrow_cost`); decodes nothing.
+
+        Raises ProtocolError and LimitError, as decoding it would.
+        """
+        if not self._narrow_leaves:
+            return NO_CLAIMS
+        try:
+            message = pa.ipc.read_message(encapsulated)
+            return claims_of(self._narrow_leaves, self._check_message(message, sequence))
+        except _MALFORMED as error:
+            raise ProtocolError(f"batch {sequence} is not an Arrow batch of the announced schema: {error}") from None
 
     def decode_batch(self, encapsulated: pa.Buffer, *, sequence: int) -> pa.RecordBatch:
         """A batch that matches the schema and is fully validated; raises ProtocolError or LimitError."""
@@ -73,7 +114,8 @@ class ArrowDecoder:
             raise ProtocolError(f"batch {sequence} is not an Arrow batch of the announced schema: {error}") from None
         return with_offsets(batch) if self._has_nested else batch
 
-    def _check_message(self, message: Any, sequence: int) -> None:
+    def _check_message(self, message: Any, sequence: int) -> list[int]:
+        """Refuse what must not be decoded; returns the lengths of all arrays if any of them is narrow."""
         if message.type == "schema":
             raise ProtocolError(f"a second schema arrived where batch {sequence} was expected")
         if message.type != "record batch":
@@ -87,6 +129,24 @@ class ArrowDecoder:
         nodes = table.vector_length(_BATCH_NODES)
         if nodes != self._nodes:
             raise ProtocolError(f"batch {sequence} has {nodes} arrays where its schema has {self._nodes}")
+        if rows < 0:
+            raise ProtocolError(f"batch {sequence} has {rows} rows")
+        body_bytes = message.body.size if message.body is not None else 0
+        # Arrow reads buffers that share bytes, and every column costs as if it had its own.
+        if (buffers_bytes := sum(table.pairs(_BATCH_BUFFERS)[1::2])) > body_bytes:
+            raise ProtocolError(f"batch {sequence} has buffers of {buffers_bytes} bytes in a body of {body_bytes}")
+        if not self._narrow_leaves:
+            return []
+        lengths = table.pairs(_BATCH_NODES)[::2].tolist()
+        # As many as a batch may have rows, or as have at least a bit each.
+        limit = max(self._max_batch_rows, _BITS_PER_BYTE * body_bytes)
+        for leaf in self._narrow_leaves:
+            if not 0 <= lengths[leaf.node] <= limit:
+                raise LimitError(
+                    f"batch {sequence} has {lengths[leaf.node]} values in one array that takes no memory in Arrow, "
+                    f"the limit is {limit}: send fewer rows at once, or shorter lists"
+                )
+        return lengths
 
 
 def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.Buffer:
@@ -101,7 +161,13 @@ def encapsulated_message(data_header: memoryview, data_body: memoryview) -> pa.B
     header_end = header_start + len(data_header)
     view[header_start:header_end] = data_header
     view[header_end:body_start] = bytes(body_start - header_end)
-    view[body_start:] = data_body
+    if len(data_body) <= _MOST_BYTES_COPIED_BY_PYTHON:
+        view[body_start:] = data_body
+    else:
+        # Arrow copies without Python's lock, so other threads go on meanwhile. Its writer cannot begin in the middle.
+        writer = pa.FixedSizeBufferWriter(buffer)
+        writer.write(view[:body_start].tobytes())
+        writer.write(data_body)
     return buffer.slice(header_start - _MESSAGE_PREFIX_BYTES)
 
 
@@ -146,27 +212,24 @@ class _Table:
     def vector_length(self, field: int) -> int:
         return int(struct.unpack_from("<I", self._data, self._target(field))[0]) if self.has(field) else 0
 
+    def pairs(self, field: int) -> memoryview:
+        """The numbers of a vector of pairs, one behind the other."""
+        if not self.has(field):
+            return memoryview(b"").cast("q")
+        start = self._target(field) + 4
+        return self._data[start : start + _PAIR_BYTES * self.vector_length(field)].cast("q")
+
     def _target(self, field: int) -> int:
         position = self._position + self._offset(field)
         return position + int(struct.unpack_from("<I", self._data, position)[0])
 
 
-def _children(data_type: pa.DataType) -> list[pa.DataType]:
-    if isinstance(data_type, pa.BaseExtensionType):
-        return _children(data_type.storage_type)
-    if isinstance(data_type, pa.RunEndEncodedType):
-        return [data_type.run_end_type, data_type.value_type]
-    if isinstance(data_type, pa.MapType):
-        return [pa.struct([data_type.key_field, data_type.item_field])]
-    return [data_type.field(index).type for index in range(data_type.num_fields)]
-
-
 def _count_nodes(data_type: pa.DataType) -> int:
-    return 1 + sum(_count_nodes(child) for child in _children(data_type))
+    return 1 + sum(_count_nodes(child) for child in children(data_type))
 
 
 def _refuse_dictionaries(data_type: pa.DataType, name: str) -> None:
     if pa.types.is_dictionary(data_type):
         raise ProtocolError(f"column {name!r} is dictionary-encoded, which is refused")
-    for child in _children(data_type):
+    for child in children(data_type):
         _refuse_dictionaries(child, name)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounds of what a client may ask of an encoder: options that would cost memory, and numbers without sense."""
+
+import math
+
+from updraft.errors import EncodeError, WriteOptionError
+from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
+
+DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
+DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
+# Parquet counts the bytes of a page in 32 bits.
+_MAX_PAGE_BYTES = (1 << 31) - 1
+# The library takes the number of distinct values as 32 bits.
+_MAX_DISTINCT_VALUES = (1 << 31) - 1
+_MIN_FALSE_POSITIVES = 1e-6
+# The library's own bounds of one filter.
+_FEWEST_BLOOM_BYTES, _MOST_BLOOM_BYTES = 32, 128 << 20
+_MAX_BLOOM_BYTES = 256 << 20
+# The footer repeats the path of each column in each row group.
+_MAX_FOOTER_NAMES_BYTES = 64 << 20
+_MAX_ROW_INDEX_STRIDE = (1 << 31) - 1
+# Of ORC for Java. Each stride has an entry in the index, in memory until its stripe ends.
+_MIN_ROW_INDEX_STRIDE = 1000
+
+
+def check_parquet(options: ParquetOptions) -> None:
+    """Raises WriteOptionError, which names the option and its limit."""
+    if options.page_bytes > _MAX_PAGE_BYTES:
+        raise WriteOptionError(f"page_bytes is {options.page_bytes}, the limit is {_MAX_PAGE_BYTES}: ask for less")
+    for bloom in options.bloom_filters:
+        where = f"of the bloom filter over {bloom.column!r}"
+        if bloom.distinct_values > _MAX_DISTINCT_VALUES:
+            raise WriteOptionError(
+                f"distinct_values {where} is {bloom.distinct_values}, the limit is {_MAX_DISTINCT_VALUES}: "
+                "expect fewer distinct values in a row group"
+            )
+        _check_false_positives(bloom.false_positive_probability, f"false_positive_probability {where}")
+    if bloom_bytes(options) > _MAX_BLOOM_BYTES:
+        raise WriteOptionError(
+            f"bloom_filters: the filters of each row group take {bloom_bytes(options)} bytes, the limit is "
+            f"{_MAX_BLOOM_BYTES}: ask for fewer filters, fewer distinct values or more false positives"
+        )
+
+
+def check_orc(options: OrcOptions) -> None:
+    """Raises WriteOptionError, which names the option and its limit."""
+    if options.row_index_stride > _MAX_ROW_INDEX_STRIDE:
+        raise WriteOptionError(
+            f"row_index_stride is {options.row_index_stride}, the limit is {_MAX_ROW_INDEX_STRIDE}: ask for less"
+        )
+    if 0 < options.row_index_stride < _MIN_ROW_INDEX_STRIDE:
+        raise WriteOptionError(
+            f"row_index_stride is {options.row_index_stride}, the least is {_MIN_ROW_INDEX_STRIDE}: ask for more"
+        )
+    _check_false_positives(options.bloom_filter_false_positive_probability, "bloom_filter_false_positive_probability")
+
+
+def check_footer_names(row_groups: int, names_bytes: int) -> None:
+    """Raises EncodeError when the names of the columns, once for each row group, are more than a footer may hold."""
+    if row_groups * names_bytes > _MAX_FOOTER_NAMES_BYTES:
+        raise EncodeError(
+            f"the names of the columns take {names_bytes} bytes in each of {row_groups} row groups, the limit of a "
+            f"footer is {_MAX_FOOTER_NAMES_BYTES}: send shorter names, or ask for larger row groups"
+        )
+
+
+def bloom_bytes(options: ParquetOptions) -> int:
+    """Memory of the bloom filters of one row group, which the library keeps until the file ends."""
+    return sum(
+        _filter_bytes(
+            bloom.distinct_values or DEFAULT_BLOOM_DISTINCT_VALUES,
+            bloom.false_positive_probability or DEFAULT_BLOOM_FALSE_POSITIVES,
+        )
+        for bloom in options.bloom_filters
+    )
+
+
+def _filter_bytes(distinct_values: int, false_positives: float) -> int:
+    """The size of a split-block filter as Parquet's specification computes it: a power of two."""
+    bits = -8 * distinct_values / math.log(1 - false_positives ** (1 / 8))
+    size = 1 << math.ceil(math.log2(max(1.0, bits / 8)))
+    return min(_MOST_BLOOM_BYTES, max(_FEWEST_BLOOM_BYTES, size))
+
+
+def _check_false_positives(asked: float, option: str) -> None:
+    # Zero asks for the default. A comparison with NaN is false.
+    if asked != 0 and not _MIN_FALSE_POSITIVES <= asked < 1:
+        raise WriteOptionError(f"{option} is {asked:g}: it must be at least {_MIN_FALSE_POSITIVES:g} and less than 1")

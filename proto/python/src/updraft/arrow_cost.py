@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a batch costs in memory beyond its bytes, known from its metadata before anything is allocated for it.
+
+Arrow has types whose values take no bytes: null, binaries of width 0, lists of fixed size 0, structs without fields. A
+batch of no bytes can therefore claim any number of values, and whoever encodes or converts them pays for each one.
+Values of all other types have bytes behind them, which Arrow's validation checks, so their cost is in their bytes. Of
+these, booleans take the fewest, a bit each, so that converting one column of them is what costs.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+# Measured with Parquet's encoder: levels of 2 bytes, and the conversion of a boolean to a byte.
+_BYTES_PER_VALUE = 4
+# Below a list there are repetition levels too, and the sample of the encodings has an index of each value.
+_BYTES_PER_LISTED_VALUE = 16
+_BYTES_PER_LISTED_BOOLEAN = 6
+
+
+class NarrowLeaf(NamedTuple):
+    """An array whose values take less than a byte each."""
+
+    node: int
+    """Its place among the arrays of a batch, in the order of the metadata."""
+    value_bytes: int
+    """Memory that a value costs while it is encoded."""
+    is_backed: bool
+    """Whether a value has a bit in the batch: then the batch cannot claim more of them than it has bits."""
+
+
+class Claims(NamedTuple):
+    """What a batch costs beyond its bytes."""
+
+    unbacked_bytes: int
+    """Memory for all values that no byte of the batch stands behind."""
+    encoding_bytes: int
+    """Memory to convert the widest of its narrow columns; columns are converted one after another."""
+
+
+NO_CLAIMS = Claims(0, 0)
+
+
+def narrow_leaves(schema: pa.Schema) -> tuple[NarrowLeaf, ...]:
+    """The arrays whose cost is not in their bytes; most schemas have none."""
+    arrays = (found for field in schema for found in _arrays(field.type))
+    return tuple(
+        NarrowLeaf(node, _value_bytes(data_type, listed=listed), pa.types.is_boolean(_storage(data_type)))
+        for node, (data_type, listed) in enumerate(arrays)
+        if _is_narrow(_storage(data_type))
+    )
+
+
+def claims_of(leaves: Sequence[NarrowLeaf], lengths: Sequence[int]) -> Claims:
+    """The cost of narrow leaves; `lengths` are those of all arrays of the batch."""
+    return Claims(
+        sum(leaf.value_bytes * lengths[leaf.node] for leaf in leaves if not leaf.is_backed),
+        max((leaf.value_bytes * lengths[leaf.node] for leaf in leaves), default=0),
+    )
+
+
+def children(data_type: pa.DataType) -> list[pa.DataType]:
+    """The types of the arrays directly below one of this type, as Arrow's metadata counts them."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return children(data_type.storage_type)
+    if isinstance(data_type, pa.RunEndEncodedType):
+        return [data_type.run_end_type, data_type.value_type]
+    if isinstance(data_type, pa.MapType):
+        return [pa.struct([data_type.key_field, data_type.item_field])]
+    return [data_type.field(index).type for index in range(data_type.num_fields)]
+
+
+def path_bytes(fields: Sequence[pa.Field], above_bytes: int = 0) -> int:
+    """Bytes of the paths of all columns and fields, each with the names of those around it, as files store them."""
+    total = 0
+    for field in fields:
+        own_bytes = above_bytes + len(field.name.encode())
+        data_type = _storage(field.type)
+        below = [data_type.field(index) for index in range(data_type.num_fields)]
+        total += path_bytes(below, own_bytes) if below else own_bytes
+    return total
+
+
+def _arrays(data_type: pa.DataType, *, listed: bool = False) -> Iterator[tuple[pa.DataType, bool]]:
+    """The type of each array of a column, and whether it lies below something other than structs."""
+    yield data_type, listed
+    listed = listed or not pa.types.is_struct(_storage(data_type))
+    for child in children(data_type):
+        yield from _arrays(child, listed=listed)
+
+
+def _value_bytes(data_type: pa.DataType, *, listed: bool) -> int:
+    if not listed:
+        return _BYTES_PER_VALUE
+    return _BYTES_PER_LISTED_BOOLEAN if pa.types.is_boolean(_storage(data_type)) else _BYTES_PER_LISTED_VALUE
+
+
+def _is_narrow(stored: pa.DataType) -> bool:
+    if pa.types.is_fixed_size_binary(stored):
+        return bool(stored.byte_width == 0)
+    if pa.types.is_fixed_size_list(stored):
+        return bool(stored.list_size == 0)
+    without_fields = pa.types.is_struct(stored) and not stored.num_fields
+    return without_fields or pa.types.is_null(stored) or pa.types.is_boolean(stored)
+
+
+def _storage(data_type: pa.DataType) -> pa.DataType:
+    while isinstance(data_type, pa.BaseExtensionType):
+        data_type = data_type.storage_type
+    return data_type
