@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 SECCOMP, CAPABILITIES, HIDDEN_MEMORY = "seccomp", "capabilities", "hidden-memory"
+LANDLOCK, LANDLOCK_SCOPES = "landlock", "landlock-scopes"
 
 NEEDS: Mapping[str, str] = {
     SECCOMP: "Linux 3.5 on x86_64, 3.19 on aarch64, built with CONFIG_SECCOMP_FILTER",
     CAPABILITIES: "any Linux, and a service whose user is root or was given no capabilities",
     HIDDEN_MEMORY: "any Linux",
+    LANDLOCK: "Linux 5.19, built and started with Landlock",
+    LANDLOCK_SCOPES: "Linux 6.12, built and started with Landlock",
 }
 """What has a layer, in the order in which layers are reported."""
 

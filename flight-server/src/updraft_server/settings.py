@@ -32,6 +32,8 @@ def _absolute_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 PathList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_absolute_paths)]
+
+
 def _checked_layers(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if name not in NEEDS:

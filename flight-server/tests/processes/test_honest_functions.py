@@ -68,7 +68,7 @@ def processes_share_locks_queues_and_memory(method):
 
 
 def joblib_runs(backend):
-    import joblib  # type: ignore[import-untyped]
+    import joblib
 
     return sum(joblib.Parallel(n_jobs=2, backend=backend)(joblib.delayed(abs)(n) for n in range(-4, 4)))
 

@@ -25,7 +25,10 @@ SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
 LEAST_VERSION = 2
 """Of Landlock: version 1 lets nothing be moved or linked across directories, which honest code does."""
 
-_TCP_SINCE, _SCOPES_SINCE = 4, 6
+SCOPES_SINCE = 6
+"""Of Landlock: below it signals and abstract sockets are not covered."""
+
+_TCP_SINCE = 4
 # Every right over files that the first versions know: 14 of them, then TRUNCATE. Commands to devices, since version 5,
 # are left alone: a terminal is one.
 _RIGHTS_OF_VERSION = {2: (1 << 14) - 1, 3: (1 << 15) - 1}
@@ -60,10 +63,10 @@ class Ruleset:
         version = landlock_version()
         self._rights = _RIGHTS_OF_VERSION[min(max(version, LEAST_VERSION), max(_RIGHTS_OF_VERSION))]
         attributes = _Attributes(
-            self._rights, tcp if version >= _TCP_SINCE else 0, scopes if version >= _SCOPES_SINCE else 0
+            self._rights, tcp if version >= _TCP_SINCE else 0, scopes if version >= SCOPES_SINCE else 0
         )
         # An older kernel knows fewer fields.
-        fields = 1 + (version >= _TCP_SINCE) + (version >= _SCOPES_SINCE)
+        fields = 1 + (version >= _TCP_SINCE) + (version >= SCOPES_SINCE)
         size = ctypes.c_size_t(fields * ctypes.sizeof(ctypes.c_uint64))
         self._descriptor = _checked(_libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0))
 

@@ -12,12 +12,20 @@ import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
-from updraft_server.linux import seccomp
+from updraft_server.linux import landlock, seccomp
 from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
 from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
 from updraft_server.linux.system_calls import ARCHITECTURES, call_number
 from updraft_server.sandbox.refused_calls import FRONT_PID, OWN_PID, pool_processes, refused_calls
-from updraft_server.sandbox_layers import CAPABILITIES, HIDDEN_MEMORY, NEEDS, SECCOMP, SandboxLayer
+from updraft_server.sandbox_layers import (
+    CAPABILITIES,
+    HIDDEN_MEMORY,
+    LANDLOCK,
+    LANDLOCK_SCOPES,
+    NEEDS,
+    SECCOMP,
+    SandboxLayer,
+)
 
 _INIT_PID = 1
 
@@ -43,6 +51,7 @@ class WorkerSandbox:
                 self._apply(layer.name, front_pid)
 
     def _apply(self, layer: str, front_pid: int) -> None:
+        """Landlock is not here: a worker confines itself when it gets its owner (`owner_files`)."""
         if layer == HIDDEN_MEMORY:
             hide_memory()
         elif layer == CAPABILITIES:
@@ -89,10 +98,22 @@ def _memory_problem() -> str:
     return "" if is_memory_hidden() else "the kernel does not hide a process's memory"
 
 
+def _files_problem() -> str:
+    return "" if landlock.landlock_version() >= landlock.LEAST_VERSION else "this kernel has no Landlock of use"
+
+
+def _scopes_problem() -> str:
+    if landlock.landlock_version() >= landlock.SCOPES_SINCE:
+        return ""
+    return "this kernel's Landlock does not know signals and abstract sockets"
+
+
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
     SECCOMP: _calls_problem,
     CAPABILITIES: _capabilities_problem,
     HIDDEN_MEMORY: _memory_problem,
+    LANDLOCK: _files_problem,
+    LANDLOCK_SCOPES: _scopes_problem,
 }
 
 

@@ -22,7 +22,6 @@ from updraft_server.ipc.zygote_packets import (
     SETTINGS_VARIABLE,
     ZygoteSettings,
 )
-from updraft_server.linux.landlock import LEAST_VERSION, landlock_version
 from updraft_server.linux.capabilities import close_bounding_set
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import name_process
@@ -53,11 +52,6 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
         sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
         sys.exit(EXIT_IMAGE_BROKEN)
     _check_threads()
-    if settings.worker.allow_session_functions and landlock_version() < LEAST_VERSION:
-        sys.stderr.write(
-            "updraft-server: this kernel has no Landlock (Linux 5.19): session functions can read and write every file"
-            " that the pool can\n"
-        )
     # Workers inherit it: once is cheaper than in each of them.
     close_bounding_set()
     sandbox = WorkerSandbox()
