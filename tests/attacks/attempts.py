@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-REFUSALS = ("EPERM", "EACCES", "ENOSYS", "ENOENT", "ESRCH", "EROFS", "ECONNREFUSED", "EAFNOSUPPORT")
+REFUSALS = ("EPERM", "EACCES", "ENOSYS", "ENOENT", "ESRCH", "EROFS", "EXDEV", "ECONNREFUSED", "EAFNOSUPPORT")
 """Errors by which a kernel refuses, or says that there is nothing to be had. With any other, a test is broken."""
 
 

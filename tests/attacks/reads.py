@@ -187,14 +187,14 @@ def the_front_in_a_debugger(target: Any) -> Any:
 def descriptors_of_the_front(target: Any) -> Any:
     import os
 
-    return os.listdir(f"/proc/{target.front}/fd")
+    return [os.readlink(f"/proc/{target.front}/fd/{name}") for name in os.listdir(f"/proc/{target.front}/fd")]
 
 
 @ATTEMPTS
 def descriptors_of_a_neighbour(target: Any) -> Any:
     import os
 
-    return os.listdir(f"/proc/{target.victim}/fd")
+    return [os.readlink(f"/proc/{target.victim}/fd/{name}") for name in os.listdir(f"/proc/{target.victim}/fd")]
 
 
 @ATTEMPTS
@@ -407,5 +407,7 @@ def the_socket_of_the_zygote(target: Any) -> Any:
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
+        end.settimeout(10)
+        # To connect is no use to anybody whom the zygote does not answer.
         end.connect(os.path.join(target.runtime, "zygote.sock"))
-        return "connected"
+        return end.recv(65536)

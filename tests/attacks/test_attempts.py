@@ -13,7 +13,7 @@ import pytest
 
 from tests.attacks import alters, kills, lies, reads
 from tests.attacks.pool_under_attack import PoolUnderAttack
-from tests.attacks.survives import RESIDUES, Residue
+from tests.attacks.survives import NOT_YET, RESIDUES, Residue
 
 
 class Pools:
@@ -85,7 +85,13 @@ def test_a_function_that_lies_breaks_its_own_exchange(pools: Pools, attempt: Cal
     assert verdict.died, verdict
 
 
-@pytest.mark.parametrize("residue", RESIDUES, ids=lambda residue: residue.name)
+def _as_parameter(residue: Residue) -> Any:
+    reason = NOT_YET.get(residue.name)
+    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+    return pytest.param(residue, id=residue.name, marks=marks)
+
+
+@pytest.mark.parametrize("residue", [*map(_as_parameter, RESIDUES)])
 def test_nothing_survives_into_the_exchange_of_another(pools_of_one_worker: Pools, residue: Residue) -> None:
     with pools_of_one_worker.unharmed() as pool:
         left = pool.attempt(residue.leave)
