@@ -39,7 +39,7 @@ from updraft_server.front.relay import Relay, RelayLimits
 from updraft_server.front.request import SERVICE, Request, parse_request, resolve
 from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.pool.leases import LeaseOutcome
+from updraft_server.pool.leases import LeaseOutcome, Owner
 
 if TYPE_CHECKING:
     from updraft_server.settings import ServeSettings
@@ -125,7 +125,8 @@ class Exchanges:
         dialogue = ArtifactDialogue(call, self._message_limits, timeout_seconds=self._settings.artifact_timeout_seconds)
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
-        return request, await stack.enter_async_context(self._collector.collected(dialogue, request.needs))
+        owner = _owner(call, request)
+        return request, await stack.enter_async_context(self._collector.collected(dialogue, owner, request.needs))
 
     async def _with_worker(
         self, call: Call, request: Request, artifacts: CollectedArtifacts, grant: Grant, exchange: OpenExchange
@@ -167,6 +168,11 @@ class Exchanges:
         self._metrics.exchange_seconds.labels(function).observe(exchange.seconds)
         self._metrics.rows.labels(function).inc(exchange.transfer.rows)
         self._metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
+
+
+def _owner(call: Call, request: Request) -> Owner:
+    task = request.command.task
+    return Owner(tenant_of(call, task), task.owner.application_id, task.owner.session_id)
 
 
 def _assignment(

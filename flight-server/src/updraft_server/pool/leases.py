@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import socket
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from updraft_server.pool.worker_events import WorkerDeath
 
@@ -17,6 +17,17 @@ class PoolError(Exception):
 
 class NoIdleWorker(PoolError):  # noqa: N818 - a state of the pool that callers wait out
     """Raised by `Pool.lease` when the caller has to wait for a worker."""
+
+
+class Owner(NamedTuple):
+    """Whose code and data an exchange brings."""
+
+    tenant: str
+    """Whose share of the pool the exchange takes."""
+    application_id: str
+    """Spark's application id; empty for other clients."""
+    session_id: str
+    """The Spark Connect session; empty in a classic application."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
