@@ -18,7 +18,7 @@ OTHERS = {
     "session": Owner(tenant="team", application_id="app-1", session_id="session-2"),
     "classic": Owner(tenant="team", application_id="app-1"),
     "nobody": Owner(tenant="team"),
-    "seams": Owner(tenant="team", application_id='app-1", "session-1'),
+    "seams": Owner(tenant="team", application_id="app-1session", session_id="-1"),
 }
 DIGEST = hashlib.sha256(VALUE).digest()
 
@@ -96,6 +96,18 @@ async def test_who_names_no_application_leaves_nothing(running_front: Running, t
             assert await pool.give(MODULE, owner=Owner(tenant="team"))
         assert pool.owners() == set()
         assert pool.used_bytes == 0
+
+
+async def test_two_without_an_application_share_nothing(running_front: Running, tmp_path: Path) -> None:
+    async with fixture(running_front, tmp_path) as pool:
+        first = await pool.client(artifact(VALUE, broadcast_id=1), owner=Owner(tenant="team"))
+        await first.wanted()
+        await first.send(*parts(VALUE))
+        assert await first.wanted() == set()
+        second = await pool.client(artifact(VALUE, broadcast_id=1), owner=Owner(tenant="team"))
+        assert await second.wanted() == {DIGEST}
+        second.leave()
+        await first.end()
 
 
 async def test_an_owner_whose_last_artifact_goes_leaves_no_directory(running_front: Running, tmp_path: Path) -> None:

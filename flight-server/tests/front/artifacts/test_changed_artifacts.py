@@ -40,6 +40,13 @@ def link_elsewhere(path: Path) -> None:
     path.symlink_to(elsewhere)
 
 
+def link_twice(path: Path) -> None:
+    """A link that leads to the right file by way of one that can lead elsewhere later."""
+    [target] = [file for file in (path.parents[2] / "stored").iterdir() if file.samefile(path)]
+    path.unlink()
+    path.symlink_to(target)
+
+
 async def give(pool: Fixture, data: bytes, need: Artifact) -> set[bytes]:
     client = await pool.client(need)
     wanted = await client.wanted()
@@ -65,7 +72,7 @@ async def test_a_changed_broadcast_is_asked_for_again(
         assert await give(pool, VALUE, need) == set()
 
 
-@pytest.mark.parametrize("change", [rewrite, replace, Path.unlink, link_elsewhere])
+@pytest.mark.parametrize("change", [rewrite, replace, Path.unlink, link_elsewhere, link_twice])
 async def test_a_changed_file_of_a_set_is_never_handed_on(
     running_front: Running, tmp_path: Path, change: Callable[[Path], None]
 ) -> None:

@@ -68,7 +68,7 @@ class _File:
             state = _state(self._path)
             if state == self._state:
                 return True
-            if not stat.S_ISREG(state.mode) or _digest(self._path) != self._sha256 or _state(self._path) != state:
+            if _digest(self._path) != self._sha256 or _state(self._path) != state:
                 return False
         except OSError:
             return False
