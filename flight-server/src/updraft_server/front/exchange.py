@@ -34,6 +34,7 @@ from updraft_server.front.artifacts.collector import ArtifactCollector, Collecte
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.early_reads import EarlyReads
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.relay import Relay, RelayLimits
 from updraft_server.front.request import SERVICE, Request, parse_request, resolve
@@ -60,6 +61,7 @@ class Exchanges:
         metrics: FrontMetrics,
         activity: Activity,
         tracer: Tracer,
+        early_reads: EarlyReads,
     ) -> None:
         self._admission = admission
         self._collector = collector
@@ -72,6 +74,7 @@ class Exchanges:
         self._metrics = metrics
         self._activity = activity
         self._tracer = tracer
+        self._early_reads = early_reads
 
     async def serve(self, call: Call) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
@@ -84,13 +87,14 @@ class Exchanges:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
-            first = await first_message(call, self._message_limits)
+            early = self._early_reads.of(call)
+            first = await first_message(early, self._message_limits)
             request = parse_request(first)
             exchange.identity = request.log_context
             exchange.span.describe(exchange.identity)
             request = resolve(request, self._capabilities())
             structlog.contextvars.bind_contextvars(**exchange.identity)
-            schema = bytes(await schema_header(call, first, self._message_limits))
+            schema = bytes(await schema_header(early, first, self._message_limits))
             # The message may be large, and the exchange long.
             del first
             await self._run(call, replace(request, schema=schema), exchange)
@@ -122,7 +126,10 @@ class Exchanges:
         self, call: Call, request: Request, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
-        dialogue = ArtifactDialogue(call, self._message_limits, timeout_seconds=self._settings.artifact_timeout_seconds)
+        early = self._early_reads.of(call)
+        dialogue = ArtifactDialogue(
+            early, self._message_limits, timeout_seconds=self._settings.artifact_timeout_seconds
+        )
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
         owner = _owner(call, request)
