@@ -22,14 +22,17 @@ from flight_messages import (
 )
 from front_harness import Running, RunningFront
 
+from updraft.protocol import TENANT_HEADER
 from updraft.v1.exchange_pb2 import (
     Artifact,
     ArtifactPart,
     ErrorKind,
     ExchangeCommand,
+    Owner,
     ReplyMetadata,
     RequestMetadata,
     SessionFunction,
+    TaskIdentity,
 )
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
@@ -59,9 +62,9 @@ def member(name: str, size_bytes: int = 0, **fields: Any) -> tarfile.TarInfo:
     return info
 
 
-def command(artifacts: Iterable[Artifact], **fields: Any) -> ExchangeCommand:
+def command(artifacts: Iterable[Artifact], owner: Owner | None = None, **fields: Any) -> ExchangeCommand:
     session = SessionFunction(python_version="3.11", spark_version="4.3.0", artifacts=artifacts, **fields)
-    return echo_command(session=session)
+    return echo_command(session=session, **({} if owner is None else {"task": TaskIdentity(owner=owner)}))
 
 
 def part(digest: bytes, data: bytes, offset: int = 0) -> bytes:
@@ -130,10 +133,22 @@ class Fixture:
         self.recorder = recorder
         self._directory = directory
 
-    async def client(self, *artifacts: Artifact, **fields: Any) -> Client:
-        call = self._front.exchange(timeout=60)
-        await call.write(command_request(command(artifacts, **fields)))
+    async def client(self, *artifacts: Artifact, owner: Owner | None = None, tenant: str = "", **fields: Any) -> Client:
+        """An exchange of this owner, or of an application of its own."""
+        metadata = ((TENANT_HEADER, tenant),) if tenant else ()
+        call = self._front.exchange(timeout=60, metadata=metadata)
+        await call.write(command_request(command(artifacts, owner, **fields)))
         return Client(call)
+
+    async def give(self, data: bytes, *, owner: Owner | None = None, tenant: str = "") -> set[bytes]:
+        """A whole exchange with one file; what the pool asked for."""
+        client = await self.client(artifact(data, file_name="data"), owner=owner, tenant=tenant)
+        wanted = await client.wanted()
+        if wanted:
+            await client.send(*parts(data, 1024 * 1024))
+            assert await client.wanted() == set()
+        await client.end()
+        return wanted
 
     @property
     def provided(self) -> Assignment:
@@ -149,8 +164,22 @@ class Fixture:
         return Path(self.recorder.assignments[exchange].files_directory) / name
 
     def leftovers(self) -> list[Path]:
-        """What lies in the store."""
-        return [path for path in (self._directory / "artifacts").rglob("*") if path.is_file()]
+        """The files that lie in the store, but for what is being deleted."""
+        kept = [path for path in self._directory.iterdir() if path.name != "trash"]
+        return [path for directory in kept for path in directory.rglob("*") if path.is_file()]
+
+    def owners(self) -> set[str]:
+        """The directories of owners, by their names."""
+        return {path.name for path in self._directory.iterdir()} - {"arriving", "trash"}
+
+    def file_sets(self) -> list[Path]:
+        """The directories of all sets of files."""
+        return list(self._directory.glob("*/sets/*"))
+
+    @property
+    def used_bytes(self) -> int:
+        """Room that is taken in the store."""
+        return self._front.front._artifact_store.used_bytes
 
 
 @asynccontextmanager

@@ -120,13 +120,15 @@ class ServeSettings(ServiceSettings):
 
     artifact_store_bytes: int = setting(
         "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. When it "
-        "is full, the least recently used artifacts are deleted; those of running exchanges are kept.",
+        "is full, the tenant that uses most loses its least recently used artifacts; those of running exchanges are "
+        "kept.",
         default=8 * 1024 * MIB,
         unit="bytes",
         ge=MIB,
     )
     artifact_timeout_seconds: float = setting(
-        "Give up on an upload when the client does not send the next part of an artifact within this time.",
+        "Give up on an upload when the client does not send the next part of an artifact within this time, or sends "
+        "less than 64 KiB per second beyond this time.",
         default=60.0,
         unit="seconds",
         gt=0,
@@ -140,7 +142,11 @@ class ServeSettings(ServiceSettings):
         ge=0,
     )
     queue_bytes: int = setting(
-        "Maximum memory for the commands of all waiting exchanges together.", default=512 * MIB, unit="bytes", ge=MIB
+        "Maximum memory for the commands of all waiting exchanges together, and for messages that arrive before their "
+        "exchange has a worker.",
+        default=512 * MIB,
+        unit="bytes",
+        ge=MIB,
     )
     retry_after_milliseconds: int = setting(
         "Retry hint for clients that are refused because the pool is full.", default=500, unit="milliseconds", ge=1

@@ -34,6 +34,7 @@ from updraft_server.front.artifacts.collector import ArtifactCollector, Collecte
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.early_reads import EarlyReads
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.relay import Relay, RelayLimits
 from updraft_server.front.request import SERVICE, Request, parse_request, resolve
@@ -61,6 +62,7 @@ class Exchanges:
         metrics: FrontMetrics,
         activity: Activity,
         tracer: Tracer,
+        early_reads: EarlyReads,
     ) -> None:
         self._admission = admission
         self._collector = collector
@@ -73,6 +75,7 @@ class Exchanges:
         self._metrics = metrics
         self._activity = activity
         self._tracer = tracer
+        self._early_reads = early_reads
 
     async def serve(self, call: Call) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
@@ -85,13 +88,14 @@ class Exchanges:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
-            first = await first_message(call, self._message_limits)
+            early = self._early_reads.of(call)
+            first = await first_message(early, self._message_limits)
             request = parse_request(first)
             exchange.identity = request.log_context
             exchange.span.describe(exchange.identity)
             request = resolve(request, self._capabilities())
             structlog.contextvars.bind_contextvars(**exchange.identity)
-            schema = bytes(await schema_header(call, first, self._message_limits))
+            schema = bytes(await schema_header(early, first, self._message_limits))
             # The message may be large, and the exchange long.
             del first
             await self._run(call, replace(request, schema=schema), exchange)
@@ -112,7 +116,7 @@ class Exchanges:
             exchange.phase = ExchangePhase.PREPARING
             owner = _owner(call, request)
             with self._admission.place(owner.tenant, request.task_key, request.held_bytes) as place:
-                request, artifacts = await place.unless_lost(self._prepared(call, request, stack))
+                request, artifacts = await place.unless_lost(self._prepared(call, request, owner, stack))
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
                     binding = Binding(owner, request.modules) if request.is_session else REGISTERED
@@ -121,13 +125,18 @@ class Exchanges:
             await self._with_worker(call, request, owner, artifacts, grant, exchange)
 
     async def _prepared(
-        self, call: Call, request: Request, stack: AsyncExitStack
+        self, call: Call, request: Request, owner: Owner, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
-        dialogue = ArtifactDialogue(call, self._message_limits, timeout_seconds=self._settings.artifact_timeout_seconds)
+        early = self._early_reads.of(call)
+        dialogue = ArtifactDialogue(
+            early, self._message_limits, timeout_seconds=self._settings.artifact_timeout_seconds
+        )
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
-        return request, await stack.enter_async_context(self._collector.collected(dialogue, request.needs))
+        if not request.is_session:
+            return request, CollectedArtifacts()
+        return request, await stack.enter_async_context(self._collector.collected(dialogue, owner, request.needs))
 
     async def _with_worker(
         self,
@@ -201,6 +210,7 @@ def _assignment(
         batch_timeout_seconds=batch_timeout.batch_seconds,
         idle_timeout_seconds=batch_timeout.idle_seconds,
         traceparent=traceparent,
+        artifacts_directory=artifacts.directory,
         files_directory=artifacts.files_directory,
         broadcasts={str(number): path for number, path in artifacts.broadcasts.items()},
     )

@@ -33,6 +33,7 @@ from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.early_reads import EarlyReads
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
@@ -98,6 +99,12 @@ class Front:
             client_silence_seconds=settings.client_silence_seconds,
             worker_silence_seconds=settings.worker_silence_seconds,
         )
+        self._early_reads = EarlyReads(
+            limit_bytes=settings.queue_bytes,
+            retry_after_milliseconds=settings.retry_after_milliseconds,
+            # One message comes, another one goes.
+            elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
+        )
         exchanges = Exchanges(
             self.admission,
             collector,
@@ -107,6 +114,7 @@ class Front:
             self.metrics,
             self.activity,
             self._tracer,
+            self._early_reads,
         )
         service = PoolService(
             exchanges,
@@ -125,7 +133,12 @@ class Front:
     async def run(self) -> None:
         """Serve until a drain has ended; raises StartError or PoolError when it cannot start."""
         async with AsyncExitStack() as stack:
-            for background in (self._publish_health(), self.sampler.run(), self._running.watch()):
+            for background in (
+                self._publish_health(),
+                self.sampler.run(),
+                self._running.watch(),
+                self._early_reads.watch(),
+            ):
                 stack.callback(asyncio.create_task(background).cancel)
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.push_async_callback(self._listeners.close)

@@ -19,6 +19,17 @@ class NoIdleWorker(PoolError):  # noqa: N818 - a state of the pool that callers 
     """Raised by `Pool.lease` when the caller has to wait for a worker."""
 
 
+class Owner(NamedTuple):
+    """Whose code and data an exchange brings."""
+
+    tenant: str
+    """Whose share of the pool the exchange takes."""
+    application_id: str
+    """Spark's application id; empty for other clients."""
+    session_id: str
+    """The Spark Connect session; empty in a classic application."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaskKey:
     """The Spark task on whose behalf an exchange runs."""

@@ -270,7 +270,7 @@ def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings
             max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
             max_exchanges=settings.max_exchanges_per_worker,
             hidden_paths=(str(directory), *settings.secret_paths),
-            readable_paths=(str(files), str(directory / _ARTIFACTS)),
+            readable_paths=(str(files),),
             writable_paths=settings.writable_paths,
         ),
     )

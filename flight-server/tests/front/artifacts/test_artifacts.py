@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from artifact_clients import MODULE, VALUE, Fixture, artifact, fixture, member, part, parts, tar_of
+from artifact_clients import MODULE, VALUE, artifact, fixture, member, part, parts, tar_of
 from flight_messages import (
     keep_alive,
 )
@@ -142,24 +142,13 @@ async def test_nobody_waits_for_a_client_that_has_stopped(running_front: Running
 MIB = 1024 * 1024
 
 
-async def give(pool: Fixture, data: bytes) -> set[bytes]:
-    """A whole exchange with one artifact; what the pool asked for."""
-    client = await pool.client(artifact(data, file_name="data"))
-    wanted = await client.wanted()
-    if wanted:
-        await client.send(*parts(data, MIB))
-        assert await client.wanted() == set()
-    await client.end()
-    return wanted
-
-
 async def test_the_least_recently_used_artifact_makes_room(running_front: Running, tmp_path: Path) -> None:
     one, two, three = (bytes([number]) * (MIB // 2) for number in range(3))
     async with fixture(running_front, tmp_path, artifact_store_bytes=MIB) as pool:
         for data in (one, two, one, three):
-            await give(pool, data)
-        assert await give(pool, one) == set()
-        assert await give(pool, two) != set()
+            await pool.give(data)
+        assert await pool.give(one) == set()
+        assert await pool.give(two) != set()
         assert pool.file("data").read_bytes() == two
         assert not pool.file("data", 3).exists()
 
@@ -174,7 +163,7 @@ async def test_what_an_exchange_holds_stays_and_another_comes_again(running_fron
         refused = await (await pool.client(artifact(other, broadcast_id=1))).refusal()
         assert refused.error.kind == ErrorKind.ERROR_KIND_POOL_FULL
         await client.end()
-        assert await give(pool, other) == {hashlib.sha256(other).digest()}
+        assert await pool.give(other) == {hashlib.sha256(other).digest()}
 
 
 async def test_what_can_never_fit_is_refused_for_good(running_front: Running, tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ What blocks on the disk runs in threads, and archives are unpacked by another pr
 """
 
 import hashlib
-import shutil
 from pathlib import Path
 from typing import Self
 
 from updraft.errors import ProtocolError
 from updraft_server.front.artifacts.needs import ArtifactKey, Form
-from updraft_server.front.artifacts.threads import in_thread
+from updraft_server.front.artifacts.originals import Original, original
+from updraft_server.front.artifacts.threads import in_thread, remove
 from updraft_server.front.artifacts.unpackers import Unpackers
 
 _READ_ONLY = 0o444
@@ -24,22 +24,26 @@ class Arrival:
         self._key = key
         self._path = path
         self._directory = path.with_suffix(".unpacked")
+        self._leftovers = [self._path, self._directory]
         self._file = path.open("wb")
         self._digest = hashlib.sha256()
         self._received_bytes = 0
-        self._kept = False
 
     @property
     def complete(self) -> bool:
         """Whether all bytes are there."""
         return self._received_bytes == self._key.size_bytes
 
-    async def add(self, offset: int, data: memoryview) -> None:
-        """Take the next bytes; raises ProtocolError for a gap, a repeat, or more than was announced."""
+    def check_next(self, offset: int, size_bytes: int) -> None:
+        """Raises ProtocolError for bytes that leave a gap or repeat, or are more than was announced."""
         if offset != self._received_bytes:
             raise ProtocolError(f"{self._name} continues at byte {offset}, expected {self._received_bytes}")
-        if offset + len(data) > self._key.size_bytes:
+        if offset + size_bytes > self._key.size_bytes:
             raise ProtocolError(f"{self._name} has more than the {self._key.size_bytes} bytes that were announced")
+
+    async def add(self, offset: int, data: memoryview) -> None:
+        """Take the next bytes; raises what `check_next` raises."""
+        self.check_next(offset, len(data))
         await in_thread(self._add, data)
         self._received_bytes += len(data)
 
@@ -55,12 +59,20 @@ class Arrival:
         self._path.chmod(_READ_ONLY)
         if self._key.form is Form.DIRECTORY:
             await unpackers.unpack(self._name, self._path, self._directory)
-            await in_thread(self._path.unlink)
+            await in_thread(remove, self._path)
 
-    def keep(self) -> Path:
-        """Where the checked artifact lies from now on."""
-        self._kept = True
-        return self._directory if self._key.form is Form.DIRECTORY else self._path
+    async def move(self, path: Path) -> Original:
+        """Move the checked artifact to its place; what it is like there."""
+        self._leftovers.append(path)
+        return await in_thread(self._move, path)
+
+    def _move(self, path: Path) -> Original:
+        (self._directory if self._key.form is Form.DIRECTORY else self._path).rename(path)
+        return original(self._key, path)
+
+    def keep(self) -> None:
+        """Leave it in its place."""
+        self._leftovers.clear()
 
     @property
     def _name(self) -> str:
@@ -71,6 +83,4 @@ class Arrival:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-        if not self._kept:
-            self._path.unlink(missing_ok=True)
-            shutil.rmtree(self._directory, ignore_errors=True)
+        remove(*self._leftovers)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before an exchange waits for a worker: what its function needs is in the store, sent by its client or by another's.
+"""Before an exchange waits for a worker: what its function needs is in the store, sent by its client or by another of
+its owner.
 
     ask for what nobody sends -> receive it -> wait for what others send -> ... -> say that nothing is wanted
 
@@ -11,20 +12,29 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import structlog
+
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts.arrival import Arrival
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue, ArtifactPart
-from updraft_server.front.artifacts.file_sets import lay_out
+from updraft_server.front.artifacts.file_sets import SetFile, lay_out
 from updraft_server.front.artifacts.needs import Needs
-from updraft_server.front.artifacts.store import ArtifactStore, Held, StoredArtifact
+from updraft_server.front.artifacts.originals import Original
+from updraft_server.front.artifacts.store import ArtifactStore, Held
+from updraft_server.front.artifacts.stored import StoredArtifact
 from updraft_server.front.artifacts.threads import in_thread
 from updraft_server.front.artifacts.unpackers import Unpackers
+from updraft_server.pool.leases import Owner
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedArtifacts:
     """Where a worker finds what its function needs."""
 
+    directory: str = ""
+    """All that this owner's workers have to read: the other paths lead into it. Empty where there is no owner."""
     files_directory: str = ""
     """Empty without files."""
     broadcasts: Mapping[int, str] = field(default_factory=dict)
@@ -40,27 +50,47 @@ class ArtifactCollector:
         self._timeout_seconds = timeout_seconds
 
     @asynccontextmanager
-    async def collected(self, dialogue: ArtifactDialogue, needs: Needs) -> AsyncIterator[CollectedArtifacts]:
-        """The artifacts, held for the time of the block; raises UpdraftError when they cannot be had."""
-        if not needs.keys:
+    async def collected(
+        self, dialogue: ArtifactDialogue, owner: Owner, needs: Needs
+    ) -> AsyncIterator[CollectedArtifacts]:
+        """The artifacts, held for the time of the block; raises UpdraftError when they cannot be had.
+
+        A worker is bound to its owner's directory before it needs anything of it, unless it serves a single exchange.
+        """
+        if not needs.keys and not owner.application_id:
             yield CollectedArtifacts()
             return
-        with self._store.holding(needs.keys) as held:
-            yield await self._collect(dialogue, needs, held)
+        with self._store.holding(owner, needs.keys) as held:
+            yield await self._collect(dialogue, needs, held) if needs.keys else CollectedArtifacts(held.directory)
 
     async def _collect(self, dialogue: ArtifactDialogue, needs: Needs, held: Held) -> CollectedArtifacts:
         try:
-            while missing := [artifact for artifact in held.values() if artifact.path is None]:
+            await self._check_again(held)
+            while missing := [artifact for artifact in held.artifacts.values() if artifact.path is None]:
                 wanted = [artifact for artifact in missing if not artifact.senders]
                 if not wanted and not await self._progress(missing):
                     wanted = missing
                 if wanted:
-                    await self._receive(dialogue, wanted)
+                    await self._receive(dialogue, held, wanted)
             artifacts = await self._lay_out(needs, held)
         except OSError as error:
             raise PoolUnavailableError(f"this pool cannot store an artifact: {error.strerror}") from error
         await dialogue.ask(())
         return artifacts
+
+    async def _check_again(self, held: Held) -> None:
+        """Have what is there sent anew where it is not what its owner's client has sent."""
+        there = {
+            artifact: (artifact.path, artifact.original)
+            for artifact in held.artifacts.values()
+            if artifact.original is not None
+        }
+        changed = await in_thread(_changed, {artifact: original for artifact, (_, original) in there.items()})
+        for artifact in changed:
+            # Another exchange may have noticed it too.
+            if artifact.path == there[artifact][0]:
+                _log.warning("an artifact was changed on the pool's disk", artifact=artifact.key.sha256.hex())
+                self._store.discard(held, artifact)
 
     async def _progress(self, artifacts: Sequence[StoredArtifact]) -> bool:
         """Wait for a sender to end; False when all of them have sent nothing for too long."""
@@ -73,7 +103,7 @@ class ArtifactCollector:
                 change.cancel()
         return bool(changed) or sum(artifact.arrived_bytes for artifact in artifacts) > before_bytes
 
-    async def _receive(self, dialogue: ArtifactDialogue, artifacts: Iterable[StoredArtifact]) -> None:
+    async def _receive(self, dialogue: ArtifactDialogue, held: Held, artifacts: Iterable[StoredArtifact]) -> None:
         wanted = {artifact.key.sha256: artifact for artifact in artifacts}
         for artifact in wanted.values():
             artifact.began()
@@ -83,16 +113,23 @@ class ArtifactCollector:
                 part = await dialogue.part()
                 if part.digest not in wanted:
                     raise ProtocolError(f"artifact {part.digest.hex()} arrived, which this pool did not request")
-                await self._receive_one(dialogue, wanted[part.digest], part)
+                await self._receive_one(dialogue, held, wanted[part.digest], part)
                 wanted.pop(part.digest).ended()
         finally:
             for artifact in wanted.values():
                 artifact.ended()
 
-    async def _receive_one(self, dialogue: ArtifactDialogue, artifact: StoredArtifact, part: ArtifactPart) -> None:
+    async def _receive_one(
+        self, dialogue: ArtifactDialogue, held: Held, artifact: StoredArtifact, part: ArtifactPart
+    ) -> None:
         """One artifact, whose first part is here; parts of several are not mixed."""
-        with Arrival(artifact.key, self._store.new_path()) as arrival:
+        with (
+            self._store.arriving(held, artifact) as room,
+            Arrival(artifact.key, self._store.arriving_path()) as arrival,
+        ):
             while True:
+                arrival.check_next(part.offset, len(part.data))
+                room.grow_to(part.offset + len(part.data))
                 await arrival.add(part.offset, part.data)
                 artifact.arrived_bytes += len(part.data)
                 if arrival.complete:
@@ -103,16 +140,27 @@ class ArtifactCollector:
                         f"artifact {part.digest.hex()} came before the end of {artifact.key.sha256.hex()}"
                     )
             await arrival.check(self._unpackers)
+            path = self._store.stored_path(held)
+            original = await arrival.move(path)
             # Another exchange may have lost patience with this client and sent it too.
             if artifact.path is None:
-                artifact.path = arrival.keep()
+                room.keep(path, original)
+                arrival.keep()
 
     async def _lay_out(self, needs: Needs, held: Held) -> CollectedArtifacts:
-        paths = {key: artifact.path for key, artifact in held.items() if artifact.path is not None}
-        broadcasts = {number: str(paths[key]) for number, key in needs.broadcasts.items()}
+        there = {
+            key: SetFile(artifact.path, artifact.original)
+            for key, artifact in held.artifacts.items()
+            if artifact.path is not None and artifact.original is not None
+        }
+        broadcasts = {number: str(there[key].path) for number, key in needs.broadcasts.items()}
         if not needs.files:
-            return CollectedArtifacts(broadcasts=broadcasts)
-        path = self._store.file_set_path(needs.file_set, needs.files.values())
-        files = {name: paths[key] for name, key in needs.files.items()}
-        await in_thread(lay_out, path, self._store.new_path(), files)
-        return CollectedArtifacts(str(path), broadcasts)
+            return CollectedArtifacts(held.directory, broadcasts=broadcasts)
+        file_set = self._store.file_set(held, needs.file_set, needs.files.values())
+        files = {name: there[key] for name, key in needs.files.items()}
+        await in_thread(lay_out, file_set.path, self._store.arriving_path(), files)
+        return CollectedArtifacts(held.directory, str(file_set.path), broadcasts)
+
+
+def _changed(originals: Mapping[StoredArtifact, Original]) -> list[StoredArtifact]:
+    return [artifact for artifact, original in originals.items() if not original.still()]

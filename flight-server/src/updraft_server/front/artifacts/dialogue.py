@@ -2,6 +2,7 @@
 """What a pool asks of a client before an exchange has its worker: artifacts, and a payload too large to come early."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from updraft.flight_data import split_flight_data
 from updraft.service.exchange import Call, MessageLimits, check_size, event_message, request_metadata
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
-# Slower than any network that a task would be run over.
+# Slower than any network that a task would be run over: who sends byte after byte must not hold its place for ever.
 _LEAST_BYTES_PER_SECOND = 64 * 1024
 
 
@@ -29,14 +30,31 @@ class ArtifactDialogue:
         self._call = call
         self._limits = limits
         self._timeout_seconds = timeout_seconds
+        self._waited_seconds = 0.0
+        self._arrived_bytes = 0
 
     async def ask(self, digests: Iterable[bytes]) -> None:
         """Ask for these; for none: say that nothing more is wanted."""
         await self._call.write(event_message(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests))))
 
     async def part(self) -> ArtifactPart:
-        """The next part of an artifact; raises ProtocolError for anything else, and when nothing comes in time."""
-        metadata, data = await self._receive("artifact")
+        """The next part of an artifact; raises ProtocolError for anything else, and for a client that is too slow.
+
+        Only the time spent here counts, for all artifacts of the exchange together.
+        """
+        allowed_seconds = self._timeout_seconds + self._arrived_bytes / _LEAST_BYTES_PER_SECOND
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(allowed_seconds - self._waited_seconds) as patience:
+                metadata, data = await self._receive("artifact")
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise ProtocolError(
+                f"the client sent only {self._arrived_bytes} bytes of artifacts within {allowed_seconds:g} seconds"
+            ) from None
+        self._waited_seconds += time.monotonic() - began
+        self._arrived_bytes += len(data)
         return ArtifactPart(metadata.artifact.sha256, metadata.artifact.offset, data)
 
     async def payload(self, deferred: DeferredPayload) -> bytes:
@@ -49,7 +67,6 @@ class ArtifactDialogue:
                 "broadcast what the function refers to, or raise --max-message-bytes"
             )
         await self._call.write(event_message(ReplyMetadata(payload_wanted=PayloadWanted())))
-        # A client that sends byte after byte would hold its place in the queue as long as it likes.
         limit_seconds = self._timeout_seconds + size_bytes / _LEAST_BYTES_PER_SECOND
         try:
             async with asyncio.timeout(limit_seconds):

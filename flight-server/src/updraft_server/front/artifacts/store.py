@@ -1,152 +1,300 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Artifacts on disk, within a limit: what exchanges hold stays, of the rest the least recently used goes first.
+"""Artifacts on disk, per owner and within one limit: what exchanges hold stays, of the rest some goes for what comes.
 
-Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills it. An artifact takes
-its room from the moment when an exchange asks for it, so that what has begun to arrive also fits. Nobody is trusted
-with a digest, but tenants are not told apart: whoever may run session functions may name any artifact.
+    <directory>/<owner>/stored   its artifacts, checked
+    <directory>/<owner>/sets     its sets of files: links to artifacts
+    <directory>/arriving         what is not checked yet, of all owners
+    <directory>/trash            what is being deleted
+
+Policy and bookkeeping, used from one event loop; `updraft_server.front.artifacts.collector` fills it. Owners share
+nothing, not even equal bytes: whoever names a digest gets what its own clients have sent, and what a pool asks for says
+nothing about others. Bytes take room when they arrive; an announcement takes none.
 """
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 import itertools
+import json
+import secrets
 import shutil
-from collections import OrderedDict
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from updraft.errors import LimitError, PoolFullError
+from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
 from updraft_server.front.artifacts.needs import ArtifactKey
+from updraft_server.front.artifacts.originals import Original
+from updraft_server.front.artifacts.stored import Belongings, FileSet, StoredArtifact, room_bytes
+from updraft_server.front.artifacts.threads import remove
+from updraft_server.pool.leases import Owner
+
+# More than honest sessions have at once: without a bound one artifact could become any number of directories of links.
+_MOST_IDLE_FILE_SETS = 256
+# Each is a few directories, and some memory of the front.
+_MOST_OWNERS = 4096
 
 
-class StoredArtifact:
-    """An artifact that is there, or that an exchange waits for."""
+@dataclass(slots=True)
+class Held:
+    """What one exchange keeps in the store for its time."""
 
-    def __init__(self, key: ArtifactKey) -> None:
-        self.key = key
-        self.path: Path | None = None
-        """None until it is there."""
-        self.holders = 0
-        self.senders = 0
-        """Exchanges whose clients are sending it now."""
-        self.arrived_bytes = 0
-        """Of all senders together: it grows as long as one of them really sends."""
-        self._changed = asyncio.Event()
+    belongings: Belongings
+    artifacts: Mapping[ArtifactKey, StoredArtifact]
+    file_set: FileSet | None = None
 
-    def began(self) -> None:
-        """An exchange has asked its client for it."""
-        self.senders += 1
-
-    def ended(self) -> None:
-        """That exchange has got it, or has given up."""
-        self.senders -= 1
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def change(self) -> Awaitable[object]:
-        """Comes when a sender ends, from now on."""
-        return self._changed.wait()
-
-
-Held = Mapping[ArtifactKey, StoredArtifact]
-"""The artifacts of one exchange, which stay for its time."""
+    @property
+    def directory(self) -> str:
+        """The owner's."""
+        return str(self.belongings.directory)
 
 
 class ArtifactStore:
     """The artifacts of a pool, in a directory that it owns and empties when it starts."""
 
     def __init__(self, directory: Path, *, limit_bytes: int, retry_after_milliseconds: int) -> None:
-        self._stored_path = directory / "stored"
-        self._sets_path = directory / "sets"
+        self._directory = directory
+        self._arriving_path = directory / "arriving"
         self._trash_path = directory / "trash"
         self._limit_bytes = limit_bytes
         self._retry_after_milliseconds = retry_after_milliseconds
-        self._artifacts: OrderedDict[ArtifactKey, StoredArtifact] = OrderedDict()
-        self._file_sets: dict[Path, frozenset[ArtifactKey]] = {}
+        self._belongings: OrderedDict[bytes, Belongings] = OrderedDict()
+        self._tenant_bytes: Counter[bytes] = Counter()
         self._names = itertools.count()
+        self._uses = itertools.count()
+        # Names of directories are no one's to guess, and an owner that comes back finds its paths as they were.
+        self._secret = secrets.token_bytes(32)
         self._deletions: set[asyncio.Future[None]] = set()
         self.used_bytes = 0
+        self._idle_bytes = 0
         shutil.rmtree(directory, ignore_errors=True)
-        for path in (self._stored_path, self._sets_path, self._trash_path):
+        for path in (directory, self._arriving_path, self._trash_path):
             path.mkdir(mode=0o700, parents=True)
 
-    def new_path(self) -> Path:
-        """A path in the store that nothing else uses."""
-        return self._stored_path / str(next(self._names))
+    def arriving_path(self) -> Path:
+        """A path beside those of all owners that nothing else uses."""
+        return self._arriving_path / str(next(self._names))
 
-    def file_set_path(self, name: str, keys: Iterable[ArtifactKey]) -> Path:
-        """Where links to these artifacts are laid out; they go when one of the artifacts goes."""
-        path = self._sets_path / name
-        self._file_sets[path] = frozenset(keys)
-        return path
+    def stored_path(self, held: Held) -> Path:
+        """A path for an artifact of this owner that nothing else uses."""
+        return held.belongings.stored_path / str(next(self._names))
 
     @contextlib.contextmanager
-    def holding(self, keys: frozenset[ArtifactKey]) -> Iterator[Held]:
-        """Keep these artifacts, there or not, for the time of the block.
+    def holding(self, owner: Owner, keys: frozenset[ArtifactKey]) -> Iterator[Held]:
+        """Keep these artifacts of the owner, there or not, for the time of the block.
 
         Raises PoolFullError, or LimitError for what can never fit. At the end of the block, what has not arrived is
-        forgotten, and the rest counts as used now.
+        forgotten, and the rest counts as used now. Who has no application id owns what arrives until then.
         """
-        self._make_room(keys)
-        for key in keys:
-            if key not in self._artifacts:
-                self._artifacts[key] = StoredArtifact(key)
-                self.used_bytes += key.size_bytes
-            self._artifacts[key].holders += 1
-        held = {key: self._artifacts[key] for key in keys}
+        self._check_announced(self._belongings.get(self._digest(*owner)), keys)
+        belongings = self._enter(owner)
+        held = Held(belongings, {key: belongings.artifacts.setdefault(key, StoredArtifact(key)) for key in keys})
+        for artifact in held.artifacts.values():
+            artifact.holders += 1
+            if belongings.idle.pop(artifact.key, None) is not None:
+                self._idle_bytes -= artifact.kept_bytes
         try:
             yield held
         finally:
-            for artifact in held.values():
-                artifact.holders -= 1
-                if artifact.path is not None:
-                    self._artifacts.move_to_end(artifact.key)
-                elif not artifact.holders:
-                    self._forget(artifact)
+            self._release(held)
 
-    def _make_room(self, wanted: frozenset[ArtifactKey]) -> None:
-        wanted_bytes = sum(key.size_bytes for key in wanted)
-        if wanted_bytes > self._limit_bytes:
+    def file_set(self, held: Held, name: str, keys: Iterable[ArtifactKey]) -> FileSet:
+        """Where links to these artifacts are laid out, held as they are; it goes when one of them goes."""
+        belongings = held.belongings
+        file_set = belongings.file_sets.setdefault(name, FileSet(belongings.sets_path / name, frozenset(keys)))
+        file_set.holders += 1
+        held.file_set = file_set
+        return file_set
+
+    @contextlib.contextmanager
+    def arriving(self, held: Held, artifact: StoredArtifact) -> Iterator["Room"]:
+        """Room for an artifact on its way in, which grows with it, and is given back unless it is kept."""
+        room = Room(self, held.belongings, artifact)
+        try:
+            yield room
+        finally:
+            room.end()
+
+    def discard(self, held: Held, artifact: StoredArtifact) -> None:
+        """Remove an artifact that is not what it was; it is held on, and is to be sent again."""
+        self._remove(held.belongings, artifact)
+
+    def take(self, belongings: Belongings, more_bytes: int) -> None:
+        """Take room, for which others may have to go; raises PoolFullError where those that may go are too few."""
+        self._make_room(more_bytes)
+        self._charge(belongings, more_bytes)
+
+    def give_back(self, belongings: Belongings, less_bytes: int) -> None:
+        """Give room back that was taken."""
+        self._charge(belongings, -less_bytes)
+
+    def _digest(self, *texts: str) -> bytes:
+        """Names an owner or a tenant, whose own texts may be as long as a client likes."""
+        return hmac.digest(self._secret, json.dumps(texts).encode(), hashlib.sha256)
+
+    def _enter(self, owner: Owner) -> Belongings:
+        digest = self._digest(*owner) if owner.application_id else secrets.token_bytes(32)
+        if digest not in self._belongings:
+            self._limit_owners()
+            directory = self._directory / digest.hex()
+            try:
+                self._belongings[digest] = Belongings(digest, self._digest(owner.tenant), directory)
+            except OSError as error:
+                raise PoolUnavailableError(f"this pool cannot store an artifact: {error.strerror}") from error
+        belongings = self._belongings[digest]
+        self._belongings.move_to_end(digest)
+        belongings.lasting = bool(owner.application_id)
+        belongings.exchanges += 1
+        return belongings
+
+    def _release(self, held: Held) -> None:
+        belongings = held.belongings
+        belongings.exchanges -= 1
+        if held.file_set is not None:
+            held.file_set.holders -= 1
+            held.file_set.last_use = next(self._uses)
+            self._limit_file_sets()
+        for artifact in held.artifacts.values():
+            artifact.holders -= 1
+            if artifact.holders:
+                continue
+            if artifact.path is None:
+                del belongings.artifacts[artifact.key]
+            else:
+                belongings.idle[artifact.key] = artifact
+                self._idle_bytes += artifact.kept_bytes
+        if not belongings.lasting:
+            self._evict_all(belongings)
+            self._forget(belongings)
+
+    def _check_announced(self, belongings: Belongings | None, keys: frozenset[ArtifactKey]) -> None:
+        """Refuse now what would certainly be refused once it arrives."""
+        announced_bytes = sum(room_bytes(key.size_bytes) for key in keys)
+        if announced_bytes > self._limit_bytes:
             raise LimitError(
-                f"the function needs artifacts of {wanted_bytes} bytes, this pool keeps at most {self._limit_bytes}:"
-                " raise --artifact-store-bytes"
+                f"the function needs artifacts of {announced_bytes} bytes, this pool keeps at most "
+                f"{self._limit_bytes}: raise --artifact-store-bytes"
             )
-        idle = [
-            artifact for artifact in self._artifacts.values() if not artifact.holders and artifact.key not in wanted
-        ]
-        new_bytes = sum(key.size_bytes for key in wanted if key not in self._artifacts)
-        excess_bytes = self.used_bytes + new_bytes - self._limit_bytes
-        if excess_bytes > sum(artifact.key.size_bytes for artifact in idle):
+        known = belongings.artifacts if belongings is not None else {}
+        lacking_bytes = sum(known[key].lacking_bytes if key in known else room_bytes(key.size_bytes) for key in keys)
+        idle = belongings.idle if belongings is not None else {}
+        wanted_idle_bytes = sum(idle[key].kept_bytes for key in keys if key in idle)
+        self._check_room(lacking_bytes, self._idle_bytes - wanted_idle_bytes)
+
+    def _check_room(self, more_bytes: int, idle_bytes: int) -> None:
+        if self.used_bytes + more_bytes - self._limit_bytes > idle_bytes:
             raise PoolFullError(
-                f"running exchanges hold artifacts of {self.used_bytes} of {self._limit_bytes} bytes,"
-                f" and {new_bytes} more are needed: retry later, or raise --artifact-store-bytes",
+                f"running exchanges hold artifacts of {self.used_bytes - idle_bytes} of {self._limit_bytes} bytes,"
+                f" and {more_bytes} more are needed: retry later, or raise --artifact-store-bytes",
                 retry_after_milliseconds=self._retry_after_milliseconds,
             )
-        for artifact in idle:
-            if self.used_bytes + new_bytes <= self._limit_bytes:
-                return
-            self._evict(artifact)
 
-    def _forget(self, artifact: StoredArtifact) -> None:
-        del self._artifacts[artifact.key]
-        self.used_bytes -= artifact.key.size_bytes
+    def _make_room(self, more_bytes: int) -> None:
+        """Whoever uses most loses first, so that nobody pushes others out by bringing more and more."""
+        if self.used_bytes + more_bytes <= self._limit_bytes:
+            return
+        self._check_room(more_bytes, self._idle_bytes)
+        while self.used_bytes + more_bytes > self._limit_bytes:
+            fullest = max((owned for owned in self._belongings.values() if owned.idle), key=self._fullness)
+            self._evict(fullest)
 
-    def _evict(self, artifact: StoredArtifact) -> None:
-        self._forget(artifact)
-        paths = [path for path, keys in self._file_sets.items() if artifact.key in keys]
-        for path in paths:
-            del self._file_sets[path]
+    def _fullness(self, belongings: Belongings) -> tuple[int, int]:
+        return self._tenant_bytes[belongings.tenant], belongings.used_bytes
+
+    def _charge(self, belongings: Belongings, more_bytes: int) -> None:
+        self.used_bytes += more_bytes
+        belongings.used_bytes += more_bytes
+        self._tenant_bytes[belongings.tenant] += more_bytes
+        if not self._tenant_bytes[belongings.tenant]:
+            del self._tenant_bytes[belongings.tenant]
+
+    def _evict(self, belongings: Belongings) -> None:
+        """Remove the least recently used artifact that nobody holds."""
+        key, artifact = belongings.idle.popitem(last=False)
+        self._idle_bytes -= artifact.kept_bytes
+        del belongings.artifacts[key]
+        self._remove(belongings, artifact)
+
+    def _evict_all(self, belongings: Belongings) -> None:
+        while belongings.idle:
+            self._evict(belongings)
+
+    def _limit_owners(self) -> None:
+        if len(self._belongings) >= _MOST_OWNERS:
+            away = next((owned for owned in self._belongings.values() if not owned.exchanges), None)
+            if away is not None:
+                self._evict_all(away)
+                self._forget(away)
+
+    def _remove(self, belongings: Belongings, artifact: StoredArtifact) -> None:
+        names = [name for name, file_set in belongings.file_sets.items() if artifact.key in file_set.keys]
+        paths = [belongings.file_sets.pop(name).path for name in names]
         if artifact.path is not None:
             paths.append(artifact.path)
+        artifact.path, artifact.original = None, None
+        self.give_back(belongings, artifact.kept_bytes)
+        artifact.kept_bytes = 0
         self._delete(paths)
+
+    def _limit_file_sets(self) -> None:
+        idle = [
+            (file_set.last_use, name, belongings)
+            for belongings in self._belongings.values()
+            for name, file_set in belongings.file_sets.items()
+            if not file_set.holders
+        ]
+        if len(idle) > _MOST_IDLE_FILE_SETS:
+            _, name, belongings = min(idle, key=lambda each: each[0])
+            self._delete([belongings.file_sets.pop(name).path])
+
+    def _forget(self, belongings: Belongings) -> None:
+        """Forget an owner who is away, artifacts and all. Others keep their directories, empty or not: workers that
+        were bound to one could not read what takes its place."""
+        del self._belongings[belongings.digest]
+        self._delete([belongings.directory])
 
     def _delete(self, paths: Iterable[Path]) -> None:
         """Out of the way at once, gone soon: a large tree must not hold the event loop up."""
-        trash = self._trash_path / str(next(self._names))
-        trash.mkdir()
-        for number, path in enumerate(paths):
+        trash = []
+        for path in paths:
+            trash.append(self._trash_path / str(next(self._names)))
             # A set whose laying out has failed is not there.
             with contextlib.suppress(FileNotFoundError):
-                path.rename(trash / str(number))
-        deletion = asyncio.ensure_future(asyncio.to_thread(shutil.rmtree, trash, ignore_errors=True))
+                path.rename(trash[-1])
+        deletion = asyncio.ensure_future(asyncio.to_thread(remove, *trash))
         self._deletions.add(deletion)
         deletion.add_done_callback(self._deletions.discard)
+
+
+class Room:
+    """What an artifact takes of the store while it arrives; made by `ArtifactStore.arriving`."""
+
+    def __init__(self, store: ArtifactStore, belongings: Belongings, artifact: StoredArtifact) -> None:
+        self._store = store
+        self._belongings = belongings
+        self._artifact = artifact
+        self._taken_bytes = 0
+
+    def grow_to(self, size_bytes: int) -> None:
+        """Take the room of so many bytes in all; raises PoolFullError."""
+        more_bytes = room_bytes(size_bytes) - self._taken_bytes
+        if more_bytes > 0:
+            self._store.take(self._belongings, more_bytes)
+            self._taken_bytes += more_bytes
+            self._artifact.arriving_bytes += more_bytes
+
+    def keep(self, path: Path, original: Original) -> None:
+        """The artifact is there from now on, and keeps the room."""
+        self._artifact.path = path
+        self._artifact.original = original
+        self._artifact.kept_bytes = self._taken_bytes
+        self._artifact.arriving_bytes -= self._taken_bytes
+        self._taken_bytes = 0
+
+    def end(self) -> None:
+        """Give back what was not kept."""
+        self._store.give_back(self._belongings, self._taken_bytes)
+        self._artifact.arriving_bytes -= self._taken_bytes
+        self._taken_bytes = 0

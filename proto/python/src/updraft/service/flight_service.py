@@ -8,6 +8,7 @@ first control call: importing them takes as long as everything else that a front
 
 import asyncio
 import importlib
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -167,8 +168,10 @@ async def _errors_as_status(context: Any) -> AsyncGenerator[None]:
         yield
     except UpdraftError as error:
         failure = error
-    except Exception:
+        _forget_locals(error)
+    except Exception as error:
         _log.exception("unexpected error in a call", peer=context.peer())
+        _forget_locals(error)
         failure = InternalError("the service failed in an unexpected way: its log has the details")
     else:
         return
@@ -176,6 +179,17 @@ async def _errors_as_status(context: Any) -> AsyncGenerator[None]:
     if failure.retry_after_milliseconds:
         trailers = ((RETRY_AFTER_TRAILER, str(failure.retry_after_milliseconds)),)
     await context.abort(grpc.StatusCode[failure.code], failure.status_message(), trailers)
+
+
+def _forget_locals(error: BaseException | None) -> None:
+    """Free what the functions that failed had in hand, a client's messages among it.
+
+    An error refers to their frames and they to it: all would stay until Python looks for such circles, which a service
+    that does little does hours later.
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 async def _flight_types() -> Any:

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notices that a stored artifact has been changed since it was checked.
+
+Where the kernel has Landlock no worker can write here. Where it has not, a worker of the same user can undo that files
+are read-only. What it cannot undo is the time of a file's last change (ctime), so a look at the file's state shows that
+nothing happened to it. Links that the front itself makes change that time too: then the bytes decide.
+
+Of an unpacked archive there are no bytes to compare with: any change of a file, a link or the tree is one too many.
+Looking at a whole tree takes milliseconds per thousand files, so it is done again only when it has been a hundred times
+as long ago as it took. Python's bytecode caches are no part of the archive and are removed.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from updraft_server.front.artifacts.needs import ArtifactKey, Form
+from updraft_server.front.artifacts.threads import remove
+
+_CACHE = "__pycache__"
+_GONE = (FileNotFoundError,)
+_READ_BYTES = 1024 * 1024
+_SECONDS_BETWEEN_LOOKS = 100
+"""For each second that a look at a tree takes."""
+
+Clock = Callable[[], float]
+
+
+class Original(Protocol):
+    """What an artifact was when it was checked; its methods block."""
+
+    def still(self) -> bool:
+        """Whether it is that now."""
+
+    def linked(self, link: Callable[[], None]) -> None:
+        """Make a link to it, which does not count as a change."""
+
+
+def original(key: ArtifactKey, path: Path, clock: Clock = time.monotonic) -> Original:
+    """Remember what has just been checked; blocks, and raises OSError."""
+    return _Tree(path, clock) if key.form is Form.DIRECTORY else _File(path, key.sha256)
+
+
+class _State(NamedTuple):
+    """Of a file: as long as it is the same, so are the bytes."""
+
+    inode: int
+    mode: int
+    size_bytes: int
+    modified: int
+    changed: int
+
+
+class _File:
+    def __init__(self, path: Path, sha256: bytes) -> None:
+        self._path = path
+        self._sha256 = sha256
+        self._state = _state(path)
+
+    def still(self) -> bool:
+        try:
+            state = _state(self._path)
+            if state == self._state:
+                return True
+            if _digest(self._path) != self._sha256 or _state(self._path) != state:
+                return False
+        except OSError:
+            return False
+        self._state = state
+        return True
+
+    def linked(self, link: Callable[[], None]) -> None:
+        unchanged = _state(self._path) == self._state
+        link()
+        if unchanged:
+            self._state = _state(self._path)
+
+
+class _Tree:
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._next_look = 0.0
+        self._looking = threading.Lock()
+        self._all, self._but_caches = self._look()
+
+    def still(self) -> bool:
+        with self._looking:
+            return self._clock() < self._next_look or self._still()
+
+    def _still(self) -> bool:
+        try:
+            everything, but_caches = self._look()
+            if everything == self._all:
+                return True
+            if but_caches != self._but_caches:
+                return False
+            for parent, names, _ in os.walk(self._path):
+                if _CACHE in names:
+                    names.remove(_CACHE)
+                    remove(Path(parent, _CACHE))
+            self._all, but_caches = self._look()
+        except OSError:
+            return False
+        return but_caches == self._but_caches
+
+    def linked(self, link: Callable[[], None]) -> None:
+        link()
+
+    def _look(self) -> tuple[bytes, bytes]:
+        """Digests of the tree, with and without bytecode caches."""
+        began = self._clock()
+        everything, but_caches = hashlib.sha256(), hashlib.sha256()
+        for path, state, in_cache in _walk(self._path):
+            line = os.fsencode(f"{path}\0{state}\0")
+            everything.update(line)
+            if not in_cache:
+                but_caches.update(line)
+        ended = self._clock()
+        self._next_look = ended + _SECONDS_BETWEEN_LOOKS * (ended - began)
+        return everything.digest(), but_caches.digest()
+
+
+def _walk(root: Path) -> Iterator[tuple[str, tuple[int, ...], bool]]:
+    """Path and state of all that is in a tree, and whether it is in a bytecode cache; raises OSError."""
+    waiting = [(os.fspath(root), False)]
+    while waiting:
+        directory, in_cache = waiting.pop()
+        # A worker may be writing into its cache meanwhile.
+        with contextlib.suppress(*_GONE if in_cache else ()), os.scandir(directory) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                found = entry.stat(follow_symlinks=False)
+                if not stat.S_ISDIR(found.st_mode):
+                    yield entry.path, _of(found), in_cache
+                    continue
+                cached = in_cache or entry.name == _CACHE
+                waiting.append((entry.path, cached))
+                # A cache that comes or goes changes the times of the directory that it is in.
+                yield entry.path, (found.st_ino, found.st_mode), cached
+
+
+def _state(path: Path) -> _State:
+    return _of(path.lstat())
+
+
+def _of(found: os.stat_result) -> _State:
+    return _State(found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _digest(path: Path) -> bytes:
+    digest = hashlib.sha256()
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        while data := os.read(file, _READ_BYTES):
+            digest.update(data)
+    finally:
+        os.close(file)
+    return digest.digest()

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One artifact of one owner, and all that an owner has in the store: its artifacts, its sets of files, a directory."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable
+from pathlib import Path
+
+from updraft_server.front.artifacts.needs import ArtifactKey
+from updraft_server.front.artifacts.originals import Original
+
+_BLOCK_BYTES = 4096
+# Small artifacts take an inode and memory of the front: the limit in bytes also bounds how many there can be.
+_LEAST_BYTES = 64 * 1024
+
+
+def room_bytes(size_bytes: int) -> int:
+    """The room that an artifact of this size takes: whole blocks, and a little for a small one."""
+    return max(_LEAST_BYTES, -(-size_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
+
+
+class StoredArtifact:
+    """An artifact that is there, or that an exchange waits for."""
+
+    def __init__(self, key: ArtifactKey) -> None:
+        self.key = key
+        self.path: Path | None = None
+        """None until it is there."""
+        self.original: Original | None = None
+        """What it was when it was checked."""
+        self.holders = 0
+        self.senders = 0
+        """Exchanges whose clients are sending it now."""
+        self.arrived_bytes = 0
+        """Of all senders together: it grows as long as one of them really sends."""
+        self.kept_bytes = 0
+        """Room that it takes in the store; 0 until it is there."""
+        self.arriving_bytes = 0
+        """Room that what has arrived of it takes, of all senders together."""
+        self._changed = asyncio.Event()
+
+    @property
+    def lacking_bytes(self) -> int:
+        """Room that is needed until it is there."""
+        if self.path is not None:
+            return 0
+        return max(0, room_bytes(self.key.size_bytes) - self.arriving_bytes)
+
+    def began(self) -> None:
+        """An exchange has asked its client for it."""
+        self.senders += 1
+
+    def ended(self) -> None:
+        """That exchange has got it, or has given up."""
+        self.senders -= 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def change(self) -> Awaitable[object]:
+        """Comes when a sender ends, from now on."""
+        return self._changed.wait()
+
+
+class FileSet:
+    """A directory that shows artifacts as files under the names that a session gives them."""
+
+    def __init__(self, path: Path, keys: frozenset[ArtifactKey]) -> None:
+        self.path = path
+        self.keys = keys
+        self.holders = 0
+        self.last_use = 0
+
+
+class Belongings:
+    """What one owner has in the store."""
+
+    def __init__(self, digest: bytes, tenant: bytes, directory: Path) -> None:
+        self.digest = digest
+        """Of the owner."""
+        self.tenant = tenant
+        """A digest too."""
+        self.directory = directory
+        """All that workers of this owner need to read, and nothing of anybody else's."""
+        self.artifacts: dict[ArtifactKey, StoredArtifact] = {}
+        self.idle: OrderedDict[ArtifactKey, StoredArtifact] = OrderedDict()
+        """Those that no exchange holds, the least recently used first."""
+        self.file_sets: dict[str, FileSet] = {}
+        self.used_bytes = 0
+        self.exchanges = 0
+        """That are under way with artifacts of this owner."""
+        self.lasting = True
+        """Whether artifacts stay when no exchange needs them."""
+        for path in (directory, self.stored_path, self.sets_path):
+            path.mkdir(mode=0o700)
+
+    @property
+    def stored_path(self) -> Path:
+        """Where the artifacts lie."""
+        return self.directory / "stored"
+
+    @property
+    def sets_path(self) -> Path:
+        """Where sets of files are laid out."""
+        return self.directory / "sets"

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounds the memory of messages that arrive before their exchange has a worker: commands, functions, artifacts.
+
+gRPC takes a message in as a whole once somebody reads, and says nothing of its size before it is there. So any number
+of clients may send any number of large messages at once, of which the queue knows nothing yet. While such reads are
+open, the front looks at the memory that it has allocated; where that is more than the queue may take, those who have
+been sending a message for the longest time are refused. A client that sends at the pace of a network is done by then.
+"""
+
+import asyncio
+import ctypes
+from collections.abc import Callable
+from typing import NoReturn
+
+import structlog
+
+from updraft.errors import PoolFullError
+from updraft.service.exchange import Call
+
+# Memory grows by what a network brings meanwhile.
+_LOOK_SECONDS = 0.05
+# Of the front itself: its modules and what its libraries allocate as they go.
+_OWN_BYTES = 64 * 1024 * 1024
+
+_log = structlog.get_logger(__name__)
+
+
+def allocated_bytes() -> int:
+    """What the C library has handed out and not got back; 0 where it does not say."""
+    information = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if information is None:
+        return 0
+    information.restype = _MallInfo
+    found = information()
+    return int(found.uordblks + found.hblkhd)
+
+
+class _MallInfo(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+class EarlyReads:
+    """The reads of exchanges that have no worker yet."""
+
+    def __init__(
+        self,
+        *,
+        limit_bytes: int,
+        retry_after_milliseconds: int,
+        elsewhere: Callable[[], int],
+        allocated: Callable[[], int] = allocated_bytes,
+    ) -> None:
+        """`elsewhere` says how many bytes the messages of other exchanges may take now."""
+        self._limit_bytes = limit_bytes + allocated() + _OWN_BYTES
+        self._retry_after_milliseconds = retry_after_milliseconds
+        self._elsewhere = elsewhere
+        self._allocated = allocated
+        # In the order in which they began.
+        self._open: dict[asyncio.Timeout, None] = {}
+        self._opened = asyncio.Event()
+
+    def of(self, call: Call) -> Call:
+        """The call, whose reads raise PoolFullError when the memory for messages is used up."""
+        return _EarlyCall(call, self)
+
+    async def read(self, call: Call) -> bytes | None:
+        """The next message; raises PoolFullError."""
+        try:
+            async with asyncio.timeout(None) as patience:
+                self._open[patience] = None
+                self._opened.set()
+                try:
+                    return await call.read()
+                finally:
+                    del self._open[patience]
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            self._refuse()
+
+    async def watch(self) -> NoReturn:
+        """Look as long as there is something to look at."""
+        while True:
+            await self._opened.wait()
+            while self._open:
+                self.look()
+                await asyncio.sleep(_LOOK_SECONDS)
+            self._opened.clear()
+
+    def look(self) -> None:
+        """Refuse the older half of the reads where they may be too much: what they give back shows at the next look.
+
+        One is never refused, whatever else takes memory.
+        """
+        if self._allocated() <= self._limit_bytes + self._elsewhere():
+            return
+        reads = [patience for patience in self._open if not patience.expired()]
+        refused = reads[: len(reads) // 2]
+        if not refused:
+            return
+        _log.warning("messages that arrive take too much memory: their clients are refused", clients=len(refused))
+        for patience in refused:
+            patience.reschedule(asyncio.get_running_loop().time())
+
+    def _refuse(self) -> NoReturn:
+        raise PoolFullError(
+            "the messages of exchanges that wait take all memory that they may: retry later, or raise --queue-bytes",
+            retry_after_milliseconds=self._retry_after_milliseconds,
+        )
+
+
+class _EarlyCall:
+    """A call before its exchange has a worker."""
+
+    def __init__(self, call: Call, reads: EarlyReads) -> None:
+        self._call = call
+        self._reads = reads
+
+    async def read(self) -> bytes | None:
+        return await self._reads.read(self._call)
+
+    async def write(self, message: bytes) -> None:
+        await self._call.write(message)
+
+    def header(self, name: str) -> str:
+        return self._call.header(name)
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        return self._call.remaining_seconds

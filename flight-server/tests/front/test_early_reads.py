@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What arrives before its exchange has a worker: refused, the oldest first, where it takes too much memory."""
+
+import asyncio
+import gc
+
+import grpc
+import pytest
+from flight_messages import FlightData, all_replies
+from front_harness import Running
+
+from updraft.errors import PoolFullError
+from updraft_server.front.early_reads import EarlyReads, allocated_bytes
+from updraft_server.pool.testing import FakePool
+
+MIB = 1024 * 1024
+OWN_BYTES = 64 * MIB
+
+
+class Sending:
+    """A client whose message comes when it may."""
+
+    def __init__(self) -> None:
+        self.message: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+
+    async def read(self) -> bytes | None:
+        return await self.message
+
+    async def write(self, message: bytes) -> None:
+        raise NotImplementedError
+
+    def header(self, name: str) -> str:
+        return name
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        return None
+
+
+class Memory:
+    def __init__(self) -> None:
+        self.allocated = 10 * MIB
+        self.elsewhere = 0
+
+    def early_reads(self) -> EarlyReads:
+        return EarlyReads(
+            limit_bytes=100 * MIB,
+            retry_after_milliseconds=70,
+            elsewhere=lambda: self.elsewhere,
+            allocated=lambda: self.allocated,
+        )
+
+
+async def settled(*reads: "asyncio.Task[bytes | None]") -> list[bool]:
+    """Which of the reads have ended, once all that can happen has."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return [read.done() for read in reads]
+
+
+async def test_the_older_half_is_refused_with_a_hint_when_memory_is_used_up() -> None:
+    memory = Memory()
+    early = memory.early_reads()
+    clients = [Sending() for _ in range(4)]
+    reads = [asyncio.ensure_future(early.of(client).read()) for client in clients]
+    await settled()
+    memory.allocated = 110 * MIB + OWN_BYTES
+    early.look()
+    assert await settled(*reads) == [False] * 4
+    memory.allocated += 1
+    early.look()
+    assert await settled(*reads) == [True, True, False, False]
+    with pytest.raises(PoolFullError) as refused:
+        await reads[0]
+    assert refused.value.retry_after_milliseconds == 70
+    early.look()
+    early.look()
+    assert await settled(*reads) == [True, True, True, False]
+    clients[3].message.set_result(b"there")
+    assert await reads[3] == b"there"
+    with pytest.raises(PoolFullError):
+        await asyncio.gather(reads[1], reads[2])
+    with pytest.raises(PoolFullError):
+        await reads[2]
+
+
+async def test_what_running_exchanges_may_take_is_not_counted() -> None:
+    memory = Memory()
+    early = memory.early_reads()
+    reads = [asyncio.ensure_future(early.of(Sending()).read()) for _ in range(2)]
+    await settled()
+    memory.allocated, memory.elsewhere = 500 * MIB, 400 * MIB
+    early.look()
+    assert await settled(*reads) == [False, False]
+    for read in reads:
+        read.cancel()
+
+
+async def test_a_call_is_otherwise_what_it_was() -> None:
+    early = Memory().early_reads().of(Sending())
+    assert (early.header("h"), early.remaining_seconds) == ("h", None)
+
+
+async def test_the_library_says_what_it_has_allocated() -> None:
+    before = allocated_bytes()
+    held = bytes(50 * MIB)
+    assert allocated_bytes() >= before + len(held)
+
+
+async def test_a_refused_message_is_freed_at_once(running_front: Running) -> None:
+    message = FlightData(flight_descriptor={"type": 2, "cmd": b"x"}, data_body=bytes(16 * MIB)).SerializeToString()
+    async with running_front(FakePool()) as front:
+        before = allocated_bytes()
+        gc.disable()
+        try:
+            for _ in range(10):
+                call = front.exchange(timeout=60)
+                await call.write(bytes(message))
+                _, error = await all_replies(call)
+                assert error is not None
+                assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            # What is left are the libraries' own last references, not all that was sent.
+            assert allocated_bytes() < before + 80 * MIB
+        finally:
+            gc.enable()

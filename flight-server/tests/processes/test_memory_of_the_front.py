@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front's memory while many clients send something large that nobody has asked a worker for yet."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from artifact_clients import artifact, command, part
+from flight_messages import FlightData, command_request, reply_metadata
+from front_harness import DO_EXCHANGE
+from served_pool import HANG_SECONDS, Server, serves_again
+
+from updraft.v1.exchange_pb2 import Owner
+
+MIB = 1024 * 1024
+QUEUE_BYTES = 64 * MIB
+CLIENTS = 40
+PART_BYTES = 40 * MIB
+# Its own memory, what a network brings between two looks, and what the allocator keeps: far from CLIENTS * PART_BYTES.
+BEYOND_BYTES = 700 * MIB
+
+
+def peak_bytes(pid: int) -> int:
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) * 1024
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    running = await asyncio.to_thread(
+        Server, tmp_path, "--workers=1", "--allow-session-functions", f"--queue-bytes={QUEUE_BYTES}"
+    )
+    yield running
+    await asyncio.to_thread(running.stop)
+
+
+LARGE = bytes(PART_BYTES)
+PART = part(artifact(LARGE, broadcast_id=1).sha256, LARGE)
+
+
+async def send_artifact(call: Any, number: int) -> None:
+    need = artifact(LARGE, broadcast_id=1)
+    await call.write(command_request(command([need], Owner(application_id=f"app-{number}"))))
+    if reply_metadata(await call.read()).WhichOneof("event") == "artifacts_wanted":
+        await call.write(PART)
+        await call.read()
+
+
+async def send_command(call: Any, _number: int) -> None:
+    await call.write(bytes(FlightData(flight_descriptor={"type": 2, "cmd": b"x"}, data_body=LARGE).SerializeToString()))
+    await call.read()
+
+
+@pytest.mark.parametrize("send", [send_artifact, send_command])
+async def test_many_large_messages_take_no_more_than_the_queue_may(server: Server, send: Any) -> None:
+    ready = server.ready()
+
+    async def attempt(number: int) -> None:
+        # Each over a connection of its own, as many clients are.
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
+        async with grpc.aio.insecure_channel(ready["listen"], options=options) as channel:
+            call = channel.stream_stream(DO_EXCHANGE)(timeout=HANG_SECONDS)
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await send(call, number)
+
+    await asyncio.gather(*map(attempt, range(CLIENTS)))
+    assert peak_bytes(ready["front"]) < QUEUE_BYTES + BEYOND_BYTES
+    assert server.ready()["front"] == ready["front"]
+    assert await asyncio.to_thread(serves_again, server)
