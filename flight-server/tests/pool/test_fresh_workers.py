@@ -52,6 +52,8 @@ async def test_a_new_owner_gets_a_fresh_worker_at_once_and_an_idle_one_of_anothe
         (of_a,) = await used_by(pool, A)
         (fresh,) = (info.worker for info in pool.workers if info.state == "fresh")
         zygote.may_fork = False
+        # Until the pool has seen to the release: what follows has to wake it by itself.
+        await turns()
         lease = await pool.lease(None, B)
         assert (lease.worker, pool.busy, pool.idle) == (fresh, 1, 0)
         # Another one stands by as soon as it has started; until then nothing more is on its way.
@@ -102,6 +104,18 @@ async def test_the_owner_with_most_idle_workers_gives_the_one_up_that_it_used_fi
         await turns()
         assert {of_b, of_a[1]} < set(zygote.living)
         assert of_a[0] not in zygote.living
+
+
+async def test_a_worker_was_used_until_it_was_given_back(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, fresh_workers=1) as (pool, zygote):
+        await whole(pool)
+        longer, shorter = [await pool.lease(None, A) for _ in range(2)]
+        shorter.release(LeaseOutcome.CLEAN)
+        longer.release(LeaseOutcome.CLEAN)
+        await used_by(pool, B)
+        await turns()
+        assert longer.worker in zygote.living
+        assert shorter.worker not in zygote.living
 
 
 @pytest.mark.parametrize("order", [(REGISTERED, A), (A, REGISTERED)])

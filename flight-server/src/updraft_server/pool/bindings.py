@@ -42,7 +42,7 @@ class Bound(NamedTuple):
     binding: Binding | None
     """None: it has not served yet."""
     used: int
-    """Grows with each use of any worker."""
+    """Grows with each use of any worker; 0: it has not served yet."""
 
 
 Key = TypeVar("Key")
@@ -55,7 +55,7 @@ def best(idle: Sequence[tuple[Key, Bound]], wanted: Binding) -> Key | None:
         return None
     # Of equals the last: that is the one that has started last.
     fitting.reverse()
-    return max(fitting, key=lambda each: (each[1].binding == wanted, each[1].binding is not None, each[1].used))[0]
+    return max(fitting, key=lambda each: (each[1].binding == wanted, each[1].used))[0]
 
 
 def victim(idle: Sequence[tuple[Key, Bound]]) -> Key | None:

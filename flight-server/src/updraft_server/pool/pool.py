@@ -182,7 +182,7 @@ class Pool:
             self._wake.clear()
             if self._zygote.hello is None:
                 await self._connect()
-            while self._missing() and not self._closing:
+            while self._missing():
                 await self._starts.pace()
                 if self._zygote.hello is None:
                     # First a successor: it ends the workers that this front does not claim in time.
@@ -301,8 +301,7 @@ class Pool:
 
     def _heal(self) -> None:
         """After a change that may leave a worker missing."""
-        if not self._closing:
-            self._fill_up()
+        self._fill_up()
         self._wake.set()
         self._changed()
 
