@@ -139,10 +139,13 @@ def test_a_pool_without_a_required_layer_does_not_start_and_says_which_kernel_ha
 @pytest.mark.usefixtures("kernel_without_filters")
 def test_a_pool_without_a_layer_that_is_not_required_starts_and_tells(tmp_path: Path) -> None:
     server = Server(tmp_path, "--workers=1", stderr=subprocess.PIPE, text=True)
-    worker = status_of(next(iter(server.ready()["workers"].values())))
-    with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}/metrics") as answer:
-        assert 'updraft_pool_sandbox_layer{layer="seccomp"} 0.0' in answer.read().decode()
-    assert server.stop() == 0
+    try:
+        worker = status_of(next(iter(server.ready()["workers"].values())))
+        with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}/metrics") as answer:
+            assert 'updraft_pool_sandbox_layer{layer="seccomp"} 0.0' in answer.read().decode()
+    finally:
+        status = server.stop()
+    assert status == 0
     assert server.process.stderr is not None
     with server.process.stderr as log:
         assert any("off: seccomp" in line for line in log)
