@@ -123,13 +123,13 @@ seccomp.install = install
 @pytest.fixture
 def kernel_without_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python in the processes of a pool finds that the kernel takes no filter."""
-    (tmp_path / "without_filters.py").write_text(WITHOUT_FILTERS)
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_FILTERS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
 @pytest.mark.usefixtures("kernel_without_filters")
 def test_a_pool_without_a_required_layer_does_not_start_and_says_which_kernel_has_it(tmp_path: Path) -> None:
-    command = Server.command("--workers=1", "--functions=without_filters", "--require=seccomp")
+    command = Server.command("--workers=1", "--require=seccomp")
     ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert ended.returncode == 2
     assert "the layer 'seccomp' is required, but it is off: seccomp: Invalid argument" in ended.stderr
@@ -138,11 +138,14 @@ def test_a_pool_without_a_required_layer_does_not_start_and_says_which_kernel_ha
 
 @pytest.mark.usefixtures("kernel_without_filters")
 def test_a_pool_without_a_layer_that_is_not_required_starts_and_tells(tmp_path: Path) -> None:
-    server = Server(tmp_path, "--workers=1", "--functions=without_filters", stderr=subprocess.PIPE, text=True)
-    worker = status_of(next(iter(server.ready()["workers"].values())))
-    with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}/metrics") as answer:
-        assert 'updraft_pool_sandbox_layer{layer="seccomp"} 0.0' in answer.read().decode()
-    assert server.stop() == 0
+    server = Server(tmp_path, "--workers=1", stderr=subprocess.PIPE, text=True)
+    try:
+        worker = status_of(next(iter(server.ready()["workers"].values())))
+        with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}/metrics") as answer:
+            assert 'updraft_pool_sandbox_layer{layer="seccomp"} 0.0' in answer.read().decode()
+    finally:
+        status = server.stop()
+    assert status == 0
     assert server.process.stderr is not None
     with server.process.stderr as log:
         assert any("off: seccomp" in line for line in log)
@@ -151,25 +154,24 @@ def test_a_pool_without_a_layer_that_is_not_required_starts_and_tells(tmp_path: 
 
 
 ONLY_IN_THE_TRIAL = """
-import os
+import mmap
 from updraft_server.linux import seccomp
-zygote, install, tried = os.getpid(), seccomp.install, os.pipe()
-os.set_blocking(tried[0], False)
-os.write(tried[1], b"1")
+install = seccomp.install
+# Forks share it.
+tried = mmap.mmap(-1, 1)
 def first_time_only(program):
-    try:
-        os.read(tried[0], 1)
-    except BlockingIOError:
+    if tried[0]:
         raise OSError(12, "seccomp: Cannot allocate memory")
+    tried[0] = 1
     install(program)
 seccomp.install = first_time_only
 """
 
 
 def test_a_worker_that_cannot_enter_the_sandbox_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "only_in_the_trial.py").write_text(ONLY_IN_THE_TRIAL)
+    (tmp_path / "sitecustomize.py").write_text(ONLY_IN_THE_TRIAL)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    command = Server.command("--workers=1", "--functions=only_in_the_trial")
+    command = Server.command("--workers=1")
     ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert ended.returncode == 2
     assert "workers do not start" in ended.stderr

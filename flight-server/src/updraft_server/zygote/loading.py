@@ -43,6 +43,11 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     retain_freed_batches()
+    # Workers inherit it: once is cheaper than in each of them.
+    close_bounding_set()
+    # Before the image, whose modules may have a say in what forks do.
+    sandbox = WorkerSandbox()
+    _require(settings.required_layers, sandbox)
     try:
         image = Image(settings.worker, settings.function_modules, settings.files_directory)
     except FunctionModuleError as error:
@@ -52,10 +57,6 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
         sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
         sys.exit(EXIT_IMAGE_BROKEN)
     _check_threads()
-    # Workers inherit it: once is cheaper than in each of them.
-    close_bounding_set()
-    sandbox = WorkerSandbox()
-    _require(settings.required_layers, sandbox)
     gc.collect()
     # Workers share these objects' pages for as long as nobody's collector writes to them.
     gc.freeze()
