@@ -42,7 +42,9 @@ class WorkerStarts:
         """Wait until another start may begin."""
         delay = self._pace.next_start_after(asyncio.get_running_loop().time())
         if delay > 0:
-            _log.warning("workers die or fail to start: the next start waits", seconds=round(delay, 2))
+            _log.warning(
+                "workers die, fail to start or change owners often: the next start waits", seconds=round(delay, 2)
+            )
             await asyncio.sleep(delay)
 
     def begin(self) -> None:
