@@ -176,11 +176,12 @@ HONEST: dict[str, pa.Array] = {
 }
 
 
-@pytest.mark.parametrize("format_of", ["parquet", "orc"])
-@pytest.mark.parametrize("kind", HONEST)
+# ORC takes no timestamps with a zone.
+HONEST_FILES = [("parquet", kind) for kind in HONEST] + [("orc", kind) for kind in HONEST if kind != "timestamps"]
+
+
+@pytest.mark.parametrize(("format_of", "kind"), HONEST_FILES)
 def test_an_honest_batch_holds_twice_its_bytes_and_no_more(tmp_path: Path, kind: str, format_of: str) -> None:
-    if format_of == "orc" and kind == "timestamps":
-        pytest.skip("ORC takes no timestamps with a zone")
     batch = pa.record_batch({"x": HONEST[kind]})
     body_bytes = pa.ipc.read_message(batch.serialize()).body.size
     options = {"parquet": None, "orc": OrcOptions()} if format_of == "orc" else {}
