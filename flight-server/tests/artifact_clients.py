@@ -168,9 +168,9 @@ class Fixture:
         kept = [path for path in self._directory.iterdir() if path.name != "trash"]
         return [path for directory in kept for path in directory.rglob("*") if path.is_file()]
 
-    def owners(self) -> set[str]:
-        """The directories of owners, by their names."""
-        return {path.name for path in self._directory.iterdir()} - {"arriving", "trash"}
+    def directories(self) -> list[Path]:
+        """Those of owners."""
+        return [path for path in self._directory.iterdir() if path.name not in ("arriving", "trash")]
 
     def file_sets(self) -> list[Path]:
         """The directories of all sets of files."""

@@ -47,7 +47,7 @@ class Assignment:
     files_directory: str = ""
     """Where the session's files are; empty when the function has none."""
     artifacts_directory: str = ""
-    """Where all artifacts of the owner are, later ones too; empty in a pool whose workers may read everybody's."""
+    """Where all artifacts of the owner are, later ones too; empty for an owner of a single exchange without any."""
     broadcasts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where the pickled values of broadcast variables are, by their ids."""
 

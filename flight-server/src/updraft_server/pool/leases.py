@@ -39,17 +39,6 @@ class TaskKey:
     task_attempt_id: int
 
 
-class Owner(NamedTuple):
-    """Whose code and data an exchange brings along."""
-
-    tenant: str
-    """Whose share of the pool the exchange takes."""
-    application_id: str
-    """Of Spark; empty for a client that names none."""
-    session_id: str
-    """Of Spark Connect; empty elsewhere."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class RegisteredFunctionInfo:
     """A function that is deployed with the pool."""

@@ -110,17 +110,17 @@ async def test_two_without_an_application_share_nothing(running_front: Running, 
         await first.end()
 
 
-async def test_an_owner_whose_last_artifact_goes_leaves_no_directory(running_front: Running, tmp_path: Path) -> None:
+async def test_an_owner_whose_last_artifact_goes_keeps_its_directory(running_front: Running, tmp_path: Path) -> None:
     mebibyte = 1024 * 1024
     async with fixture(running_front, tmp_path, artifact_store_bytes=mebibyte) as pool:
         await pool.give(bytes(mebibyte), owner=MINE)
-        [mine] = pool.owners()
+        [mine] = pool.directories()
+        before = mine.stat().st_ino
         await pool.give(b"o" * mebibyte, owner=OTHERS["tenant"])
-        [other] = pool.owners()
-        assert other != mine
-        # An owner that comes back finds its paths as they were.
+        assert len(pool.directories()) == 2
+        # A worker that was bound to it can read what comes back.
         await pool.give(bytes(mebibyte), owner=MINE)
-        assert pool.owners() == {mine}
+        assert mine.stat().st_ino == before
 
 
 HOSTILE = {
