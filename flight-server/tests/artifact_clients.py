@@ -168,8 +168,8 @@ class Fixture:
         kept = [path for path in self._directory.iterdir() if path.name != "trash"]
         return [path for directory in kept for path in directory.rglob("*") if path.is_file()]
 
-    def directories(self) -> list[Path]:
-        """Those of owners."""
+    def owners(self) -> list[Path]:
+        """The directories of owners."""
         return [path for path in self._directory.iterdir() if path.name not in ("arriving", "trash")]
 
     def file_sets(self) -> list[Path]:

@@ -83,10 +83,10 @@ async def test_all_that_an_owner_has_lies_in_one_directory(running_front: Runnin
         await client.send(*parts(VALUE), *parts(MODULE))
         await client.wanted()
         await client.end()
-        [name] = pool.owners()
+        [directory] = pool.owners()
         [broadcast, files] = Path(pool.provided.broadcasts["1"]), Path(pool.provided.files_directory)
         assert (broadcast.parent.name, files.parent.name) == ("stored", "sets")
-        assert {broadcast.parents[1].name, files.parents[1].name} == {name}
+        assert {broadcast.parents[1], files.parents[1]} == {directory}
         assert stat.S_IMODE(broadcast.parents[1].stat().st_mode) & 0o077 == 0
 
 
@@ -94,7 +94,7 @@ async def test_who_names_no_application_leaves_nothing(running_front: Running, t
     async with fixture(running_front, tmp_path) as pool:
         for _ in range(2):
             assert await pool.give(MODULE, owner=Owner(tenant="team"))
-        assert pool.owners() == set()
+        assert pool.owners() == []
         assert pool.used_bytes == 0
 
 
@@ -114,10 +114,10 @@ async def test_an_owner_whose_last_artifact_goes_keeps_its_directory(running_fro
     mebibyte = 1024 * 1024
     async with fixture(running_front, tmp_path, artifact_store_bytes=mebibyte) as pool:
         await pool.give(bytes(mebibyte), owner=MINE)
-        [mine] = pool.directories()
+        [mine] = pool.owners()
         before = mine.stat().st_ino
         await pool.give(b"o" * mebibyte, owner=OTHERS["tenant"])
-        assert len(pool.directories()) == 2
+        assert len(pool.owners()) == 2
         # A worker that was bound to it can read what comes back.
         await pool.give(bytes(mebibyte), owner=MINE)
         assert mine.stat().st_ino == before
@@ -154,7 +154,7 @@ async def test_what_owners_call_themselves_never_becomes_a_path(
         ):
             assert await pool.give(MODULE, owner=owner)
             assert await pool.give(MODULE, owner=owner) == set()
-        names = pool.owners()
+        names = [directory.name for directory in pool.owners()]
         assert len(names) == 3
         assert all(len(name) == 64 and set(name) <= set("0123456789abcdef") for name in names)
         assert neighbours(tmp_path) == outside

@@ -138,7 +138,7 @@ async def test_owners_that_are_away_are_few(
     async with fixture(running_front, tmp_path) as pool:
         for number in range(8):
             await pool.give(MODULE, owner=owner(f"app-{number}"))
-        assert len(pool.directories()) == 3
+        assert len(pool.owners()) == 3
         assert await pool.give(MODULE, owner=owner("app-7")) == set()
 
 
