@@ -275,12 +275,6 @@ def the_runtime_directory(target: Any) -> Any:
 
 
 @ATTEMPTS
-def what_the_pool_announces_to_its_operator(target: Any) -> Any:
-    with open(target.ready_file) as file:
-        return file.read()
-
-
-@ATTEMPTS
 def artifacts_of_others(target: Any) -> Any:
     import os
 

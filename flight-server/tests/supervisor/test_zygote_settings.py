@@ -9,7 +9,7 @@ from updraft_server.settings import ServeSettings
 from updraft_server.supervisor.supervisor import _zygote_settings
 
 
-def test_secrets_and_the_pools_state_are_hidden_and_artifacts_are_not(tmp_path: Path) -> None:
+def test_secrets_and_the_pools_state_are_hidden(tmp_path: Path) -> None:
     settings = ServeSettings(
         token_file=Path("/secrets/tokens"),
         tls_key_file=Path("/secrets/key"),
@@ -19,7 +19,7 @@ def test_secrets_and_the_pools_state_are_hidden_and_artifacts_are_not(tmp_path: 
     )
     worker = _zygote_settings(settings, tmp_path).worker
     assert set(worker.hidden_paths) == {str(tmp_path), "/secrets/tokens", "/secrets/key", "/more"}
-    assert set(worker.readable_paths) == {str(tmp_path / "files"), str(tmp_path / "artifacts")}
+    assert set(worker.readable_paths) == {str(tmp_path / "files")}
     assert worker.writable_paths == ("/data",)
 
 
