@@ -15,7 +15,7 @@ from tests.e2e import matrix
 from tests.e2e.sides import Sides
 from tests.e2e.types import write_table
 from tests.support.java_names import keep_java_names
-from tests.support.pool import LocalPool
+from tests.support.pool import NOTES, LocalPool
 from tests.support.spark import cancel_jobs, local_spark, use_short_lived_jvms
 
 _CONFS = {
@@ -109,7 +109,7 @@ def pool(stock_only: bool) -> Iterator[LocalPool | None]:
     if stock_only:
         yield None
         return
-    with LocalPool(workers=2) as pool:
+    with LocalPool(workers=2, notes=NOTES) as pool:
         yield pool
         # pytest shows it when the test failed.
         print(pool.log())

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.e2e.applications.running import differences
-from tests.support.pool import LocalPool
+from tests.support.pool import NOTES, LocalPool
 
 _KINDS = ("udf", "mapInArrow")
 _FUNCTIONS = (
@@ -31,7 +31,7 @@ _ONCE = ("a file with new content", "a file with new content, seen", "a secret p
 def found(stock_only: bool) -> Mapping[str, str]:
     if stock_only:
         pytest.skip("these tests are about Updraft alone")
-    with LocalPool(workers=2) as pool:
+    with LocalPool(workers=2, notes=NOTES) as pool:
         return differences("artifacts", pool.tcp_endpoint)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from tests.e2e.sides import Answer, Sides
 from tests.support.flight import pool_status
-from tests.support.pool import LocalPool
+from tests.support.pool import NOTES, LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, cancel_jobs, runtime_confs
 from tests.support.waiting import HANG_SECONDS, until
 
@@ -109,7 +109,7 @@ def test_a_failed_task_frees_its_workers(sides: Sides, pool: LocalPool) -> None:
 
 def test_a_task_with_a_full_window_waits_longer_for_a_worker_than_for_a_connection(sides: Sides) -> None:
     plus_one = F.pandas_udf(lambda x: x + 1, "bigint")
-    with LocalPool(workers=1) as small, flight.connect(f"grpc://{small.tcp_address}") as client:
+    with LocalPool(workers=1, notes=NOTES) as small, flight.connect(f"grpc://{small.tcp_address}") as client:
         writer, _ = client.do_exchange(flight.FlightDescriptor.for_path("echo"))
         writer.begin(pa.schema([("x", pa.int64())]))
         until("the worker is taken", lambda: pool_status(small.tcp_address).workers_busy == 1)
@@ -124,7 +124,7 @@ def test_a_task_with_a_full_window_waits_longer_for_a_worker_than_for_a_connecti
 
 def test_more_tasks_than_workers_wait_for_their_turn(sides: Sides) -> None:
     plus_one = F.udf(lambda x: x + 1, "bigint", useArrow=False)
-    with LocalPool(workers=1) as small:
+    with LocalPool(workers=1, notes=NOTES) as small:
         answer = sides.updraft(
             lambda spark: spark.range(0, 1000, 1, 8).select(plus_one("id").alias("x")),
             confs={ENDPOINT: small.tcp_endpoint},

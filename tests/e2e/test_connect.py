@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.e2e.applications.running import differences
-from tests.support.pool import LocalPool
+from tests.support.pool import NOTES, LocalPool
 
 _KINDS = ("udf", "udf over Arrow", "mapInArrow", "applyInPandas")
 
@@ -17,7 +17,7 @@ _KINDS = ("udf", "udf over Arrow", "mapInArrow", "applyInPandas")
 def found(stock_only: bool) -> Mapping[str, str]:
     if stock_only:
         pytest.skip("these tests are about Updraft alone")
-    with LocalPool(workers=2) as pool:
+    with LocalPool(workers=2, notes=NOTES) as pool:
         return differences("connect", pool.tcp_endpoint)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.pool import LocalPool
+from tests.support.pool import NOTES, LocalPool
 from tests.support.spark import local_spark, use_short_lived_jvms
 
 WORKERS = 2
@@ -21,7 +21,7 @@ def pytest_configure() -> None:
 @pytest.fixture
 def pool() -> Iterator[LocalPool]:
     # Whichever worker a test kills is one that works: none stands by.
-    with LocalPool(workers=WORKERS, arguments=["--fresh-workers", "0"]) as pool:
+    with LocalPool(workers=WORKERS, notes=NOTES, arguments=["--fresh-workers", "0"]) as pool:
         yield pool
         # pytest shows it when the test failed.
         print(pool.log())

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.faults.conftest import WORKERS
-from tests.support.pool import LocalPool
+from tests.support.pool import NOTES, LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs
 from tests.support.waiting import until
 
@@ -57,8 +57,8 @@ def test_a_query_that_outlives_a_drain_is_answered_by_another_pool(
     spark: SparkSession, tmp_path: Path, query: Callable[[DataFrame, str], DataFrame]
 ) -> None:
     with (
-        LocalPool(workers=WORKERS, arguments=["--drain-timeout-seconds", "0.5"]) as draining,
-        LocalPool(workers=WORKERS) as other,
+        LocalPool(workers=WORKERS, notes=NOTES, arguments=["--drain-timeout-seconds", "0.5"]) as draining,
+        LocalPool(workers=WORKERS, notes=NOTES) as other,
     ):
         exits: list[int] = []
 

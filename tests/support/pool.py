@@ -16,18 +16,28 @@ import psutil
 from tests.support.paths import SERVER
 from tests.support.service import LocalService
 
+# Beneath it lies every tmp_path of this user's tests.
+NOTES = Path(tempfile.gettempdir()) / f"pytest-of-{getpass.getuser()}"
+
 
 class LocalPool(LocalService):
     """A pool and the processes that it is made of."""
 
-    def __init__(self, *, workers: int = 2, session_functions: bool = True, arguments: Sequence[str] = ()):
+    def __init__(
+        self,
+        *,
+        workers: int = 2,
+        session_functions: bool = True,
+        notes: Path | None = None,
+        arguments: Sequence[str] = (),
+    ):
+        """Its functions can write files beneath `notes`, beside their scratch directories."""
         super().__init__(
             "pool",
             SERVER,
             [
                 *("--workers", str(workers)),
-                # Functions of tests leave notes there.
-                *("--writable-paths", str(Path(tempfile.gettempdir()) / f"pytest-of-{getpass.getuser()}")),
+                *(["--writable-paths", str(notes)] if notes else []),
                 *(["--allow-session-functions"] if session_functions else []),
                 *arguments,
             ],

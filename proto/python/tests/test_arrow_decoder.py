@@ -59,6 +59,13 @@ def test_a_batch_in_the_place_of_the_schema_is_refused() -> None:
         ArrowDecoder.announced_by(message(BATCH), "the first message", max_batch_rows=1)
 
 
+def test_a_name_that_is_no_text_is_refused_below_a_column_too() -> None:
+    nested = message(pa.schema({"column": pa.struct({"nested": pa.int64()})}))
+    spoiled = pa.py_buffer(nested.to_pybytes().replace(b"nested", b"nest\xff\xff"))
+    with pytest.raises(ProtocolError, match="is not an Arrow schema"):
+        ArrowDecoder.announced_by(spoiled, "the first message", max_batch_rows=1)
+
+
 def test_a_batch_of_another_schema_is_refused() -> None:
     other = pa.record_batch({"n": [1]})
     with pytest.raises(ProtocolError, match="batch 7 has 1 arrays where its schema has 3"):

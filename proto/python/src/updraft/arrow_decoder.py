@@ -76,6 +76,7 @@ class ArrowDecoder:
             for field in schema:
                 _refuse_dictionaries(field.type, field.name)
             decoder = cls(schema, max_batch_rows=max_batch_rows)
+            names_bytes = path_bytes(list(schema))
         except _MALFORMED as error:
             raise ProtocolError(f"{what} is not an Arrow schema: {error}") from None
         if decoder._nodes > _MAX_ARRAYS:
@@ -83,7 +84,7 @@ class ArrowDecoder:
                 f"the schema has {decoder._nodes} columns and fields of columns, the limit is {_MAX_ARRAYS}: "
                 "send fewer columns"
             )
-        if (names_bytes := path_bytes(list(schema))) > _MAX_PATH_BYTES:
+        if names_bytes > _MAX_PATH_BYTES:
             raise LimitError(
                 f"the names of the columns take {names_bytes} bytes, each with the names of the columns around it, the "
                 f"limit is {_MAX_PATH_BYTES}: send shorter names"
