@@ -78,6 +78,34 @@ def verdict_of(text: str) -> Verdict:
     return Verdict(**json.loads(text))
 
 
+def occurrences_in_own_memory(needle: bytes) -> int:
+    """How often the bytes lie in what this process can write to; the search itself holds a few."""
+    found = 0
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            bounds, rights = line.split()[:2]
+            begin, end = (int(part, 16) for part in bounds.split("-"))
+            if not rights.startswith("rw") or end - begin > 1 << 28:
+                continue
+            try:
+                memory.seek(begin)
+                found += memory.read(end - begin).count(needle)
+            except OSError:
+                continue
+    return found
+
+
+def exchange_memory(call: str, pid: int, here: Any, address: int) -> int:
+    """Make `process_vm_readv` or `process_vm_writev` between a buffer of ours and an address of another process."""
+    import ctypes
+
+    class Vector(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    local, remote = Vector(ctypes.addressof(here), len(here)), Vector(address, len(here))
+    return system_call(call, pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+
+
 def system_call(name: str, *arguments: Any) -> int:
     """Make a call that Python does not wrap; raises OSError. For use inside attempts."""
     import ctypes

@@ -18,7 +18,7 @@ import psutil
 from pyspark import cloudpickle
 from served_pool import Server
 
-from tests.attacks import alters, attempts, kills, lies, reads, survives
+from tests.attacks import alters, alters_processes, attempts, kills, lies, reads, survives
 from tests.attacks.attempts import Verdict, carried, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.support.certificates import Authority
@@ -160,5 +160,5 @@ def _path_of_broadcast(column: Any) -> Any:
     return pa.array([_broadcastRegistry[2]._path] * len(column))
 
 
-for _module in (alters, attempts, kills, lies, reads, survives, sys.modules[__name__]):
+for _module in (alters, alters_processes, attempts, kills, lies, reads, survives, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(_module)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.attacks.attempts import Attempts, system_call
+from tests.attacks.attempts import Attempts, exchange_memory, occurrences_in_own_memory, system_call
 
 ATTEMPTS = Attempts()
 
@@ -35,13 +35,8 @@ def read_memory_directly(pid: int) -> int:
     import ctypes
     import os
 
-    class Vector(ctypes.Structure):
-        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
     begin, _ = first_readable(os.getpid())
-    here = ctypes.create_string_buffer(16)
-    local, remote = Vector(ctypes.addressof(here), 16), Vector(begin, 16)
-    return system_call("process_vm_readv", pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+    return exchange_memory("process_vm_readv", pid, ctypes.create_string_buffer(16), begin)
 
 
 @ATTEMPTS
@@ -296,22 +291,8 @@ def secrets_in_its_own_environment(target: Any) -> Any:
 
 @ATTEMPTS
 def secrets_in_its_own_memory(target: Any) -> Any:
-    """What the zygote once held, every fork has. The token itself is in this function: its half is looked for."""
-    needle = bytes(reversed(target.reversed_secret.encode()))
-    found = 0
-    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", buffering=0) as memory:
-        for line in maps:
-            bounds, rights = line.split()[:2]
-            begin, end = (int(part, 16) for part in bounds.split("-"))
-            if not rights.startswith("rw") or end - begin > 1 << 28:
-                continue
-            try:
-                memory.seek(begin)
-                found += memory.read(end - begin).count(needle)
-            except OSError:
-                continue
-    # This very search holds one or two.
-    return found > 4
+    """What the zygote once held, every fork has."""
+    return occurrences_in_own_memory(bytes(reversed(target.reversed_secret.encode()))) > 4
 
 
 @ATTEMPTS

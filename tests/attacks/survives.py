@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tests.attacks.attempts import occurrences_in_own_memory
+
 
 class Residue(NamedTuple):
     """What one owner leaves, and how the next one would notice."""
@@ -394,19 +396,4 @@ def memory_that_was_freed(target: Any) -> Any:
 
 @residue(memory_that_was_freed)
 def _(target: Any) -> Any:
-    import re
-
-    needle = bytes(reversed(target.reversed_secret.encode()))
-    found = 0
-    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", buffering=0) as memory:
-        for line in maps:
-            begin, end = (int(part, 16) for part in re.split("[- ]", line)[:2])
-            if " rw-p" not in line or end - begin > 1 << 28:
-                continue
-            try:
-                memory.seek(begin)
-                found += memory.read(end - begin).count(needle)
-            except OSError:
-                continue
-    # This very search holds a few.
-    return found > 16
+    return occurrences_in_own_memory(bytes(reversed(target.reversed_secret.encode()))) > 16

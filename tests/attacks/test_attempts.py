@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.attacks import alters, kills, lies, reads
+from tests.attacks import alters, alters_processes, kills, lies, reads
 from tests.attacks.pool_under_attack import PoolUnderAttack
 from tests.attacks.survives import NOT_YET, RESIDUES, Residue
 
@@ -62,7 +62,9 @@ def test_a_function_cannot_read(pools: Pools, attempt: Callable[[Any], Any]) -> 
     assert not verdict.died, verdict
 
 
-@pytest.mark.parametrize("attempt", [*alters.ATTEMPTS], ids=lambda attempt: attempt.__name__)
+@pytest.mark.parametrize(
+    "attempt", [*alters.ATTEMPTS, *alters_processes.ATTEMPTS], ids=lambda attempt: attempt.__name__
+)
 def test_a_function_cannot_alter(pools: Pools, attempt: Callable[[Any], Any]) -> None:
     with pools.unharmed() as pool:
         verdict = pool.attempt(attempt)

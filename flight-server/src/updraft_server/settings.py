@@ -14,7 +14,7 @@ from updraft.service.settings import reference_page, setting, split_at_commas
 from updraft_server.sandbox_layers import NEEDS
 
 # Every session function may write to it.
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - compared with, not written to
 
 
 def _checked_modules(names: tuple[str, ...]) -> tuple[str, ...]:
