@@ -243,7 +243,7 @@ gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-healing bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-healing bench-owners bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -253,6 +253,9 @@ bench-writer: .venv/.synced $(call jar,$(NEWEST)) ## The writer against Spark's 
 
 bench-healing: setup ## How soon a pool is whole after a process of it was killed, beside what is promised (BENCH="--rounds 5" is shorter)
 	$(PYTHON) -m tests.programs.bench.healing $(BENCH)
+
+bench-owners: setup ## What the first exchange of a new owner costs beside one whose worker is there (BENCH="--rounds 10" is shorter)
+	$(PYTHON) -m tests.programs.bench.owners $(BENCH)
 
 bench-check: setup ## Whether what bench-udf measured meets the target of every case
 	@$(PYTHON) -m tests.programs.bench.check

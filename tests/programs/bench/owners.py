@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-owners`: what the first exchange of a new owner costs beside one whose worker is there already.
+
+A worker serves one owner, so an application's first exchange takes a fresh worker; later ones find their own. Both
+are timed in turn against one pool, with one batch of one row, in two paces: after a pause, as when somebody starts
+a job, and without one, when new owners come faster than workers can be made ready. No test asserts these times: this
+program prints medians and 95th percentiles beside the promise, and ends with status 1 when the median of the paced
+ones misses it. The machine should do nothing else: the header shows its load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+import grpc
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql.types import LongType
+
+from tests.support.flight import Reply, exchange, session_command, whole_request
+from tests.support.paths import BUILD
+from tests.support.pool import LocalPool
+from updraft.v1.exchange_pb2 import Argument, ExchangeCommand, SessionPayload, Udf
+
+_DIRECTORY = BUILD / "bench"
+_PROMISED_SECONDS = 0.040
+_PAUSES_SECONDS = {"paced": 0.5, "at once": 0.0}
+_SCALAR_PANDAS = 200
+_ROW = pa.record_batch({"_0": pa.array([1], pa.int64())})
+_RUNNER_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName": "true",
+    "spark.sql.execution.pandas.convertToArrowArraySafely": "false",
+}
+
+
+@dataclass
+class Exchanges:
+    """Seconds of exchanges at one pace, by whose worker they found."""
+
+    pace: str
+    known: list[float] = field(default_factory=list)
+    """An owner that has a worker."""
+    new: list[float] = field(default_factory=list)
+    """An owner's first."""
+
+    @property
+    def extra_seconds(self) -> float:
+        """What being new costs, at the medians."""
+        return statistics.median(self.new) - statistics.median(self.known)
+
+
+def main() -> int:
+    """Measure, write build/bench/owners.json, print the table; 1 when the promise is missed."""
+    options, load = _options(), os.getloadavg()[0]
+    found = list(measure(options.rounds, options.workers))
+    _DIRECTORY.mkdir(parents=True, exist_ok=True)
+    (_DIRECTORY / "owners.json").write_text(json.dumps([asdict(entry) for entry in found], indent=1) + "\n")
+    _print(found, options, load)
+    return 0 if found[0].extra_seconds <= _PROMISED_SECONDS else 1
+
+
+def measure(rounds: int, workers: int) -> Iterator[Exchanges]:
+    """A known and a new owner in turn, at each pace, in a pool of its own."""
+    for pace, pause_seconds in _PAUSES_SECONDS.items():
+        found = Exchanges(pace)
+        with LocalPool(workers=workers) as pool:
+            names = map("bench-owner-{}".format, itertools.count())
+            known = next(names)
+            _seconds(pool, known)
+            for _ in range(rounds):
+                for seconds, owner in ((found.known, known), (found.new, next(names))):
+                    time.sleep(pause_seconds)
+                    seconds.append(round(_seconds(pool, owner), 5))
+        yield found
+
+
+def _seconds(pool: LocalPool, owner: str) -> float:
+    requests = whole_request(_command(owner), _ROW.schema, [_ROW])
+    started = time.perf_counter()
+    reply: Reply = exchange(pool.tcp_address, requests)
+    took_seconds = time.perf_counter() - started
+    if reply.code != grpc.StatusCode.OK or [batch.num_rows for batch in reply.batches()] != [1]:
+        raise SystemExit(f"bench-owners: an exchange failed: {reply.code}: {reply.details}")
+    return took_seconds
+
+
+def _command(owner: str) -> ExchangeCommand:
+    """A pandas UDF that returns its argument."""
+    pickled = cloudpickle.dumps((lambda series: series, LongType()))
+    payload = SessionPayload(
+        udfs=[Udf(arguments=[Argument(offset=0)], commands=[pickled], result_id=1)], runner_conf=_RUNNER_CONF
+    )
+    command = session_command(eval_type=_SCALAR_PANDAS)
+    command.payload = payload.SerializeToString()
+    command.task.owner.application_id = owner
+    return command
+
+
+def _print(found: Sequence[Exchanges], options: argparse.Namespace, load: float) -> None:
+    machine = f"{os.cpu_count()} cores, load average {load:.1f} at the start"
+    print(f"{options.rounds} exchanges of each kind, {options.workers} workers, {machine}; milliseconds of an exchange")
+    print(f"{'pace':10}{'owner':8}{'median':>8}{'95%':>8}{'extra':>8}{'promised':>10}")
+    for entry in found:
+        for owner, seconds in (("known", entry.known), ("new", entry.new)):
+            last = statistics.quantiles(seconds, n=20)[-1]
+            line = f"{entry.pace:10}{owner:8}{statistics.median(seconds) * 1000:8.1f}{last * 1000:8.1f}"
+            if owner == "new":
+                line += f"{entry.extra_seconds * 1000:8.1f}"
+                if entry.pace == "paced":
+                    kept = entry.extra_seconds <= _PROMISED_SECONDS
+                    line += f"{_PROMISED_SECONDS * 1000:10.0f}  {'kept' if kept else 'MISSED'}"
+            print(line)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench-owners", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30, help="exchanges of each kind at each pace, 2 or more (30)")
+    parser.add_argument("--workers", type=int, default=2, help="workers of the pool (2)")
+    options = parser.parse_args()
+    if options.rounds < 2 or options.workers < 1:
+        parser.error("--rounds takes 2 or more, --workers 1 or more")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
