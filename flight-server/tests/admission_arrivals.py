@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable
 
 from updraft_server.front.admission import Admission, AdmissionLimits, Grant, WorkerSource
-from updraft_server.pool.bindings import Binding
+from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, TaskKey
 from updraft_server.pool.testing import FakePool
 
@@ -50,9 +50,11 @@ def admission(pool: WorkerSource, queue_limit: int = 100) -> Admission:
     return Admission(pool, AdmissionLimits(queue_limit=queue_limit, queue_bytes=100, retry_after_milliseconds=500))
 
 
-async def acquire(queue: Admission, tenant: str, task: TaskKey | None, held_bytes: int = 0) -> Grant:
+async def acquire(
+    queue: Admission, tenant: str, task: TaskKey | None, held_bytes: int = 0, binding: Binding = REGISTERED
+) -> Grant:
     with queue.place(tenant, task, held_bytes) as place:
-        return await queue.worker(place)
+        return await queue.worker(place, binding)
 
 
 class Arrivals:
@@ -64,12 +66,14 @@ class Arrivals:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self._queue = queue
 
-    async def come(self, name: str, tenant: str = "", task: TaskKey | None = None) -> None:
-        self.tasks[name] = asyncio.create_task(self._acquire(name, tenant or name, task))
+    async def come(
+        self, name: str, tenant: str = "", task: TaskKey | None = None, binding: Binding = REGISTERED
+    ) -> None:
+        self.tasks[name] = asyncio.create_task(self._acquire(name, tenant or name, task, binding))
         await settled()
 
-    async def _acquire(self, name: str, tenant: str, task: TaskKey | None) -> None:
-        self.grants[name] = await acquire(self._queue, tenant, task)
+    async def _acquire(self, name: str, tenant: str, task: TaskKey | None, binding: Binding) -> None:
+        self.grants[name] = await acquire(self._queue, tenant, task, binding=binding)
         self.granted.append(name)
 
     async def leave(self, name: str) -> None:

@@ -7,9 +7,27 @@ import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, Source, acquire, admission, settled
 
 from updraft.errors import PoolUnavailableError
+from updraft_server.front.admission import _TURN_SECONDS, Admission
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner, PoolError, TaskKey
 from updraft_server.pool.testing import FakePool
+
+
+class Clock:
+    """The event loop's, put forward by a test."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._extra_seconds = 0.0
+        now = asyncio.get_running_loop().time
+        patch.setattr(Admission, "_now", lambda _: now() + self._extra_seconds)
+
+    def pass_seconds(self, seconds: float) -> None:
+        self._extra_seconds += seconds
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 async def test_an_idle_worker_is_granted_at_once(pool_of: PoolOf) -> None:
@@ -35,6 +53,50 @@ async def test_tenants_take_turns_however_many_each_has_waiting(pool_of: PoolOf)
         await arrivals.come(name, tenant=name[0])
     await arrivals.serve_all()
     assert arrivals.granted == ["running", "a1", "b1", "c1", "a2", "c2", "a3"]
+
+
+async def test_a_tenant_keeps_its_share_of_the_workers_while_others_wait(pool_of: PoolOf) -> None:
+    arrivals = Arrivals(admission(pool_of(2)))
+    for name in ("a1", "b1", "b2", "b3", "a2", "a3"):
+        await arrivals.come(name, tenant=name[0])
+    for name in ("a1", "a2", "b1"):
+        await arrivals.leave(name)
+    assert arrivals.granted == ["a1", "b1", "a2", "a3", "b2"]
+
+
+async def test_a_tenant_with_fewer_workers_gets_the_next_whatever_its_turn(pool_of: PoolOf) -> None:
+    arrivals = Arrivals(admission(pool_of(4)))
+    for name in ("a1", "a2", "a3", "a4", "a5", "b1", "b2"):
+        await arrivals.come(name, tenant=name[0])
+    await arrivals.leave("a1")
+    await arrivals.leave("a2")
+    assert arrivals.granted == ["a1", "a2", "a3", "a4", "b1", "b2"]
+
+
+async def test_owners_of_one_tenant_keep_their_shares_of_its_workers(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(2))
+    arrivals = Arrivals(queue)
+    bindings = {name: Binding(Owner("team", name, "")) for name in "ab"}
+    for name in ("a1", "b1", "b2", "a2"):
+        await arrivals.come(name, tenant="team", binding=bindings[name[0]])
+    await arrivals.leave("a1")
+    assert arrivals.granted == ["a1", "b1", "a2"]
+
+
+async def test_equals_take_turns_of_a_moment_each(pool_of: PoolOf, clock: Clock) -> None:
+    """Each change ends a worker, which serves one owner."""
+    arrivals = Arrivals(admission(pool_of(1)))
+    bindings = {name: Binding(Owner("", name, "")) for name in "ab"}
+    for name in ("a1", "b1", "a2", "a3", "b2", "b3"):
+        await arrivals.come(name, tenant=name[0], binding=bindings[name[0]])
+    await arrivals.leave("a1")
+    clock.pass_seconds(_TURN_SECONDS)
+    for name in ("a2", "b1"):
+        await arrivals.leave(name)
+    clock.pass_seconds(_TURN_SECONDS)
+    for name in ("b2", "a3"):
+        await arrivals.leave(name)
+    assert arrivals.granted == ["a1", "a2", "b1", "b2", "a3", "b3"]
 
 
 async def test_nobody_overtakes_the_queue_when_a_worker_is_idle(pool_of: PoolOf) -> None:

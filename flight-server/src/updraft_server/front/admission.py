@@ -3,26 +3,33 @@
 
 Policy alone: it knows neither gRPC nor sockets. `updraft_server.pool.pool` has the workers;
 `updraft_server.front.exchange` takes a place in the queue before it lets its client send anything large, then waits
-there for a worker, and brings it back. Nobody overtakes a waiting tenant, except an exchange of a task that already
-holds a worker: its other exchange may be waiting for this one's results ("Several exchanges of one task" in
-proto/README.md).
+there for a worker, and brings it back.
+
+A worker that comes back goes to the tenant with the fewest at work, of one tenant to the owner with the fewest. Equals
+take turns, of a moment each rather than of an exchange: a worker serves one owner, so each change of turns ends one.
+Nobody overtakes them, except an exchange of a task that already holds a worker: its other exchange may be waiting for
+this one's results ("Several exchanges of one task" in proto/README.md).
 """
 
 import asyncio
+import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft_server.pool.bindings import REGISTERED, Binding
-from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner, PoolError, TaskKey
 
 # As many places a task that holds a worker has beyond the limits of the queue: its exchanges may wait for each other.
 _MOST_SIBLINGS = 8
+# Long beside the start of a worker and the imports of its functions, short for who waits.
+_TURN_SECONDS = 0.5
 
 Result = TypeVar("Result")
+Key = TypeVar("Key")
 
 
 class WorkerSource(Protocol):
@@ -46,6 +53,13 @@ class AdmissionLimits:
     queue_limit: int
     queue_bytes: int
     retry_after_milliseconds: int
+
+
+class _Turn(NamedTuple):
+    """Exchanges of one owner, one behind the other."""
+
+    owner: Owner | None
+    began_seconds: float
 
 
 class Grant:
@@ -101,6 +115,11 @@ class Admission:
         self._limits = limits
         self._queues: OrderedDict[str, deque[Place]] = OrderedDict()
         self._holding: Counter[TaskKey] = Counter()
+        self._at_work: Counter[str] = Counter()
+        """Workers of each tenant."""
+        self._at_work_for_owners: Counter[Owner | None] = Counter()
+        self._last_turn = _Turn(None, -math.inf)
+        """Of the exchange that gave its worker back last."""
         self._draining = False
         self._dispatching: asyncio.Task[None] | None = None
         self._unsubscribe = pool.subscribe(self._workers_changed)
@@ -143,7 +162,7 @@ class Admission:
         """
         if not place.granted.done() and (self._may_overtake(place) or not self._has_waiters()):
             try:
-                return await self._lease(place.task, binding)
+                return await self._lease(place, binding)
             except NoIdleWorker:
                 pass
         # Only now: from here on the dispatcher may grant it a worker.
@@ -164,23 +183,36 @@ class Admission:
             self._fail(place, _draining_error())
         self._queues.clear()
 
-    async def _lease(self, task: TaskKey | None, binding: Binding) -> Grant:
+    async def _lease(self, place: Place, binding: Binding) -> Grant:
         # Counted before the wait for the worker, so that a sibling that comes meanwhile is known as one.
-        self._count(task, +1)
+        self._count(place, binding, +1)
         try:
-            lease = await self._pool.lease(task, binding)
+            lease = await self._pool.lease(place.task, binding)
         except BaseException as error:
-            self._count(task, -1)
+            self._count(place, binding, -1)
             if isinstance(error, PoolError) and not isinstance(error, NoIdleWorker):
                 raise PoolUnavailableError(f"the pool cannot give a worker: {error}") from error
             raise
-        return Grant(lease, lambda: self._count(task, -1))
+        turn = self._last_turn if self._goes_on(binding.owner) else _Turn(binding.owner, self._now())
+        return Grant(lease, lambda: self._released(place, binding, turn))
 
-    def _count(self, task: TaskKey | None, change: int) -> None:
-        if task is not None:
-            self._holding[task] += change
-            if self._holding[task] == 0:
-                del self._holding[task]
+    def _released(self, place: Place, binding: Binding, turn: _Turn) -> None:
+        self._count(place, binding, -1)
+        self._last_turn = turn
+
+    def _goes_on(self, owner: Owner | None) -> bool:
+        """Whether the owner's turn is not over, if it is the one whose worker came back."""
+        return self._last_turn.owner == owner and self._now() - self._last_turn.began_seconds < _TURN_SECONDS
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    def _count(self, place: Place, binding: Binding, change: int) -> None:
+        _add(self._at_work, place.tenant, change)
+        _add(self._at_work_for_owners, binding.owner, change)
+        if place.task is not None:
+            _add(self._holding, place.task, change)
 
     def _places(self) -> list[Place]:
         return [place for queue in self._queues.values() for place in queue]
@@ -239,7 +271,7 @@ class Admission:
         refused: set[tuple[TaskKey | None, Binding | None]] = set()
         while place := self._next(refused):
             try:
-                grant = await self._lease(place.task, place.binding or REGISTERED)
+                grant = await self._lease(place, place.binding or REGISTERED)
             except NoIdleWorker:
                 refused.add((place.task, place.binding))
                 continue
@@ -259,7 +291,7 @@ class Admission:
                 self._queues.move_to_end(place.tenant)
 
     def _next(self, refused: set[tuple[TaskKey | None, Binding | None]]) -> Place | None:
-        """Who is served next: first who overtakes, then the next tenant's first; nobody who is as one in `refused`."""
+        """Who is served next: first who overtakes, then who has fewest workers; nobody who is as one in `refused`."""
         ready = [
             place
             for place in self._places()
@@ -268,7 +300,21 @@ class Admission:
         for place in ready:
             if self._may_overtake(place):
                 return place
-        return ready[0] if ready and self._pool.idle > 0 else None
+        if not ready or self._pool.idle == 0:
+            return None
+        # Of equals the first: tenants stand in the order of their turns, and the places of each as they came.
+        return min(ready, key=self._rank)
+
+    def _rank(self, place: Place) -> tuple[int, int, bool]:
+        owner = place.binding.owner if place.binding else None
+        return self._at_work[place.tenant], self._at_work_for_owners[owner], not self._goes_on(owner)
+
+
+def _add(counter: Counter[Key], key: Key, change: int) -> None:
+    """Count, and keep no zeros: the names are without number."""
+    counter[key] += change
+    if counter[key] == 0:
+        del counter[key]
 
 
 def _draining_error() -> PoolUnavailableError:
