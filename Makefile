@@ -111,7 +111,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services share, of the pool and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/bench tests/docs .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/bench tests/fuzz tests/docs .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
@@ -224,8 +224,8 @@ test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(
 attacks: $(VENV)/.synced | $(REPORTS) ## What a hostile function may try, tried in a real pool (as an ordinary user too: run it as one)
 	$(call PYTEST,$(VENV),attacks) tests/attacks
 
-fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's (FUZZ="--seconds 60 --seed 1")
-	.venv/bin/python flight-server/tests/fuzz.py $(FUZZ)
+fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's, a worker's or an archive's (FUZZ="--seconds 600" a target; FUZZ="--help")
+	.venv/bin/python -m tests.programs.fuzz $(FUZZ)
 
 ## On a GPU
 GPU_PYTHON ?= .venv-gpu/bin/python

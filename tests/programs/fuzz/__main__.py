@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make fuzz`: hostile bytes against everything that reads a client's, a worker's or a stranger's.
+
+Each target makes inputs, valid ones changed or ones at the edges of what their schema allows, and reads them as the
+service does. A finding is an error that is not the sender's, a read that takes longer than an event loop may stand
+still, or one that grows the process beyond a bound. The input is written to a file: mend the reader, then move the
+file to tests/programs/fuzz/findings, which `make check` reads again. A crash ends this process: run the seed that it
+printed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import faulthandler
+import json
+import random
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.programs.fuzz.pool_targets import TARGETS as POOL_TARGETS
+from tests.programs.fuzz.target import Pieces, Target
+from tests.programs.fuzz.writer_targets import TARGETS as WRITER_TARGETS
+from tests.support.paths import BUILD
+
+TARGETS = (*POOL_TARGETS, *WRITER_TARGETS)
+FINDINGS = Path(__file__).with_name("findings")
+
+_NEW_FINDINGS = BUILD / "fuzz"
+# Inputs have a few KiB. CPU seconds: what else the machine does is no stall.
+_STALL_SECONDS = 1.0
+_MOST_GROWTH_BYTES = 256 << 20
+_PROGRESS_SECONDS = 60.0
+
+
+class Finding(Exception):  # noqa: N818 - what is looked for
+    """Raised for an input that a reader does not stand; the message says what it did."""
+
+
+def main() -> int:
+    """Read hostile bytes for a time; 1 when there was a finding."""
+    options = _options()
+    faulthandler.enable()
+    _say(f"seed {options.seed}, {options.seconds:g} seconds for each of {len(options.targets)} targets")
+    found = [path for target in options.targets if (path := _campaign(target, options.seed, options.seconds))]
+    for path in found:
+        _say(f"finding: {path}")
+    return 1 if found else 0
+
+
+def read(target: Target, pieces: Pieces) -> None:
+    """Read one input; raises Finding."""
+    memory_bytes, started = _peak_bytes(), time.thread_time()
+    try:
+        target.read(pieces)
+    except Exception as error:
+        raise Finding(f"raised {type(error).__name__}: {error}") from error
+    took_seconds = time.thread_time() - started
+    if took_seconds > _STALL_SECONDS:
+        raise Finding(f"took {took_seconds:.1f} seconds")
+    grown_bytes = _peak_bytes() - memory_bytes
+    if grown_bytes > _MOST_GROWTH_BYTES:
+        raise Finding(f"took {grown_bytes >> 20} MiB of memory")
+
+
+def saved(path: Path) -> tuple[Target, Pieces]:
+    """The finding in a file, and whose it is."""
+    stored = json.loads(path.read_text())
+    target = next(target for target in TARGETS if target.name == stored["target"])
+    return target, [base64.b64decode(piece) for piece in stored["pieces"]]
+
+
+def _campaign(target: Target, seed: int, seconds: float) -> Path | None:
+    """Read inputs of one target until the time is over or there is a finding; the finding's file."""
+    first_bytes, slowest_seconds, runs = _peak_bytes(), 0.0, 0
+    began = told = time.monotonic()
+    while (now := time.monotonic()) - began < seconds:
+        if now - told > _PROGRESS_SECONDS:
+            told = now
+            _say(f"{target.name}: {runs:,} inputs so far")
+        # Each input has a generator of its own: the one that failed can be had again without those before it.
+        pieces = target.make(random.Random(f"{seed} {target.name} {runs}"))
+        started = time.thread_time()
+        try:
+            read(target, pieces)
+        except Finding as finding:
+            _say(f"{target.name}: input {runs} of seed {seed} {finding}")
+            return _save(target, pieces, f"{seed}-{runs}", str(finding))
+        slowest_seconds = max(slowest_seconds, time.thread_time() - started)
+        runs += 1
+    grown = (_peak_bytes() - first_bytes) >> 20
+    _say(f"{target.name}: {runs:,} inputs, the slowest {slowest_seconds * 1000:.0f} ms, grew by {grown} MiB")
+    return None
+
+
+def _save(target: Target, pieces: Pieces, name: str, what: str) -> Path:
+    _NEW_FINDINGS.mkdir(parents=True, exist_ok=True)
+    path = _NEW_FINDINGS / f"{target.name.replace(' ', '-')}-{name}.json"
+    encoded = [base64.b64encode(piece).decode() for piece in pieces]
+    path.write_text(json.dumps({"target": target.name, "found": what, "pieces": encoded}, indent=1) + "\n")
+    return path
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _options() -> argparse.Namespace:
+    names = [target.name for target in TARGETS]
+    parser = argparse.ArgumentParser(
+        prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each target (10)")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32, help="of all inputs (a new one each time)")
+    parser.add_argument(
+        "--target", action="append", choices=names, metavar="NAME", help=f"only this one, or these: {', '.join(names)}"
+    )
+    options = parser.parse_args()
+    options.targets = _named(options.target or names)
+    return options
+
+
+def _named(names: Sequence[str]) -> list[Target]:
+    return [target for target in TARGETS if target.name in names]
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pool reads of its clients, its workers and its archives."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import platform
+import random
+import socket
+import tarfile
+import tempfile
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyspark
+
+from tests.programs.fuzz.arrow import changed_batch
+from tests.programs.fuzz.target import Pieces, Target, mutated, number
+from updraft.arrow_decoder import ArrowDecoder
+from updraft.errors import UpdraftError
+from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.protocol import PROTOCOL_VERSION
+from updraft.v1 import exchange_pb2 as wire
+from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.request import parse_request, resolve
+from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
+from updraft_server.ipc.unpacking import UnpackBounds, UnpackVerdict
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.zygote_packets import (
+    Claim,
+    Exited,
+    Fork,
+    Forked,
+    ForkFailed,
+    Kill,
+    Measure,
+    Measured,
+    PacketError,
+)
+from updraft_server.ipc.zygote_packets import decode as decode_packet
+from updraft_server.ipc.zygote_packets import encode as encode_packet
+from updraft_server.pool.leases import RegisteredFunctionInfo
+from updraft_server.unpacker.archive import RefusedArchiveError, unpack
+from updraft_server.worker.channel import Channel, ReceivedFrame
+
+_PYTHON_VERSION = ".".join(platform.python_version_tuple()[:2])
+_CAPABILITIES = Capabilities(
+    functions=(RegisteredFunctionInfo("echo", "1", ""),),
+    session_functions_allowed=True,
+    python_version=platform.python_version(),
+    pyspark_version=pyspark.__version__,
+)
+_BOUNDS = UnpackBounds(
+    total_bytes=1 << 20,
+    members=100,
+    header_bytes=1 << 16,
+    name_bytes=1024,
+    names_bytes=1 << 16,
+    depth=64,
+    memory_bytes=1 << 28,
+    cpu_seconds=10,
+)
+_PACKETS = (
+    Claim(["a", "b"]),
+    Fork(7),
+    Forked(7, "a", 1),
+    ForkFailed(7, "no memory"),
+    Kill("a"),
+    Measure(8, ["a"]),
+    Measured(8, {}),
+    Exited("a", -9),
+)
+
+
+def _frame_header(chance: random.Random) -> Pieces:
+    header = b"".join(bytes(piece) for piece in encode(FrameKind.MESSAGE, b"m", b"h" * 300, b"b" * 9))[:HEADER_BYTES]
+    return [mutated(header, chance)]
+
+
+def _read_frame_header(pieces: Pieces) -> None:
+    with contextlib.suppress(FrameError):
+        decode_header(pieces[0])
+
+
+def _flight_messages(chance: random.Random) -> Pieces:
+    """The first message and a later one."""
+    descriptor = b"\x08\x02\x12" + _delimited(_registered_command().SerializeToString())
+    first = b"\x0a" + _delimited(descriptor) + join_flight_data(memoryview(b"schema"), b"", memoryview(b""))
+    finish = wire.RequestMetadata(finish=wire.Finish(batches=1, rows=2)).SerializeToString()
+    later = join_flight_data(memoryview(b"header"), finish, memoryview(b"body" * 50))
+    return [mutated(first, chance), mutated(later, chance)]
+
+
+def _read_flight_messages(pieces: Pieces) -> None:
+    with contextlib.suppress(UpdraftError):
+        parse_request(split_flight_data(pieces[0]))
+    with contextlib.suppress(UpdraftError):
+        fields = split_flight_data(pieces[1])
+        with contextlib.suppress(Exception):
+            # Protobuf's own error is made a ProtocolError by whoever reads the metadata.
+            wire.RequestMetadata.FromString(bytes(fields.app_metadata))
+
+
+def _command(chance: random.Random) -> Pieces:
+    """A command whose fields are at their edges; in some of them the bytes are changed too."""
+    command = _registered_command() if chance.random() < 0.3 else _session_command(chance)
+    limits = command.limits
+    for field in limits.DESCRIPTOR.fields:
+        if chance.random() < 0.2:
+            bits = 32 if "32" in str(field.cpp_type) or field.cpp_type == field.CPPTYPE_INT32 else 64
+            with contextlib.suppress(ValueError):
+                setattr(limits, field.name, number(chance, bits))
+    command.task.owner.application_id = chance.choice(("app", "", "a" * 5000, "ü\n\x00"))
+    encoded = command.SerializeToString()
+    return [mutated(encoded, chance) if chance.random() < 0.5 else encoded]
+
+
+def _read_command(pieces: Pieces) -> None:
+    descriptor = b"\x08\x02\x12" + _delimited(pieces[0])
+    with contextlib.suppress(UpdraftError):
+        request = parse_request(split_flight_data(b"\x0a" + _delimited(descriptor)))
+        request = resolve(request, _CAPABILITIES)
+        # What the front does with it before a worker is asked for.
+        assert request.held_bytes >= 0
+        assert request.log_context
+        _ = request.task_key
+
+
+def _registered_command() -> wire.ExchangeCommand:
+    return wire.ExchangeCommand(
+        protocol_version=PROTOCOL_VERSION,
+        registered=wire.RegisteredFunction(name="echo"),
+        task=wire.TaskIdentity(owner=wire.Owner(application_id="app"), stage_id=2, task_attempt_id=4),
+    )
+
+
+def _session_command(chance: random.Random) -> wire.ExchangeCommand:
+    artifacts = [
+        wire.Artifact(
+            sha256=chance.randbytes(chance.choice((0, 31, 32, 32, 32, 33))),
+            size_bytes=number(chance),
+            broadcast_id=number(chance),
+        )
+        for _ in range(chance.randrange(4))
+    ]
+    return wire.ExchangeCommand(
+        protocol_version=PROTOCOL_VERSION,
+        session=wire.SessionFunction(
+            python_version=_PYTHON_VERSION,
+            spark_version=pyspark.__version__,
+            eval_type=chance.choice((100, 200, 250, number(chance, 32))),
+            artifacts=artifacts,
+            python_includes=[chance.choice(("a.zip", "../a", "", "/a", "a/../../b"))],
+            environment={"A": "b", chance.choice(("", "=", "\0", "LD_PRELOAD")): "x"},
+        ),
+        payload=b"payload",
+        task=wire.TaskIdentity(stage_id=2, task_attempt_id=4),
+    )
+
+
+def _delimited(data: bytes) -> bytes:
+    length, prefix = len(data), bytearray()
+    while length >= 0x80:
+        prefix.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes(prefix) + bytes([length]) + data
+
+
+def _read_arrow(pieces: Pieces) -> None:
+    """A worker's schema and batch; what is accepted is used, as a function would use it."""
+    max_batch_rows = WorkerSettings().max_batch_rows
+    with contextlib.suppress(UpdraftError):
+        schema = _received(pieces[0], b"").message
+        decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=max_batch_rows)
+        batch = decoder.decode_batch(_received(pieces[1], pieces[2]).message, sequence=1)
+        _use(batch)
+
+
+def _received(header: bytes, body: bytes) -> ReceivedFrame:
+    """A frame as a worker takes it from its socket."""
+    front, worker = socket.socketpair()
+    with front, worker:
+        for piece in encode(FrameKind.BATCH, b"", header, body):
+            front.sendall(piece)
+        channel = Channel(worker)
+        return channel.receive_fields(channel.receive_header())
+
+
+def _use(batch: pa.RecordBatch) -> None:
+    """What would read outside of a batch that was not checked."""
+    for column in batch.columns:
+        # Some types cannot be gathered, which is the function's own error.
+        with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            column.take(pa.array(range(min(len(column), 1000)), pa.int64()))
+        if pa.types.is_string(column.type):
+            pc.utf8_upper(column)
+        if len(column) < 1000:
+            # What Python cannot say, such as a date in year 300,000, is the function's own error.
+            with contextlib.suppress(ValueError, OverflowError, ArithmeticError):
+                column.to_pylist()
+
+
+def _archive(chance: random.Random) -> Pieces:
+    """An archive with members of every kind; in most the bytes of a header are changed, with their checksum mended."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=chance.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT))) as tar:
+        for member in range(chance.randrange(1, 5)):
+            info = tarfile.TarInfo(chance.choice(("a", "a/b", "../c", "/d", "e" * 300, "ü", ".", "")) + str(member))
+            info.type = chance.choice(
+                (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)
+            )
+            info.linkname = chance.choice(("a", "../../x", "/etc/passwd", "a0", ""))
+            data = chance.randbytes(chance.randrange(600)) if info.isreg() else b""
+            info.size = len(data)
+            if chance.random() < 0.3:
+                info.pax_headers = {chance.choice(("size", "path", "GNU.sparse.map", "comment")): str(number(chance))}
+            tar.addfile(info, io.BytesIO(data))
+    data = file.getvalue()
+    if chance.random() < 0.8:
+        start = 512 * chance.randrange(max(1, len(data) // 512))
+        block = bytearray(mutated(data[start : start + 512], chance)[:512].ljust(512, b"\0"))
+        if chance.random() < 0.8:
+            block[148:156] = b" " * 8
+            block[148:156] = f"{sum(block):06o}\0 ".encode()
+        data = data[:start] + bytes(block) + data[start + 512 :]
+    return [data]
+
+
+def _read_archive(pieces: Pieces) -> None:
+    with tempfile.TemporaryDirectory(prefix="updraft-fuzz-") as directory, contextlib.suppress(RefusedArchiveError):
+        unpack(io.BytesIO(pieces[0]), directory, _BOUNDS)
+
+
+def _packet(chance: random.Random) -> Pieces:
+    verdict = b"refused\n0\nis not an archive"
+    return [mutated(encode_packet(chance.choice(_PACKETS)), chance), mutated(verdict, chance)]
+
+
+def _read_packet(pieces: Pieces) -> None:
+    with contextlib.suppress(PacketError):
+        decode_packet(pieces[0])
+    with contextlib.suppress(ValueError):
+        UnpackVerdict.decode(pieces[1])
+
+
+TARGETS = (
+    Target("frames", _frame_header, _read_frame_header),
+    Target("flight data", _flight_messages, _read_flight_messages),
+    Target("commands", _command, _read_command),
+    Target("archives", _archive, _read_archive),
+    Target("arrow input", changed_batch, _read_arrow),
+    Target("packets", _packet, _read_packet),
+)
