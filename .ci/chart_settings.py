@@ -24,6 +24,10 @@ _HEAD = """\
 _WORKERS = (
     "fresh_workers",
     "max_exchanges_per_worker",
+    "worker_memory_bytes",
+    "worker_processes",
+    "worker_file_bytes",
+    "worker_descriptors",
     "output_lines_per_second",
     "batch_timeout_seconds",
     "worker_silence_seconds",

@@ -18,7 +18,7 @@ import psutil
 from pyspark import cloudpickle
 from served_pool import Server
 
-from tests.attacks import alters, alters_processes, attempts, kills, lies, reads, survives
+from tests.attacks import alters, alters_processes, attempts, exhausts, kills, lies, reads, survives
 from tests.attacks.attempts import Verdict, carried, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.support.certificates import Authority
@@ -30,7 +30,7 @@ _VICTIMS_BROADCAST, _OWN_BROADCAST = 1, 2
 class PoolUnderAttack:
     """A pool of `workers`; a victim's exchange holds one of them where there are two."""
 
-    def __init__(self, directory: Path, workers: int) -> None:
+    def __init__(self, directory: Path, workers: int, *arguments: str) -> None:
         self._token = secrets.token_hex(16)
         self._authority = Authority(directory / "certificates")
         identity = self._authority.identity("127.0.0.1")
@@ -45,6 +45,7 @@ class PoolUnderAttack:
             f"--token-file={tokens}",
             f"--tls-certificate-file={identity.certificate}",
             f"--tls-key-file={identity.key}",
+            *arguments,
         )
         ready = self.server.ready()
         supervisor = psutil.Process(self.server.process.pid)
@@ -160,5 +161,5 @@ def _path_of_broadcast(column: Any) -> Any:
     return pa.array([_broadcastRegistry[2]._path] * len(column))
 
 
-for _module in (alters, alters_processes, attempts, kills, lies, reads, survives, sys.modules[__name__]):
+for _module in (alters, alters_processes, attempts, exhausts, kills, lies, reads, survives, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(_module)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.attacks import alters, alters_processes, kills, lies, reads
+from tests.attacks import alters, alters_processes, exhausts, kills, lies, reads
 from tests.attacks.pool_under_attack import PoolUnderAttack
 from tests.attacks.survives import NOT_YET, RESIDUES, Residue
 
@@ -19,8 +19,9 @@ from tests.attacks.survives import NOT_YET, RESIDUES, Residue
 class Pools:
     """One pool for all attempts as long as it is unharmed, a fresh one after that."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *arguments: str) -> None:
         self._workers = workers
+        self._arguments = arguments
         self._open = contextlib.ExitStack()
         self._pool: PoolUnderAttack | None = None
 
@@ -32,7 +33,7 @@ class Pools:
             # Not pytest's: the path of a Unix socket has to be short.
             made = tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True)
             directory = self._open.enter_context(made)
-            self._pool = self._open.enter_context(PoolUnderAttack(Path(directory), self._workers))
+            self._pool = self._open.enter_context(PoolUnderAttack(Path(directory), self._workers, *self._arguments))
         pool, self._pool = self._pool, None
         yield pool
         pool.check_unharmed()
@@ -51,6 +52,12 @@ def pools() -> Iterator[Pools]:
 @pytest.fixture(scope="module")
 def pools_of_one_worker() -> Iterator[Pools]:
     with contextlib.closing(Pools(workers=1)) as pools:
+        yield pools
+
+
+@pytest.fixture(scope="module")
+def pools_with_small_limits() -> Iterator[Pools]:
+    with contextlib.closing(Pools(2, *exhausts.LIMITS)) as pools:
         yield pools
 
 
@@ -85,6 +92,28 @@ def test_a_function_that_lies_breaks_its_own_exchange(pools: Pools, attempt: Cal
     with pools.unharmed() as pool:
         verdict = pool.attempt(attempt)
     assert verdict.died, verdict
+
+
+@pytest.mark.parametrize("attempt", [*exhausts.ENDED], ids=lambda attempt: attempt.__name__)
+def test_a_function_that_takes_too_much_is_ended_and_told(
+    pools_with_small_limits: Pools, attempt: Callable[[Any], Any]
+) -> None:
+    with pools_with_small_limits.unharmed() as pool:
+        verdict = pool.attempt(attempt)
+    assert verdict.died, verdict
+    limit = "--worker-processes" if attempt.__name__.startswith("programs") else "--worker-memory-bytes"
+    assert "the limit is" in verdict.ended, verdict
+    assert limit in verdict.ended, verdict
+
+
+@pytest.mark.parametrize("attempt", [*exhausts.REFUSED], ids=lambda attempt: attempt.__name__)
+def test_a_function_meets_the_limits_that_the_kernel_holds(
+    pools_with_small_limits: Pools, attempt: Callable[[Any], Any]
+) -> None:
+    with pools_with_small_limits.unharmed() as pool:
+        verdict = pool.attempt(attempt)
+    assert verdict.refused in ("EFBIG", "EMFILE", "EPERM"), verdict
+    assert not verdict.died, verdict
 
 
 def _as_parameter(residue: Residue) -> Any:

@@ -104,6 +104,36 @@ class ServeSettings(ServiceSettings):
         default=(),
         unit="paths",
     )
+    worker_memory_bytes: int = setting(
+        "Anonymous and shared memory that a worker may take, with all processes that its function has started, above "
+        "what the image of all workers has. Memory that a forked process shares with its parent counts for both. An "
+        "exchange that is found beyond the limit, looked for four times a second, ends with an error, and its worker "
+        "with it. 0 computes three quarters of the memory of the container or machine.",
+        default=0,
+        unit="bytes",
+        ge=0,
+    )
+    worker_processes: int = setting(
+        "Number of processes that a worker may be, with all that its function has started. An exchange that is found "
+        "beyond the limit ends with an error, and its worker with it.",
+        default=512,
+        unit="processes",
+        ge=1,
+    )
+    worker_file_bytes: int = setting(
+        "Size that a file may reach to which a worker or a process of its function writes; beyond it a write fails "
+        "with the error File too large. It holds for files in memory (memfd, /dev/shm) too.",
+        default=64 * 1024 * MIB,
+        unit="bytes",
+        ge=MIB,
+    )
+    worker_descriptors: int = setting(
+        "Number of files, sockets and pipes that a worker, and each process that its function starts, may have open; "
+        "beyond it a call fails with the error Too many open files.",
+        default=65_536,
+        unit="descriptors",
+        ge=256,
+    )
     require: LayerNames = setting(
         "Layer of the workers' sandbox without which the pool does not start: "
         f"{', '.join(NEEDS)}. Repeat the option, or separate layers with commas. A layer that is not required is used "

@@ -49,7 +49,7 @@ def test_a_measurement_arrives_with_its_fields_in_order() -> None:
 
 def test_packets_about_as_many_workers_as_one_may_name_fit() -> None:
     workers = [f"abcdef-{number + 10**9}" for number in range(MAX_WORKERS_PER_PACKET)]
-    usage = WorkerUsage(2**50, "f" * 16)
+    usage = WorkerUsage(2**50, "f" * 16, 2**50, 2**20)
     for packet in (Claim(workers), Measure(10**9, workers), Measured(10**9, dict.fromkeys(workers, usage))):
         assert len(encode(packet)) <= MAX_PACKET_BYTES
 

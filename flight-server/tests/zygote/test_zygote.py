@@ -11,6 +11,7 @@ from pool_driver import Zygotes
 from zygote_fronts import Front, ends
 
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     Claim,
     Exited,
@@ -83,9 +84,12 @@ def test_memory_and_processor_time_are_told_of_those_that_live(front: Front) -> 
     front.send(Measure(5, [worker, "gone-1"]))
     measured = front.expect(Measured)
     assert (measured.request, list(measured.usage)) == (5, [worker])
-    memory_bytes, mark = measured.usage[worker]
-    assert memory_bytes > 1024 * 1024
-    assert mark
+    usage = WorkerUsage(*measured.usage[worker])
+    assert usage.memory_bytes > 1024 * 1024
+    assert usage.processor_mark
+    # Little of what it has is not its image.
+    assert usage.own_bytes < usage.memory_bytes / 2
+    assert usage.processes == 1
 
 
 @pytest.mark.parametrize("goodbye", [b"", b"not a packet"])

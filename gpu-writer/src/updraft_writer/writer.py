@@ -20,7 +20,7 @@ from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
 from updraft.service.telemetry import WebPage, log_to_stderr
 from updraft.service.tracing import start_tracing
-from updraft_writer.container_memory import memory_limits, resident_bytes
+from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft_writer.default_quota import default_quota
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory

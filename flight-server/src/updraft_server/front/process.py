@@ -41,6 +41,7 @@ from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import html_page, json_page
 from updraft_server.front.status.sampler import Sampler
+from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc.parent import follow_parent
 from updraft_server.ipc.settings_handover import (
@@ -98,6 +99,9 @@ class Front:
             pool.measure,
             client_silence_seconds=settings.client_silence_seconds,
             worker_silence_seconds=settings.worker_silence_seconds,
+            limits=WorkerLimits.effective(
+                memory_bytes=settings.worker_memory_bytes, processes=settings.worker_processes
+            ),
         )
         self._early_reads = EarlyReads(
             limit_bytes=settings.queue_bytes,
@@ -137,6 +141,7 @@ class Front:
                 self._publish_health(),
                 self.sampler.run(),
                 self._running.watch(),
+                self._running.watch_limits(),
                 self._early_reads.watch(),
             ):
                 stack.callback(asyncio.create_task(background).cancel)

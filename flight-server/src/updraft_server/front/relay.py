@@ -135,6 +135,11 @@ class Relay:
         return self._lease.worker
 
     @property
+    def function(self) -> str:
+        """What the exchange runs, as it is known to the pool."""
+        return self._request.function
+
+    @property
     def passed(self) -> tuple[int, int]:
         """Changes with everything that the worker takes or gives."""
         return self._transfer.received_messages, self._transfer.sent_messages

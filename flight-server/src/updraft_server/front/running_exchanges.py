@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exchanges that hold a worker: looked at now and then, and ended when one side is silent for too long or a drain
-has no more time.
+"""The exchanges that hold a worker: looked at now and then, and ended when one side is silent for too long, when the
+worker takes more than it may, or when a drain has no more time.
 
 `updraft_server.front.relay` counts what passes and knows whose turn it is; `updraft.service.silence` knows how long is
 too long.
@@ -16,9 +16,13 @@ import structlog
 from updraft.errors import DeadlineError, UpdraftError
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft_server.front.relay import Relay, Side
+from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.worker_usage import WorkerUsage
 
 _log = structlog.get_logger(__name__)
+
+# What a function can take in between, some hundred MiB, is what a container needs to spare.
+_LIMITS_LOOK_SECONDS = 0.25
 
 
 @dataclass(eq=False, slots=True)
@@ -39,9 +43,11 @@ class RunningExchanges:
         *,
         client_silence_seconds: float,
         worker_silence_seconds: float,
+        limits: WorkerLimits,
     ) -> None:
-        """`measure` is `Pool.measure`; the others say how long each side may be silent, 0 is no limit."""
+        """`measure` is `Pool.measure`; the seconds say how long each side may be silent, 0 is no limit."""
         self._measure = measure
+        self._limits = limits
         self._client_silence_seconds = client_silence_seconds
         self._worker_silence_seconds = worker_silence_seconds
         self._look_seconds = seconds_between_looks(client_silence_seconds, worker_silence_seconds)
@@ -74,6 +80,29 @@ class RunningExchanges:
                 await self.look()
             except Exception:
                 _log.exception("cannot look for silent exchanges")
+
+    async def watch_limits(self) -> None:
+        """Look at what their workers take, again and again."""
+        while True:
+            await asyncio.sleep(_LIMITS_LOOK_SECONDS)
+            try:
+                await self.look_at_limits()
+            except Exception:
+                _log.exception("cannot look at what workers take")
+
+    async def look_at_limits(self) -> None:
+        """End those whose worker takes more than it may."""
+        if not self._watched:
+            return
+        usage = await self._measure([watched.relay.worker for watched in self._watched])
+        largest = self._limits.largest_of_too_much(usage)
+        for relay in [watched.relay for watched in self._watched if watched.relay.worker in usage]:
+            used = usage[relay.worker]
+            excess = self._limits.excess(relay.function, used)
+            if excess is not None:
+                relay.end(excess)
+            elif relay.worker == largest:
+                relay.end(self._limits.shortage(relay.function, used))
 
     async def look(self) -> None:
         """End those in which a side has been silent for too long."""

@@ -24,6 +24,10 @@ class WorkerSettings:
     """Rows that a function sees at once; 0 leaves it to the client."""
     max_exchanges: int = 0
     """Exchanges after which a worker is replaced; 0 is never."""
+    max_file_bytes: int = 64 * 1024**3
+    """Size of a file that a function writes."""
+    max_descriptors: int = 65_536
+    """Open files, sockets and pipes of each process of a worker."""
     hidden_paths: Sequence[str] = ()
     """Files and directories that session functions cannot read: the pool's secrets and its own state."""
     readable_paths: Sequence[str] = ()

@@ -11,3 +11,7 @@ class WorkerUsage(NamedTuple):
     """Resident memory of its processes; a page that several share counts in each."""
     processor_mark: str
     """Differs from the one before if a process began, ended or used processor time in between."""
+    own_bytes: int = 0
+    """Anonymous and shared memory of its processes, above what a worker that was just forked has."""
+    processes: int = 1
+    """The worker itself, and what it has started."""

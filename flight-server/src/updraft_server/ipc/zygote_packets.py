@@ -127,7 +127,7 @@ class Measured:
     """The answer: what is known of each worker that lives."""
 
     request: int
-    usage: Mapping[str, tuple[int, str]]
+    usage: Mapping[str, tuple[int, str, int, int]]
     """The fields of `WorkerUsage` by worker."""
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time and memory of processes and of all that they have started, read from /proc."""
+"""CPU time, memory and number of processes with all that they have started, read from /proc."""
 
+import contextlib
+import functools
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,45 +13,47 @@ Ticks = tuple[tuple[int, int], ...]
 
 # Fields of /proc/PID/stat, counted behind the name, which may hold anything and ends with the last parenthesis.
 _PARENT = 1
-_SESSION = 3
 _TIMES = slice(11, 15)
 _STARTED = 19
 _RESIDENT_PAGES = 21
+
+# Fields of /proc/PID/status, which stays readable where smaps does not: of processes that hide their memory.
+_OWN_MEMORY = ("RssAnon:", "RssShmem:")
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessTree(NamedTuple):
-    """A process, its descendants, and who is left of its session."""
+    """A process and its descendants; empty once it has ended."""
 
     ticks: Ticks
     """Equal in two measurements only if no process of the tree began, ended or used a tick in between."""
     memory_bytes: int
     """Resident memory; a page that several processes share counts in each."""
+    own_bytes: int
+    """The part of it that no file stands behind: anonymous and shared memory."""
 
 
 class _Stat(NamedTuple):
     parent: int
-    session: int
     ticks: int
     started_ticks: int
     memory_bytes: int
 
 
 def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
-    """The tree of each process. Reads all of /proc: too slow for every batch."""
-    stats = _read_all()
-    children, sessions = defaultdict(list), defaultdict(list)
-    for pid, stat in stats.items():
-        children[stat.parent].append(pid)
-        sessions[stat.session].append(pid)
-    trees = {}
-    for root in roots:
-        members = sorted(_tree([root, *sessions[root]] if root in stats else sessions[root], children))
-        trees[root] = ProcessTree(
-            tuple((pid, stats[pid].ticks) for pid in members), sum(stats[pid].memory_bytes for pid in members)
-        )
-    return trees
+    """The tree of each process. Reads some files of each process in them, or of all where the kernel is old."""
+    children = _children if _lists_children() else _children_of_all()
+    return {root: _tree(root, children) for root in roots}
+
+
+def own_bytes(process: int | str = "self") -> int:
+    """Anonymous and shared memory of a process; 0 for one that has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(errors="replace").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(_OWN_MEMORY))
 
 
 def parents() -> Mapping[int, int]:
@@ -64,14 +67,42 @@ def start_ticks(pid: int) -> int | None:
     return stat.started_ticks if stat is not None else None
 
 
-def _tree(found: Iterable[int], children: Mapping[int, list[int]]) -> set[int]:
-    tree = set(found)
-    unseen = list(tree)
+def _tree(root: int, children: Callable[[int], Iterable[int]]) -> ProcessTree:
+    found: dict[int, _Stat] = {}
+    unseen = [root]
     while unseen:
-        new = [child for child in children.get(unseen.pop(), ()) if child not in tree]
-        tree.update(new)
-        unseen.extend(new)
-    return tree
+        pid = unseen.pop()
+        if pid not in found and (stat := _read(Path(f"/proc/{pid}"))) is not None:
+            found[pid] = stat
+            unseen.extend(children(pid))
+    return ProcessTree(
+        tuple((pid, found[pid].ticks) for pid in sorted(found)),
+        sum(stat.memory_bytes for stat in found.values()),
+        sum(map(own_bytes, found)),
+    )
+
+
+@functools.cache
+def _lists_children() -> bool:
+    return Path(f"/proc/self/task/{os.getpid()}/children").exists()
+
+
+def _children(pid: int) -> list[int]:
+    """Of all threads of a process."""
+    found: list[int] = []
+    # It may have ended, or one of its threads.
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found.extend(map(int, (thread / "children").read_text().split()))
+    return found
+
+
+def _children_of_all() -> Callable[[int], Iterable[int]]:
+    known: dict[int, list[int]] = {}
+    for pid, parent in parents().items():
+        known.setdefault(parent, []).append(pid)
+    return lambda pid: known.get(pid, ())
 
 
 def _read_all() -> dict[int, _Stat]:
@@ -87,7 +118,6 @@ def _read(process: Path) -> _Stat | None:
         return None
     return _Stat(
         parent=int(fields[_PARENT]),
-        session=int(fields[_SESSION]),
         ticks=sum(map(int, fields[_TIMES])),
         started_ticks=int(fields[_STARTED]),
         memory_bytes=int(fields[_RESIDENT_PAGES]) * _PAGE_BYTES,

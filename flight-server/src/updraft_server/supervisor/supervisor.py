@@ -269,6 +269,8 @@ def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings
             # The rest of a message is for the reply's metadata and Arrow's own header.
             max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
             max_exchanges=settings.max_exchanges_per_worker,
+            max_file_bytes=settings.worker_file_bytes,
+            max_descriptors=settings.worker_descriptors,
             hidden_paths=(str(directory), *settings.secret_paths),
             readable_paths=(str(files),),
             writable_paths=settings.writable_paths,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.sandbox.owner_files import OwnerFiles
+from updraft_server.sandbox.resource_limits import limit_resources
 from updraft_server.sandbox.scratch import use_scratch
 from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
@@ -61,6 +62,7 @@ class Image:
         """Be a worker in this process, which was forked for it, with a directory of its own; never returns."""
         reseed()
         use_scratch(scratch)
+        limit_resources(file_bytes=self._settings.max_file_bytes, descriptors=self._settings.max_descriptors)
         # What crashes in C says in the log where; the death itself is the pool's to report.
         faulthandler.enable()
         Worker(Channel(sock), self._settings, functions.registry, self._sessions, self._files, scratch).run()

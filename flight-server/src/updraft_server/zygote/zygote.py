@@ -38,7 +38,7 @@ from updraft_server.linux.callers import descends_from
 from updraft_server.linux.descendants import children
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import kill_group, outlive_parent
-from updraft_server.linux.process_trees import ProcessTree, process_trees
+from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.zygote.forked_worker import become_worker, peer_pid, socketpair
 from updraft_server.zygote.image import Image
@@ -91,6 +91,8 @@ class Zygote:
         self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
         # What modules of functions have started serves all workers, and stays.
         self._image_processes = frozenset(children())
+        # Every worker begins with it, and shares it as long as it does not write there.
+        self._image_bytes = own_bytes()
         # Ids of an earlier zygote's workers may still be in use.
         self._ids = map(f"{secrets.token_hex(3)}-{{}}".format, itertools.count(1))
         self._claims_end_seconds = math.inf
@@ -259,7 +261,8 @@ class Zygote:
     def _measure(self, front: socket.socket, packet: Measure) -> None:
         workers = [worker for name in packet.workers if (worker := self._of(front, name)) is not None]
         trees = process_trees(worker.pid for worker in workers)
-        self._send(front, Measured(packet.request, {worker.id: _usage(trees[worker.pid]) for worker in workers}))
+        usage = {worker.id: _usage(trees[worker.pid], self._image_bytes) for worker in workers}
+        self._send(front, Measured(packet.request, usage))
 
     def _close_all(self) -> None:
         self._selector.close()
@@ -314,7 +317,7 @@ def _kill(worker: _Worker) -> None:
         signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
 
 
-def _usage(tree: ProcessTree) -> WorkerUsage:
+def _usage(tree: ProcessTree, image_bytes: int) -> WorkerUsage:
     # Whoever compares two measurements need not see process ids.
     mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
-    return WorkerUsage(tree.memory_bytes, mark)
+    return WorkerUsage(tree.memory_bytes, mark, max(0, tree.own_bytes - image_bytes), len(tree.ticks))

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker may take with all that its function has started, held from outside of it.
+
+The zygote measures, the front compares, and an exchange beyond a limit ends with its worker. A function can neither
+lift a limit nor hide from it: its children, and theirs, stay descendants of the worker.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from updraft.errors import LimitError, WorkerError
+from updraft.service.container_memory import memory_limits
+from updraft_server.ipc.worker_usage import WorkerUsage
+
+# The rest is for the front, for the image that workers share, and for the growth between two looks.
+_SHARE_OF_ONE = 0.75
+_SHARE_OF_ALL = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """The limits of every worker of a pool."""
+
+    memory_bytes: int
+    """`WorkerUsage.own_bytes`."""
+    processes: int
+    """`WorkerUsage.processes`."""
+    all_memory_bytes: int
+    """`WorkerUsage.own_bytes` of all workers together."""
+
+    @classmethod
+    def effective(cls, *, memory_bytes: int, processes: int) -> Self:
+        """With a share of the memory that this container or machine has, where 0 asks to compute it."""
+        there_is = min(memory_limits().values())
+        return cls(memory_bytes or int(_SHARE_OF_ONE * there_is), processes, int(_SHARE_OF_ALL * there_is))
+
+    def excess(self, function: str, usage: WorkerUsage) -> LimitError | None:
+        """Why the exchange has to end; None while the worker keeps its limits."""
+        if usage.own_bytes > self.memory_bytes:
+            return LimitError(
+                f"the function {function} took {usage.own_bytes} bytes of memory with the processes that it started, "
+                f"the limit is {self.memory_bytes}, and its worker was ended: send smaller batches, or raise "
+                "--worker-memory-bytes of the pool"
+            )
+        if usage.processes > self.processes:
+            return LimitError(
+                f"the function {function} ran {usage.processes} processes, the limit is {self.processes}, and its "
+                "worker was ended: start fewer, or raise --worker-processes of the pool"
+            )
+        return None
+
+    def largest_of_too_much(self, usage: Mapping[str, WorkerUsage]) -> str | None:
+        """The worker to end before the kernel ends the container with all of them; None while there is room."""
+        together_bytes = sum(used.own_bytes for used in usage.values())
+        if together_bytes <= self.all_memory_bytes:
+            return None
+        return max(usage, key=lambda worker: usage[worker].own_bytes)
+
+    def shortage(self, function: str, usage: WorkerUsage) -> WorkerError:
+        """What its client is told: it may have kept its own limit, and another pool may have room."""
+        return WorkerError(
+            f"the workers of the pool took more than {self.all_memory_bytes} bytes of memory together, "
+            f"{usage.own_bytes} of them the function {function}, most of all, whose worker was ended: give the pool more memory or fewer "
+            "workers, or lower its --worker-memory-bytes"
+        )

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts to take more than a worker may have, against a pool with small limits, and to lift those limits.
+
+`ENDED` goes on for as long as nobody stops it, within bounds that spare the machine; `REFUSED` meets a limit that the
+kernel holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.attacks.attempts import Attempts, system_call
+
+MIB = 1 << 20
+LIMITS = (
+    "--worker-memory-bytes=268435456",
+    "--worker-processes=24",
+    "--worker-file-bytes=67108864",
+    "--worker-descriptors=512",
+)
+_BEYOND_MEMORY_BYTES = 384 * MIB
+_BEYOND_FILE_BYTES = 65 * MIB
+_BEYOND_PROCESSES = 40
+_PATIENCE_SECONDS = 30
+
+ENDED = Attempts()
+REFUSED = Attempts()
+
+
+def held(*kept: Any) -> str:
+    """Keep what was taken until the worker is ended; evidence that it was not."""
+    import time
+
+    time.sleep(_PATIENCE_SECONDS)
+    return f"kept {len(kept)} things for {_PATIENCE_SECONDS} seconds"
+
+
+def written(buffer: Any, size: int) -> Any:
+    """Touch every page."""
+    page = b"\x01" * MIB
+    for start in range(0, size, MIB):
+        buffer[start : start + MIB] = page
+    return buffer
+
+
+def children(count: int, work: Any) -> str:
+    """Fork so many, each of which works and waits."""
+    import os
+
+    for _ in range(count):
+        if os.fork() == 0:
+            try:
+                held(work())
+            finally:
+                os._exit(0)
+    return held()
+
+
+@ENDED
+def memory_of_its_own(target: Any) -> Any:
+    return held(written(bytearray(_BEYOND_MEMORY_BYTES), _BEYOND_MEMORY_BYTES))
+
+
+@ENDED
+def memory_that_is_shared(target: Any) -> Any:
+    import mmap
+
+    return held(written(mmap.mmap(-1, _BEYOND_MEMORY_BYTES), _BEYOND_MEMORY_BYTES))
+
+
+@ENDED
+def memory_in_many_files_in_memory(target: Any) -> Any:
+    import mmap
+    import os
+
+    size = 48 * MIB
+    maps = []
+    for _ in range(_BEYOND_MEMORY_BYTES // size):
+        file = os.memfd_create("taken")
+        os.ftruncate(file, size)
+        maps.append(written(mmap.mmap(file, size), size))
+    return held(*maps)
+
+
+@ENDED
+def memory_of_arrow(target: Any) -> Any:
+    import pyarrow as pa
+
+    buffers = []
+    for _ in range(_BEYOND_MEMORY_BYTES // (16 * MIB)):
+        buffer = pa.allocate_buffer(16 * MIB)
+        written(memoryview(buffer).cast("B"), 16 * MIB)
+        buffers.append(buffer)
+    return held(*buffers)
+
+
+@ENDED
+def memory_of_its_children(target: Any) -> Any:
+    size = _BEYOND_MEMORY_BYTES // 4
+    return children(4, lambda: written(bytearray(size), size))
+
+
+@ENDED
+def memory_of_a_grandchild_that_left_its_session(target: Any) -> Any:
+    import os
+
+    def left() -> Any:
+        os.setsid()
+        if os.fork() == 0:
+            held(written(bytearray(_BEYOND_MEMORY_BYTES), _BEYOND_MEMORY_BYTES))
+            os._exit(0)
+        os._exit(0)
+
+    return children(1, left)
+
+
+@ENDED
+def memory_of_a_program(target: Any) -> Any:
+    import subprocess
+    import sys
+
+    code = f"import time; kept = b'x' * {_BEYOND_MEMORY_BYTES}; time.sleep({_PATIENCE_SECONDS})"
+    return held(subprocess.Popen([sys.executable, "-c", code]))
+
+
+@ENDED
+def programs_without_end(target: Any) -> Any:
+    import subprocess
+
+    return held(*(subprocess.Popen(["sleep", str(_PATIENCE_SECONDS)]) for _ in range(_BEYOND_PROCESSES)))
+
+
+@ENDED
+def programs_that_start_each_other(target: Any) -> Any:
+    import subprocess
+    import tempfile
+
+    script = tempfile.NamedTemporaryFile("w", suffix=".sh")
+    script.write(f'if [ "$1" -gt 0 ]; then sh "$0" $(($1 - 1)); fi; sleep {_PATIENCE_SECONDS}\n')
+    script.flush()
+    return held(script, subprocess.Popen(["sh", script.name, str(_BEYOND_PROCESSES)]))
+
+
+@REFUSED
+def a_large_file(target: Any) -> Any:
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        for _ in range(_BEYOND_FILE_BYTES // MIB):
+            file.write(bytes(MIB))
+            file.flush()
+        return file.tell()
+
+
+@REFUSED
+def a_large_file_of_holes(target: Any) -> Any:
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        return file.truncate(1 << 50)
+
+
+@REFUSED
+def a_large_file_in_memory(target: Any) -> Any:
+    import os
+
+    os.ftruncate(os.memfd_create("large"), _BEYOND_FILE_BYTES)
+    return "it is there"
+
+
+@REFUSED
+def room_set_aside_for_a_file(target: Any) -> Any:
+    import os
+
+    os.posix_fallocate(os.memfd_create("large"), 0, _BEYOND_FILE_BYTES)
+    return "it is there"
+
+
+@REFUSED
+def descriptors_without_end(target: Any) -> Any:
+    import os
+
+    taken = [os.pipe() for _ in range(300)]
+    return len(taken)
+
+
+@REFUSED
+def a_higher_limit_of_descriptors(target: Any) -> Any:
+    return raised("RLIMIT_NOFILE")
+
+
+@REFUSED
+def a_higher_limit_of_files(target: Any) -> Any:
+    return raised("RLIMIT_FSIZE")
+
+
+@REFUSED
+def a_higher_limit_by_the_other_call(target: Any) -> Any:
+    import ctypes
+    import os
+    import resource
+
+    infinite = (ctypes.c_ulong * 2)(2**64 - 1, 2**64 - 1)
+    system_call("prlimit64", os.getpid(), resource.RLIMIT_FSIZE, infinite, 0)
+    return resource.getrlimit(resource.RLIMIT_FSIZE)
+
+
+@REFUSED
+def a_higher_limit_in_a_program(target: Any) -> Any:
+    import errno
+    import subprocess
+
+    ended = subprocess.run(["/bin/sh", "-c", "ulimit -H -n 1048576 && ulimit -n"], capture_output=True, check=False)
+    if ended.returncode:
+        raise OSError(errno.EPERM, ended.stderr.decode())
+    return ended.stdout
+
+
+def raised(name: str) -> Any:
+    """The limit, once it could be raised."""
+    import errno
+    import resource
+
+    which = getattr(resource, name)
+    _, hard = resource.getrlimit(which)
+    try:
+        resource.setrlimit(which, (hard + 1, hard + 1))
+    except ValueError as error:
+        # How Python says EPERM here.
+        raise OSError(errno.EPERM, str(error)) from None
+    return resource.getrlimit(which)
