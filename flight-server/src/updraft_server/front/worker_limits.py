@@ -61,6 +61,6 @@ class WorkerLimits:
         """What its client is told: it may have kept its own limit, and another pool may have room."""
         return WorkerError(
             f"the workers of the pool took more than {self.all_memory_bytes} bytes of memory together, "
-            f"{usage.own_bytes} of them the function {function}, most of all, whose worker was ended: give the pool more memory or fewer "
-            "workers, or lower its --worker-memory-bytes"
+            f"{usage.own_bytes} of them the function {function}, most of all, whose worker was ended: give the pool "
+            "more memory or fewer workers, or lower its --worker-memory-bytes"
         )
