@@ -10,6 +10,9 @@ import java.util.Optional;
  * endpoint and credentials share a connection in one JVM.
  */
 public final class ClientOptions {
+  private static final int REPLAY_WINDOWS = 4;
+  private static final long LEAST_REPLAY_BYTES = 64L << 20;
+
   private final Builder values;
 
   private ClientOptions(Builder builder) {
@@ -118,6 +121,17 @@ public final class ClientOptions {
   }
 
   /**
+   * Bytes of batches that a function has taken and not answered, kept to be sent again; at least 1.
+   * A function that takes more is not replayed; a single larger batch is kept. Comes on top of the
+   * window. Default: four windows, at least 64 MiB.
+   */
+  public long replayBytes() {
+    return values.replayBytes > 0
+        ? values.replayBytes
+        : Math.max(LEAST_REPLAY_BYTES, REPLAY_WINDOWS * values.windowBytes);
+  }
+
+  /**
    * Bytes that one message may have, in either direction; at least 1. A larger batch fails with
    * {@code ERROR_KIND_LIMIT}. Default: 64 MiB.
    */
@@ -127,7 +141,7 @@ public final class ClientOptions {
 
   /**
    * How often in a row an exchange may move to another worker with no batch answered in between;
-   * zero: never. Only with {@link Replay#REPLAY}. Default: 3.
+   * zero: never. Not with {@link Replay#NEVER}. Default: 3.
    */
   public int maxReplays() {
     return values.maxReplays;
@@ -148,6 +162,7 @@ public final class ClientOptions {
     private Duration keepAlive = Duration.ofSeconds(30);
     private int windowBatches = 4;
     private long windowBytes = 16L << 20;
+    private long replayBytes;
     private int maxMessageBytes = 64 << 20;
     private int maxReplays = 3;
 
@@ -270,6 +285,16 @@ public final class ClientOptions {
      */
     public Builder windowBytes(long value) {
       windowBytes = atLeastOne("windowBytes", value);
+      return this;
+    }
+
+    /**
+     * See {@link ClientOptions#replayBytes}.
+     *
+     * @throws IllegalArgumentException if the value is less than 1
+     */
+    public Builder replayBytes(long value) {
+      replayBytes = atLeastOne("replayBytes", value);
       return this;
     }
 

@@ -18,10 +18,10 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * order. Used by one task thread; only {@link #cancel} may be called from any thread.
  *
  * <p>The exchange recovers by itself where that is safe: a full or unreachable pool is asked again
- * before any work was done, and with {@link Replay#REPLAY} batches that were not answered move to
- * another worker. It starts no thread: the task's thread opens and recovers, gRPC's event loop
- * receives, and either sends what may be sent: a batch that waits for admission is not held up by a
- * task that is busy elsewhere.
+ * before any work was done, and batches move to another worker as far as {@link Replay} allows. It
+ * starts no thread: the task's thread opens and recovers, gRPC's event loop receives, and either
+ * sends what may be sent: a batch that waits for admission is not held up by a task that is busy
+ * elsewhere.
  */
 public final class Exchange extends CallShell<ExchangeCore> {
   /** The version of proto/README.md that this client speaks. */

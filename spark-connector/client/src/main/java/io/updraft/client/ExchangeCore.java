@@ -43,7 +43,9 @@ final class ExchangeCore extends CallCore {
 
   ExchangeCore(ClientOptions options, Replay replay, long nowNanos) {
     super(options, nowNanos);
-    this.log = new RequestLog(options.windowBatches(), options.windowBytes(), replay);
+    this.log =
+        new RequestLog(
+            options.windowBatches(), options.windowBytes(), options.replayBytes(), replay);
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
 
@@ -104,7 +106,7 @@ final class ExchangeCore extends CallCore {
     }
     RequestBatch batch = log.untransmitted();
     if (batch != null) {
-      if (!admission.takes(batch, log.oneToOne())) {
+      if (!admission.takes(batch, log.replayable())) {
         return null;
       }
       admission.handOver(batch);
@@ -162,6 +164,9 @@ final class ExchangeCore extends CallCore {
       throw new IllegalStateException("the exchange is closed");
     }
     ReplyQueue.Entry entry = replies.poll();
+    if (entry != null && entry.reply().kind() == Reply.Kind.BATCH) {
+      log.resultTaken();
+    }
     if (entry == null && phase() == Phase.FAILED) {
       throw failure();
     }
@@ -290,11 +295,36 @@ final class ExchangeCore extends CallCore {
     Recovery.Progress progress =
         new Recovery.Progress(
             workDone || lostOnTheWire, base, startedBatch(), log.replayable(), call().reach());
-    return recovery.decide(reason, progress, hint, nowNanos);
+    Recovery.Decision decision = recovery.decide(reason, progress, hint, nowNanos);
+    if (decision instanceof Recovery.Decision.GiveUp last) {
+      return new Recovery.Decision.GiveUp(explained(last.failure()));
+    }
+    if (!log.oneToOne()) {
+      // Now, not when the next call begins: the task could take one before.
+      replies.dropBatches();
+    }
+    return decision;
+  }
+
+  /** The failure, and why another worker was not asked where its cause would have allowed that. */
+  private Failure explained(Failure failure) {
+    if (log.forgottenBytes() == 0 || !Recovery.isLoss(failure)) {
+      return failure;
+    }
+    return failure.withMessage(
+        "%s; not replayed: the function had taken %d bytes without an answer, and a task keeps %d (%s)"
+            .formatted(
+                failure.message(),
+                log.forgottenBytes(),
+                options().replayBytes(),
+                options().peer().replayBytesSetting()));
   }
 
   /** Zero if the worker gave no sign: it may have died before it saw its first batch. */
   private long startedBatch() {
+    if (!log.oneToOne()) {
+      return consumed;
+    }
     boolean sign = consumed > 0 || log.answered() > base;
     return sign && log.answered() < log.sent() ? log.answered() + 1 : 0;
   }

@@ -33,6 +33,11 @@ public enum Peer {
     return prefix + "endpoint";
   }
 
+  /** The setting for what a task keeps of batches to send them again. */
+  public String replayBytesSetting() {
+    return prefix + "replayBytes";
+  }
+
   /** The setting for the file with the bearer token. */
   public String tokenFileSetting() {
     return prefix + "tokenFile";

@@ -95,7 +95,8 @@ final class Recovery {
     return failure.isWithoutRoom() || failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
   }
 
-  private static boolean isLoss(Failure failure) {
+  /** Whether the worker or the way to it was lost, and not the function at fault. */
+  static boolean isLoss(Failure failure) {
     return failure.origin() == Failure.Origin.CONNECTION
         || failure.kind() == ErrorKind.ERROR_KIND_WORKER
         || failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;

@@ -8,6 +8,11 @@ public enum Replay {
    * another worker.
    */
   REPLAY,
+  /**
+   * For deterministic functions that answer when they like: all batches are kept until the task
+   * takes the first result, and until then another worker may begin anew.
+   */
+  FROM_THE_START,
   /** The exchange fails with its worker. */
   NEVER
 }

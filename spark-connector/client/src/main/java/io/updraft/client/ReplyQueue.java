@@ -29,6 +29,18 @@ final class ReplyQueue implements AutoCloseable {
     return entries.poll();
   }
 
+  /** Releases the batches: the call that they came from was lost, and another begins anew. */
+  void dropBatches() {
+    entries.removeIf(
+        entry -> {
+          boolean isBatch = entry.reply().kind() == Reply.Kind.BATCH;
+          if (isBatch) {
+            entry.reply().batch().close();
+          }
+          return isBatch;
+        });
+  }
+
   /** Releases what nobody took. */
   @Override
   public void close() {

@@ -9,13 +9,9 @@ import java.util.TreeMap;
  * room the window has. Not thread-safe.
  */
 final class RequestLog implements AutoCloseable {
-  /**
-   * Windows of unanswered batches to keep for a replay; beyond that the exchange gives replay up.
-   */
-  private static final int REPLAY_WINDOWS = 4;
-
   private final int windowBatches;
   private final long windowBytes;
+  private final long replayBytes;
   private final TreeMap<Long, RequestBatch> held = new TreeMap<>();
   private final boolean oneToOne;
   private boolean replayable;
@@ -25,12 +21,20 @@ final class RequestLog implements AutoCloseable {
   private long answered;
   private long inFlightBytes;
   private long unansweredBytes;
+  private long forgottenBytes;
 
-  RequestLog(int windowBatches, long windowBytes, Replay replay) {
+  /**
+   * An empty log.
+   *
+   * @param replayBytes of batches that were taken and not answered, kept for a replay; beyond that
+   *     the exchange gives replay up. A single larger batch is kept
+   */
+  RequestLog(int windowBatches, long windowBytes, long replayBytes, Replay replay) {
     this.windowBatches = windowBatches;
     this.windowBytes = windowBytes;
+    this.replayBytes = replayBytes;
     this.oneToOne = replay == Replay.REPLAY;
-    this.replayable = oneToOne;
+    this.replayable = replay != Replay.NEVER;
   }
 
   long sent() {
@@ -49,6 +53,14 @@ final class RequestLog implements AutoCloseable {
   /** Whether every batch that is not answered is still there. */
   boolean replayable() {
     return replayable;
+  }
+
+  /**
+   * Bytes that the function had taken without an answer when they became too many to be kept; zero
+   * if that did not happen.
+   */
+  long forgottenBytes() {
+    return forgottenBytes;
   }
 
   boolean hasRoom() {
@@ -73,11 +85,24 @@ final class RequestLog implements AutoCloseable {
       }
     }
     consumed = Math.max(consumed, number);
-    if (replayable && unansweredBytes > REPLAY_WINDOWS * windowBytes) {
-      replayable = false;
-      held.headMap(consumed, true).values().forEach(RequestBatch::close);
-      held.headMap(consumed, true).clear();
+    if (replayable && unansweredBytes > replayBytes && consumed - answered > 1) {
+      forgottenBytes = unansweredBytes;
+      forget();
     }
+  }
+
+  /** The task has a result: one that is not one-to-one cannot be given a second time. */
+  void resultTaken() {
+    if (!oneToOne && replayable) {
+      forget();
+    }
+  }
+
+  private void forget() {
+    replayable = false;
+    unansweredBytes = 0;
+    held.headMap(consumed, true).values().forEach(RequestBatch::close);
+    held.headMap(consumed, true).clear();
   }
 
   /** Whether replies are answers: batch for batch and row for row. */

@@ -201,13 +201,67 @@ final class ReplayTest {
 
   @Test
   void what_a_function_hoards_is_let_go_and_can_no_longer_be_replayed() {
-    RequestLog log = new RequestLog(4, 1_000, Replay.REPLAY);
+    RequestLog log = new RequestLog(4, 1_000, 4_000, Replay.REPLAY);
     for (int number = 1; number <= 10; number++) {
       log.add(new RequestBatch(SingleBatch.unowned(60), BatchGroups.NONE));
       log.consumedThrough(number);
     }
     assertFalse(log.replayable());
+    assertEquals(4_320, log.forgottenBytes());
     assertTrue(log.hasRoom());
     log.close();
+  }
+
+  @ParameterizedTest
+  @ValueSource(longs = {1, 1 << 10, 1 << 20, 1 << 30})
+  void a_window_of_any_size_is_replayed(long windowBytes) throws Exception {
+    try (TestPool pool =
+            TestPool.of(DIES_AT_WORK, Behaviours.workerDiesAfter(7), Behaviours::echo);
+        ExchangeFixture task =
+            new ExchangeFixture(
+                ClientOptions.builder(pool.endpoint())
+                    .windowBatches(BATCHES)
+                    .windowBytes(windowBytes)
+                    .build(),
+                Replay.REPLAY)) {
+      assertEquals(allNumbers(), task.run(BATCHES, 20_000));
+      assertEquals(3, pool.calls().size());
+    }
+  }
+
+  @Test
+  void a_batch_that_is_larger_than_what_is_kept_is_replayed_alone() {
+    RequestLog log = new RequestLog(4, 100, 100, Replay.REPLAY);
+    log.add(new RequestBatch(SingleBatch.unowned(60), BatchGroups.NONE));
+    log.consumedThrough(1);
+    assertTrue(log.replayable());
+    log.add(new RequestBatch(SingleBatch.unowned(60), BatchGroups.NONE));
+    log.consumedThrough(2);
+    assertFalse(log.replayable());
+    log.close();
+  }
+
+  @Test
+  void a_function_that_takes_more_than_is_kept_fails_with_its_worker_and_the_setting()
+      throws Exception {
+    TestPool.Behaviour hoards =
+        call -> {
+          for (int message = 0; message <= 3; message++) {
+            call.receive();
+          }
+          call.sendCredit(3);
+          Behaviours.workerDies(call);
+        };
+    try (TestPool pool = TestPool.of(hoards, Behaviours::echo);
+        ExchangeFixture task =
+            new ExchangeFixture(
+                ClientOptions.builder(pool.endpoint()).replayBytes(1_000).build(), Replay.REPLAY)) {
+      ExchangeException error = assertThrows(ExchangeException.class, () -> task.run(BATCHES, 100));
+      assertTrue(
+          error.getMessage().contains("taken 2400 bytes")
+              && error.getMessage().contains("keeps 1000 (spark.updraft.udf.replayBytes)"),
+          error.getMessage());
+      assertEquals(1, pool.calls().size());
+    }
   }
 }
