@@ -24,6 +24,9 @@ abstract class CallCore {
     /** What is known of its endpoint. */
     Reach reach();
 
+    /** What to tell when it could not connect, beside the reason; may be empty. */
+    String explanation();
+
     /** Lets the peer send this many more messages. */
     void request(int messages);
   }
@@ -208,7 +211,9 @@ abstract class CallCore {
 
   /** The current call is lost: another one takes its place, or the outcome is a failure. */
   private void lose(Failure reason, OptionalLong hint, long nowNanos) {
-    Recovery.Decision decision = decide(reason, hint, nowNanos);
+    boolean unconnected = reason.origin() == Failure.Origin.CONNECTION && !call.connected();
+    Failure told = unconnected ? reason.withMessage(reason.message() + call.explanation()) : reason;
+    Recovery.Decision decision = decide(told, hint, nowNanos);
     if (decision instanceof Recovery.Decision.Again again) {
       phase = phase.after(Phase.Event.LOST);
       againNanos = nowNanos + again.pause().toNanos();

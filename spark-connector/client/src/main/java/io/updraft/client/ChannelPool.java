@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import io.grpc.ConnectivityState;
 import io.grpc.ManagedChannel;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
@@ -49,6 +50,7 @@ final class ChannelPool {
   private final ClientOptions options;
   private final InetAddress pod;
   private final List<SharedChannel> channels = new ArrayList<>();
+  private final Circuit circuit = new Circuit();
 
   private ChannelPool(ClientOptions options, InetAddress pod) {
     this.options = options;
@@ -144,8 +146,9 @@ final class ChannelPool {
   private synchronized SharedChannel leastLoaded() {
     SharedChannel best =
         channels.stream().min(Comparator.comparingInt(channel -> channel.exchanges)).orElse(null);
-    boolean busy = best == null || best.exchanges > 0;
-    if (busy && channels.size() < EventLoops.THREADS) {
+    // A second connection to an address that is dead would be one more attempt.
+    boolean wanted = best == null || (best.exchanges > 0 && !circuit.isOpen());
+    if (wanted && channels.size() < EventLoops.THREADS) {
       best = new SharedChannel(Channels.open(options, pod));
       channels.add(best);
     }
@@ -160,6 +163,22 @@ final class ChannelPool {
 
     private SharedChannel(ManagedChannel channel) {
       this.channel = channel;
+    }
+
+    private void connected() {
+      circuit.connected();
+    }
+
+    private String explanation() {
+      return circuit.explanation();
+    }
+
+    /** Skips gRPC's own pause after a connection that failed, which grows to minutes. */
+    private void wake() {
+      boolean failed = channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE;
+      if (failed && circuit.mayAttempt(System.nanoTime())) {
+        channel.resetConnectBackoff();
+      }
     }
 
     private void release() {
@@ -178,6 +197,24 @@ final class ChannelPool {
   record Connection(SharedChannel shared, Replicas.Place place, Reach reach) {
     ManagedChannel channel() {
       return shared.channel;
+    }
+
+    /**
+     * Before a call: a connection that was refused a moment ago is tried again now, unless the
+     * circuit is open.
+     */
+    void wake() {
+      shared.wake();
+    }
+
+    /** A call has reached the peer. */
+    void connected() {
+      shared.connected();
+    }
+
+    /** What to tell of a call that could not connect; empty while the circuit is closed. */
+    String explanation() {
+      return shared.explanation();
     }
 
     /** The exchange goes on at another pod, if there is one. */

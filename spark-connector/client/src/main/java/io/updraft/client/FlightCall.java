@@ -145,7 +145,13 @@ abstract class FlightCall implements CallCore.Call {
 
   private void reached() {
     connected = true;
+    connection.connected();
     ChannelPool.answered(options);
+  }
+
+  @Override
+  public final String explanation() {
+    return connection.explanation();
   }
 
   @Override
@@ -165,8 +171,7 @@ abstract class FlightCall implements CallCore.Call {
 
   /** Opens the call and sends its first message. @return bytes sent */
   final long start(ByteString command, byte[] schemaHeader, int replies) {
-    // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
-    connection.channel().resetConnectBackoff();
+    connection.wake();
     synchronized (this) {
       if (move(Stage.Event.STARTED) != Stage.PREPARED) {
         return 0;

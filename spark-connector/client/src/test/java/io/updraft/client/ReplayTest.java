@@ -224,7 +224,7 @@ final class ReplayTest {
                     .windowBytes(windowBytes)
                     .build(),
                 Replay.REPLAY)) {
-      assertEquals(allNumbers(), task.run(BATCHES, 20_000));
+      assertEquals(allNumbers(), task.run(BATCHES, 1_000));
       assertEquals(3, pool.calls().size());
     }
   }

@@ -18,6 +18,11 @@ record TestCall(boolean connected) implements CallCore.Call {
   }
 
   @Override
+  public String explanation() {
+    return connected ? "" : " (explained)";
+  }
+
+  @Override
   public void request(int messages) {
     throw new AssertionError("a core requests nothing");
   }
