@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
-import io.grpc.CallOptions;
-import io.grpc.ClientCall;
-import io.grpc.Metadata;
 import io.grpc.Status;
-import io.grpc.internal.GrpcUtil;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.WriteCommand;
-import java.io.InputStream;
 import java.util.Optional;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
 
 /**
  * Asks a writer whether it would open a file, before what the file replaces is removed. The writer
@@ -59,7 +51,8 @@ public final class WriteCheck {
       throws InterruptedException {
     ChannelPool.Connection connection = ChannelPool.acquire(options, null);
     try {
-      Status status = status(connection, options, command);
+      FlightAction action = new FlightAction(ACTION, command.toByteString());
+      Status status = ActionCall.run(connection, options, action).status();
       if (status.isOk()) {
         return Optional.empty();
       }
@@ -70,45 +63,6 @@ public final class WriteCheck {
       return Optional.of(refusal);
     } finally {
       connection.release();
-    }
-  }
-
-  private static Status status(
-      ChannelPool.Connection connection, ClientOptions options, WriteCommand command)
-      throws InterruptedException {
-    CallOptions callOptions =
-        CallOptions.DEFAULT.withDeadlineAfter(
-            options.connectTimeout().toNanos(), TimeUnit.NANOSECONDS);
-    // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
-    connection.channel().resetConnectBackoff();
-    ClientCall<FlightAction, InputStream> call =
-        connection.channel().newCall(FlightMethod.DO_ACTION, callOptions);
-    CompletableFuture<Status> end = new CompletableFuture<>();
-    call.start(
-        new ClientCall.Listener<>() {
-          @Override
-          public void onMessage(InputStream result) {
-            GrpcUtil.closeQuietly(result);
-          }
-
-          @Override
-          public void onClose(Status status, Metadata trailers) {
-            end.complete(status);
-          }
-        },
-        CallHeaders.of(options));
-    try {
-      call.request(1);
-      call.sendMessage(new FlightAction(ACTION, command.toByteString()));
-      call.halfClose();
-      // The deadline ends the call whatever the other side does.
-      return end.get();
-    } catch (ExecutionException e) {
-      throw new IllegalStateException(e);
-    } finally {
-      if (!end.isDone()) {
-        call.cancel("nobody waits for the answer", null);
-      }
     }
   }
 

@@ -10,14 +10,19 @@ final case class UdfSettings(
     unsupported: String,
     windowBatches: Int,
     batchBytes: Long,
-    maxReplays: Int
+    maxReplays: Int,
+    replayBytes: Option[Long],
+    deterministic: Boolean
 ) {
 
   def endpoint: String = connection.endpoint
 
   /** The client's options on this machine; reads the token file. */
-  def clientOptions(): ClientOptions =
-    connection.clientOptions().windowBatches(windowBatches).maxReplays(maxReplays).build()
+  def clientOptions(): ClientOptions = {
+    val builder = connection.clientOptions().windowBatches(windowBatches).maxReplays(maxReplays)
+    replayBytes.foreach(builder.replayBytes)
+    builder.build()
+  }
 
   /** Without the token: case classes are printed in logs and plans. */
   override def toString: String = s"UdfSettings($endpoint)"

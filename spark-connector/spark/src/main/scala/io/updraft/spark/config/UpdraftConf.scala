@@ -23,9 +23,10 @@ object UpdraftConf
 
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
-    "What to do when the pool is unreachable. `fail`: the query fails with an error that names the endpoint. " +
-      "`local`: the driver checks the endpoint while it plans; if the pool does not answer, the query runs its " +
-      "UDFs in Spark's own Python workers, and the plan and the log give the reason.",
+    "What to do when the pool is unreachable, refuses the session's token or certificate, or has another version of " +
+      "Python, Spark or the protocol. `fail`: the query fails with an error that names the setting to fix. `local`: " +
+      "the driver asks the pool while it plans; the query then runs its UDFs in Spark's own Python workers, and the " +
+      "plan and the log give the reason. What happens after planning fails tasks in both cases.",
     Values.choice("fail", "local"),
     Some("fail")
   )
@@ -72,16 +73,36 @@ object UpdraftConf
   val maxReplays: ConfigEntry[Int] = ConfigEntry(
     prefix + "maxReplays",
     "Maximum number of times in a row that a task continues on another worker after its worker or connection was " +
-      "lost. An answered batch resets the count. Only deterministic functions that answer row for row can continue. " +
-      "A batch that ends two workers fails the task.",
+      "lost. An answered batch resets the count. Only deterministic functions that answer row for row can continue; " +
+      "others start again if they are declared `deterministic`. A batch that ends two workers fails the task.",
     Values.count(least = 0),
     Some("3")
+  )
+
+  val replayBytes: ConfigEntry[Long] = ConfigEntry(
+    Peer.POOL.replayBytesSetting,
+    "Maximum bytes of batches that a task keeps, in addition to its window, to send them to another worker: those that " +
+      "the function has taken and not answered. A single batch that is larger is kept. If a function takes more before " +
+      "it answers, losing its worker fails the task with an error that names this setting, and Spark retries the task. " +
+      "Not set: four times `windowBytes`, at least `64m`.",
+    Values.bytes(least = 1L << 10, most = 1L << 40)
+  )
+
+  val deterministic: ConfigEntry[Boolean] = ConfigEntry(
+    prefix + "deterministic",
+    "Declare that the session's functions give the same results for the same input and have no side effects that " +
+      "matter. Functions that do not answer row for row (`mapInPandas`, `applyInPandas`, table functions, aggregates, " +
+      "windows) then start again on another worker after a loss, as long as their task has used no result and " +
+      "`replayBytes` holds their input. Otherwise Spark retries the task. Functions that are marked as " +
+      "nondeterministic stay so; for scalar functions Spark's own mark decides alone.",
+    Values.boolean,
+    Some("false")
   )
 
   /** Every setting, in the order of the reference page. */
   val entries: Seq[ConfigEntry[_]] =
     Seq(endpoint, enabled, fallback, unsupported) ++ connectionEntries ++
-      Seq(windowBatches, batchBytes, maxReplays)
+      Seq(windowBatches, batchBytes, maxReplays, replayBytes, deterministic)
 
   /** What the session says; None while no endpoint is set or UDFs are not enabled. */
   def settings(conf: SQLConf): Option[UdfSettings] = {
@@ -96,6 +117,8 @@ object UpdraftConf
       unsupported = unsupported.read(lookup).orElse(fallback.readSet(lookup)).getOrElse("local"),
       windowBatches = windowBatches.require(lookup),
       batchBytes = batchBytes.require(lookup),
-      maxReplays = maxReplays.require(lookup)
+      maxReplays = maxReplays.require(lookup),
+      replayBytes = replayBytes.read(lookup),
+      deterministic = deterministic.require(lookup)
     )
 }

@@ -58,10 +58,11 @@ case class FlightEvalPythonExec(
       call: FunctionCall,
       input: TaskInput,
       newResults: () => Results
-  ): TaskRunner = {
-    val replay = if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
-    new TaskRunner(settings, call.copy(replay = replay), input, newResults, exchangeMetrics)
-  }
+  ): TaskRunner = new TaskRunner(settings, call, input, newResults, exchangeMetrics)
+
+  /** Batches that were answered stay answered. */
+  override protected def replay: Replay =
+    if (udfs.forall(_.deterministic)) Replay.REPLAY else Replay.NEVER
 
   private def functionCall(call: PythonCall, spec: RequestSpec): FunctionCall = arrowCall(
     call,

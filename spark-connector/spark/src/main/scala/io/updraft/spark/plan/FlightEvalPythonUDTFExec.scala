@@ -7,6 +7,7 @@ import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.updraft.{PythonCall, PythonConf}
 
+import io.updraft.client.Replay
 import io.updraft.spark.columns.{ResultColumns, SelectedColumn}
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.TaskRunner
@@ -28,6 +29,10 @@ case class FlightEvalPythonUDTFExec(
 ) extends FlightUnaryExec {
 
   override def udfs: Seq[PythonUDTF] = Seq(udtf)
+
+  /** Spark takes a table function for nondeterministic unless it says otherwise. */
+  override protected def replay: Replay =
+    if (settings.deterministic) Replay.FROM_THE_START else Replay.NEVER
 
   override def output: Seq[Attribute] = requiredChildOutput ++ resultAttrs
 

@@ -11,6 +11,7 @@ import org.apache.spark.sql.updraft.SparkInternals.EvalType
 import org.apache.spark.sql.updraft.{PythonCall, PythonConf, SparkInternals}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
+import io.updraft.client.Replay
 import io.updraft.spark.columns.BatchLimits
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.task.input.RequestSpec
@@ -44,9 +45,16 @@ trait FlightPythonExec extends SparkPlan {
 
   /** What the driver does before tasks are made. */
   protected def beforeTasks(): Unit = {
-    PoolProbe.require(settings)
+    PoolProbe.require(settings, udfs)
     QuerySpans.begin(settings.connection, sparkContext)
   }
+
+  /** Whether the functions may run again on another worker. Those that answer when they like only
+    * do so from the start, and only if the session declares them deterministic.
+    */
+  protected def replay: Replay =
+    if (settings.deterministic && udfs.forall(_.deterministic)) Replay.FROM_THE_START
+    else Replay.NEVER
 
   protected def functionNames: String = udfs.map(udf => s"${udf.name}()").mkString(", ")
 
@@ -86,7 +94,8 @@ trait FlightPythonExec extends SparkPlan {
     SparkInternals.arrowRunnerConf(conf) ++ kindConf,
     evalConf,
     environment(FlightPythonExec.DefaultPickledRows),
-    if (sliceRows == Int.MaxValue) 0 else sliceRows
+    if (sliceRows == Int.MaxValue) 0 else sliceRows,
+    replay = replay
   )
 
   /** What is asked of the pool for functions over pickled rows. */
@@ -97,7 +106,8 @@ trait FlightPythonExec extends SparkPlan {
     SparkInternals.pickledRunnerConf(conf),
     Map.empty,
     environment(pickledRows),
-    maxRecordsPerBatch = 0
+    maxRecordsPerBatch = 0,
+    replay = replay
   )
 
   /** Rows that the function may see at once. */

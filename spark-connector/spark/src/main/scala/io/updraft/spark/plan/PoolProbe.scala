@@ -7,46 +7,121 @@ import java.nio.channels.SocketChannel
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.TimeUnit
 
-import org.apache.spark.SparkException
+import scala.jdk.OptionConverters._
 
-import io.updraft.client.Endpoint
-import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
+import org.apache.spark.sql.updraft.PythonCall
+import org.apache.spark.{SPARK_VERSION, SparkException}
 
-/** Whether somebody listens at the endpoint, asked by the driver before a query's tasks are: one
-  * clear error, or the fallback, instead of one for each task. Answers are kept for a moment, as
-  * one plan asks several times.
+import io.updraft.client.{Endpoint, PoolCheck}
+import io.updraft.proto.v1.ErrorKind
+import io.updraft.spark.config.{ConnectionSettings, UdfSettings, UpdraftConf}
+import io.updraft.spark.reasons.FallbackReason
+
+/** Whether a pool listens at the endpoint and takes the session, asked by the driver before a
+  * query's tasks are: one clear error, or the fallback, instead of one for each task. Answers are
+  * kept for a moment, as one plan asks several times.
   */
-object PoolProbe {
+object PoolProbe extends Logging {
   private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(5)
 
-  private final case class Answer(problem: Option[String], time: Long)
+  /** What is known of a pool.
+    *
+    * @param silence
+    *   why nobody answers; None: somebody does
+    * @param pool
+    *   what it says; None where it was not asked or said nothing of use
+    */
+  private final case class Answer(
+      silence: Option[String],
+      pool: Option[PoolCheck.Answer],
+      time: Long
+  ) {
 
-  private val answers = new ConcurrentHashMap[String, Answer]()
+    /** Why the pool cannot run the functions, as far as can be known without a task. */
+    def problem(functions: Seq[PythonFuncExpression]): Option[FallbackReason] =
+      silence.map(FallbackReason.Unreachable.about).orElse(refusal(functions).map(reason))
+
+    def refusal(functions: Seq[PythonFuncExpression]): Option[PoolCheck.Refusal] = for {
+      said <- pool
+      refusal <- PythonCall.pythonVersions(functions).flatMap { version =>
+        said.refusalOf(version, SPARK_VERSION).toScala
+      }.headOption
+    } yield refusal
+  }
+
+  private val answers = new ConcurrentHashMap[ConnectionSettings, Answer]()
   private val answered = ConcurrentHashMap.newKeySet[String]()
+  private val accepting = ConcurrentHashMap.newKeySet[ConnectionSettings]()
 
   /** Why the query runs without the pool, where the session lets it; None: it runs on the pool. */
-  def problem(settings: UdfSettings): Option[String] =
-    if (settings.fallback == "local") ask(settings) else None
+  def problem(
+      settings: UdfSettings,
+      functions: Seq[PythonFuncExpression]
+  ): Option[FallbackReason] =
+    if (settings.fallback == "local") ask(settings).problem(functions) else None
 
-  /** Raises an error that names the endpoint and the setting when nobody listens. */
-  def require(settings: UdfSettings): Unit = ask(settings).foreach { problem =>
-    answers.remove(settings.endpoint)
-    throw new SparkException(
-      s"$problem. Set ${UpdraftConf.endpoint.key} to where the pool listens, or ${UpdraftConf.fallback.key} = " +
-        "local to run the functions in Spark's own Python workers"
-    )
-  }
-
-  private def ask(settings: UdfSettings): Option[String] = {
-    val known = answers.get(settings.endpoint)
-    if (known != null && System.nanoTime() - known.time < KeptNanoseconds) {
-      known.problem
-    } else {
-      val problem = connect(settings)
-      answers.put(settings.endpoint, Answer(problem, System.nanoTime()))
-      problem
+  /** Raises an error that says what to set when the pool cannot run the functions. */
+  def require(settings: UdfSettings, functions: Seq[PythonFuncExpression]): Unit = {
+    val answer = ask(settings)
+    answer.problem(functions).foreach { reason =>
+      answers.remove(settings.connection)
+      accepting.remove(settings.connection)
+      val problem = answer.silence.orElse(answer.refusal(functions).map(_.message))
+      throw new SparkException(
+        s"${problem.getOrElse(reason.text)}. ${advice(reason)}, or set ${UpdraftConf.fallback.key} = local to run " +
+          "the functions in Spark's own Python workers"
+      )
     }
   }
+
+  private def advice(reason: FallbackReason): String = reason.name match {
+    case FallbackReason.Unauthenticated.name =>
+      s"Correct ${UpdraftConf.tokenFile.key} or ${UpdraftConf.token.key}"
+    case FallbackReason.Version.name =>
+      s"Set ${UpdraftConf.endpoint.key} to a pool of the session's versions"
+    case _ => s"Set ${UpdraftConf.endpoint.key} to where the pool listens"
+  }
+
+  private def reason(refusal: PoolCheck.Refusal): FallbackReason = {
+    val kind = refusal.kind match {
+      case ErrorKind.ERROR_KIND_UNAUTHENTICATED => FallbackReason.Unauthenticated
+      case ErrorKind.ERROR_KIND_VERSION => FallbackReason.Version
+      case _ => FallbackReason.Unreachable
+    }
+    kind.about(refusal.message)
+  }
+
+  private def ask(settings: UdfSettings): Answer = {
+    val known = answers.get(settings.connection)
+    if (known != null && System.nanoTime() - known.time < KeptNanoseconds) known
+    else {
+      val silence = connect(settings)
+      val said = if (silence.isEmpty && asksPool(settings)) pool(settings) else None
+      val answer = Answer(silence, said, System.nanoTime())
+      answers.put(settings.connection, answer)
+      answer
+    }
+  }
+
+  /** A pool that has taken this session is not asked again unless the query may run without it:
+    * tasks would fail in the same words.
+    */
+  private def asksPool(settings: UdfSettings): Boolean =
+    settings.fallback == "local" || !accepting.contains(settings.connection)
+
+  private def pool(settings: UdfSettings): Option[PoolCheck.Answer] =
+    try {
+      val answer = PoolCheck.ask(settings.clientOptions())
+      if (answer.isAccepted) accepting.add(settings.connection)
+      Some(answer)
+    } catch {
+      // Files that the executors may have: tasks fail with the reason if they do not.
+      case e: IllegalArgumentException =>
+        logInfo(s"the pool at ${settings.endpoint} was not asked for its versions: ${e.getMessage}")
+        None
+    }
 
   /** A pool that is not there is waited for if it has been, unless the query may run without it. */
   private def connect(settings: UdfSettings): Option[String] = {

@@ -3,7 +3,7 @@ package io.updraft.spark.plan
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.expressions.PythonUDF
+import org.apache.spark.sql.catalyst.expressions.{PythonFuncExpression, PythonUDF}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.updraft.SparkInternals
@@ -31,7 +31,10 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
         StockPythonExec.permit(settings, plan.nodeName, reason)
         stock(plan, reason.toString)
       case None =>
-        PoolProbe.problem(settings).fold(Seq(onPool(plan, settings)))(stock(plan, _))
+        val functions = plan.expressions.flatMap(_.collect { case f: PythonFuncExpression => f })
+        PoolProbe
+          .problem(settings, functions)
+          .fold(Seq(onPool(plan, settings)))(reason => stock(plan, reason.toString))
     }
 
   private def onPool(plan: LogicalPlan, settings: UdfSettings): SparkPlan = plan match {

@@ -50,6 +50,21 @@ object FallbackReason {
       "char and varchar, geometry and geography, structs with duplicate field names)"
   )
 
+  val Unreachable: FallbackReason = FallbackReason(
+    "unreachable",
+    "the pool is unreachable, and the session sets `fallback` to `local`"
+  )
+
+  val Unauthenticated: FallbackReason = FallbackReason(
+    "unauthenticated",
+    "the pool refuses the session's token, and the session sets `fallback` to `local`"
+  )
+
+  val Version: FallbackReason = FallbackReason(
+    "version",
+    "the pool has another version of Python, Spark or the protocol than the session, which sets `fallback` to `local`"
+  )
+
   val UnknownKind: FallbackReason = FallbackReason(
     "unknown-kind",
     "this version of the connector does not support this kind of function"
@@ -65,6 +80,9 @@ object FallbackReason {
     DataTypes,
     HashSeed,
     WorkerModule,
+    Unreachable,
+    Unauthenticated,
+    Version,
     UnknownKind
   )
 }

@@ -18,7 +18,7 @@ import io.updraft.spark.task.output.{ReplyReader, Results}
   * come back with the results.
   *
   * A request may begin inside a group, whose first rows another worker would not know: nothing is
-  * replayed.
+  * replayed but from the start.
   */
 final class FoldRunner(
     settings: UdfSettings,

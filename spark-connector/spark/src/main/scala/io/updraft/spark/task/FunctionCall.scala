@@ -40,7 +40,7 @@ import io.updraft.spark.artifacts.SessionArtifact
   * @param joined
   *   whether the rows of a table function are joined to those that they came from
   * @param replay
-  *   whether another worker may be sent what was not answered yet
+  *   what another worker may be sent when one is lost
   */
 final case class FunctionCall(
     call: PythonCall,

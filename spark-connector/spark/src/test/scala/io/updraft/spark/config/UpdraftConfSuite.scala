@@ -35,6 +35,17 @@ class UpdraftConfSuite extends AnyFunSuite {
     assert(read.fallback == "fail")
     assert(read.unsupported == "local")
     assert(read.connection.token.isEmpty)
+    assert(!read.deterministic)
+    assert(read.clientOptions().replayBytes == (64L << 20))
+  }
+
+  test("what is kept for a replay grows with the window unless it is set itself") {
+    val window = UpdraftConf.windowBytes.key -> "1g"
+    assert(settings(endpoint, window).get.clientOptions().replayBytes == (4L << 30))
+    val small = UpdraftConf.windowBytes.key -> "1k"
+    assert(settings(endpoint, small).get.clientOptions().replayBytes == (64L << 20))
+    val kept = UpdraftConf.replayBytes.key -> "8m"
+    assert(settings(endpoint, window, kept).get.clientOptions().replayBytes == (8L << 20))
   }
 
   test(

@@ -144,6 +144,10 @@ object PythonCall {
     (argument, true) <- function.arguments.zip(TableArguments.of(udtf))
   } yield argument.offset
 
+  /** The versions of Python that pickled these functions, "major.minor". */
+  def pythonVersions(udfs: Seq[PythonFuncExpression]): Seq[String] =
+    functionsOf(udfs).map(_.pythonVer).distinct
+
   /** The hash seeds with which Python is to run these functions, where it is told one. */
   def hashSeeds(udfs: Seq[PythonFuncExpression]): Seq[String] =
     functionsOf(udfs).flatMap(function => Option(function.envVars.get("PYTHONHASHSEED")))

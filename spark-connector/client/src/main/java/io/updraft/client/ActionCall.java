@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.grpc.CallOptions;
+import io.grpc.ClientCall;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.grpc.internal.GrpcUtil;
+import java.io.IOException;
+import java.io.InputStream;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+
+/** One Flight action, asked once: how it ended and what it gave. */
+final class ActionCall extends ClientCall.Listener<InputStream> {
+  private static final byte[] NOTHING = {};
+
+  /**
+   * How an action ended.
+   *
+   * @param status as gRPC says it
+   * @param result Flight's encoded {@code Result}; empty without one
+   */
+  record Outcome(Status status, byte[] result) {}
+
+  private final CompletableFuture<Status> end = new CompletableFuture<>();
+  private volatile byte[] result = NOTHING;
+
+  private ActionCall() {}
+
+  /**
+   * Asks and waits at most the connect timeout.
+   *
+   * @throws InterruptedException if the thread was interrupted; the call is then cancelled
+   */
+  static Outcome run(ChannelPool.Connection connection, ClientOptions options, FlightAction action)
+      throws InterruptedException {
+    CallOptions callOptions =
+        CallOptions.DEFAULT.withDeadlineAfter(
+            options.connectTimeout().toNanos(), TimeUnit.NANOSECONDS);
+    // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
+    connection.channel().resetConnectBackoff();
+    ClientCall<FlightAction, InputStream> call =
+        connection.channel().newCall(FlightMethod.DO_ACTION, callOptions);
+    ActionCall listener = new ActionCall();
+    call.start(listener, CallHeaders.of(options));
+    try {
+      call.request(1);
+      call.sendMessage(action);
+      call.halfClose();
+      // The deadline ends the call whatever the other side does.
+      Status status = listener.end.get();
+      return new Outcome(status, listener.result);
+    } catch (ExecutionException e) {
+      throw new IllegalStateException(e);
+    } finally {
+      if (!listener.end.isDone()) {
+        call.cancel("nobody waits for the answer", null);
+      }
+    }
+  }
+
+  @Override
+  public void onMessage(InputStream message) {
+    try {
+      result = message.readAllBytes();
+    } catch (IOException e) {
+      result = NOTHING;
+    } finally {
+      GrpcUtil.closeQuietly(message);
+    }
+  }
+
+  @Override
+  public void onClose(Status status, Metadata trailers) {
+    end.complete(status);
+  }
+}

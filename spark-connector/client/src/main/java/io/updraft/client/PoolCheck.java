@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import com.google.protobuf.ByteString;
+import com.google.protobuf.CodedInputStream;
+import io.grpc.Status;
+import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.PoolStatus;
+import java.io.IOException;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * Asks a pool whether it takes this client at all, before there are tasks: its token, and the
+ * versions that both sides must share. Of several pods behind one name one is asked: they are
+ * replicas, started alike.
+ */
+public final class PoolCheck {
+  /** The action's name in proto/README.md. */
+  static final String ACTION = "updraft.pool_status";
+
+  private static final int BODY_FIELD_TAG = 1 << 3 | 2;
+
+  private PoolCheck() {}
+
+  /**
+   * Why no exchange with the pool can succeed.
+   *
+   * @param kind {@code ERROR_KIND_UNAUTHENTICATED}, {@code ERROR_KIND_VERSION}, or {@code
+   *     ERROR_KIND_POOL_UNAVAILABLE} for what TLS does not accept
+   * @param message for the user
+   */
+  public record Refusal(ErrorKind kind, String message) {}
+
+  /**
+   * What a pool has answered.
+   *
+   * @param refusal why it takes no call of this client
+   * @param status what it is; empty if that is not known: it may be restarting or full, and tasks
+   *     find out
+   */
+  public record Answer(Optional<Refusal> refusal, Optional<PoolStatus> status) {
+    private static final Answer UNKNOWN = new Answer(Optional.empty(), Optional.empty());
+
+    /** Whether the pool takes this client's calls. */
+    public boolean isAccepted() {
+      return status.isPresent();
+    }
+
+    /**
+     * Why the pool cannot run a session's function.
+     *
+     * @param pythonVersion the one that pickled the function
+     * @param sparkVersion the session's
+     */
+    public Optional<Refusal> refusalOf(String pythonVersion, String sparkVersion) {
+      return refusal.or(() -> status.flatMap(pool -> mismatch(pool, pythonVersion, sparkVersion)));
+    }
+  }
+
+  /**
+   * Asks once and waits at most the connect timeout.
+   *
+   * @throws IllegalArgumentException if the options' TLS files cannot be used
+   * @throws InterruptedException if the thread was interrupted; the call is then cancelled
+   */
+  public static Answer ask(ClientOptions options) throws InterruptedException {
+    ChannelPool.Connection connection = ChannelPool.acquire(options, null);
+    try {
+      FlightAction action = new FlightAction(ACTION, ByteString.EMPTY);
+      ActionCall.Outcome outcome = ActionCall.run(connection, options, action);
+      return outcome.status().isOk() ? accepted(outcome.result()) : refused(outcome, options);
+    } finally {
+      connection.release();
+    }
+  }
+
+  private static Answer accepted(byte[] result) {
+    try {
+      CodedInputStream input = CodedInputStream.newInstance(result);
+      if (input.readTag() != BODY_FIELD_TAG) {
+        return Answer.UNKNOWN;
+      }
+      return new Answer(Optional.empty(), Optional.of(PoolStatus.parseFrom(input.readBytes())));
+    } catch (IOException e) {
+      // Whatever it is that listens there, tasks get its own words.
+      return Answer.UNKNOWN;
+    }
+  }
+
+  private static Answer refused(ActionCall.Outcome outcome, ClientOptions options) {
+    Failure failure = Failure.ofStatus(outcome.status(), options);
+    boolean refusedByTls =
+        failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
+            && failure.origin() == Failure.Origin.CLIENT;
+    if (outcome.status().getCode() != Status.Code.UNAUTHENTICATED && !refusedByTls) {
+      return Answer.UNKNOWN;
+    }
+    return new Answer(
+        Optional.of(new Refusal(failure.kind(), failure.message())), Optional.empty());
+  }
+
+  private static Optional<Refusal> mismatch(
+      PoolStatus pool, String pythonVersion, String sparkVersion) {
+    if (pool.getProtocolVersion() != Exchange.PROTOCOL_VERSION) {
+      return version(
+          "the pool speaks version %d of the protocol, this connector version %d"
+              .formatted(pool.getProtocolVersion(), Exchange.PROTOCOL_VERSION));
+    }
+    if (!pool.getSessionFunctionsAllowed()) {
+      // It says so itself, and how to change that.
+      return Optional.empty();
+    }
+    return differs("Python", pythonVersion, pool.getPythonVersion())
+        .or(() -> differs("pyspark", sparkVersion, pool.getPysparkVersion()));
+  }
+
+  private static Optional<Refusal> differs(String what, String client, String pool) {
+    if (pool.isEmpty() || minor(client).equals(minor(pool))) {
+      return Optional.empty();
+    }
+    return version(
+        "the pool has %s %s, the session %s: their major.minor must be equal"
+            .formatted(what, pool, client));
+  }
+
+  private static Optional<Refusal> version(String message) {
+    return Optional.of(new Refusal(ErrorKind.ERROR_KIND_VERSION, message));
+  }
+
+  private static List<String> minor(String version) {
+    return Arrays.stream(version.split("\\.")).limit(2).toList();
+  }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.CodedOutputStream;
+import io.grpc.Metadata;
+import io.grpc.ServerCall;
+import io.grpc.Status;
+import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.PoolStatus;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.util.Optional;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(120)
+final class PoolCheckTest {
+  private static final PoolStatus STATUS =
+      PoolStatus.newBuilder()
+          .setProtocolVersion(Exchange.PROTOCOL_VERSION)
+          .setPythonVersion("3.11.9")
+          .setPysparkVersion("4.2.0")
+          .setSessionFunctionsAllowed(true)
+          .build();
+
+  private static byte[] result(PoolStatus status) {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    CodedOutputStream output = CodedOutputStream.newInstance(bytes);
+    try {
+      output.writeBytes(1, status.toByteString());
+      output.flush();
+    } catch (IOException e) {
+      throw new IllegalStateException(e);
+    }
+    return bytes.toByteArray();
+  }
+
+  /** What a pool answers that ends its actions with a status, and gives a result if that is OK. */
+  private static PoolCheck.Answer answer(Status status, PoolStatus pool) throws Exception {
+    try (TestServer server =
+        TestServer.start(
+            TestServer.onLoopback(0),
+            FlightMethod.DO_ACTION,
+            (call, headers) -> serve(call, status, pool))) {
+      return PoolCheck.ask(ClientOptions.builder(server.endpoint()).build());
+    }
+  }
+
+  private static ServerCall.Listener<byte[]> serve(
+      ServerCall<byte[], byte[]> call, Status status, PoolStatus pool) {
+    call.request(2);
+    return new ServerCall.Listener<>() {
+      @Override
+      public void onMessage(byte[] action) {
+        call.sendHeaders(new Metadata());
+        if (status.isOk()) {
+          call.sendMessage(result(pool));
+        }
+        call.close(status, new Metadata());
+      }
+    };
+  }
+
+  private static PoolCheck.Refusal mismatch(PoolStatus pool) throws Exception {
+    return answer(Status.OK, pool).refusalOf("3.11", "4.2.1").orElseThrow();
+  }
+
+  @Test
+  void a_pool_of_the_same_versions_refuses_nothing() throws Exception {
+    PoolCheck.Answer answer = answer(Status.OK, STATUS);
+    assertTrue(answer.isAccepted());
+    assertEquals(Optional.empty(), answer.refusalOf("3.11", "4.2.1"));
+  }
+
+  @Test
+  void a_wrong_token_is_named_with_its_setting() throws Exception {
+    Status unknown = Status.UNAUTHENTICATED.withDescription("not known");
+    PoolCheck.Answer answer = answer(unknown, STATUS);
+    assertFalse(answer.isAccepted());
+    PoolCheck.Refusal refusal = answer.refusalOf("3.11", "4.2.1").orElseThrow();
+    assertEquals(ErrorKind.ERROR_KIND_UNAUTHENTICATED, refusal.kind());
+    assertTrue(refusal.message().contains(Peer.POOL.tokenFileSetting()), refusal.message());
+  }
+
+  @Test
+  void another_version_is_named_with_both() throws Exception {
+    PoolCheck.Refusal python = mismatch(STATUS.toBuilder().setPythonVersion("3.12.1").build());
+    assertEquals(ErrorKind.ERROR_KIND_VERSION, python.kind());
+    assertTrue(python.message().contains("Python 3.12.1, the session 3.11"), python.message());
+    PoolCheck.Refusal spark = mismatch(STATUS.toBuilder().setPysparkVersion("4.10.0").build());
+    assertTrue(spark.message().contains("pyspark 4.10.0, the session 4.2.1"), spark.message());
+    PoolCheck.Refusal protocol = mismatch(STATUS.toBuilder().setProtocolVersion(9).build());
+    assertTrue(protocol.message().contains("version 9 of the protocol"), protocol.message());
+  }
+
+  @Test
+  void what_may_change_or_is_not_known_is_left_to_the_tasks() throws Exception {
+    for (Status status :
+        new Status[] {Status.UNAVAILABLE, Status.RESOURCE_EXHAUSTED, Status.UNIMPLEMENTED}) {
+      PoolCheck.Answer answer = answer(status, STATUS);
+      assertFalse(answer.isAccepted());
+      assertEquals(Optional.empty(), answer.refusalOf("2.7", "1.0"));
+    }
+    PoolStatus closed =
+        STATUS.toBuilder().setSessionFunctionsAllowed(false).setPythonVersion("3.12").build();
+    assertEquals(Optional.empty(), answer(Status.OK, closed).refusalOf("3.11", "4.2.1"));
+    PoolStatus silent = STATUS.toBuilder().setPythonVersion("").setPysparkVersion("").build();
+    assertEquals(Optional.empty(), answer(Status.OK, silent).refusalOf("3.11", "4.2.1"));
+  }
+}
