@@ -199,6 +199,29 @@ def test_a_wrong_token_is_refused_in_words(spark: SparkSession, tmp_path: Path) 
             with pytest.raises(Exception, match=r"(?i)unauthenticated|token") as caught:
                 _plus_one(spark).collect()
             assert "a-wrong-one" not in str(caught.value)
+            # The driver's own error, instead of one for each task.
+            assert "Correct spark.updraft.udf.tokenFile" in str(caught.value)
+            with runtime_confs(spark, {"spark.updraft.udf.fallback": "local"}):
+                frame = _plus_one(spark)
+                assert len(frame.collect()) == _ROWS
+            plan = executed_plan(frame)
+            assert stock_operators(plan)
+            assert "(unauthenticated)" in plan
+            assert "a-wrong-one" not in plan
+
+
+def test_a_function_of_another_python_stays_local_with_the_reason(
+    sides: Sides, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonVer", "2.7")
+    with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
+        with runtime_confs(spark, {"spark.updraft.udf.fallback": "local"}):
+            plan = executed_plan(_plus_one(spark))
+        assert stock_operators(plan)
+        assert "the session 2.7" in plan
+        assert "(version)" in plan
+        with pytest.raises(Exception, match=r"the session 2\.7: .*Set spark\.updraft\.udf\.endpoint to a pool of"):
+            _plus_one(spark).collect()
 
 
 def test_a_pool_without_session_functions_refuses_them_in_words(spark: SparkSession) -> None:

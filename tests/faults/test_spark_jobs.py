@@ -10,12 +10,14 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -91,6 +93,30 @@ def test_a_kill_at_a_random_moment_changes_no_row(
         struck = thread.submit(strike)
         _assert_right(QUERIES[query], spark, pool)
         struck.result()
+
+
+@pytest.mark.parametrize(("declared", "attempt"), [("true", 0), ("false", 1)], ids=["declared", "not declared"])
+def test_a_function_declared_deterministic_starts_again_in_the_same_attempt_of_its_task(
+    spark: SparkSession, pool: LocalPool, tmp_path: Path, declared: str, attempt: int
+) -> None:
+    struck = tmp_path / "struck"
+
+    def dies_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        taken = [next(batches), next(batches)]
+        if not struck.exists():
+            struck.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        context = TaskContext.get()
+        assert context is not None
+        for batch in (*taken, *batches):
+            attempts = pa.repeat(context.attemptNumber(), batch.num_rows)
+            yield pa.RecordBatch.from_arrays([batch.column(0), attempts], ["id", "attempt"])
+
+    confs = {**_CONFS, ENDPOINT: pool.tcp_endpoint, "spark.updraft.udf.deterministic": declared}
+    with runtime_confs(spark, confs):
+        rows = spark.range(0, 20_000, 1, 1).mapInArrow(dies_once, "id bigint, attempt int").toArrow()
+    assert rows["id"].to_pylist() == list(range(20_000))
+    assert set(rows["attempt"].to_pylist()) == {attempt}
 
 
 def _once_whole(pool: LocalPool, victims: Sequence[psutil.Process]) -> Sequence[psutil.Process]:
