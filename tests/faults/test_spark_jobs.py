@@ -114,7 +114,7 @@ def test_a_function_declared_deterministic_starts_again_in_the_same_attempt_of_i
 
     confs = {**_CONFS, ENDPOINT: pool.tcp_endpoint, "spark.updraft.udf.deterministic": declared}
     with runtime_confs(spark, confs):
-        rows = spark.range(0, 20_000, 1, 1).mapInArrow(dies_once, "id bigint, attempt int").toArrow()
+        rows = spark.range(0, 20_000, 1, 1).mapInArrow(dies_once, "id bigint, attempt bigint").toArrow()
     assert rows["id"].to_pylist() == list(range(20_000))
     assert set(rows["attempt"].to_pylist()) == {attempt}
 
