@@ -277,6 +277,11 @@ abstract class FlightCall implements CallCore.Call {
   /** Closes a call that another one replaces, on another pod where there are several. */
   final void leave(String reason) {
     connection.avoid();
+    if (stage.get() == Stage.CLOSED) {
+      // gRPC resets no stream whose own end is on its way: what a peer that has ended the call
+      // will never read would be held as long as the connection lasts.
+      call.cancel(reason, null);
+    }
     close(reason);
   }
 
