@@ -30,7 +30,7 @@ _CONNECTION = (
     "maxMessageBytes",
     "unsupported",
 )
-_UDF = ("enabled", "fallback", "windowBatches", "maxReplays")
+_UDF = ("enabled", "fallback", "windowBatches", "maxReplays", "replayBytes", "deterministic")
 _WRITE = ("delivery", "asynchronous", "maxInFlightBytes", "holdGpu")
 
 SETTINGS = frozenset(
