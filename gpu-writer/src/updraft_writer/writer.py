@@ -13,6 +13,7 @@ from dataclasses import asdict
 import structlog
 
 from updraft.errors import PoolUnavailableError
+from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
 from updraft.service.lifecycle import Event, Lifecycle, StartError
@@ -20,7 +21,6 @@ from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
 from updraft.service.telemetry import WebPage, log_to_stderr
 from updraft.service.tracing import start_tracing
-from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft_writer.default_quota import default_quota
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory
