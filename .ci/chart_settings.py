@@ -24,6 +24,7 @@ _HEAD = """\
 _WORKERS = (
     "fresh_workers",
     "max_exchanges_per_worker",
+    "profile",
     "worker_memory_bytes",
     "worker_processes",
     "worker_file_bytes",

@@ -36,7 +36,9 @@ _OUTCOMES = {
 class Zygotes:
     """The zygote of a test, which can be killed and started again."""
 
-    def __init__(self, directory: Path, settings: WorkerSettings, modules: Iterable[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, settings: WorkerSettings, modules: Iterable[str] = (), *, restricted: bool = False
+    ) -> None:
         self.path = directory / "zygote.sock"
         files = directory / "files"
         files.mkdir(exist_ok=True)
@@ -47,7 +49,9 @@ class Zygotes:
         if not settings.hidden_paths:
             # Functions of tests tell by files there what they do.
             settings = dataclasses.replace(settings, writable_paths=(tempfile.gettempdir(),))
-        self._settings = ZygoteSettings(tuple(modules), str(files), str(workers), str(self.scratch), settings)
+        self._settings = ZygoteSettings(
+            tuple(modules), str(files), str(workers), str(self.scratch), settings, restricted=restricted
+        )
         self._listener = zygote_listener(self.path)
         self.process = start_zygote(self._settings, self._listener)
 

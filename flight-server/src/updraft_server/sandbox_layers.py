@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 SECCOMP, CAPABILITIES, HIDDEN_MEMORY = "seccomp", "capabilities", "hidden-memory"
 LANDLOCK, LANDLOCK_SCOPES = "landlock", "landlock-scopes"
+RESTRICTED = "restricted"
+"""The profile that has neither network nor subprocesses."""
 
 NEEDS: Mapping[str, str] = {
     SECCOMP: "Linux 3.5 on x86_64, 3.19 on aarch64, built with CONFIG_SECCOMP_FILTER",
@@ -13,6 +15,7 @@ NEEDS: Mapping[str, str] = {
     HIDDEN_MEMORY: "any Linux",
     LANDLOCK: "Linux 5.19, built and started with Landlock",
     LANDLOCK_SCOPES: "Linux 6.12, built and started with Landlock",
+    RESTRICTED: "what seccomp needs, and --profile restricted",
 }
 """What has a layer, in the order in which layers are reported."""
 

@@ -104,6 +104,12 @@ class ServeSettings(ServiceSettings):
         default=(),
         unit="paths",
     )
+    profile: Literal["compatible", "restricted"] = setting(
+        "What functions may do beside computing. compatible: network and subprocesses, as on stock PySpark. "
+        "restricted: neither; opening a socket, starting a process or running a program raises PermissionError, in "
+        "registered functions too. Threads work in both. A pool does not start where the kernel cannot restrict.",
+        default="compatible",
+    )
     worker_memory_bytes: int = setting(
         "Anonymous and shared memory that a worker may take, with all processes that its function has started, above "
         "what the image of all workers has. Memory that a forked process shares with its parent counts for both. An "

@@ -16,7 +16,8 @@ from pyspark import cloudpickle
 from served_pool import HANG_SECONDS, Server
 from session_commands import said
 
-from updraft_server.sandbox_layers import NEEDS
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.sandbox_layers import NEEDS, RESTRICTED
 
 # Workers cannot import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -44,7 +45,7 @@ async def test_a_worker_has_no_capabilities_and_a_filter_from_its_start(zygotes:
 async def test_all_layers_are_told_by_the_zygote(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
         assert [layer.name for layer in pool.sandbox] == list(NEEDS)
-        assert all(layer.is_on for layer in pool.sandbox)
+        assert [layer.name for layer in pool.sandbox if not layer.is_on] == [RESTRICTED]
 
 
 def traced_parent():
@@ -89,9 +90,62 @@ async def test_a_function_reaches_neither_its_zygote_nor_privileges(
         assert await said(pool, attempt) == outcome
 
 
+def socket_to_anybody():
+    import socket
+
+    try:
+        socket.create_connection(("127.0.0.1", 1), timeout=1)
+    except OSError as error:
+        return type(error).__name__
+
+
+def program():
+    try:
+        return subprocess.check_output(["/bin/echo", "ran"], text=True).strip()
+    except OSError as error:
+        return type(error).__name__
+
+
+def threads_event_loops_and_files():
+    import asyncio
+    import tempfile
+    import threading
+
+    import numpy as np
+
+    found = []
+    thread = threading.Thread(target=lambda: found.append(float(np.linalg.norm(np.ones(4)))))
+    thread.start()
+    thread.join()
+    with tempfile.TemporaryFile() as file:
+        found.append(file.write(b"12345"))
+    return [*found, asyncio.run(asyncio.sleep(0, "slept"))]
+
+
+@pytest.fixture
+def restricted_zygotes(tmp_path: Path) -> Iterator[Zygotes]:
+    zygotes = Zygotes(tmp_path, WorkerSettings(allow_session_functions=True), restricted=True)
+    yield zygotes
+    zygotes.stop()
+
+
+async def test_a_restricted_worker_has_neither_network_nor_subprocesses(restricted_zygotes: Zygotes) -> None:
+    async with running_pool(restricted_zygotes) as pool:
+        assert all(layer.is_on for layer in pool.sandbox)
+        assert await said(pool, socket_to_anybody) == "PermissionError"
+        assert await said(pool, program) == "PermissionError"
+        assert await said(pool, threads_event_loops_and_files) == "[2.0, 5, 'slept']"
+
+
+async def test_a_compatible_worker_has_both(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        assert await said(pool, socket_to_anybody) == "ConnectionRefusedError"
+        assert await said(pool, program) == "ran"
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    options = ("--workers=1", f"--require={','.join(NEEDS)}")
+    options = ("--workers=1", f"--require={','.join(NEEDS)}", "--profile=restricted")
     running = Server(tmp_path, *options, stderr=subprocess.PIPE, text=True)
     yield running
     running.process.kill()
@@ -134,6 +188,14 @@ def test_a_pool_without_a_required_layer_does_not_start_and_says_which_kernel_ha
     assert ended.returncode == 2
     assert "the layer 'seccomp' is required, but it is off: seccomp: Invalid argument" in ended.stderr
     assert NEEDS["seccomp"] in ended.stderr
+
+
+@pytest.mark.usefixtures("kernel_without_filters")
+def test_a_restricted_pool_that_cannot_restrict_does_not_start() -> None:
+    command = Server.command("--workers=1", "--profile=restricted")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert ended.returncode == 2
+    assert "the layer 'restricted' is required, but it is off: there is no filter of system calls" in ended.stderr
 
 
 @pytest.mark.usefixtures("kernel_without_filters")

@@ -16,15 +16,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from updraft_server.linux.system_calls import call_number
-from updraft_server.sandbox.refused_calls import refused_calls
+from updraft_server.sandbox.refused_calls import refused_calls, restricted_calls
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
+from updraft_server.sandbox_layers import RESTRICTED
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 SANDBOX = WorkerSandbox()
 SUPERVISOR = os.getppid()
 
 pytestmark = pytest.mark.skipif(
-    not all(layer.is_on for layer in SANDBOX.layers), reason="this kernel has no filters, or this user capabilities"
+    not all(layer.is_on for layer in SANDBOX.layers if layer.name != RESTRICTED),
+    reason="this kernel has no filters, or this user capabilities",
 )
 
 NOWHERE = 1
@@ -40,15 +42,15 @@ def error_of(call: str, *arguments: int) -> int:
     return ctypes.get_errno() if result < 0 else 0
 
 
-def in_a_child(act: Callable[[], int], *, sandboxed: bool) -> int:
+def in_a_child(act: Callable[[], int], *, sandboxed: WorkerSandbox | None) -> int:
     """What `act` returns in a child of this process, which is the child's zygote."""
     child = os.fork()
     if child == 0:
         try:
             # Some calls act on the terminal.
             os.setsid()
-            if sandboxed:
-                SANDBOX.enter(os.getpid())
+            if sandboxed is not None:
+                sandboxed.enter(os.getpid())
             os._exit(act())
         except OSError as error:
             os._exit(error.errno or 255)
@@ -59,8 +61,8 @@ def in_a_child(act: Callable[[], int], *, sandboxed: bool) -> int:
 
 def refused(act: Callable[[], int], error: int) -> bool:
     """Whether the sandbox is what refuses it; skips what the kernel refuses to everybody like this one."""
-    assert in_a_child(act, sandboxed=True) == error
-    if in_a_child(act, sandboxed=False) == error:
+    assert in_a_child(act, sandboxed=SANDBOX) == error
+    if in_a_child(act, sandboxed=None) == error:
         pytest.skip("the kernel or this user's rights refuse it without the filter too")
     return True
 
@@ -171,13 +173,13 @@ def test_no_time_namespace_is_made_and_no_child_of_the_zygote() -> None:
 
 def test_what_a_process_shares_with_its_threads_alone_may_be_unshared() -> None:
     shared_descriptors = 0x400
-    assert in_a_child(lambda: error_of("unshare", shared_descriptors), sandboxed=True) == 0
+    assert in_a_child(lambda: error_of("unshare", shared_descriptors), sandboxed=SANDBOX) == 0
 
 
 def test_a_personality_is_asked_for_but_not_changed() -> None:
     no_random_addresses = 0x40000
     assert refused(lambda: error_of("personality", no_random_addresses), errno.EPERM)
-    assert in_a_child(lambda: error_of("personality", 0xFFFFFFFF), sandboxed=True) == 0
+    assert in_a_child(lambda: error_of("personality", 0xFFFFFFFF), sandboxed=SANDBOX) == 0
 
 
 @pytest.fixture(scope="module")
@@ -234,9 +236,9 @@ ON_A_PROCESS: dict[str, Callable[[int], int]] = {
 @pytest.mark.parametrize("what", ON_A_PROCESS)
 def test_limits_and_priorities_are_set_of_oneself_alone(victim: int, what: str) -> None:
     act = ON_A_PROCESS[what]
-    without = in_a_child(lambda: act(0), sandboxed=False)
-    assert in_a_child(lambda: act(0), sandboxed=True) == without
-    assert in_a_child(lambda: act(os.getpid()), sandboxed=True) == without
+    without = in_a_child(lambda: act(0), sandboxed=None)
+    assert in_a_child(lambda: act(0), sandboxed=SANDBOX) == without
+    assert in_a_child(lambda: act(os.getpid()), sandboxed=SANDBOX) == without
     assert refused(lambda: act(victim), errno.EPERM)
 
 
@@ -245,7 +247,7 @@ def test_limits_of_others_may_be_looked_at(victim: int) -> None:
         resource.prlimit(victim, resource.RLIMIT_NOFILE)
         return 0
 
-    assert in_a_child(look, sandboxed=True) == 0
+    assert in_a_child(look, sandboxed=SANDBOX) == 0
 
 
 @pytest.mark.parametrize("call", ["setpriority", "ioprio_set"])
@@ -309,8 +311,8 @@ def test_a_worker_stays_hidden_and_the_parent_of_its_daemons() -> None:
     dumpable, subreaper = 4, 36
     assert refused(lambda: error_of("prctl", dumpable, 1, 0, 0, 0), errno.EPERM)
     assert refused(lambda: error_of("prctl", subreaper, 0, 0, 0, 0), errno.EPERM)
-    assert in_a_child(lambda: error_of("prctl", dumpable, 0, 0, 0, 0), sandboxed=True) == 0
-    assert in_a_child(lambda: error_of("prctl", subreaper, 1, 0, 0, 0), sandboxed=True) == 0
+    assert in_a_child(lambda: error_of("prctl", dumpable, 0, 0, 0, 0), sandboxed=SANDBOX) == 0
+    assert in_a_child(lambda: error_of("prctl", subreaper, 1, 0, 0, 0), sandboxed=SANDBOX) == 0
 
 
 def open_socket(family: int, kind: int, protocol: int = 0) -> int:
@@ -350,4 +352,47 @@ def test_packets_and_families_that_functions_do_not_need_are_refused(
     ],
 )
 def test_sockets_that_functions_need_are_there(family: int, kind: int) -> None:
-    assert in_a_child(lambda: open_socket(family, kind), sandboxed=True) == 0
+    assert in_a_child(lambda: open_socket(family, kind), sandboxed=SANDBOX) == 0
+
+
+RESTRICTED_SANDBOX = WorkerSandbox(restricted=True)
+
+_CLONE_VM, _CLONE_FILES, _CLONE_SIGHAND, _CLONE_THREAD = 0x100, 0x400, 0x800, 0x10000
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("socket", (socket.AF_INET, socket.SOCK_STREAM, 0)),
+        ("socket", (socket.AF_INET6, socket.SOCK_DGRAM, 0)),
+        ("socket", (socket.AF_UNIX, socket.SOCK_STREAM, 0)),
+        ("socket", (socket.AF_NETLINK, socket.SOCK_RAW, 0)),
+        ("socketpair", (socket.AF_UNIX, socket.SOCK_DGRAM, 0, NOWHERE)),
+        ("socketpair", (socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, 0, NOWHERE)),
+        *((call, (-1, NOWHERE, 0)) for call in ("connect", "bind", "listen", "accept", "accept4")),
+        ("fork", ()),
+        ("vfork", ()),
+        ("execve", (NOWHERE, 0, 0)),
+        ("execveat", (-1, NOWHERE, 0, 0, 0)),
+        ("clone", (signal.SIGCHLD, 0, 0, 0, 0)),
+        ("clone", (_CLONE_VM | _CLONE_FILES | _CLONE_SIGHAND, 0, 0, 0, 0)),
+    ],
+)
+def test_a_restricted_worker_reaches_nobody_and_starts_nothing(call: str, arguments: tuple[int, ...]) -> None:
+    if call_number(call) is None:
+        pytest.skip("this architecture has no such call")
+    assert in_a_child(lambda: error_of(call, *arguments), sandboxed=RESTRICTED_SANDBOX) == errno.EPERM
+
+
+def test_every_call_that_the_restricted_profile_refuses_is_tried() -> None:
+    marks = test_a_restricted_worker_reaches_nobody_and_starts_nothing.pytestmark  # type: ignore[attr-defined]
+    assert {rule.call for rule in restricted_calls()} == {call for call, _ in marks[0].args[1]}
+
+
+def test_a_restricted_worker_has_pairs_of_sockets() -> None:
+    def paired() -> int:
+        one, other = socket.socketpair()
+        one.send(b"x")
+        return 0 if other.recv(1) == b"x" else 1
+
+    assert in_a_child(paired, sandboxed=RESTRICTED_SANDBOX) == 0

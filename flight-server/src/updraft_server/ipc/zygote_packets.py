@@ -44,6 +44,8 @@ class ZygoteSettings:
     scratch_directory: str = "/nonexistent"
     """Where each worker has a directory of its own, for as long as it lives."""
     worker: WorkerSettings = WorkerSettings()  # noqa: RUF009
+    restricted: bool = False
+    """Whether functions have neither network nor subprocesses."""
     required_layers: Sequence[str] = dataclasses.field(default_factory=list)
     """Layers of the sandbox without which it does not start."""
 

@@ -58,6 +58,11 @@ def has_any_bit(argument: int, bits: int) -> Test:
     return Test(argument, _ANY_BIT, bits)
 
 
+def lacks_bits(argument: int, bits: int) -> Test:
+    """The lower half of the argument has none of the bits."""
+    return Test(argument, _ANY_BIT, bits, expected=False)
+
+
 def is_pointer(argument: int) -> tuple["Refused", ...]:
     """Whichever half of the argument is not zero."""
     return tuple((Test(argument, _EQUAL, 0, half=half, expected=False),) for half in (0, 1))

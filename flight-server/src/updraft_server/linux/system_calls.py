@@ -8,16 +8,23 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 # From Linux's unistd_64.h of x86 and its generic unistd.h; None: the architecture has no such call.
 _NUMBERS: Mapping[str, tuple[int, int | None]] = {
+    "accept": (43, 202),
+    "accept4": (288, 242),
     "acct": (163, 89),
     "add_key": (248, 217),
+    "bind": (49, 200),
     "bpf": (321, 280),
     "chroot": (161, 51),
     "clock_settime": (227, 112),
     "clone": (56, 220),
     "clone3": (435, 435),
+    "connect": (42, 203),
     "delete_module": (176, 106),
+    "execve": (59, 221),
+    "execveat": (322, 281),
     "fcntl": (72, 25),
     "finit_module": (313, 273),
+    "fork": (57, None),
     "fsconfig": (431, 431),
     "fsmount": (432, 432),
     "fsopen": (430, 430),
@@ -35,6 +42,7 @@ _NUMBERS: Mapping[str, tuple[int, int | None]] = {
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
     "kill": (62, 129),
+    "listen": (50, 201),
     "migrate_pages": (256, 238),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
@@ -91,6 +99,7 @@ _NUMBERS: Mapping[str, tuple[int, int | None]] = {
     "umount2": (166, 39),
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
+    "vfork": (58, None),
     "vhangup": (153, 58),
 }
 

@@ -18,7 +18,7 @@ import os
 import socket
 from collections.abc import Iterator
 
-from updraft_server.linux.seccomp import Refused, Rule, differs, equals, has_any_bit, is_pointer
+from updraft_server.linux.seccomp import Refused, Rule, differs, equals, has_any_bit, is_pointer, lacks_bits
 
 OWN_PID, FRONT_PID, ZYGOTE_PID, SUPERVISOR_PID, POOL_GROUP = "own_pid", "front_pid", "zygote_pid", "supervisor", "group"
 """What `updraft_server.linux.seccomp.Filter.filled` has to be given; the group as `kill` names it, less than zero."""
@@ -68,6 +68,8 @@ _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _FAMILIES = (socket.AF_UNIX, *_INTERNET, socket.AF_NETLINK)
 _NETLINK_ROUTE = 0
 
+_CLONE_THREAD = 0x10000
+
 
 def refused_calls() -> Iterator[Rule]:
     """The rules of every worker's filter."""
@@ -78,6 +80,20 @@ def refused_calls() -> Iterator[Rule]:
     yield from _signals_to_the_pool()
     yield from _own_protection()
     yield from _sockets()
+
+
+def restricted_calls() -> Iterator[Rule]:
+    """What the profile `restricted` refuses beside these: sockets to anybody, processes and programs.
+
+    Threads stay, and pairs of connected sockets, of which event loops are made. A pair of datagram sockets does not:
+    one can send to any address.
+    """
+    for call in ("socket", "connect", "bind", "listen", "accept", "accept4"):
+        yield Rule(call, errno.EPERM)
+    yield Rule("socketpair", errno.EPERM, [equals(1, socket.SOCK_DGRAM, mask=_SOCKET_TYPE)])
+    for call in ("fork", "vfork", "execve", "execveat"):
+        yield Rule(call, errno.EPERM)
+    yield Rule("clone", errno.EPERM, [lacks_bits(0, _CLONE_THREAD)])
 
 
 def _new_namespaces() -> Iterator[Rule]:

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import json
 import os
+import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,13 +17,20 @@ from updraft_server.linux import landlock, seccomp
 from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
 from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
 from updraft_server.linux.system_calls import ARCHITECTURES, call_number
-from updraft_server.sandbox.refused_calls import FRONT_PID, OWN_PID, pool_processes, refused_calls
+from updraft_server.sandbox.refused_calls import (
+    FRONT_PID,
+    OWN_PID,
+    pool_processes,
+    refused_calls,
+    restricted_calls,
+)
 from updraft_server.sandbox_layers import (
     CAPABILITIES,
     HIDDEN_MEMORY,
     LANDLOCK,
     LANDLOCK_SCOPES,
     NEEDS,
+    RESTRICTED,
     SECCOMP,
     SandboxLayer,
 )
@@ -33,9 +41,12 @@ _INIT_PID = 1
 class WorkerSandbox:
     """Made in the zygote; entered in each worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, restricted: bool = False) -> None:
+        """`restricted`: with neither network nor subprocesses."""
         self._pool = pool_processes()
-        self._filter = seccomp.Filter(refused_calls()) if os.uname().machine in ARCHITECTURES else None
+        self._restricted = restricted
+        rules = [*refused_calls(), *(restricted_calls() if restricted else ())]
+        self._filter = seccomp.Filter(rules) if os.uname().machine in ARCHITECTURES else None
         self.layers: Sequence[SandboxLayer] = [SandboxLayer(name) for name in NEEDS]
         self.layers = [SandboxLayer(name, lack) for name, lack in _tried_in_a_child(self._try_layers).items()]
 
@@ -51,7 +62,10 @@ class WorkerSandbox:
                 self._apply(layer.name, front_pid)
 
     def _apply(self, layer: str, front_pid: int) -> None:
-        """Landlock is not here: a worker confines itself when it gets its owner (`owner_files`)."""
+        """Landlock is not here: a worker confines itself when it gets its owner (`owner_files`).
+
+        The restricted profile is a part of the filter.
+        """
         if layer == HIDDEN_MEMORY:
             hide_memory()
         elif layer == CAPABILITIES:
@@ -71,6 +85,8 @@ class WorkerSandbox:
         return {layer.name: self._lack(layer.name) for layer in self.layers}
 
     def _lack(self, layer: str) -> str:
+        if layer == RESTRICTED and not self._restricted:
+            return "the profile of the pool is compatible"
         try:
             self._apply(layer, 0)
         except OSError as error:
@@ -108,12 +124,21 @@ def _scopes_problem() -> str:
     return "this kernel's Landlock does not know signals and abstract sockets"
 
 
+def _restriction_problem() -> str:
+    try:
+        socket.socket(socket.AF_UNIX).close()
+    except PermissionError:
+        return ""
+    return "there is no filter of system calls"
+
+
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
     SECCOMP: _calls_problem,
     CAPABILITIES: _capabilities_problem,
     HIDDEN_MEMORY: _memory_problem,
     LANDLOCK: _files_problem,
     LANDLOCK_SCOPES: _scopes_problem,
+    RESTRICTED: _restriction_problem,
 }
 
 

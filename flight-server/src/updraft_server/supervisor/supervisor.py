@@ -33,6 +33,7 @@ from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, EXIT_LAYER_MISS
 from updraft_server.linux.descendants import children, kill_child
 from updraft_server.linux.hostile_trees import empty_directory
 from updraft_server.linux.process_control import adopt_orphans, describe_exit, hide_memory, kill_group
+from updraft_server.sandbox_layers import RESTRICTED
 from updraft_server.settings import ServeSettings
 from updraft_server.supervisor.children import Child, start_zygote, zygote_listener
 from updraft_server.supervisor.runtime_directory import ZYGOTE_SOCKET, claimed
@@ -260,7 +261,9 @@ def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings
         files_directory=str(files),
         workers_directory=str(workers),
         scratch_directory=str(scratch),
-        required_layers=list(settings.require),
+        restricted=settings.profile == RESTRICTED,
+        # Nobody runs with less than the profile says.
+        required_layers=[*settings.require, *([RESTRICTED] if settings.profile == RESTRICTED else [])],
         worker=WorkerSettings(
             allow_session_functions=settings.allow_session_functions,
             max_batch_bytes=settings.max_message_bytes,

@@ -46,7 +46,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     # Workers inherit it: once is cheaper than in each of them.
     close_bounding_set()
     # Before the image, whose modules may have a say in what forks do.
-    sandbox = WorkerSandbox()
+    sandbox = WorkerSandbox(restricted=settings.restricted)
     _require(settings.required_layers, sandbox)
     try:
         image = Image(settings.worker, settings.function_modules, settings.files_directory)
