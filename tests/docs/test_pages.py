@@ -12,6 +12,7 @@ from tests.docs.markdown import Page, links_in, repository_pages
 from tests.support.paths import REPOSITORY
 
 _TEST = re.compile(r"^(?:async )?def test_|@Test\b|^\s*test\(", re.MULTILINE)
+_BULLET = re.compile(r"^- (?:.|\n  )*", re.MULTILINE)
 _TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
 
 
@@ -68,3 +69,10 @@ def test_a_broken_page_is_noticed(tmp_path: Path) -> None:
     )
     problems = [Page(broken).problem(link) for link in Page(broken).relative_links]
     assert [problem is None for problem in problems] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("heading", ["What a pool defends", "What a writer defends"])
+def test_every_promise_of_security_names_what_tries_it(heading: str) -> None:
+    promises = _BULLET.findall(Page(REPOSITORY / "SECURITY.md").section(heading))
+    assert len(promises) > 3
+    assert [promise for promise in promises if not any("tests" in link for link in links_in(promise))] == []
