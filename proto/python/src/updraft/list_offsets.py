@@ -14,8 +14,13 @@ def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def lacks_offsets(batch: pa.RecordBatch) -> bool:
-    """Whether a list in a column, at any depth, lacks its offsets."""
-    return any(map(_array_lacks_offsets, batch.columns))
+    """Whether a list in a column, at any depth, lacks its offsets, as far as Python can look."""
+    try:
+        return any(map(_array_lacks_offsets, batch.columns))
+    except KeyError:
+        # An interval of months, for instance: pyarrow has no class for such an array, and says so by this error to
+        # whoever uses the column. A copy is right in any case.
+        return True
 
 
 def _array_lacks_offsets(array: pa.Array) -> bool:
