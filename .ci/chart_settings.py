@@ -23,6 +23,7 @@ _HEAD = """\
 # Limits of workers are here although the front enforces most of them: a worker could lift its own.
 _WORKERS = (
     "fresh_workers",
+    "extra_workers",
     "max_exchanges_per_worker",
     "profile",
     "worker_memory_bytes",
@@ -30,7 +31,9 @@ _WORKERS = (
     "worker_file_bytes",
     "worker_descriptors",
     "output_lines_per_second",
+    "held_back_after_deaths",
     "batch_timeout_seconds",
+    "batch_cpu_seconds",
     "worker_silence_seconds",
     "writable_paths",
     "hidden_paths",

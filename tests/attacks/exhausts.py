@@ -216,6 +216,13 @@ def a_higher_limit_in_a_program(target: Any) -> Any:
     return ended.stdout
 
 
+def its_own_worker(target: Any) -> Any:
+    """Again and again it costs everybody the time of a fork."""
+    import os
+
+    os.kill(os.getpid(), 9)
+
+
 def raised(name: str) -> Any:
     """The limit, once it could be raised."""
     import errno

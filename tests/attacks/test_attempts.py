@@ -116,6 +116,18 @@ def test_a_function_meets_the_limits_that_the_kernel_holds(
     assert not verdict.died, verdict
 
 
+def test_a_function_that_kills_its_workers_again_and_again_is_held_back() -> None:
+    # Not pytest's: the path of a Unix socket has to be short.
+    with (
+        tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True) as directory,
+        PoolUnderAttack(Path(directory), 2, "--held-back-after-deaths=3") as pool,
+    ):
+        ends = [pool.attempt(exhausts.its_own_worker).ended for _ in range(5)]
+        assert ["is held back for" in end for end in ends] == [False, False, False, True, True]
+        assert "of application 'app-of-the-attacker' has killed 3 workers" in ends[-1]
+        pool.check_unharmed()
+
+
 def _as_parameter(residue: Residue) -> Any:
     reason = NOT_YET.get(residue.name)
     marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []

@@ -75,6 +75,14 @@ class ServeSettings(ServiceSettings):
         ge=0,
         le=256,
     )
+    extra_workers: int | None = setting(
+        "Maximum number of workers beyond --workers for tasks that need several at once, such as those that chain "
+        "functions. With fewer than such tasks need, they can wait for each other until their deadlines. Defaults to "
+        "seven for each of --workers.",
+        default=None,
+        unit="workers",
+        ge=0,
+    )
     functions: ModuleNames = setting(
         "Python module that registers functions when it is imported; the pool runs them by name. Repeat the option, "
         "or separate modules with commas. Modules must be installed or on PYTHONPATH.",
@@ -195,9 +203,25 @@ class ServeSettings(ServiceSettings):
         ge=1,
         le=10_000,
     )
+    held_back_after_deaths: int = setting(
+        "Refuse a function for 10 seconds, with RESOURCE_EXHAUSTED and a retry hint, when this many of its workers "
+        "have died, or were ended for what it took, with no success of it in between; for twice as long after each "
+        "further death, up to 160 seconds. Counted for each owner (tenant, application and Spark Connect session), who "
+        "is held back as a whole after sixteen times as many deaths of changing functions. 0 holds nothing back.",
+        default=20,
+        unit="deaths",
+        ge=0,
+    )
     batch_timeout_seconds: float = setting(
         "End a worker whose function works on one batch for longer than this. Waiting for the client does not count. "
         "Clients can ask for a shorter time. 0 sets no limit.",
+        default=0.0,
+        unit="seconds",
+        ge=0,
+    )
+    batch_cpu_seconds: float = setting(
+        "End a worker whose function uses more CPU time than this for one batch, in all its processes together. 0 sets "
+        "no limit.",
         default=0.0,
         unit="seconds",
         ge=0,

@@ -224,3 +224,44 @@ async def test_the_front_looks_by_itself(running_front: Running) -> None:
     async with running_front(FakePool(script=script), client_silence_seconds=0.2) as front:
         call = await opened(front, script)
         assert "--client-silence-seconds" in await error_of(call)
+
+
+async def test_a_function_that_uses_too_much_processor_time_for_a_batch_is_ended(running_front: Running) -> None:
+    used_seconds = itertools.count(1000, 100)
+    script = Script()
+    pool = FakePool(script=script)
+    pool.usage = lambda: WorkerUsage(0, "", processor_seconds=next(used_seconds))
+    limits = {"client_silence_seconds": 0, "worker_silence_seconds": 0, "batch_cpu_seconds": 2_000}
+    async with running_front(pool, **limits) as front:
+        call = await opened(front, script)
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        # The first two find out that it works on a batch, and from when on.
+        await looked_at(front, 22)
+        script.replies.put_nowait(ReplyMetadata(consumed=1))
+        assert reply_metadata(await call.read()).consumed == 1
+        await written(front)
+        await call.write(batch(2))
+        await script.got(FrameKind.BATCH)
+        await looked_at(front, 60)
+        replies, error = await asyncio.wait_for(all_replies(call), 60)
+    assert error is not None
+    assert error.details() == (
+        "the function echo used more than 2000 seconds of CPU time for one batch, so its worker was ended: send "
+        "smaller batches, or raise --batch-cpu-seconds of the pool"
+    )
+    assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_LIMIT
+
+
+async def test_a_worker_that_has_lifted_its_clock_is_ended_all_the_same(running_front: Running) -> None:
+    script = Script()
+    limits = {"client_silence_seconds": 0, "worker_silence_seconds": 0, "batch_timeout_seconds": 2_000}
+    async with running_front(FakePool(script=script), **limits) as front:
+        call = await opened(front, script)
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        # Its own clock comes first.
+        await looked_at(front, 4_000 // 30)
+        assert front.front._running._watched
+        await looked_at(front, 4)
+        assert "worked for more than 2000 seconds on one batch" in await error_of(call)

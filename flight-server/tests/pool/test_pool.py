@@ -57,6 +57,26 @@ async def test_a_task_at_its_limit_gets_no_spare_either(tmp_path: Path) -> None:
             await pool.lease(TASK)
 
 
+async def test_a_task_that_asks_for_several_at_once_gets_no_more_than_it_may_have(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=1, workers_per_task=3, extra_workers=100) as (pool, zygote):
+        await pool.lease(TASK)
+        asked = await asyncio.gather(*(pool.lease(TASK) for _ in range(8)), return_exceptions=True)
+        refused = [answer for answer in asked if isinstance(answer, NoIdleWorker)]
+        assert len(refused) == 6
+        assert zygote.forks == 3
+
+
+async def test_the_extra_workers_of_all_tasks_are_bounded(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, extra_workers=1) as (pool, _):
+        other = TaskKey("app", 1, 3)
+        extra = [await pool.lease(task) for task in (TASK, other, TASK)][-1]
+        with pytest.raises(NoIdleWorker, match="tasks hold 1 extra workers, the maximum for the pool"):
+            await pool.lease(other)
+        extra.release(LeaseOutcome.CLEAN)
+        # What was spared may serve another task of the same owner.
+        await pool.lease(other)
+
+
 async def test_workers_of_other_sessions_are_replaced_one_at_a_time(tmp_path: Path) -> None:
     async with running(tmp_path, workers=2) as (pool, zygote):
         for lease in [await pool.lease(None, A) for _ in range(2)]:

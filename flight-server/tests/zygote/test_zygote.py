@@ -90,6 +90,7 @@ def test_memory_and_processor_time_are_told_of_those_that_live(front: Front) -> 
     # Little of what it has is not its image.
     assert usage.own_bytes < usage.memory_bytes / 2
     assert usage.processes == 1
+    assert usage.processor_seconds >= 0
 
 
 @pytest.mark.parametrize("goodbye", [b"", b"not a packet"])

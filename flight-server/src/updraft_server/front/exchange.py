@@ -35,6 +35,7 @@ from updraft_server.front.artifacts.dialogue import ArtifactDialogue
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.early_reads import EarlyReads
+from updraft_server.front.hold_back import HoldBack
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.relay import Relay, RelayLimits
 from updraft_server.front.request import SERVICE, Request, parse_request, resolve
@@ -76,6 +77,7 @@ class Exchanges:
         self._activity = activity
         self._tracer = tracer
         self._early_reads = early_reads
+        self._hold_back = HoldBack(settings.held_back_after_deaths)
 
     async def serve(self, call: Call) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
@@ -117,6 +119,7 @@ class Exchanges:
             owner = _owner(call, request)
             with self._admission.place(owner.tenant, request.task_key, request.held_bytes) as place:
                 request, artifacts = await place.unless_lost(self._prepared(call, request, owner, stack))
+                self._hold_back.check(owner, request)
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
                     binding = Binding(owner, request.modules) if request.is_session else REGISTERED
@@ -166,12 +169,17 @@ class Exchanges:
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
             raise
-        except WorkerError:
-            self._metrics.worker_deaths.inc()
+        except UpdraftError as error:
+            if isinstance(error, WorkerError):
+                self._metrics.worker_deaths.inc()
+            if relay.function_has_earned_its_end or _has_ended_by_itself(grant):
+                self._hold_back.died(owner, request)
             raise
         finally:
             self._metrics.running.dec()
             grant.release(outcome)
+            if outcome in (LeaseOutcome.CLEAN, LeaseOutcome.RETIRED):
+                self._hold_back.succeeded(owner, request)
             if batches := exchange.transfer.batches:
                 held_seconds = time.monotonic() - began
                 self._metrics.batch_seconds.labels(request.function).observe(held_seconds / batches)
@@ -184,6 +192,12 @@ class Exchanges:
         self._metrics.exchange_seconds.labels(function).observe(exchange.seconds)
         self._metrics.rows.labels(function).inc(exchange.transfer.rows)
         self._metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
+
+
+def _has_ended_by_itself(grant: Grant) -> bool:
+    """Whether its worker has died before it is given back; of one that went with its zygote nobody can say how."""
+    death = grant.lease.death
+    return death.done() and death.result().status is not None
 
 
 def _owner(call: Call, request: Request) -> Owner:

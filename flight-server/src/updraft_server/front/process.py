@@ -102,6 +102,7 @@ class Front:
             limits=WorkerLimits.effective(
                 memory_bytes=settings.worker_memory_bytes, processes=settings.worker_processes
             ),
+            batch_processor_seconds=settings.batch_cpu_seconds,
         )
         self._early_reads = EarlyReads(
             limit_bytes=settings.queue_bytes,
@@ -336,6 +337,7 @@ async def _serve(settings: "ServeSettings", zygote_socket: Path, artifacts_direc
         fresh_workers=_fresh_workers(settings),
         zygote_socket=zygote_socket,
         output_lines_per_second=settings.output_lines_per_second,
+        extra_workers=settings.extra_workers,
     )
     pool = Pool(pool_settings, _log_worker_output, _log_dropped_output)
     try:

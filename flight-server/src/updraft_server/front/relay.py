@@ -99,6 +99,7 @@ class Relay:
         self._last_metadata = b""
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
+        self._is_functions_fault = False
 
     async def run(self, assignment: Assignment) -> LeaseOutcome:
         """Relay until the worker says that it is done, or until `end`; raises UpdraftError."""
@@ -129,6 +130,17 @@ class Relay:
         if not self._ended.done():
             self._ended.set_result(error)
 
+    def end_for(self, excess: UpdraftError) -> None:
+        """Let `run` end with an error for what the function has taken."""
+        if not self._ended.done():
+            self._is_functions_fault = True
+            self.end(excess)
+
+    @property
+    def function_has_earned_its_end(self) -> bool:
+        """Whether `run` ended for what the function has taken."""
+        return self._is_functions_fault
+
     @property
     def worker(self) -> str:
         """The worker's id."""
@@ -136,8 +148,13 @@ class Relay:
 
     @property
     def function(self) -> str:
-        """What the exchange runs, as it is known to the pool."""
+        """The function's name, as the request has it."""
         return self._request.function
+
+    @property
+    def batch_timeout(self) -> BatchTimeout:
+        """How long the function may work on one batch."""
+        return self._limits.batch_timeout
 
     @property
     def passed(self) -> tuple[int, int]:

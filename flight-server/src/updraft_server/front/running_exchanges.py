@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from updraft.errors import DeadlineError, UpdraftError
+from updraft.errors import DeadlineError, LimitError, UpdraftError
 from updraft.service.silence import Silence, seconds_between_looks
+from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.relay import Relay, Side
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.worker_usage import WorkerUsage
@@ -23,6 +24,7 @@ _log = structlog.get_logger(__name__)
 
 # What a function can take in between, some hundred MiB, is what a container needs to spare.
 _LIMITS_LOOK_SECONDS = 0.25
+_IMPORTS_SECONDS = 30.0
 
 
 @dataclass(eq=False, slots=True)
@@ -30,8 +32,12 @@ class _Watched:
     relay: Relay
     client: Silence
     worker: Silence
+    batch: Silence
+    """Of a worker whose own clock should have ended it."""
     passed: tuple[int, ...] = field(default=())
     """`Relay.passed` at the previous look."""
+    processor_seconds: float | None = None
+    """What the worker had used when it was first found to work on this batch."""
 
 
 class RunningExchanges:
@@ -44,13 +50,18 @@ class RunningExchanges:
         client_silence_seconds: float,
         worker_silence_seconds: float,
         limits: WorkerLimits,
+        batch_processor_seconds: float = 0.0,
     ) -> None:
-        """`measure` is `Pool.measure`; the seconds say how long each side may be silent, 0 is no limit."""
+        """`measure` is `Pool.measure`; the seconds say how long each side may be silent, and how much processor time a
+        function may use for one batch. 0 is no limit."""
         self._measure = measure
         self._limits = limits
         self._client_silence_seconds = client_silence_seconds
         self._worker_silence_seconds = worker_silence_seconds
-        self._look_seconds = seconds_between_looks(client_silence_seconds, worker_silence_seconds)
+        self._batch_processor_seconds = batch_processor_seconds
+        self._look_seconds = seconds_between_looks(
+            client_silence_seconds, worker_silence_seconds, batch_processor_seconds
+        )
         self._watched: set[_Watched] = set()
 
     @contextmanager
@@ -60,6 +71,7 @@ class RunningExchanges:
             relay,
             Silence(self._client_silence_seconds, self._look_seconds),
             Silence(self._worker_silence_seconds, self._look_seconds),
+            Silence(_without_its_clock_seconds(relay.batch_timeout), self._look_seconds),
         )
         self._watched.add(watched)
         try:
@@ -100,7 +112,7 @@ class RunningExchanges:
             used = usage[relay.worker]
             excess = self._limits.excess(relay.function, used)
             if excess is not None:
-                relay.end(excess)
+                relay.end_for(excess)
             elif relay.worker == largest:
                 relay.end(self._limits.shortage(relay.function, used))
 
@@ -110,7 +122,9 @@ class RunningExchanges:
             relay, client = watched.relay, watched.client
             if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
                 relay.end(_client_is_silent(client.limit_seconds))
-        if self._worker_silence_seconds:
+            if watched.batch.is_too_long(relay.passed, owed=relay.turn is Side.WORKER):
+                relay.end_for(relay.batch_timeout.error())
+        if self._worker_silence_seconds or self._batch_processor_seconds:
             await self._look_at_workers()
 
     async def _look_at_workers(self) -> None:
@@ -123,11 +137,34 @@ class RunningExchanges:
             # Of a worker that cannot be measured nobody knows that it does nothing.
             owed = relay.turn is Side.WORKER and used is not None
             if worker.is_too_long((relay.passed, used.processor_mark if used else None), owed=owed):
-                relay.end(_worker_is_silent(worker.limit_seconds))
+                relay.end_for(_worker_is_silent(worker.limit_seconds))
+            elif self._has_used_up(watched, used):
+                relay.end_for(_too_much_processor_time(relay.function, self._batch_processor_seconds))
+
+    def _has_used_up(self, watched: _Watched, used: WorkerUsage | None) -> bool:
+        """Whether a function has used more processor time for its batch than it may."""
+        if used is None:
+            watched.processor_seconds = None
+            return False
+        if watched.processor_seconds is None:
+            watched.processor_seconds = used.processor_seconds
+        return 0 < self._batch_processor_seconds < used.processor_seconds - watched.processor_seconds
 
     def _is_still(self, watched: _Watched) -> bool:
         before, watched.passed = watched.passed, watched.relay.passed
         return watched.relay.turn is Side.WORKER and before == watched.passed
+
+
+def _without_its_clock_seconds(batch_timeout: BatchTimeout) -> float:
+    """When a worker has lifted its clock for sure: that does not run while it imports what the function needs."""
+    return 2 * batch_timeout.batch_seconds + _IMPORTS_SECONDS if batch_timeout.batch_seconds else 0.0
+
+
+def _too_much_processor_time(function: str, limit_seconds: float) -> LimitError:
+    return LimitError(
+        f"the function {function} used more than {limit_seconds:g} seconds of CPU time for one batch, so its worker "
+        "was ended: send smaller batches, or raise --batch-cpu-seconds of the pool"
+    )
 
 
 def _client_is_silent(limit_seconds: float) -> DeadlineError:

@@ -15,3 +15,5 @@ class WorkerUsage(NamedTuple):
     """Anonymous and shared memory of its processes, above what a worker that was just forked has."""
     processes: int = 1
     """The worker itself, and what it has started."""
+    processor_seconds: float = 0.0
+    """Used by the processes that live, and by ended ones that they have waited for."""

@@ -82,10 +82,17 @@ class PoolSettings:
     fresh_workers: int = 0
     """Workers beyond `workers` that have served nobody: an owner that comes to a pool of others' workers gets one."""
     workers_per_task: int = 8
+    extra_workers: int | None = None
+    """Workers beside `workers` for tasks that need several; None: as many as all tasks together may need."""
     spare_seconds: float = 60.0
     """How long an extra worker of a task that has ended is kept for the next one."""
     output_lines_per_second: float = 100.0
     """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
+
+    @property
+    def most_extra_workers(self) -> int:
+        """The number that `extra_workers` means."""
+        return self.workers * (self.workers_per_task - 1) if self.extra_workers is None else self.extra_workers
 
 
 class Lease(Protocol):

@@ -8,6 +8,7 @@
 import asyncio
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
@@ -75,6 +76,8 @@ class Pool:
         )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
+        # Those that are being started: several exchanges of a task may ask at once.
+        self._extra_of_tasks: Counter[TaskKey | None] = Counter()
         self._closing = False
 
     async def start(self) -> None:
@@ -121,6 +124,7 @@ class Pool:
         if self._closing:
             raise PoolError("the pool is closing")
         held = sum(lease.task == task for lease in self._leases) if task is not None else 0
+        held += self._extra_of_tasks[task]
         if 0 < held < self._settings.workers_per_task:
             spare = self._spares.take(lambda worker: best([(worker, worker.bound)], binding) is not None)
             if spare is not None:
@@ -133,7 +137,15 @@ class Pool:
             return self._lease(self._in_place_of(victim(idle)), task, binding)
         if held >= self._settings.workers_per_task:
             raise NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
-        return self._lease(await self._starts.start_extra(), task, binding)
+        if self._surplus() + self._starts.extra >= self._settings.most_extra_workers:
+            raise NoIdleWorker(f"tasks hold {self._surplus()} extra workers, the maximum for the pool")
+        self._extra_of_tasks[task] += 1
+        try:
+            return self._lease(await self._starts.start_extra(), task, binding)
+        finally:
+            self._extra_of_tasks[task] -= 1
+            # Tasks come and go for ever.
+            self._extra_of_tasks += Counter()
 
     def _in_place_of(self, other: PooledWorker | None) -> PooledWorker:
         """A fresh worker for an idle one of another owner, which ends; raises NoIdleWorker where either is lacking.

@@ -51,6 +51,8 @@ _CLAIM_SECONDS = 10.0
 # A killed process that waits for a disk does not end; the zygote must not wait for it for ever.
 _LAST_DEATHS_SECONDS = 10.0
 
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
 
 @dataclass(eq=False, slots=True)
 class _Worker:
@@ -320,4 +322,6 @@ def _kill(worker: _Worker) -> None:
 def _usage(tree: ProcessTree, image_bytes: int) -> WorkerUsage:
     # Whoever compares two measurements need not see process ids.
     mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
-    return WorkerUsage(tree.memory_bytes, mark, max(0, tree.own_bytes - image_bytes), len(tree.ticks))
+    processor_seconds = sum(ticks for _, ticks in tree.ticks) / _TICKS_PER_SECOND
+    own_bytes = max(0, tree.own_bytes - image_bytes)
+    return WorkerUsage(tree.memory_bytes, mark, own_bytes, len(tree.ticks), processor_seconds)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Refuses for a time what keeps killing its workers, so that a pool forks for everybody else.
+
+Policy alone, with the time handed in. A death proves little: the kernel or an operator may have killed the worker. A
+long row of them without a success in between is no bad luck any more.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from updraft.errors import PoolFullError
+from updraft_server.front.request import Request
+from updraft_server.pool.leases import Owner
+
+_FIRST_HOLD_SECONDS = 10.0
+_LONGEST_HOLD_SECONDS = 160.0
+# What has killed nothing for so long starts anew, also with the time for which it is held back.
+_FORGOTTEN_AFTER_SECONDS = 300.0
+# An owner may have so many functions that kill workers; a function that changes with each exchange is many.
+_FUNCTIONS_OF_AN_OWNER = 16
+
+
+class Culprit(NamedTuple):
+    """Whose deaths are counted together."""
+
+    function: str
+    """As errors name it."""
+    key: Hashable
+    allowed_deaths: int
+
+
+@dataclass(slots=True)
+class _Record:
+    deaths: int = 0
+    last_death_seconds: float = -math.inf
+    hold_seconds: float = _FIRST_HOLD_SECONDS
+    held_until_seconds: float = -math.inf
+
+
+class HoldBack:
+    """The functions of one pool that have killed workers lately."""
+
+    def __init__(self, allowed_deaths: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """After so many deaths without a success a function is held back; 0 is never."""
+        self._allowed_deaths = allowed_deaths
+        self._clock = clock
+        self._records: dict[Hashable, _Record] = {}
+
+    def check(self, owner: Owner, request: Request) -> None:
+        """Raise PoolFullError, with a retry hint, for what is held back now."""
+        if not self._records:
+            return
+        now_seconds = self._clock()
+        for culprit in self._culprits(owner, request):
+            record = self._records.get(culprit.key)
+            if record is None or record.held_until_seconds <= now_seconds:
+                continue
+            raise PoolFullError(
+                f"{culprit.function} has killed {record.deaths} workers in a row and is held back for "
+                f"{math.ceil(record.held_until_seconds - now_seconds)} seconds: correct it, or raise "
+                "--held-back-after-deaths of the pool",
+                retry_after_milliseconds=math.ceil((record.held_until_seconds - now_seconds) * 1000),
+            )
+
+    def died(self, owner: Owner, request: Request) -> None:
+        """A worker has died while it ran the function, or was ended for what the function took."""
+        if not self._allowed_deaths:
+            return
+        now_seconds = self._clock()
+        self._forget_old(now_seconds)
+        for culprit in self._culprits(owner, request):
+            # Behind all others: the oldest are in front.
+            record = self._records.pop(culprit.key) if culprit.key in self._records else _Record()
+            self._records[culprit.key] = record
+            record.deaths += 1
+            record.last_death_seconds = now_seconds
+            if record.deaths >= culprit.allowed_deaths and record.held_until_seconds <= now_seconds:
+                record.held_until_seconds = now_seconds + record.hold_seconds
+                record.hold_seconds = min(2 * record.hold_seconds, _LONGEST_HOLD_SECONDS)
+
+    def succeeded(self, owner: Owner, request: Request) -> None:
+        """An exchange of the function has ended well: as many deaths are forgiven as it takes to be held back."""
+        if not self._records:
+            return
+        for culprit in self._culprits(owner, request):
+            record = self._records.get(culprit.key)
+            if record is not None:
+                record.deaths -= self._allowed_deaths
+                if record.deaths <= 0:
+                    del self._records[culprit.key]
+
+    def _forget_old(self, now_seconds: float) -> None:
+        while self._records:
+            key, record = next(iter(self._records.items()))
+            if now_seconds - record.last_death_seconds <= _FORGOTTEN_AFTER_SECONDS:
+                return
+            del self._records[key]
+
+    def _culprits(self, owner: Owner, request: Request) -> tuple[Culprit, ...]:
+        """The function, and whoever brings it, who could bring another one each time. Never anybody else's."""
+        its_name = "the session function" if request.is_session else f"the function {request.function!r}"
+        if not request.is_session:
+            return (Culprit(its_name, (owner, request.function), self._allowed_deaths),)
+        digest = hashlib.blake2b(request.payload, digest_size=16).digest()
+        whose = f"application {owner.application_id!r}" if owner.application_id else f"tenant {owner.tenant!r}"
+        if owner.session_id:
+            whose = f"session {owner.session_id!r} of {whose}"
+        return (
+            Culprit(f"{its_name} of {whose}", (owner, digest), self._allowed_deaths),
+            Culprit(whose, owner, _FUNCTIONS_OF_AN_OWNER * self._allowed_deaths),
+        )

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps killing workers is refused for a time, and nobody else is."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from flight_messages import all_replies, command_request, echo_command
+from front_harness import Running
+
+from updraft.errors import DeadlineError, PoolFullError
+from updraft.v1.exchange_pb2 import ExchangeCommand
+from updraft_server.front.hold_back import HoldBack
+from updraft_server.front.request import SESSION_LABEL, Request
+from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.pool.leases import Owner
+from updraft_server.pool.testing import FakePool, FakeWorker, echo
+from updraft_server.pool.worker_events import WorkerDeath
+
+OWNER = Owner("tenant", "app", "")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_seconds
+
+
+def session(payload: bytes) -> Request:
+    command = ExchangeCommand()
+    command.session.SetInParent()
+    return Request(SESSION_LABEL, "", command, payload=payload)
+
+
+def held(back: HoldBack, request: Request, owner: Owner = OWNER) -> str:
+    try:
+        back.check(owner, request)
+    except PoolFullError as error:
+        return error.message if error.retry_after_milliseconds > 0 else "it has no retry hint"
+    return ""
+
+
+def test_a_function_that_kills_again_and_again_is_held_back_and_named() -> None:
+    back, request = HoldBack(3, Clock()), Request("echo", "1")
+    for _ in range(2):
+        back.died(OWNER, request)
+        assert not held(back, request)
+    back.died(OWNER, request)
+    assert "the function 'echo' has killed 3 workers in a row and is held back for 10 seconds" in held(back, request)
+
+
+def test_others_go_on() -> None:
+    back = HoldBack(1, Clock())
+    back.died(OWNER, session(b"bad"))
+    assert "of application 'app'" in held(back, session(b"bad"))
+    assert not held(back, session(b"good"))
+    assert not held(back, session(b"bad"), Owner("tenant", "another app", ""))
+    assert not held(back, Request("echo", "1"))
+
+
+def test_an_owner_who_changes_the_function_each_time_is_held_back_as_well() -> None:
+    back = HoldBack(3, Clock())
+    for number in range(48):
+        assert not held(back, session(b"unseen"))
+        back.died(OWNER, session(b"%d" % number))
+    assert held(back, session(b"unseen")).startswith("application 'app' has killed 48 workers")
+    assert not held(back, session(b"unseen"), Owner("tenant", "another app", ""))
+    assert not held(back, session(b"unseen"), Owner("tenant", "app", "another session"))
+
+
+def test_one_more_death_after_that_time_holds_it_back_for_longer() -> None:
+    clock = Clock()
+    back, request = HoldBack(3, clock), Request("echo", "1")
+    for _ in range(3):
+        back.died(OWNER, request)
+    clock.now_seconds += 10
+    assert not held(back, request)
+    back.died(OWNER, request)
+    assert "for 20 seconds" in held(back, request)
+
+
+def test_a_function_whose_workers_others_kill_goes_on_as_long_as_it_succeeds_now_and_then() -> None:
+    back, request = HoldBack(3, Clock()), session(b"good")
+    for _ in range(100):
+        back.died(OWNER, request)
+        back.died(OWNER, request)
+        assert not held(back, request)
+        back.succeeded(OWNER, request)
+
+
+def test_a_success_does_not_forgive_what_other_functions_did() -> None:
+    back = HoldBack(3, Clock())
+    for _ in range(3):
+        back.died(OWNER, session(b"bad"))
+    back.succeeded(OWNER, session(b"good"))
+    assert held(back, session(b"bad"))
+
+
+def test_old_deaths_are_forgotten() -> None:
+    clock = Clock()
+    back, request = HoldBack(2, clock), Request("echo", "1")
+    back.died(OWNER, request)
+    clock.now_seconds += 301
+    back.died(OWNER, request)
+    assert not held(back, request)
+
+
+def test_zero_is_never() -> None:
+    back, request = HoldBack(0, Clock()), Request("echo", "1")
+    for _ in range(1000):
+        back.died(OWNER, request)
+    assert not held(back, request)
+
+
+@pytest.mark.parametrize(("status", "is_held"), [(-signal.SIGSEGV, True), (3, True), (None, False)])
+async def test_a_front_counts_deaths_by_what_a_function_did(
+    running_front: Running, status: int | None, is_held: bool
+) -> None:
+    async def dies(worker: FakeWorker) -> None:
+        await worker.receive()
+        pool.leases[-1].die(WorkerDeath(status))
+
+    async def one() -> Any:
+        call = front.exchange()
+        await call.write(command_request(echo_command()))
+        return (await all_replies(call))[1]
+
+    pool = FakePool(script=dies)
+    async with running_front(pool, held_back_after_deaths=2) as front:
+        await one()
+        await one()
+        last = await one()
+        assert ("held back" in last.details()) == is_held
+        assert len(pool.leases) == (2 if is_held else 3)
+        pool.script = echo
+
+
+@pytest.mark.parametrize(("limits", "is_held"), [({"worker_memory_bytes": 1000}, True), ({}, False)])
+async def test_a_front_counts_those_that_it_ended_for_what_they_took(
+    running_front: Running, limits: dict[str, int], is_held: bool
+) -> None:
+    async def waits(worker: FakeWorker) -> None:
+        await worker.receive()
+        began.set()
+        await asyncio.Event().wait()
+
+    async def one(end: Callable[[], Awaitable[None]]) -> Any:
+        began.clear()
+        call = front.exchange()
+        await call.write(command_request(echo_command()))
+        await began.wait()
+        await end()
+        return (await all_replies(call))[1]
+
+    async def drained() -> None:
+        front.front._running.end_all(DeadlineError("no time is left"))
+
+    began = asyncio.Event()
+    pool = FakePool(script=waits)
+    pool.usage = lambda: WorkerUsage(0, "", own_bytes=1001)
+    async with running_front(pool, held_back_after_deaths=2, **limits) as front:
+        for _ in range(2):
+            error = await one(front.front._running.look_at_limits if is_held else drained)
+            assert ("the limit is 1000" in error.details()) == is_held
+        pool.script = echo
+        call = front.exchange()
+        await call.write(command_request(echo_command()))
+        await call.done_writing()
+        _, error = await all_replies(call)
+        assert ("held back" in (error.details() if error else "")) == is_held
