@@ -28,6 +28,7 @@ _WORKERS = (
     "profile",
     "worker_memory_bytes",
     "worker_processes",
+    "worker_threads",
     "worker_file_bytes",
     "worker_descriptors",
     "output_lines_per_second",

@@ -74,7 +74,7 @@ class Zygote:
                 self.claimed += workers
             case Measure(request, workers):
                 self.measured.put_nowait(list(workers))
-                self._front.send(encode(Measured(request, dict.fromkeys(workers, (4096, "mark", 0, 1, 0.0)))))
+                self._front.send(encode(Measured(request, dict.fromkeys(workers, (4096, "mark", 0, 1, 0.0, 1, None)))))
 
     def hang_up(self) -> None:
         """The front has to connect again."""

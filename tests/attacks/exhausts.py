@@ -15,6 +15,7 @@ MIB = 1 << 20
 LIMITS = (
     "--worker-memory-bytes=268435456",
     "--worker-processes=24",
+    "--worker-threads=96",
     "--worker-file-bytes=67108864",
     "--worker-descriptors=512",
 )
@@ -139,6 +140,15 @@ def programs_that_start_each_other(target: Any) -> Any:
     script.write(f'if [ "$1" -gt 0 ]; then sh "$0" $(($1 - 1)); fi; sleep {_PATIENCE_SECONDS}\n')
     script.flush()
     return held(script, subprocess.Popen(["sh", script.name, str(_BEYOND_PROCESSES)]))
+
+
+@ENDED
+def threads_without_end(target: Any) -> Any:
+    import threading
+
+    for _ in range(200):
+        threading.Thread(target=held, daemon=True).start()
+    return held()
 
 
 @REFUSED

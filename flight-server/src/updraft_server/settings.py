@@ -134,6 +134,13 @@ class ServeSettings(ServiceSettings):
         unit="processes",
         ge=1,
     )
+    worker_threads: int = setting(
+        "Number of threads that a worker may have, with those of all processes that its function has started. An "
+        "exchange that is found beyond the limit ends with an error, and its worker with it.",
+        default=8192,
+        unit="threads",
+        ge=1,
+    )
     worker_file_bytes: int = setting(
         "Size that a file may reach to which a worker or a process of its function writes; beyond it a write fails "
         "with the error File too large. It holds for files in memory (memfd, /dev/shm) too.",

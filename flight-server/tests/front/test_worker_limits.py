@@ -7,23 +7,26 @@ from updraft.service.container_memory import memory_limits
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.worker_usage import WorkerUsage
 
-LIMITS = WorkerLimits(memory_bytes=1000, processes=4, all_memory_bytes=1500)
+LIMITS = WorkerLimits(memory_bytes=1000, processes=4, threads=9, all_memory_bytes=1500)
 
 
-@pytest.mark.parametrize(("own_bytes", "processes"), [(0, 1), (1000, 4)])
-def test_a_worker_at_its_limits_goes_on(own_bytes: int, processes: int) -> None:
-    assert LIMITS.excess("it", WorkerUsage(10**6, "", own_bytes, processes)) is None
+@pytest.mark.parametrize(("own_bytes", "processes", "threads"), [(0, 1, 1), (1000, 4, 9)])
+def test_a_worker_at_its_limits_goes_on(own_bytes: int, processes: int, threads: int) -> None:
+    assert LIMITS.excess("it", WorkerUsage(10**6, "", own_bytes, processes, threads=threads)) is None
 
 
 @pytest.mark.parametrize(
-    ("own_bytes", "processes", "said"),
+    ("own_bytes", "processes", "threads", "said"),
     [
-        (1001, 1, "the function it took 1001 bytes of memory.*the limit is 1000.*--worker-memory-bytes"),
-        (0, 5, "the function it ran 5 processes, the limit is 4.*--worker-processes"),
+        (1001, 1, 1, "the function it took 1001 bytes of memory.*the limit is 1000.*--worker-memory-bytes"),
+        (0, 5, 5, "the function it ran 5 processes, the limit is 4.*--worker-processes"),
+        (0, 1, 10, "the function it ran 10 threads .*, the limit is 9, .*--worker-threads"),
     ],
 )
-def test_a_worker_beyond_a_limit_is_told_which_and_by_how_much(own_bytes: int, processes: int, said: str) -> None:
-    excess = LIMITS.excess("it", WorkerUsage(0, "", own_bytes, processes))
+def test_a_worker_beyond_a_limit_is_told_which_and_by_how_much(
+    own_bytes: int, processes: int, threads: int, said: str
+) -> None:
+    excess = LIMITS.excess("it", WorkerUsage(0, "", own_bytes, processes, threads=threads))
     assert excess is not None
     with pytest.raises(type(excess), match=said):
         raise excess
@@ -34,6 +37,10 @@ def test_the_largest_goes_before_all_together_take_too_much() -> None:
     assert LIMITS.largest_of_too_much(usage) is None
     assert LIMITS.largest_of_too_much({**usage, "c": WorkerUsage(0, "", 1)}) == "b"
     assert LIMITS.largest_of_too_much({}) is None
+    shared = {"a": WorkerUsage(0, "", 1400, container_bytes=1500), "b": WorkerUsage(0, "", 800, container_bytes=1500)}
+    assert LIMITS.largest_of_too_much(shared) is None
+    held = {worker: used._replace(container_bytes=1501) for worker, used in shared.items()}
+    assert LIMITS.largest_of_too_much(held) == "a"
     assert "more than 1500 bytes of memory together, 800 of them the function it" in str(
         LIMITS.shortage("it", usage["b"])
     )
@@ -41,6 +48,6 @@ def test_the_largest_goes_before_all_together_take_too_much() -> None:
 
 def test_no_memory_limit_is_a_share_of_what_there_is() -> None:
     there_is = min(memory_limits().values())
-    computed = WorkerLimits.effective(memory_bytes=0, processes=1).memory_bytes
+    computed = WorkerLimits.effective(memory_bytes=0, processes=1, threads=1).memory_bytes
     assert there_is / 2 < computed < there_is
-    assert WorkerLimits.effective(memory_bytes=5, processes=1).memory_bytes == 5
+    assert WorkerLimits.effective(memory_bytes=5, processes=1, threads=1).memory_bytes == 5

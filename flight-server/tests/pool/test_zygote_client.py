@@ -115,7 +115,7 @@ async def test_more_workers_than_a_packet_may_name_are_measured_in_parts(zygote:
         asked = await zygote.receive()
         assert isinstance(asked, Measure)
         assert len(asked.workers) == size
-        zygote.send(Measured(asked.request, dict.fromkeys(asked.workers, (4096, "mark", 0, 1, 0.0))))
+        zygote.send(Measured(asked.request, dict.fromkeys(asked.workers, (4096, "mark", 0, 1, 0.0, 1, None))))
     assert await asyncio.wait_for(measuring, 60) == dict.fromkeys(workers, WorkerUsage(4096, "mark"))
 
 

@@ -91,6 +91,9 @@ def test_memory_and_processor_time_are_told_of_those_that_live(front: Front) -> 
     assert usage.own_bytes < usage.memory_bytes / 2
     assert usage.processes == 1
     assert usage.processor_seconds >= 0
+    assert usage.threads == 1
+    assert usage.container_bytes is not None
+    assert usage.container_bytes > usage.own_bytes
 
 
 @pytest.mark.parametrize("goodbye", [b"", b"not a packet"])

@@ -100,7 +100,9 @@ class Front:
             client_silence_seconds=settings.client_silence_seconds,
             worker_silence_seconds=settings.worker_silence_seconds,
             limits=WorkerLimits.effective(
-                memory_bytes=settings.worker_memory_bytes, processes=settings.worker_processes
+                memory_bytes=settings.worker_memory_bytes,
+                processes=settings.worker_processes,
+                threads=settings.worker_threads,
             ),
             batch_processor_seconds=settings.batch_cpu_seconds,
         )

@@ -26,14 +26,17 @@ class WorkerLimits:
     """`WorkerUsage.own_bytes`."""
     processes: int
     """`WorkerUsage.processes`."""
+    threads: int
+    """`WorkerUsage.threads`."""
     all_memory_bytes: int
     """`WorkerUsage.own_bytes` of all workers together."""
 
     @classmethod
-    def effective(cls, *, memory_bytes: int, processes: int) -> Self:
+    def effective(cls, *, memory_bytes: int, processes: int, threads: int) -> Self:
         """With a share of the memory that this container or machine has, where 0 asks to compute it."""
         there_is = min(memory_limits().values())
-        return cls(memory_bytes or int(_SHARE_OF_ONE * there_is), processes, int(_SHARE_OF_ALL * there_is))
+        memory_bytes = memory_bytes or int(_SHARE_OF_ONE * there_is)
+        return cls(memory_bytes, processes, threads, all_memory_bytes=int(_SHARE_OF_ALL * there_is))
 
     def excess(self, function: str, usage: WorkerUsage) -> LimitError | None:
         """Why the exchange has to end; None while the worker keeps its limits."""
@@ -48,11 +51,19 @@ class WorkerLimits:
                 f"the function {function} ran {usage.processes} processes, the limit is {self.processes}, and its "
                 "worker was ended: start fewer, or raise --worker-processes of the pool"
             )
+        if usage.threads > self.threads:
+            return LimitError(
+                f"the function {function} ran {usage.threads} threads in its processes together, the limit is "
+                f"{self.threads}, and its worker was ended: start fewer, or raise --worker-threads of the pool"
+            )
         return None
 
     def largest_of_too_much(self, usage: Mapping[str, WorkerUsage]) -> str | None:
         """The worker to end before the kernel ends the container with all of them; None while there is room."""
         together_bytes = sum(used.own_bytes for used in usage.values())
+        # What workers share with those that they forked is held once.
+        held = [used.container_bytes for used in usage.values() if used.container_bytes is not None]
+        together_bytes = min([together_bytes, *held])
         if together_bytes <= self.all_memory_bytes:
             return None
         return max(usage, key=lambda worker: usage[worker].own_bytes)

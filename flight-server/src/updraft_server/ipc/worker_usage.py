@@ -12,8 +12,13 @@ class WorkerUsage(NamedTuple):
     processor_mark: str
     """Differs from the one before if a process began, ended or used processor time in between."""
     own_bytes: int = 0
-    """Anonymous and shared memory of its processes, above what a worker that was just forked has."""
+    """Anonymous and shared memory of its processes, above what a worker that was just forked has: as much as they can
+    hold at most, since a page that a process shares with those that it forked counts in each."""
     processes: int = 1
     """The worker itself, and what it has started."""
     processor_seconds: float = 0.0
     """Used by the processes that live, and by ended ones that they have waited for."""
+    threads: int = 1
+    """Of all its processes together."""
+    container_bytes: int | None = None
+    """Anonymous and shared memory of everything in the container or machine, each page once; None: not known."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time, memory and number of processes with all that they have started, read from /proc."""
+"""CPU time, memory, threads and number of processes with all that they have started, read from /proc."""
 
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +14,15 @@ Ticks = tuple[tuple[int, int], ...]
 # Fields of /proc/PID/stat, counted behind the name, which may hold anything and ends with the last parenthesis.
 _PARENT = 1
 _TIMES = slice(11, 15)
+_THREADS = 17
 _STARTED = 19
 _RESIDENT_PAGES = 21
 
 # Fields of /proc/PID/status, which stays readable where smaps does not: of processes that hide their memory.
 _OWN_MEMORY = ("RssAnon:", "RssShmem:")
+
+# The children of a process are listed by thread: with more than these it is cheaper to read all of /proc once.
+_MOST_THREADS = 64
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -32,6 +36,8 @@ class ProcessTree(NamedTuple):
     """Resident memory; a page that several processes share counts in each."""
     own_bytes: int
     """The part of it that no file stands behind: anonymous and shared memory."""
+    threads: int = 0
+    """Of all its processes together."""
 
 
 class _Stat(NamedTuple):
@@ -39,11 +45,12 @@ class _Stat(NamedTuple):
     ticks: int
     started_ticks: int
     memory_bytes: int
+    threads: int
 
 
 def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
     """The tree of each process. Reads some files of each process in them, or of all where the kernel is old."""
-    children = _children if _lists_children() else _children_of_all()
+    children = _Children()
     return {root: _tree(root, children) for root in roots}
 
 
@@ -67,19 +74,34 @@ def start_ticks(pid: int) -> int | None:
     return stat.started_ticks if stat is not None else None
 
 
-def _tree(root: int, children: Callable[[int], Iterable[int]]) -> ProcessTree:
+def _tree(root: int, children: "_Children") -> ProcessTree:
     found: dict[int, _Stat] = {}
     unseen = [root]
     while unseen:
         pid = unseen.pop()
         if pid not in found and (stat := _read(Path(f"/proc/{pid}"))) is not None:
             found[pid] = stat
-            unseen.extend(children(pid))
+            unseen.extend(children.of(pid, stat.threads))
     return ProcessTree(
         tuple((pid, found[pid].ticks) for pid in sorted(found)),
         sum(stat.memory_bytes for stat in found.values()),
         sum(map(own_bytes, found)),
+        sum(stat.threads for stat in found.values()),
     )
+
+
+class _Children:
+    """The children of processes, for one reading."""
+
+    def __init__(self) -> None:
+        self._of_all: Mapping[int, Iterable[int]] | None = None
+
+    def of(self, pid: int, threads: int) -> Iterable[int]:
+        if self._of_all is None and threads <= _MOST_THREADS and _lists_children():
+            return _children(pid)
+        if self._of_all is None:
+            self._of_all = _children_of_all()
+        return self._of_all.get(pid, ())
 
 
 @functools.cache
@@ -98,11 +120,11 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _children_of_all() -> Callable[[int], Iterable[int]]:
+def _children_of_all() -> Mapping[int, Iterable[int]]:
     known: dict[int, list[int]] = {}
     for pid, parent in parents().items():
         known.setdefault(parent, []).append(pid)
-    return lambda pid: known.get(pid, ())
+    return known
 
 
 def _read_all() -> dict[int, _Stat]:
@@ -121,4 +143,5 @@ def _read(process: Path) -> _Stat | None:
         ticks=sum(map(int, fields[_TIMES])),
         started_ticks=int(fields[_STARTED]),
         memory_bytes=int(fields[_RESIDENT_PAGES]) * _PAGE_BYTES,
+        threads=int(fields[_THREADS]),
     )

@@ -36,6 +36,7 @@ from updraft_server.ipc.zygote_packets import (
 )
 from updraft_server.linux.callers import descends_from
 from updraft_server.linux.descendants import children
+from updraft_server.linux.held_memory import held_bytes
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import kill_group, outlive_parent
 from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
@@ -263,7 +264,8 @@ class Zygote:
     def _measure(self, front: socket.socket, packet: Measure) -> None:
         workers = [worker for name in packet.workers if (worker := self._of(front, name)) is not None]
         trees = process_trees(worker.pid for worker in workers)
-        usage = {worker.id: _usage(trees[worker.pid], self._image_bytes) for worker in workers}
+        held = held_bytes()
+        usage = {worker.id: _usage(trees[worker.pid], self._image_bytes, held) for worker in workers}
         self._send(front, Measured(packet.request, usage))
 
     def _close_all(self) -> None:
@@ -319,9 +321,13 @@ def _kill(worker: _Worker) -> None:
         signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
 
 
-def _usage(tree: ProcessTree, image_bytes: int) -> WorkerUsage:
+def _usage(tree: ProcessTree, image_bytes: int, container_bytes: int | None) -> WorkerUsage:
     # Whoever compares two measurements need not see process ids.
     mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
     processor_seconds = sum(ticks for _, ticks in tree.ticks) / _TICKS_PER_SECOND
     own_bytes = max(0, tree.own_bytes - image_bytes)
-    return WorkerUsage(tree.memory_bytes, mark, own_bytes, len(tree.ticks), processor_seconds)
+    if container_bytes is not None:
+        own_bytes = min(own_bytes, container_bytes)
+    return WorkerUsage(
+        tree.memory_bytes, mark, own_bytes, len(tree.ticks), processor_seconds, tree.threads, container_bytes
+    )

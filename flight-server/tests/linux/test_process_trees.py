@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process is measured with what it has started, however many threads it has."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from updraft_server.linux.process_trees import ProcessTree, process_trees
+
+CODE = """
+import subprocess, sys, threading
+child = subprocess.Popen(["sleep", "600"])
+for _ in range(int(sys.argv[1])):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print(flush=True)
+sys.stdin.read()
+child.kill()
+child.wait()
+"""
+
+
+def tree(threads: int) -> Iterator[ProcessTree]:
+    with subprocess.Popen(
+        [sys.executable, "-c", CODE, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process_trees([process.pid])[process.pid]
+
+
+@pytest.mark.parametrize("threads", [3, 100])
+def test_threads_and_children_are_counted(threads: int) -> None:
+    for found in tree(threads):
+        assert len(found.ticks) == 2
+        assert found.threads == threads + 2
+        assert 0 < found.own_bytes < found.memory_bytes
+
+
+def test_nothing_is_told_of_what_has_ended() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert process_trees([child.pid])[child.pid] == ProcessTree((), 0, 0, 0)
+    assert process_trees([os.getpid()])[os.getpid()].threads >= 1
