@@ -29,6 +29,8 @@ _WORKERS = (
     "worker_memory_bytes",
     "worker_processes",
     "worker_threads",
+    "worker_scratch_bytes",
+    "worker_scratch_files",
     "worker_file_bytes",
     "worker_descriptors",
     "output_lines_per_second",

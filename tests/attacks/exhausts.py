@@ -16,6 +16,8 @@ LIMITS = (
     "--worker-memory-bytes=268435456",
     "--worker-processes=24",
     "--worker-threads=96",
+    "--worker-scratch-bytes=67108864",
+    "--worker-scratch-files=2000",
     "--worker-file-bytes=67108864",
     "--worker-descriptors=512",
 )
@@ -148,6 +150,42 @@ def threads_without_end(target: Any) -> Any:
 
     for _ in range(200):
         threading.Thread(target=held, daemon=True).start()
+    return held()
+
+
+@ENDED
+def scratch_of_many_large_files(target: Any) -> Any:
+    import tempfile
+
+    directory = tempfile.mkdtemp()
+    for number in range(3):
+        with open(f"{directory}/{number}", "wb") as file:
+            file.write(bytes(32 * MIB))
+    return held()
+
+
+@ENDED
+def scratch_in_a_closed_directory(target: Any) -> Any:
+    import os
+    import tempfile
+
+    directory = tempfile.mkdtemp()
+    for number in range(3):
+        with open(f"{directory}/{number}", "wb") as file:
+            file.write(bytes(32 * MIB))
+    os.chmod(directory, 0)
+    os.chmod(tempfile.gettempdir(), 0)
+    return held()
+
+
+@ENDED
+def scratch_files_without_end(target: Any) -> Any:
+    import os
+    import tempfile
+
+    directory = tempfile.mkdtemp()
+    for number in range(5_000):
+        os.symlink("nothing", f"{directory}/{number}")
     return held()
 
 

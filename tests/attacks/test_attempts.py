@@ -101,9 +101,9 @@ def test_a_function_that_takes_too_much_is_ended_and_told(
     with pools_with_small_limits.unharmed() as pool:
         verdict = pool.attempt(attempt)
     assert verdict.died, verdict
-    limit = {"programs": "processes", "threads": "threads"}.get(attempt.__name__.partition("_")[0], "memory-bytes")
+    limits = {"programs": "--worker-processes", "threads": "--worker-threads", "scratch": "--worker-scratch-"}
     assert "the limit is" in verdict.ended, verdict
-    assert f"--worker-{limit}" in verdict.ended, verdict
+    assert limits.get(attempt.__name__.partition("_")[0], "--worker-memory-bytes") in verdict.ended, verdict
 
 
 @pytest.mark.parametrize("attempt", [*exhausts.REFUSED], ids=lambda attempt: attempt.__name__)

@@ -141,6 +141,22 @@ class ServeSettings(ServiceSettings):
         unit="threads",
         ge=1,
     )
+    worker_scratch_bytes: int = setting(
+        "Disk space that all files in the scratch directory of a worker may take together. An exchange that is found "
+        "beyond the limit ends with an error, and its worker with it. Files that are open and have no name any more "
+        "are not found: --worker-file-bytes limits each of them.",
+        default=64 * 1024**3,
+        unit="bytes",
+        ge=1,
+    )
+    worker_scratch_files: int = setting(
+        "Number of files and directories in the scratch directory of a worker. An exchange that is found beyond the "
+        "limit ends with an error, and its worker with it.",
+        default=1_000_000,
+        unit="files",
+        ge=1,
+        le=4_000_000,
+    )
     worker_file_bytes: int = setting(
         "Size that a file may reach to which a worker or a process of its function writes; beyond it a write fails "
         "with the error File too large. It holds for files in memory (memfd, /dev/shm) too.",

@@ -7,26 +7,28 @@ from updraft.service.container_memory import memory_limits
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.worker_usage import WorkerUsage
 
-LIMITS = WorkerLimits(memory_bytes=1000, processes=4, threads=9, all_memory_bytes=1500)
+LIMITS = WorkerLimits(
+    memory_bytes=1000, processes=4, threads=9, scratch_bytes=500, scratch_files=3, all_memory_bytes=1500
+)
 
 
-@pytest.mark.parametrize(("own_bytes", "processes", "threads"), [(0, 1, 1), (1000, 4, 9)])
-def test_a_worker_at_its_limits_goes_on(own_bytes: int, processes: int, threads: int) -> None:
-    assert LIMITS.excess("it", WorkerUsage(10**6, "", own_bytes, processes, threads=threads)) is None
+@pytest.mark.parametrize("used", [{}, {"own_bytes": 1000, "processes": 4, "threads": 9, "scratch_bytes": 500}])
+def test_a_worker_at_its_limits_goes_on(used: dict[str, int]) -> None:
+    assert LIMITS.excess("it", WorkerUsage(10**6, "", **used)) is None
 
 
 @pytest.mark.parametrize(
-    ("own_bytes", "processes", "threads", "said"),
+    ("used", "said"),
     [
-        (1001, 1, 1, "the function it took 1001 bytes of memory.*the limit is 1000.*--worker-memory-bytes"),
-        (0, 5, 5, "the function it ran 5 processes, the limit is 4.*--worker-processes"),
-        (0, 1, 10, "the function it ran 10 threads .*, the limit is 9, .*--worker-threads"),
+        ({"own_bytes": 1001}, "the function it took 1001 bytes of memory.*the limit is 1000.*--worker-memory-bytes"),
+        ({"processes": 5}, "the function it ran 5 processes, the limit is 4.*--worker-processes"),
+        ({"threads": 10}, "the function it ran 10 threads .*, the limit is 9, .*--worker-threads"),
+        ({"scratch_bytes": 501}, "the function it had 501 bytes in .*, the limit is 500, .*--worker-scratch-bytes"),
+        ({"scratch_files": 4}, "the function it had 4 files in .*, the limit is 3, .*--worker-scratch-files"),
     ],
 )
-def test_a_worker_beyond_a_limit_is_told_which_and_by_how_much(
-    own_bytes: int, processes: int, threads: int, said: str
-) -> None:
-    excess = LIMITS.excess("it", WorkerUsage(0, "", own_bytes, processes, threads=threads))
+def test_a_worker_beyond_a_limit_is_told_which_and_by_how_much(used: dict[str, int], said: str) -> None:
+    excess = LIMITS.excess("it", WorkerUsage(0, "", **used))
     assert excess is not None
     with pytest.raises(type(excess), match=said):
         raise excess
@@ -48,6 +50,7 @@ def test_the_largest_goes_before_all_together_take_too_much() -> None:
 
 def test_no_memory_limit_is_a_share_of_what_there_is() -> None:
     there_is = min(memory_limits().values())
-    computed = WorkerLimits.effective(memory_bytes=0, processes=1, threads=1).memory_bytes
+    others = {"processes": 1, "threads": 1, "scratch_bytes": 1, "scratch_files": 1}
+    computed = WorkerLimits.effective(memory_bytes=0, **others).memory_bytes
     assert there_is / 2 < computed < there_is
-    assert WorkerLimits.effective(memory_bytes=5, processes=1, threads=1).memory_bytes == 5
+    assert WorkerLimits.effective(memory_bytes=5, **others).memory_bytes == 5

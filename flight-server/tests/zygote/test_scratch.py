@@ -11,6 +11,7 @@ from pool_driver import Zygotes
 from zygote_fronts import HANG_SECONDS, Front, ends
 
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Claim, Exited, Kill, Measure, Measured
 
 
@@ -109,3 +110,23 @@ def test_many_ends_at_once_leave_nothing(zygotes: Zygotes, front: Front) -> None
         front.send(Kill(worker))
     assert {front.expect(Exited).worker for _ in workers} == set(workers)
     eventually(lambda: not left(zygotes))
+
+
+def test_what_lies_in_a_scratch_directory_is_measured_as_long_as_it_is_there(zygotes: Zygotes, front: Front) -> None:
+    (worker, _), (another, _) = front.fork(), front.fork()
+
+    def files_of(name: str) -> int:
+        front.send(Measure(1, [name]))
+        return WorkerUsage(*front.expect(Measured).usage[name]).scratch_files
+
+    assert files_of(worker) == 0
+    own = zygotes.scratch / worker
+    (own / "directory").mkdir()
+    (own / "directory" / "file").write_bytes(b"x" * 100_000)
+    eventually(lambda: files_of(worker) == 2)
+    assert files_of(another) == 0
+    (own / "directory" / "file").unlink()
+    (own / "directory").rmdir()
+    eventually(lambda: files_of(worker) == 0)
+    (zygotes.scratch / another / "file").touch()
+    eventually(lambda: files_of(another) == 1)

@@ -103,6 +103,8 @@ class Front:
                 memory_bytes=settings.worker_memory_bytes,
                 processes=settings.worker_processes,
                 threads=settings.worker_threads,
+                scratch_bytes=settings.worker_scratch_bytes,
+                scratch_files=settings.worker_scratch_files,
             ),
             batch_processor_seconds=settings.batch_cpu_seconds,
         )

@@ -28,15 +28,22 @@ class WorkerLimits:
     """`WorkerUsage.processes`."""
     threads: int
     """`WorkerUsage.threads`."""
+    scratch_bytes: int
+    """`WorkerUsage.scratch_bytes`."""
+    scratch_files: int
+    """`WorkerUsage.scratch_files`."""
     all_memory_bytes: int
     """`WorkerUsage.own_bytes` of all workers together."""
 
     @classmethod
-    def effective(cls, *, memory_bytes: int, processes: int, threads: int) -> Self:
+    def effective(
+        cls, *, memory_bytes: int, processes: int, threads: int, scratch_bytes: int, scratch_files: int
+    ) -> Self:
         """With a share of the memory that this container or machine has, where 0 asks to compute it."""
         there_is = min(memory_limits().values())
         memory_bytes = memory_bytes or int(_SHARE_OF_ONE * there_is)
-        return cls(memory_bytes, processes, threads, all_memory_bytes=int(_SHARE_OF_ALL * there_is))
+        together_bytes = int(_SHARE_OF_ALL * there_is)
+        return cls(memory_bytes, processes, threads, scratch_bytes, scratch_files, together_bytes)
 
     def excess(self, function: str, usage: WorkerUsage) -> LimitError | None:
         """Why the exchange has to end; None while the worker keeps its limits."""
@@ -55,6 +62,18 @@ class WorkerLimits:
             return LimitError(
                 f"the function {function} ran {usage.threads} threads in its processes together, the limit is "
                 f"{self.threads}, and its worker was ended: start fewer, or raise --worker-threads of the pool"
+            )
+        if usage.scratch_bytes > self.scratch_bytes:
+            return LimitError(
+                f"the function {function} had {usage.scratch_bytes} bytes in the scratch directory of its worker, the "
+                f"limit is {self.scratch_bytes}, and the worker was ended: remove temporary files that are not needed "
+                "any more, or raise --worker-scratch-bytes of the pool"
+            )
+        if usage.scratch_files > self.scratch_files:
+            return LimitError(
+                f"the function {function} had {usage.scratch_files} files in the scratch directory of its worker, the "
+                f"limit is {self.scratch_files}, and the worker was ended: remove temporary files that are not needed "
+                "any more, or raise --worker-scratch-files of the pool"
             )
         return None
 

@@ -22,3 +22,7 @@ class WorkerUsage(NamedTuple):
     """Of all its processes together."""
     container_bytes: int | None = None
     """Anonymous and shared memory of everything in the container or machine, each page once; None: not known."""
+    scratch_bytes: int = 0
+    """What its scratch directory took on the disk when that was measured last."""
+    scratch_files: int = 0
+    """Entries of all kinds in it."""

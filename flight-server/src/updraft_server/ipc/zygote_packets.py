@@ -129,7 +129,7 @@ class Measured:
     """The answer: what is known of each worker that lives."""
 
     request: int
-    usage: Mapping[str, tuple[int, str, int, int, float, int, int | None]]
+    usage: Mapping[str, tuple[Any, ...]]
     """The fields of `WorkerUsage` by worker."""
 
 

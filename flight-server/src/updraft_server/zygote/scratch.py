@@ -16,6 +16,8 @@ from typing import NoReturn
 from updraft_server.linux.confined_files import confine_files
 from updraft_server.linux.hostile_trees import empty_directory, move_into
 from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, name_process
+from updraft_server.linux.tree_sizes import TreeSize
+from updraft_server.zygote.scratch_meter import ScratchMeter
 
 _Watch = Callable[[int, Callable[[], None]], None]
 _REMOVAL_SECONDS = 3600.0
@@ -32,6 +34,7 @@ class ScratchDirectories:
         self._watch = watch
         self._unwatch = unwatch
         self._close_others = close_others
+        self._meter = ScratchMeter(directory, watch, unwatch, close_others)
         self._remover: tuple[int, int] | None = None
         """Its process id and a pidfd."""
         self._is_more = False
@@ -39,8 +42,12 @@ class ScratchDirectories:
 
     @property
     def processes(self) -> frozenset[int]:
-        """The remover, if it runs: it is no stray."""
-        return frozenset() if self._remover is None else frozenset(self._remover[:1])
+        """The remover and the meter, if they run: they are no strays."""
+        return self._meter.processes.union(() if self._remover is None else self._remover[:1])
+
+    def size(self, worker: str) -> TreeSize:
+        """What lay in a worker's directory when that was measured last."""
+        return self._meter.size(worker)
 
     def make(self, worker: str) -> Path:
         """A new, empty directory; raises OSError."""
@@ -52,6 +59,7 @@ class ScratchDirectories:
 
     def discard(self, worker: str) -> None:
         """The worker has ended: remove its directory, soon."""
+        self._meter.forget(worker)
         path = self._directory / worker
         with contextlib.suppress(OSError):
             # Most are empty.
@@ -77,8 +85,9 @@ class ScratchDirectories:
                 self._remove()
 
     def stop(self) -> None:
-        """End the remover for good; whoever ends strays reaps it, and the supervisor removes what is left."""
+        """End both processes for good; whoever ends strays reaps them, and the supervisor removes what is left."""
         self._is_stopped = True
+        self._meter.stop()
         if self._remover is not None:
             pid, pidfd = self._remover
             self._forget_remover(pidfd)

@@ -40,6 +40,7 @@ from updraft_server.linux.held_memory import held_bytes
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import kill_group, outlive_parent
 from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
+from updraft_server.linux.tree_sizes import TreeSize
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.zygote.forked_worker import become_worker, peer_pid, socketpair
 from updraft_server.zygote.image import Image
@@ -265,7 +266,10 @@ class Zygote:
         workers = [worker for name in packet.workers if (worker := self._of(front, name)) is not None]
         trees = process_trees(worker.pid for worker in workers)
         held = held_bytes()
-        usage = {worker.id: _usage(trees[worker.pid], self._image_bytes, held) for worker in workers}
+        usage = {
+            worker.id: _usage(trees[worker.pid], self._image_bytes, held, self._scratch.size(worker.id))
+            for worker in workers
+        }
         self._send(front, Measured(packet.request, usage))
 
     def _close_all(self) -> None:
@@ -321,7 +325,7 @@ def _kill(worker: _Worker) -> None:
         signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
 
 
-def _usage(tree: ProcessTree, image_bytes: int, container_bytes: int | None) -> WorkerUsage:
+def _usage(tree: ProcessTree, image_bytes: int, container_bytes: int | None, scratch: TreeSize) -> WorkerUsage:
     # Whoever compares two measurements need not see process ids.
     mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
     processor_seconds = sum(ticks for _, ticks in tree.ticks) / _TICKS_PER_SECOND
@@ -329,5 +333,5 @@ def _usage(tree: ProcessTree, image_bytes: int, container_bytes: int | None) -> 
     if container_bytes is not None:
         own_bytes = min(own_bytes, container_bytes)
     return WorkerUsage(
-        tree.memory_bytes, mark, own_bytes, len(tree.ticks), processor_seconds, tree.threads, container_bytes
+        tree.memory_bytes, mark, own_bytes, len(tree.ticks), processor_seconds, tree.threads, container_bytes, *scratch
     )

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a directory tree that hostile code changes meanwhile takes on its disk.
+
+No link is followed, two descriptors are open at a time, and no path is longer than one name, so that neither depth nor
+names stop it. What it needs of memory is bounded by the number of entries that it looks at.
+"""
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_BY_NAME = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# What `st_blocks` counts, whatever the file system's own blocks are.
+_BLOCK_BYTES = 512
+
+_Identity = tuple[int, int]
+
+
+class TreeSize(NamedTuple):
+    """What lies in a directory, that itself excluded."""
+
+    size_bytes: int = 0
+    """On the disk: holes count nothing, and a file with several names once."""
+    files: int = 0
+    """Entries of all kinds."""
+
+
+class _Level(NamedTuple):
+    directory: _Identity
+    unseen: list[str]
+    """Its directories that are still to be looked into."""
+
+
+def tree_size(path: Path, *, most_files: int) -> TreeSize:
+    """Look at each entry once, and stop beyond `most_files`; all is zero where there is no such directory."""
+    # It means one directory after the other.
+    current = os.open(path.parent, _OPEN_DIRECTORY)
+    try:
+        return _walked(current, most_files) if _enter(current, path.name) else TreeSize()
+    finally:
+        os.close(current)
+
+
+def _walked(current: int, most_files: int) -> TreeSize:
+    size_bytes = files = 0
+    linked: set[_Identity] = set()
+    levels: list[_Level] = []
+
+    def look() -> None:
+        nonlocal size_bytes, files
+        unseen: list[str] = []
+        with os.scandir(current) as entries:
+            for entry in entries:
+                files += 1
+                if files > most_files:
+                    break
+                with contextlib.suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(found.st_mode):
+                        unseen.append(entry.name)
+                    elif found.st_nlink > 1:
+                        if (found.st_dev, found.st_ino) in linked:
+                            continue
+                        linked.add((found.st_dev, found.st_ino))
+                    size_bytes += found.st_blocks * _BLOCK_BYTES
+        levels.append(_Level(_identity(current), unseen))
+
+    look()
+    while files <= most_files:
+        if levels[-1].unseen:
+            if _enter(current, levels[-1].unseen.pop()):
+                look()
+            continue
+        levels.pop()
+        # Whoever moved a directory away meanwhile has changed what is above it: the next walk comes.
+        if not levels or not _enter(current, "..") or _identity(current) != levels[-1].directory:
+            break
+    return TreeSize(size_bytes, files)
+
+
+def _enter(current: int, name: str) -> bool:
+    """Let the descriptor mean a directory in the one that it means now; False where that cannot be."""
+    try:
+        try:
+            inner = os.open(name, _OPEN_DIRECTORY, dir_fd=current)
+        except PermissionError:
+            _open_to_owner(name, current)
+            inner = os.open(name, _OPEN_DIRECTORY, dir_fd=current)
+    except OSError:
+        return False
+    os.dup2(inner, current, inheritable=False)
+    os.close(inner)
+    return True
+
+
+def _open_to_owner(name: str, parent: int) -> None:
+    """Nobody hides files by closing a directory to itself."""
+    entry = os.open(name, _OPEN_BY_NAME, dir_fd=parent)
+    try:
+        # By its descriptor: a name could mean something else meanwhile.
+        Path(f"/proc/self/fd/{entry}").chmod(0o700)
+    finally:
+        os.close(entry)
+
+
+def _identity(directory: int) -> _Identity:
+    found = os.fstat(directory)
+    return found.st_dev, found.st_ino
