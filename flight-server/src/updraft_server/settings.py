@@ -235,10 +235,11 @@ class ServeSettings(ServiceSettings):
         unit="deaths",
         ge=0,
     )
-    batch_timeout_seconds: float = setting(
+    batch_timeout_seconds: float | None = setting(
         "End a worker whose function works on one batch for longer than this. Waiting for the client does not count. "
-        "Clients can ask for a shorter time. 0 sets no limit.",
-        default=0.0,
+        "Clients can ask for a shorter time. Workers count it with the kernel's timer of real time, which functions "
+        "then cannot use. Defaults to one day, which the front counts alone. 0 sets no limit.",
+        default=None,
         unit="seconds",
         ge=0,
     )

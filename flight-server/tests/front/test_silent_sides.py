@@ -265,3 +265,28 @@ async def test_a_worker_that_has_lifted_its_clock_is_ended_all_the_same(running_
         assert front.front._running._watched
         await looked_at(front, 4)
         assert "worked for more than 2000 seconds on one batch" in await error_of(call)
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_ended"),
+    [({}, True), ({"batch_timeout_seconds": 0.0}, False), ({"batch_timeout_seconds": 100_000.0}, False)],
+)
+async def test_no_batch_takes_longer_than_a_day_unless_the_operator_says_so(
+    running_front: Running, limits: dict[str, float], is_ended: bool
+) -> None:
+    used = itertools.count()
+    script = Script()
+    pool = FakePool(script=script)
+    pool.usage = lambda: WorkerUsage(0, f"it computes {next(used)}")
+    async with running_front(pool, client_silence_seconds=0, worker_silence_seconds=0, **limits) as front:
+        call = await opened(front, script)
+        await call.write(batch(1))
+        await script.got(FrameKind.BATCH)
+        await looked_at(front, 86_400 // 30)
+        [watched] = front.front._running._watched
+        assert not watched.relay.function_has_earned_its_end
+        await looked_at(front, 2)
+        assert watched.relay.function_has_earned_its_end == is_ended
+        if is_ended:
+            assert "worked for more than 86400 seconds on one batch" in await error_of(call)
+        call.cancel()

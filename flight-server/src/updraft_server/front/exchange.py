@@ -153,7 +153,9 @@ class Exchanges:
         grant.lease.log_context.update(exchange.identity)
         asked = request.command.limits
         batch_timeout = BatchTimeout.effective(
-            self._settings.batch_timeout_seconds, asked.batch_timeout_milliseconds, asked.idle_timeout_milliseconds
+            self._settings.batch_timeout_seconds or 0.0,
+            asked.batch_timeout_milliseconds,
+            asked.idle_timeout_milliseconds,
         )
         limits = RelayLimits(self._settings.max_message_bytes, batch_timeout)
         relay = Relay(call, grant.lease, request, limits, exchange.transfer)

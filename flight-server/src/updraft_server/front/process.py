@@ -37,7 +37,7 @@ from updraft_server.front.early_reads import EarlyReads
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
-from updraft_server.front.running_exchanges import RunningExchanges
+from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges
 from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import html_page, json_page
 from updraft_server.front.status.sampler import Sampler
@@ -107,6 +107,7 @@ class Front:
                 scratch_files=settings.worker_scratch_files,
             ),
             batch_processor_seconds=settings.batch_cpu_seconds,
+            longest_batch_seconds=LONGEST_BATCH_SECONDS if settings.batch_timeout_seconds is None else 0.0,
         )
         self._early_reads = EarlyReads(
             limit_bytes=settings.queue_bytes,

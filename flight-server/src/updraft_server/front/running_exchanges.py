@@ -26,6 +26,9 @@ _log = structlog.get_logger(__name__)
 _LIMITS_LOOK_SECONDS = 0.25
 _IMPORTS_SECONDS = 30.0
 
+LONGEST_BATCH_SECONDS = 86_400.0
+"""For one batch where the operator has said nothing: more than honest work takes, but a worker is not lost for ever."""
+
 
 @dataclass(eq=False, slots=True)
 class _Watched:
@@ -34,6 +37,8 @@ class _Watched:
     worker: Silence
     batch: Silence
     """Of a worker whose own clock should have ended it."""
+    longest: Silence
+    """Of one that may have no clock."""
     passed: tuple[int, ...] = field(default=())
     """`Relay.passed` at the previous look."""
     processor_seconds: float | None = None
@@ -51,14 +56,17 @@ class RunningExchanges:
         worker_silence_seconds: float,
         limits: WorkerLimits,
         batch_processor_seconds: float = 0.0,
+        longest_batch_seconds: float = LONGEST_BATCH_SECONDS,
     ) -> None:
         """`measure` is `Pool.measure`; the seconds say how long each side may be silent, and how much processor time a
-        function may use for one batch. 0 is no limit."""
+        function may use for one batch, and how long it may take for that without a clock of its worker. 0 is no limit.
+        """
         self._measure = measure
         self._limits = limits
         self._client_silence_seconds = client_silence_seconds
         self._worker_silence_seconds = worker_silence_seconds
         self._batch_processor_seconds = batch_processor_seconds
+        self._longest_batch = BatchTimeout.effective(longest_batch_seconds, 0)
         self._look_seconds = seconds_between_looks(
             client_silence_seconds, worker_silence_seconds, batch_processor_seconds
         )
@@ -72,6 +80,7 @@ class RunningExchanges:
             Silence(self._client_silence_seconds, self._look_seconds),
             Silence(self._worker_silence_seconds, self._look_seconds),
             Silence(_without_its_clock_seconds(relay.batch_timeout), self._look_seconds),
+            Silence(self._longest_batch.seconds, self._look_seconds),
         )
         self._watched.add(watched)
         try:
@@ -122,8 +131,11 @@ class RunningExchanges:
             relay, client = watched.relay, watched.client
             if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
                 relay.end(_client_is_silent(client.limit_seconds))
-            if watched.batch.is_too_long(relay.passed, owed=relay.turn is Side.WORKER):
+            owed = relay.turn is Side.WORKER
+            if watched.batch.is_too_long(relay.passed, owed=owed):
                 relay.end_for(relay.batch_timeout.error())
+            if watched.longest.is_too_long(relay.passed, owed=owed):
+                relay.end_for(self._longest_batch.error())
         if self._worker_silence_seconds or self._batch_processor_seconds:
             await self._look_at_workers()
 

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits that the kernel holds for a worker and all that it starts, and that none of them can raise again."""
+"""Limits that the kernel holds for a worker and all that it starts, and that none of them can raise again.
+
+Memory is not among them. RLIMIT_DATA counts private memory that is reserved, whether it is used or not: measured were
+143 MiB for 49 in use after importing pandas, 1192 for 295 after freeing a table of ten million rows, 2797 for 298 with
+200 threads and 5288 for 295 with an untouched `np.zeros` of 4 GiB. What would let those pass is more than a container
+has. It holds each process for itself, and counts nothing that is shared (`mmap`, `memfd_create`): no limit of a worker.
+"""
 
 import resource
 
