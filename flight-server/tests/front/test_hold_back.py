@@ -11,11 +11,11 @@ from flight_messages import all_replies, command_request, echo_command
 from front_harness import Running
 
 from updraft.errors import DeadlineError, PoolFullError
-from updraft.v1.exchange_pb2 import ExchangeCommand
+from updraft.v1.exchange_pb2 import ExchangeCommand, TaskIdentity
 from updraft_server.front.hold_back import HoldBack
 from updraft_server.front.request import SESSION_LABEL, Request
 from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.pool.leases import Owner
+from updraft_server.pool.leases import LeaseOutcome, Owner
 from updraft_server.pool.testing import FakePool, FakeWorker, echo
 from updraft_server.pool.worker_events import WorkerDeath
 
@@ -172,3 +172,30 @@ async def test_a_front_counts_those_that_it_ended_for_what_they_took(
         await call.done_writing()
         _, error = await all_replies(call)
         assert ("held back" in (error.details() if error else "")) == is_held
+
+
+async def test_what_waited_meanwhile_gets_no_worker_to_kill(running_front: Running) -> None:
+    async def dies(worker: FakeWorker) -> None:
+        await worker.receive()
+        began.set()
+        await go_on.wait()
+        pool.leases[-1].die(WorkerDeath(3))
+
+    began, go_on = asyncio.Event(), asyncio.Event()
+    pool = FakePool(script=dies)
+    async with running_front(pool, held_back_after_deaths=1) as front:
+        first, second = front.exchange(), front.exchange()
+        await first.write(command_request(echo_command()))
+        await began.wait()
+        other_task = TaskIdentity(stage_id=2, task_attempt_id=5)
+        other_task.owner.application_id = "app-1"
+        await second.write(command_request(echo_command(task=other_task)))
+        for _ in range(60_000):
+            if front.front.admission.waiting:
+                break
+            await asyncio.sleep(0.001)
+        go_on.set()
+        ends = [str((await all_replies(call))[1]) for call in (first, second)]
+        assert "exited with code 3" in ends[0]
+        assert "held back" in ends[1]
+        assert [lease.outcome for lease in pool.leases] == [LeaseOutcome.BROKEN, LeaseOutcome.CLEAN]

@@ -124,6 +124,12 @@ class Exchanges:
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
                     binding = Binding(owner, request.modules) if request.is_session else REGISTERED
                     grant = await self._admission.worker(place, binding)
+            try:
+                # Those that waited beside it may have killed theirs meanwhile.
+                self._hold_back.check(owner, request)
+            except UpdraftError:
+                grant.release(LeaseOutcome.CLEAN)
+                raise
             exchange.phase = ExchangePhase.RUNNING
             await self._with_worker(call, request, owner, artifacts, grant, exchange)
 
