@@ -10,7 +10,7 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from updraft_writer.cli import use_little_memory
+from updraft_writer.process import use_little_memory
 
 _SHARED_BYTES_PER_SECOND = 80 << 20
 

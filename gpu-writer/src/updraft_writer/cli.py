@@ -1,21 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point of `updraft-writer`: configures memory allocation before importing anything that allocates."""
+"""The command `updraft-writer`: parses the settings and hands them to the supervisor."""
 
-import os
+import sys
+from typing import ClassVar
 
-from updraft.service.allocator import return_freed_memory
+from pydantic_settings import BaseSettings, CliSubCommand, SettingsConfigDict
+
+from updraft.service.command_line import Application, run_command_line
+from updraft_writer.settings import ServeSettings, reference
+
+_EXAMPLES = """examples:
+  updraft-writer serve --root /data/tables
+  updraft-writer serve --root s3://bucket/tables --quota-bytes 2147483648
+  updraft-writer serve --listen 0.0.0.0:8816 --root hdfs://namenode/warehouse --token-file tokens \\
+      --tls-certificate-file tls.crt --tls-key-file tls.key
+"""
 
 
-def use_little_memory() -> None:
-    """Return freed memory to the system at once. Call it before pyarrow is imported and before any thread starts."""
-    # Arrow's other allocators keep freed pages per thread; Arrow chooses one when its library is loaded.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    return_freed_memory()
+class Serve(ServeSettings):  # noqa: D101 - the help text is that of the settings
+    __doc__ = ServeSettings.__doc__
+    examples: ClassVar[str] = _EXAMPLES
+
+    def cli_cmd(self) -> None:
+        """Run the writer until it is told to stop."""
+        from updraft_writer.supervisor import supervise
+
+        sys.exit(supervise(self))
+
+
+class Docs(BaseSettings):
+    """Print the reference page of all settings."""
+
+    def cli_cmd(self) -> None:
+        """Print what docs/reference/writer.md holds."""
+        sys.stdout.write(reference())
+
+
+class UpdraftWriter(Application):
+    """A service that writes Parquet and ORC asynchronously, under a quota of bytes."""
+
+    model_config = SettingsConfigDict(cli_prog_name="updraft-writer")
+
+    serve: CliSubCommand[Serve]
+    docs: CliSubCommand[Docs]
 
 
 def main() -> None:
-    """Run `updraft-writer`."""
-    use_little_memory()
-    from updraft_writer.commands import run
-
-    run()
+    """Entry point of `updraft-writer`."""
+    run_command_line(UpdraftWriter)

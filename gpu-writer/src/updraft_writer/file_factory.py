@@ -18,7 +18,7 @@ from updraft_writer.reason import Reason
 from updraft_writer.replies import Replies, ReturnedSink
 from updraft_writer.request import WriteRequest
 from updraft_writer.settings import ServeSettings
-from updraft_writer.sinks.location import Roots
+from updraft_writer.sinks.roots import Roots
 from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 

@@ -9,7 +9,7 @@ from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, Address, ServiceSettings
 from updraft.service.settings import reference_page, restated, setting, split_at_commas
-from updraft_writer.sinks.location import Root
+from updraft_writer.location import Root
 
 
 def _checked_roots(roots: tuple[str, ...]) -> tuple[str, ...]:

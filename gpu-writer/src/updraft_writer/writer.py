@@ -16,7 +16,8 @@ from updraft.errors import PoolUnavailableError
 from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
-from updraft.service.lifecycle import Event, Lifecycle, StartError
+from updraft.service.heartbeat import Heartbeat
+from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
 from updraft.service.telemetry import WebPage, log_to_stderr
@@ -26,13 +27,13 @@ from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
 from updraft_writer.gpu.gpu import Gpu, described, find_engine
+from updraft_writer.location import Root
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.reason import Reason
 from updraft_writer.service import WriterService
 from updraft_writer.settings import ServeSettings
-from updraft_writer.sinks.location import Root
 
 # Time for files that a drain has ended to remove their hidden files.
 _CLOSING_SECONDS = 5.0
@@ -176,21 +177,31 @@ def _quota_limits(settings: ServeSettings) -> QuotaLimits:
     )
 
 
-async def _serve(settings: ServeSettings) -> None:
+async def _serve(settings: ServeSettings, heartbeat: Heartbeat | None) -> None:
     writer = Writer(settings)
+    beating = asyncio.create_task(keep_beating(heartbeat)) if heartbeat is not None else None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, writer.lifecycle.handle, Event.DRAIN_REQUESTED)
-    await writer.run()
+    try:
+        await writer.run()
+    finally:
+        if beating is not None:
+            beating.cancel()
 
 
-def serve(settings: ServeSettings) -> None:
-    """Serve in this process until told to stop. Exits with status 2 and one line if the writer cannot start."""
+def serve(settings: ServeSettings, heartbeat: Heartbeat | None = None) -> None:
+    """Serve in this process until told to stop. Exits with status 2 and one line if the writer cannot start.
+
+    Args:
+        settings: All of them, with ports that are free.
+        heartbeat: Shows a supervisor that the loop turns; None where nobody looks.
+    """
     import uvloop
 
     log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="writer")
     try:
-        uvloop.run(_serve(settings))
+        uvloop.run(_serve(settings, heartbeat))
     except StartError as error:
         sys.stderr.write(f"updraft-writer: cannot start: {error}\n")
         sys.exit(2)

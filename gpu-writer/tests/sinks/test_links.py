@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from updraft.errors import WriteRefusedError
-from updraft_writer.sinks.location import Roots
+from updraft_writer.sinks.roots import Roots
 from updraft_writer.sinks.sink import Storage
 
 STEPS = ["open", "publish"]

@@ -13,8 +13,8 @@ from pyarrow import fs
 
 from updraft.errors import SinkError, WriteRefusedError
 from updraft_writer.sinks.local import LocalStorage
-from updraft_writer.sinks.location import Roots
 from updraft_writer.sinks.remote import RemoteStorage
+from updraft_writer.sinks.roots import Roots
 from updraft_writer.sinks.sink import Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 

@@ -20,7 +20,7 @@ from updraft_writer.reason import Reason, ReasonKind
 from updraft_writer.request import WriteRequest, checked_command, with_schema
 from updraft_writer.row_groups import unbacked_allowance_bytes
 from updraft_writer.shared_values import refuse_shared_views
-from updraft_writer.sinks.location import Roots
+from updraft_writer.sinks.roots import Roots
 
 _NO_GPU = Reason(ReasonKind.OPTION, "nothing is written")
 _ROOT = "/nowhere/tables"

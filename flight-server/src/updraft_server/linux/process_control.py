@@ -79,16 +79,6 @@ def kill_group(leader_pid: int) -> None:
         os.killpg(leader_pid, signal.SIGKILL)
 
 
-def describe_exit(status: int) -> str:
-    """How a process ended, in words; `status` is its exit code or, less than zero, the signal."""
-    if status >= 0:
-        return f"exited with code {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was killed by signal {-status}"
-
-
 def _prctl(option: int, value: int) -> None:
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()

@@ -6,6 +6,8 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
+
 AnyPhase = TypeVar("AnyPhase", bound=enum.Enum)
 AnyEvent = TypeVar("AnyEvent", bound=enum.Enum)
 
@@ -82,3 +84,10 @@ class Lifecycle:
     async def drain_requested(self) -> None:
         """Return once the service has to drain."""
         await self._left_ready.wait()
+
+
+async def keep_beating(heartbeat: Heartbeat) -> None:
+    """Show the supervisor that the running event loop turns, until cancelled."""
+    while True:
+        heartbeat.beat()
+        await asyncio.sleep(INTERVAL_SECONDS)

@@ -6,8 +6,9 @@ A setting is a field of a `Settings` class made by `setting()`. From that one de
 reference page (`reference_page`).
 """
 
+import copy
 import types
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Union, get_args, get_origin
 
 import annotated_types
@@ -47,10 +48,12 @@ def split_at_commas(value: object) -> object:
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
 
 
-def restated(settings: type[Settings], name: str, *, default: Any) -> Any:
-    """The setting `name` of a base class with another default."""
-    extra: Any = settings.model_fields[name].json_schema_extra
-    return setting(extra["doc"], default=default, unit=extra["unit"])
+def restated(settings: type[Settings], name: str, *, default: Any = PydanticUndefined) -> Any:
+    """The setting `name` of another class, perhaps with another default."""
+    field = copy.copy(settings.model_fields[name])
+    if default is not PydanticUndefined:
+        field.default = default
+    return field
 
 
 def reference_page(command: str, settings: type[Settings]) -> str:
@@ -62,10 +65,10 @@ Written by `make docs` from the settings' own declarations. An option wins over 
 {reference_table(settings)}"""
 
 
-def reference_table(settings: type[Settings]) -> str:
-    """The settings as a Markdown table: option, environment variable, default, check and meaning."""
+def reference_table(settings: type[Settings], only: Container[str] | None = None) -> str:
+    """The settings, or `only` some, as a Markdown table: option, environment variable, default, check and meaning."""
     rows = ["| option | environment | default | values | meaning |", "| --- | --- | --- | --- | --- |"]
-    rows.extend(_row(name, field) for name, field in settings.model_fields.items())
+    rows.extend(_row(name, field) for name, field in settings.model_fields.items() if only is None or name in only)
     return "\n".join(rows) + "\n"
 
 

@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 
-from updraft_server.ipc.parent import parent_environment
+from updraft.service.parent import parent_environment
 
-_FOLLOWS = "import signal; from updraft_server.ipc.parent import follow_parent; follow_parent();"
+_FOLLOWS = "import signal; from updraft.service.parent import follow_parent; follow_parent();"
 
 
 def _run(program: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

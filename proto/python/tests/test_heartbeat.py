@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from updraft_server.ipc.heartbeat import LOADING_TURNS, SILENT_TURNS, Heartbeat, HeartbeatMonitor
+from updraft.service.heartbeat import LOADING_TURNS, SILENT_TURNS, Heartbeat, HeartbeatMonitor
 
 
 @pytest.fixture

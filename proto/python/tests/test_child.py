@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What a supervisor says of a child that has ended."""
+
 import signal
 
 import pytest
 
-from updraft_server.linux.process_control import describe_exit
+from updraft.service.child import describe_exit
 
 
 @pytest.mark.parametrize(

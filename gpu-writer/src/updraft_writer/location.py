@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a place where files are written is named: a path or a URI, of a client, or of a root of the writer.
+
+A root may have options for reaching its storage (after `?`, as in pyarrow.fs URIs); a client's path may not. What
+reaches the storage is in `sinks`: a supervisor that checks names need not load it.
+"""
+
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+
+class Location(NamedTuple):
+    """A location: scheme (`file` for this machine), authority (a bucket, a name node) and absolute path."""
+
+    scheme: str
+    authority: str
+    path: PurePosixPath
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    def contains(self, other: "Location") -> bool:
+        """Whether `other` lies below this location."""
+        same_storage = (self.scheme, self.authority) == (other.scheme, other.authority)
+        return same_storage and self.path in other.path.parents
+
+
+def parse_location(text: str) -> Location:
+    """Parse an absolute path or a URI; raises ValueError that says what is wrong with it."""
+    if text.startswith("/"):
+        scheme, authority, path = "file", "", text
+    else:
+        # Spark writes file:/path; s3a and s3n are Hadoop's names for s3.
+        parts = urlsplit(text)
+        scheme = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}.get(parts.scheme, parts.scheme)
+        authority, path = parts.netloc, unquote(parts.path)
+        if not scheme or parts.query or parts.fragment:
+            raise ValueError(f"{text!r} is neither an absolute path nor a URI without a query")
+        if parts.password:
+            raise ValueError("a URI with a password in it: the environment is the place for credentials")
+    pure = PurePosixPath("/" + path.strip("/"))
+    if ".." in pure.parts or "\0" in path:
+        raise ValueError(f"{text!r} has a part that leads elsewhere")
+    return Location(scheme, authority, pure)
+
+
+class Root(NamedTuple):
+    """A location below which files may be written, with the identity and options for reaching its storage."""
+
+    place: Location
+    authority: str
+    options: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Root":
+        """Parse a path or a URI, with options of pyarrow.fs behind `?`; raises ValueError."""
+        uri, _, options = text.partition("?") if "://" in text else (text, "", "")
+        place = resolved(parse_location(uri))
+        if place.scheme == "file" and options:
+            raise ValueError(f"{text!r} has options, and files of this machine have none")
+        if place.scheme == "abfs":
+            # What stands before the @ is a container or an account, and part of the location.
+            return cls(place, place.authority, options)
+        return cls(place._replace(authority=place.authority.rpartition("@")[2]), place.authority, options)
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+
+def resolved(location: Location) -> Location:
+    """A local location with symbolic links resolved, because what counts is where a file really goes."""
+    if location.scheme != "file":
+        return location
+    return location._replace(authority="", path=PurePosixPath(Path(location.path).resolve()))

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that serves clients: configures memory allocation before importing anything that allocates.
+
+Started by `updraft_writer.supervisor` as `python -m updraft_writer.process`.
+"""
+
+import os
+
+from updraft.service.allocator import return_freed_memory
+from updraft.service.parent import follow_parent
+
+
+def use_little_memory() -> None:
+    """Return freed memory to the system at once. Call it before pyarrow is imported and before any thread starts."""
+    # Arrow's other allocators keep freed pages per thread; Arrow chooses one when its library is loaded.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    return_freed_memory()
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    follow_parent()
+    use_little_memory()
+    from updraft.service.heartbeat import Heartbeat
+    from updraft_writer.settings import ServeSettings
+    from updraft_writer.supervisor import SETTINGS_VARIABLE
+    from updraft_writer.writer import serve
+
+    serve(ServeSettings.model_validate_json(os.environ.pop(SETTINGS_VARIABLE)), Heartbeat.inherited())
+
+
+if __name__ == "__main__":
+    main()

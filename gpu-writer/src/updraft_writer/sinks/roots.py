@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which paths a client may write: only those below the roots that the writer was started with."""
+
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote
+
+from pyarrow import fs
+
+from updraft.errors import SinkError, WriteRefusedError
+from updraft_writer.location import Root, parse_location, resolved
+from updraft_writer.sinks.local import LocalStorage
+from updraft_writer.sinks.remote import RemoteStorage
+from updraft_writer.sinks.sink import Storage
+
+# What a storage needs in addition to pyarrow.
+_NEEDS = {"hdfs": "; HDFS needs Java (JAVA_HOME), libhdfs.so (ARROW_LIBHDFS_DIR) and Hadoop's jars (CLASSPATH)"}
+
+
+class Roots:
+    """All roots below which files may be written."""
+
+    def __init__(self, roots: tuple[str, ...], *, sync_files: bool = True) -> None:
+        """Parse the roots; raises ValueError."""
+        self._roots = tuple(map(Root.parse, roots))
+        self._sync_files = sync_files
+        self._unsynced: set[Path] = set()
+
+    def storage(self, path: str) -> Storage:
+        """The storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable."""
+        try:
+            location = resolved(parse_location(path))
+        except ValueError as error:
+            raise WriteRefusedError(f"no path to write: {error}") from None
+        root = next((root for root in self._roots if root.place.contains(location)), None)
+        if root is None:
+            allowed = ", ".join(map(str, self._roots)) or "none: it was started without --root"
+            raise WriteRefusedError(f"{path} lies outside the roots of this writer ({allowed})")
+        if location.scheme == "file":
+            return LocalStorage(
+                Path(location.path), root=Path(root.place.path), sync=self._sync_files, unsynced=self._unsynced
+            )
+        try:
+            file_system, inner_path = _file_system(root, location.path)
+        except (OSError, ValueError) as error:
+            # The library's message lists every directory in which it has searched.
+            reason = str(error).partition("\n")[0]
+            raise SinkError(f"cannot reach {path}: {reason}{_NEEDS.get(location.scheme, '')}") from error
+        return RemoteStorage(file_system, inner_path)
+
+
+def _file_system(root: Root, path: PurePosixPath) -> tuple[fs.FileSystem, str]:
+    """The file system for a path of a root, and the path in it; raises OSError and ValueError."""
+    uri = f"{root.place.scheme}://{root.authority}{quote(str(path))}"
+    file_system, inner_path = fs.FileSystem.from_uri(f"{uri}?{root.options}" if root.options else uri)
+    if isinstance(file_system, fs.S3FileSystem):
+        # Background uploads would hold memory without a reservation. A URI cannot switch them off.
+        make, (arguments,) = file_system.__reduce__()
+        file_system = make({**arguments, "region": file_system.region, "background_writes": False})
+    return file_system, inner_path
