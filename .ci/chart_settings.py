@@ -11,14 +11,16 @@ from pathlib import Path
 
 import yaml
 
+from updraft.service.settings import Settings
+from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings
 from updraft_server.settings import ServeSettings as ServerSettings
 from updraft_writer.settings import ServeSettings as WriterSettings
 
 _FILE = Path(__file__).resolve().parents[1] / "deploy/helm/updraft/settings.yaml"
 _HEAD = """\
 # SPDX-License-Identifier: Apache-2.0
-# Written by `make docs`. Settings of the services in camel case, by the values that take them; under `chart`, those
-# that the chart sets itself, and from what.
+# Written by `make docs`. Settings of the services in camel case, by the values that take them; under `containers`, by
+# the containers that know them; under `chart`, those that the chart sets itself, and from what.
 """
 # Limits of workers are here although the front enforces most of them: a worker could lift its own.
 _WORKERS = (
@@ -42,6 +44,11 @@ _WORKERS = (
     "hidden_paths",
     "require",
 )
+_CONTAINERS: dict[str, type[Settings]] = {
+    "front": SeparateFrontSettings,
+    "workers": SeparateWorkersSettings,
+    "writer": WriterSettings,
+}
 _CHART = {
     "listen": "the component's port",
     "admin_listen": "the component's port",
@@ -53,8 +60,8 @@ _CHART = {
     "tls_client_ca_file": "tls.clientCertificates",
     "drain_timeout_seconds": "drainTimeoutSeconds",
     "trace_endpoint": "tracing.endpoint",
-    "run": "what it puts into a pod",
-    "runtime_directory": "its volume for temporary files",
+    "runtime_directory": "its volumes",
+    "front_directory": "its volumes",
     "workers": "workers.count",
     "functions": "workers.functions.modules",
     "allow_session_functions": "workers.allowSessionFunctions",
@@ -73,6 +80,9 @@ def settings() -> str:
         "writer.settings": writer,
     }
     content: dict[str, object] = {place: sorted(map(_camel_case, names)) for place, names in places.items()}
+    content["containers"] = {
+        name: sorted(map(_camel_case, taking.model_fields)) for name, taking in _CONTAINERS.items()
+    }
     content["chart"] = {_camel_case(name): value for name, value in _CHART.items()}
     return _HEAD + yaml.safe_dump(content, sort_keys=False)
 

@@ -4,6 +4,8 @@
 import asyncio
 import dataclasses
 import itertools
+import os
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -13,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from updraft.protocol import PROTOCOL_VERSION
+from updraft.service.child import Child
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
+from updraft_server.ipc.control import packet_pair
 from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, PeerClosedError
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
@@ -24,7 +28,8 @@ from updraft_server.pool.interface import until
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner, PoolSettings, TaskKey
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
-from updraft_server.supervisor.children import start_zygote, zygote_listener
+from updraft_server.pool.zygote_source import ZygoteSource
+from updraft_server.supervisor.children import start_zygote
 
 _OUTCOMES = {
     FrameKind.DONE: LeaseOutcome.CLEAN,
@@ -39,7 +44,6 @@ class Zygotes:
     def __init__(
         self, directory: Path, settings: WorkerSettings, modules: Iterable[str] = (), *, restricted: bool = False
     ) -> None:
-        self.path = directory / "zygote.sock"
         files = directory / "files"
         files.mkdir(exist_ok=True)
         workers = directory / "workers"
@@ -52,27 +56,46 @@ class Zygotes:
         self._settings = ZygoteSettings(
             tuple(modules), str(files), str(workers), str(self.scratch), settings, restricted=restricted
         )
-        self._listener = zygote_listener(self.path)
-        self.process = start_zygote(self._settings, self._listener)
+        self._door: socket.socket
+        self.process = self._started()
+
+    def _started(self) -> Child:
+        self._door, zygotes_end = packet_pair()
+        with zygotes_end:
+            return start_zygote(self._settings, zygotes_end)
 
     def restart(self) -> None:
-        self.process.end()
-        self.process = start_zygote(self._settings, self._listener)
+        self.stop()
+        self.process = self._started()
+
+    def connection(self) -> socket.socket:
+        """A front's; raises OSError when the zygote has ended."""
+        front_end, zygote_end = packet_pair()
+        with zygote_end:
+            try:
+                socket.send_fds(self._door, [str(os.getpid()).encode()], [zygote_end.fileno()])
+            except OSError:
+                front_end.close()
+                raise
+        return front_end
+
+    async def next(self) -> socket.socket:
+        return self.connection()
 
     def stop(self) -> None:
         self.process.end()
-        self._listener.close()
+        self._door.close()
 
 
 @asynccontextmanager
 async def running_pool(
-    zygotes: Zygotes,
+    zygotes: ZygoteSource,
     workers: int = 1,
     on_output: Callable[[WorkerOutput], None] = lambda _: None,
     on_drop: Callable[[DroppedOutput], None] = lambda _: None,
     **changes: Any,
 ) -> AsyncIterator[Pool]:
-    pool = Pool(PoolSettings(workers=workers, zygote_socket=zygotes.path, **changes), on_output, on_drop)
+    pool = Pool(PoolSettings(workers=workers, zygotes=zygotes, **changes), on_output, on_drop)
     await pool.start()
     try:
         yield pool

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from zygote_paths import ZygotesAt
+
 from updraft_server.ipc.frames import FrameKind, encode_header
 from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
@@ -112,7 +114,7 @@ async def running(
     tmp_path: Path, workers: int = 1, on_output: Callable[[WorkerOutput], None] = lambda _: None, **changes: Any
 ) -> AsyncIterator[tuple[Pool, Zygote]]:
     zygote = Zygote(tmp_path / "z.sock")
-    settings = PoolSettings(workers=workers, zygote_socket=tmp_path / "z.sock", **changes)
+    settings = PoolSettings(workers=workers, zygotes=ZygotesAt(tmp_path / "z.sock"), **changes)
     pool = Pool(settings, on_output, lambda _: None)
     async with asyncio.timeout(60):
         await pool.start()

@@ -19,6 +19,25 @@ ECHO = flight.FlightDescriptor.for_path("echo")
 HANG_SECONDS = 60.0
 
 
+FREE_PORTS = [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
+
+
+def server_command(name: str, *options: str) -> list[str]:
+    return [sys.executable, "-c", "from updraft_server.cli import main; main()", name, *options]
+
+
+def front_command(directory: Path, *options: str) -> list[str]:
+    """The front of a pool whose halves keep their files in this directory."""
+    return server_command("front", *FREE_PORTS, f"--runtime-directory={directory}/front", *options)
+
+
+def workers_command(directory: Path, *options: str) -> list[str]:
+    """The workers of that pool."""
+    return server_command(
+        "workers", f"--front-directory={directory}/front", f"--runtime-directory={directory}/workers", *options
+    )
+
+
 class Server:
     """A running pool and what its ready file says."""
 
@@ -29,8 +48,7 @@ class Server:
 
     @staticmethod
     def command(*options: str) -> list[str]:
-        listen = [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
-        return [sys.executable, "-c", "from updraft_server.cli import main; main()", "serve", *listen, *options]
+        return server_command("serve", *FREE_PORTS, *options)
 
     def ready(self) -> dict[str, Any]:
         return dict(json.loads(self.ready_file.read_text()))

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from updraft_server.settings import ServeSettings, reference
+from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings, ServeSettings, reference
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/server.md"
 
@@ -85,11 +85,22 @@ def test_what_is_not_a_module_is_refused() -> None:
         ServeSettings(functions=("../x",))
 
 
-@pytest.mark.parametrize("half", ["front", "workers"])
-def test_a_half_of_a_pool_needs_a_directory_in_which_the_other_finds_it(half: str, tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match=f"--run {half} needs --runtime-directory"):
-        ServeSettings.model_validate({"run": half})
-    assert ServeSettings.model_validate({"run": half, "runtime_directory": tmp_path}).run == half
+def test_a_half_of_a_pool_needs_the_directory_in_which_they_find_each_other(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="runtime_directory"):
+        SeparateFrontSettings.model_validate({})
+    with pytest.raises(ValidationError, match="front_directory"):
+        SeparateWorkersSettings.model_validate({})
+    assert SeparateWorkersSettings(front_directory=tmp_path).front_directory == tmp_path
+
+
+def test_the_workers_settings_name_no_secret() -> None:
+    """They are those of a container in which user code runs: its environment has to be enough."""
+    assert not {"token_file", "tls_key_file", "tls_certificate_file"} & SeparateWorkersSettings.model_fields.keys()
+
+
+def test_together_the_halves_can_be_told_what_a_whole_pool_can() -> None:
+    halves = SeparateFrontSettings.model_fields.keys() | SeparateWorkersSettings.model_fields.keys()
+    assert halves - {"front_directory"} == ServeSettings.model_fields.keys()
 
 
 @pytest.mark.parametrize(

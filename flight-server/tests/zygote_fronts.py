@@ -4,7 +4,6 @@
 import os
 import select
 import socket
-from pathlib import Path
 from typing import TypeVar
 
 from updraft_server.ipc.zygote_packets import (
@@ -26,10 +25,9 @@ Answer = TypeVar("Answer")
 class Front:
     """A connection to the zygote, and the workers that came over it."""
 
-    def __init__(self, path: Path) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._socket.settimeout(HANG_SECONDS)
-        self._socket.connect(str(path))
         self.descriptors: list[int] = []
         self.hello = self.expect(Hello)
 

@@ -2,36 +2,64 @@
 """The command `updraft-server`: parses the settings and hands them to the supervisor."""
 
 import sys
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, NoReturn
 
 from pydantic_settings import BaseSettings, CliSubCommand, SettingsConfigDict
 
 from updraft.service.command_line import Application, run_command_line
-from updraft_server.settings import ServeSettings, reference
+from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings, ServeSettings, reference
 
-_EXAMPLES = """examples:
+
+class Serve(ServeSettings):  # noqa: D101 - the help text is that of the settings
+    __doc__ = ServeSettings.__doc__
+    examples: ClassVar[str] = """examples:
   updraft-server serve --workers 4
   updraft-server serve --functions my_package.functions --listen-unix /run/updraft/pool.sock
   updraft-server serve --allow-session-functions --listen 0.0.0.0:8815 --token-file tokens \\
       --tls-certificate-file tls.crt --tls-key-file tls.key
 """
 
-
-class Serve(ServeSettings):  # noqa: D101 - the help text is that of the settings
-    __doc__ = ServeSettings.__doc__
-    examples: ClassVar[str] = _EXAMPLES
-
     def cli_cmd(self) -> None:
         """Run the pool until it is told to stop."""
         from updraft_server.supervisor.supervisor import supervise
 
-        try:
-            status = supervise(self.with_free_ports())
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            sys.stderr.write(f"updraft-server: cannot start: {where}{error.strerror}\n")
-            status = 2
-        sys.exit(status)
+        _end_with(lambda: supervise(self.with_free_ports()))
+
+
+class Front(SeparateFrontSettings):  # noqa: D101 - the help text is that of the settings
+    __doc__ = SeparateFrontSettings.__doc__
+    examples: ClassVar[str] = """examples:
+  updraft-server front --runtime-directory /run/updraft/front --workers 4
+  updraft-server workers --front-directory /run/updraft/front
+"""
+
+    def cli_cmd(self) -> None:
+        """Run the front until it is told to stop."""
+        from updraft_server.supervisor.supervisor import supervise_front
+
+        _end_with(lambda: supervise_front(self.with_free_ports()))
+
+
+class Workers(SeparateWorkersSettings):  # noqa: D101 - the help text is that of the settings
+    __doc__ = SeparateWorkersSettings.__doc__
+    examples: ClassVar[str] = Front.examples
+
+    def cli_cmd(self) -> None:
+        """Run the workers until they are told to stop and their front has gone."""
+        from updraft_server.supervisor.supervisor import supervise_workers
+
+        _end_with(lambda: supervise_workers(self))
+
+
+def _end_with(supervise: Callable[[], int]) -> NoReturn:
+    try:
+        status = supervise()
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"updraft-server: cannot start: {where}{error.strerror}\n")
+        status = 2
+    sys.exit(status)
 
 
 class Docs(BaseSettings):
@@ -48,6 +76,8 @@ class UpdraftServer(Application):
     model_config = SettingsConfigDict(cli_prog_name="updraft-server")
 
     serve: CliSubCommand[Serve]
+    front: CliSubCommand[Front]
+    workers: CliSubCommand[Workers]
     docs: CliSubCommand[Docs]
 
 

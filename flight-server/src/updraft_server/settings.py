@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every setting of `updraft-server serve`, declared once; docs/reference/server.md is generated from here."""
+"""Every setting of `updraft-server`, declared once; docs/reference/server.md is generated from here."""
 
 import os
 import tempfile
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -10,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, ServiceSettings
-from updraft.service.settings import reference_page, setting, split_at_commas
+from updraft.service.settings import Settings, reference_page, reference_table, restated, setting, split_at_commas
 from updraft_server.sandbox_layers import NEEDS
 
 # Every session function may write to it.
@@ -45,19 +46,20 @@ LayerNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_comma
 ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_modules)]
 
 
-class ServeSettings(ServiceSettings):
-    """Serve a pool of Python workers over Arrow Flight.
+class PoolSettings(Settings):
+    """What both halves of a pool need to be told, and alike."""
 
-    Every option can also be set by an environment variable: --drain-timeout-seconds is
-    UPDRAFT_DRAIN_TIMEOUT_SECONDS. SIGTERM drains the pool: it finishes what runs and accepts nothing new.
-    """
-
-    run: Literal["both", "front", "workers"] = setting(
-        "Which half of a pool to run here: the front, which serves clients, the workers, which run functions, or both. "
-        "The halves find each other in --runtime-directory, wait for each other, and need the same settings; those of "
-        "listeners, tokens and certificates are the front's alone.",
-        default="both",
+    allow_session_functions: bool = setting(
+        "Run functions that Spark sessions send as pickles. Anybody who may connect can then run any code in the pool.",
+        default=False,
     )
+    max_message_bytes: int = restated(ServiceSettings, "max_message_bytes")
+    drain_timeout_seconds: float = restated(ServiceSettings, "drain_timeout_seconds")
+
+
+class FrontSettings(ServiceSettings, PoolSettings):
+    """What the front of a pool needs to be told: whom it serves, and how much it takes on."""
+
     workers: int = setting(
         "Number of worker processes. Each serves one exchange at a time. Defaults to the number of CPUs.",
         default_factory=lambda: os.cpu_count() or 1,
@@ -82,41 +84,6 @@ class ServeSettings(ServiceSettings):
         default=None,
         unit="workers",
         ge=0,
-    )
-    functions: ModuleNames = setting(
-        "Python module that registers functions when it is imported; the pool runs them by name. Repeat the option, "
-        "or separate modules with commas. Modules must be installed or on PYTHONPATH.",
-        default=(),
-        unit="modules",
-    )
-    max_exchanges_per_worker: int = setting(
-        "Replace a worker after this many exchanges, to contain functions that leak memory. 0 never replaces it.",
-        default=0,
-        unit="exchanges",
-        ge=0,
-    )
-    allow_session_functions: bool = setting(
-        "Run functions that Spark sessions send as pickles. Anybody who may connect can then run any code in the pool.",
-        default=False,
-    )
-    writable_paths: PathList = setting(
-        "Directory or file that session functions may write to, beside each worker's own scratch directory. All owners "
-        "share it: what one leaves there, another can read and change. /tmp is not writable unless it is named here. "
-        "Repeat the option, or separate paths with commas.",
-        default=(),
-        unit="paths",
-    )
-    hidden_paths: PathList = setting(
-        "Directory or file that session functions cannot read, beside the pool's own secrets: its token file, its TLS "
-        "key and its runtime directory. Repeat the option, or separate paths with commas.",
-        default=(),
-        unit="paths",
-    )
-    profile: Literal["compatible", "restricted"] = setting(
-        "What functions may do beside computing. compatible: network and subprocesses, as on stock PySpark. "
-        "restricted: neither; opening a socket, starting a process or running a program raises PermissionError, in "
-        "registered functions too. Threads work in both. A pool does not start where the kernel cannot restrict.",
-        default="compatible",
     )
     worker_memory_bytes: int = setting(
         "Anonymous and shared memory that a worker may take, with all processes that its function has started, above "
@@ -157,34 +124,6 @@ class ServeSettings(ServiceSettings):
         ge=1,
         le=4_000_000,
     )
-    worker_file_bytes: int = setting(
-        "Size that a file may reach to which a worker or a process of its function writes; beyond it a write fails "
-        "with the error File too large. It holds for files in memory (memfd, /dev/shm) too.",
-        default=64 * 1024 * MIB,
-        unit="bytes",
-        ge=MIB,
-    )
-    worker_descriptors: int = setting(
-        "Number of files, sockets and pipes that a worker, and each process that its function starts, may have open; "
-        "beyond it a call fails with the error Too many open files.",
-        default=65_536,
-        unit="descriptors",
-        ge=256,
-    )
-    require: LayerNames = setting(
-        "Layer of the workers' sandbox without which the pool does not start: "
-        f"{', '.join(NEEDS)}. Repeat the option, or separate layers with commas. A layer that is not required is used "
-        "where the kernel has it; the log, the status and the metrics show which are on.",
-        default=(),
-        unit="layers",
-    )
-    runtime_directory: Path | None = setting(
-        "Private directory for the sockets between the pool's processes, for artifacts and for the workers' scratch "
-        "directories. Defaults to a new directory under the system's temporary directory. Two halves of a pool need "
-        "the same one, and no other pool may use it.",
-        default=None,
-    )
-
     artifact_store_bytes: int = setting(
         "Disk space for artifacts (broadcast variables and files of sessions), under the runtime directory. When it "
         "is full, the tenant that uses most loses its least recently used artifacts; those of running exchanges are "
@@ -200,7 +139,6 @@ class ServeSettings(ServiceSettings):
         unit="seconds",
         gt=0,
     )
-
     queue_limit: int = setting(
         "Maximum number of exchanges that wait for a worker. Further ones are refused with RESOURCE_EXHAUSTED and a "
         "retry hint.",
@@ -258,18 +196,68 @@ class ServeSettings(ServiceSettings):
         ge=0,
     )
 
-    @model_validator(mode="after")
-    def _halves_find_each_other(self) -> Self:
-        if self.run != "both" and self.runtime_directory is None:
-            raise ValueError(f"--run {self.run} needs --runtime-directory: the other half is found there")
-        return self
+
+class WorkersSettings(PoolSettings):
+    """What the workers' side of a pool needs to be told: what workers load, and what they may do."""
+
+    functions: ModuleNames = setting(
+        "Python module that registers functions when it is imported; the pool runs them by name. Repeat the option, "
+        "or separate modules with commas. Modules must be installed or on PYTHONPATH.",
+        default=(),
+        unit="modules",
+    )
+    max_exchanges_per_worker: int = setting(
+        "Replace a worker after this many exchanges, to contain functions that leak memory. 0 never replaces it.",
+        default=0,
+        unit="exchanges",
+        ge=0,
+    )
+    writable_paths: PathList = setting(
+        "Directory or file that session functions may write to, beside each worker's own scratch directory. All owners "
+        "share it: what one leaves there, another can read and change. /tmp is not writable unless it is named here. "
+        "Repeat the option, or separate paths with commas.",
+        default=(),
+        unit="paths",
+    )
+    hidden_paths: PathList = setting(
+        "Directory or file that session functions cannot read, beside the pool's own secrets: its token file, its TLS "
+        "key and its runtime directory. Repeat the option, or separate paths with commas.",
+        default=(),
+        unit="paths",
+    )
+    profile: Literal["compatible", "restricted"] = setting(
+        "What functions may do beside computing. compatible: network and subprocesses, as on stock PySpark. "
+        "restricted: neither; opening a socket, starting a process or running a program raises PermissionError, in "
+        "registered functions too. Threads work in both. A pool does not start where the kernel cannot restrict.",
+        default="compatible",
+    )
+    worker_file_bytes: int = setting(
+        "Size that a file may reach to which a worker or a process of its function writes; beyond it a write fails "
+        "with the error File too large. It holds for files in memory (memfd, /dev/shm) too.",
+        default=64 * 1024 * MIB,
+        unit="bytes",
+        ge=MIB,
+    )
+    worker_descriptors: int = setting(
+        "Number of files, sockets and pipes that a worker, and each process that its function starts, may have open; "
+        "beyond it a call fails with the error Too many open files.",
+        default=65_536,
+        unit="descriptors",
+        ge=256,
+    )
+    require: LayerNames = setting(
+        "Layer of the workers' sandbox without which the pool does not start: "
+        f"{', '.join(NEEDS)}. Repeat the option, or separate layers with commas. A layer that is not required is used "
+        "where the kernel has it; the log, the status and the metrics show which are on.",
+        default=(),
+        unit="layers",
+    )
 
     @model_validator(mode="after")
     def _nothing_writable_holds_a_secret(self) -> Self:
         # Rules of the kernel allow all that lies beneath a path.
-        runtime_directory = str(self.runtime_directory or Path(tempfile.gettempdir()) / "updraft-*")
         for writable in (*self.writable_paths, _SHARED_MEMORY):
-            for secret in (*self.secret_paths, runtime_directory):
+            for secret in (*self.secret_paths, *map(str, self.own_directories)):
                 if Path(secret).resolve().is_relative_to(Path(writable).resolve()):
                     raise ValueError(
                         f"session functions may write to {writable}, which holds {secret}: keep the pool's own files "
@@ -278,12 +266,100 @@ class ServeSettings(ServiceSettings):
         return self
 
     @property
+    def own_directories(self) -> Sequence[Path]:
+        """The pool's, of which workers see nothing but what is their own."""
+        raise NotImplementedError
+
+    @property
     def secret_paths(self) -> tuple[str, ...]:
-        """What session functions cannot read, beside the runtime directory."""
+        """What session functions cannot read, beside the pool's own directories."""
+        return self.hidden_paths
+
+
+class ServeSettings(WorkersSettings, FrontSettings):
+    """Serve a pool of Python workers over Arrow Flight.
+
+    Every option can also be set by an environment variable: --drain-timeout-seconds is
+    UPDRAFT_DRAIN_TIMEOUT_SECONDS. SIGTERM drains the pool: it finishes what runs and accepts nothing new.
+    """
+
+    runtime_directory: Path | None = setting(
+        "Private directory for artifacts and for the workers' scratch directories. Defaults to a new directory under "
+        "the system's temporary directory. No other pool may use it.",
+        default=None,
+    )
+
+    @property
+    def own_directories(self) -> Sequence[Path]:
+        """The runtime directory."""
+        return [self.runtime_directory or Path(tempfile.gettempdir()) / "updraft-*"]
+
+    @property
+    def secret_paths(self) -> tuple[str, ...]:
+        """What session functions cannot read, beside the pool's own directories: the front's secrets are here too."""
         files = (self.token_file, self.tls_key_file)
         return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
 
 
+class SeparateFrontSettings(FrontSettings):
+    """Serve a pool's clients, with workers that run elsewhere on this machine or in another container of the pod.
+
+    The workers are started by `updraft-server workers` and may come and go: without them the front is not ready. Every
+    option can also be set by an environment variable: --drain-timeout-seconds is UPDRAFT_DRAIN_TIMEOUT_SECONDS. SIGTERM
+    drains the pool: it finishes what runs and accepts nothing new.
+    """
+
+    runtime_directory: Path = setting(
+        "Directory in which the workers find the front, and the artifacts of sessions. The user's group may read it. "
+        "It has to be seen on the workers' side under the same path, where it may be read-only. No other pool may use "
+        "it.",
+    )
+
+
+class SeparateWorkersSettings(WorkersSettings):
+    """Run a pool's workers, for a front that runs elsewhere on this machine or in another container of the pod.
+
+    The front is started by `updraft-server front`; the workers wait for it, and all of them end when they lose it. What
+    both commands can be told has to be the same. Every option can also be set by an environment variable:
+    --worker-file-bytes is UPDRAFT_WORKER_FILE_BYTES. After SIGTERM the workers serve on until the front has drained.
+    """
+
+    front_directory: Path = setting("The front's --runtime-directory.")
+    runtime_directory: Path | None = setting(
+        "Private directory for the workers' scratch directories. Defaults to a new directory under the system's "
+        "temporary directory. No other pool may use it.",
+        default=None,
+    )
+
+    @property
+    def own_directories(self) -> Sequence[Path]:
+        """The front's directory and the workers' own."""
+        return [self.front_directory, self.runtime_directory or Path(tempfile.gettempdir()) / "updraft-*"]
+
+
 def reference() -> str:
     """The reference page of all settings, in Markdown."""
-    return reference_page("updraft-server", ServeSettings)
+    return (
+        reference_page("updraft-server", ServeSettings)
+        + f"""
+# The halves of a pool as two commands
+
+`updraft-server front` and `updraft-server workers` take the same settings as above, those that concern them, but for
+the directories. Those that both take have to be the same for both.
+
+## `updraft-server front` alone
+
+{reference_table(SeparateFrontSettings, ["runtime_directory"])}
+It also takes {_options(SeparateFrontSettings, ["runtime_directory"])}.
+
+## `updraft-server workers` alone
+
+{reference_table(SeparateWorkersSettings, ["front_directory", "runtime_directory"])}
+It also takes {_options(SeparateWorkersSettings, ["front_directory", "runtime_directory"])}.
+"""
+    )
+
+
+def _options(settings: type[Settings], but: Container[str]) -> str:
+    names = sorted(name for name in settings.model_fields if name not in but)
+    return ", ".join(f"`--{name.replace('_', '-')}`" for name in names)

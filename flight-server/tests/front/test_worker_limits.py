@@ -3,7 +3,6 @@
 
 import pytest
 
-from updraft.service.container_memory import memory_limits
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.worker_usage import WorkerUsage
 
@@ -49,8 +48,7 @@ def test_the_largest_goes_before_all_together_take_too_much() -> None:
 
 
 def test_no_memory_limit_is_a_share_of_what_there_is() -> None:
-    there_is = min(memory_limits().values())
-    others = {"processes": 1, "threads": 1, "scratch_bytes": 1, "scratch_files": 1}
-    computed = WorkerLimits.effective(memory_bytes=0, **others).memory_bytes
-    assert there_is / 2 < computed < there_is
+    others = {"processes": 1, "threads": 1, "scratch_bytes": 1, "scratch_files": 1, "there_is_bytes": 1000}
+    computed = WorkerLimits.effective(memory_bytes=0, **others)
+    assert 500 < computed.memory_bytes < computed.all_memory_bytes < 1000
     assert WorkerLimits.effective(memory_bytes=5, **others).memory_bytes == 5

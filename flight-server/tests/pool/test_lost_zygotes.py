@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from zygote_paths import ZygotesAt
 
 from updraft_server.ipc.zygote_packets import MAX_PACKET_BYTES, Fork, ForkFailed, Hello, decode, encode
 from updraft_server.pool.leases import PoolError, PoolSettings
@@ -61,7 +62,7 @@ def zygotes(tmp_path: Path) -> Iterator[Zygotes]:
 
 @pytest.fixture
 async def pool(zygotes: Zygotes, tmp_path: Path) -> AsyncIterator[Pool]:
-    pool = Pool(PoolSettings(workers=WORKERS, zygote_socket=tmp_path / "z.sock"), _ignore, _ignore)
+    pool = Pool(PoolSettings(workers=WORKERS, zygotes=ZygotesAt(tmp_path / "z.sock")), _ignore, _ignore)
     yield pool
     await pool.close(0.0)
 

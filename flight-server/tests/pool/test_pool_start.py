@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pools_for_tests import Zygote
+from zygote_paths import ZygotesAt
 
 from updraft_server.ipc.zygote_packets import (
     Hello,
@@ -20,14 +21,14 @@ from updraft_server.pool.pool import Pool
 
 
 async def test_a_new_pool_has_counted_nothing(tmp_path: Path) -> None:
-    pool = Pool(PoolSettings(workers=1, zygote_socket=tmp_path / "z.sock"), lambda _: None, lambda _: None)
+    pool = Pool(PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "z.sock")), lambda _: None, lambda _: None)
     assert (pool.idle, pool.busy, pool.starting, set(pool.exits.values())) == (0, 0, 0, {0})
     assert (pool.zygote_pid, pool.python_version, pool.functions) == (0, "", ())
     await pool.close(0.0)
 
 
 async def test_a_pool_that_has_closed_leaves_no_task_behind(tmp_path: Path) -> None:
-    pool = Pool(PoolSettings(workers=1, zygote_socket=tmp_path / "z.sock"), lambda _: None, lambda _: None)
+    pool = Pool(PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "z.sock")), lambda _: None, lambda _: None)
     starting = asyncio.create_task(pool.start())
     await asyncio.sleep(0)
     starting.cancel()
@@ -40,7 +41,7 @@ async def test_a_pool_that_closes_while_it_starts_ends_its_starts_and_lets_the_z
     zygote = Zygote(tmp_path / "z.sock")
     zygote.may_fork = False
     others = asyncio.all_tasks()
-    pool = Pool(PoolSettings(workers=1, zygote_socket=tmp_path / "z.sock"), lambda _: None, lambda _: None)
+    pool = Pool(PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "z.sock")), lambda _: None, lambda _: None)
     starting = asyncio.create_task(pool.start())
     async with asyncio.timeout(60):
         await zygote.held_back.get()
@@ -60,7 +61,7 @@ async def test_a_pool_that_starts_too_late_says_how_far_it_came_and_why(
 ) -> None:
     zygote = Zygote(tmp_path / "z.sock")
     zygote.may_fork = False
-    settings = PoolSettings(workers=2, zygote_socket=tmp_path / "z.sock", start_timeout_seconds=2.0)
+    settings = PoolSettings(workers=2, zygotes=ZygotesAt(tmp_path / "z.sock"), start_timeout_seconds=2.0)
     pool = Pool(settings, lambda _: None, lambda _: None)
     pool._starts.last_failure = failure
     with pytest.raises(PoolError, match=f"0 of 2 workers were ready within 2 seconds: {reason}"):
@@ -70,10 +71,10 @@ async def test_a_pool_that_starts_too_late_says_how_far_it_came_and_why(
 
 
 async def test_a_pool_without_a_zygote_says_so_when_it_does_not_start(tmp_path: Path) -> None:
-    settings = PoolSettings(workers=1, zygote_socket=tmp_path / "none", start_timeout_seconds=0.05)
+    settings = PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "none"), start_timeout_seconds=0.05)
     pool = Pool(settings, lambda _: None, lambda _: None)
     pool._starts.last_failure = "no memory"
-    with pytest.raises(PoolError, match="the zygote cannot be reached at"):
+    with pytest.raises(PoolError, match="there is no zygote: No such file"):
         await pool.start()
     await pool.close(0.0)
 
@@ -81,7 +82,7 @@ async def test_a_pool_without_a_zygote_says_so_when_it_does_not_start(tmp_path: 
 async def test_a_worker_that_is_leased_while_the_pool_starts_counts_as_started(tmp_path: Path) -> None:
     zygote = Zygote(tmp_path / "z.sock")
     zygote.may_fork = False
-    pool = Pool(PoolSettings(workers=2, zygote_socket=tmp_path / "z.sock"), lambda _: None, lambda _: None)
+    pool = Pool(PoolSettings(workers=2, zygotes=ZygotesAt(tmp_path / "z.sock")), lambda _: None, lambda _: None)
     async with asyncio.timeout(60):
         starting = asyncio.create_task(pool.start())
         requests = [await zygote.held_back.get() for _ in range(2)]
@@ -99,7 +100,7 @@ async def test_a_worker_that_is_leased_while_the_pool_starts_counts_as_started(t
 async def test_what_the_zygote_says_of_itself_is_the_pools(tmp_path: Path) -> None:
     zygote = Zygote(tmp_path / "z.sock")
     zygote.hello = Hello(77, "3.11", "4.1.4", [("double", "1", "Doubles.")])
-    pool = Pool(PoolSettings(workers=1, zygote_socket=tmp_path / "z.sock"), lambda _: None, lambda _: None)
+    pool = Pool(PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "z.sock")), lambda _: None, lambda _: None)
     async with asyncio.timeout(60):
         await pool.start()
         assert (pool.zygote_pid, pool.python_version, pool.pyspark_version) == (77, "3.11", "4.1.4")

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from zygote_paths import ZygotesAt
 
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
@@ -54,7 +55,7 @@ async def zygote(tmp_path: Path) -> AsyncIterator[Zygote]:
         listener.listen()
         lost = asyncio.Event()
         exits: asyncio.Queue[Exited] = asyncio.Queue()
-        client = ZygoteClient(path, 60, exits.put_nowait, lost.set)
+        client = ZygoteClient(ZygotesAt(path), 60, exits.put_nowait, lost.set)
         connecting = asyncio.create_task(client.connect())
         end, _ = await asyncio.to_thread(listener.accept)
         with end:

@@ -13,7 +13,7 @@ import grpc
 import psutil
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from served_pool import HANG_SECONDS, Server, echo, serves_again
+from served_pool import HANG_SECONDS, Server, echo, front_command, serves_again, workers_command
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
@@ -34,7 +34,7 @@ class Front(Server):
         self.ready_file.unlink(missing_ok=True)
         self._log_file = directory / "front.log"
         with self._log_file.open("w") as log:
-            command = [*half("front", directory), f"--ready-file={self.ready_file}"]
+            command = front_command(directory, "--workers=2", f"--ready-file={self.ready_file}")
             self.process = subprocess.Popen(command, stderr=log)
 
     def is_ready(self) -> bool:
@@ -52,7 +52,7 @@ class Workers:
     """A workers' half."""
 
     def __init__(self, directory: Path) -> None:
-        self.process = subprocess.Popen(half("workers", directory))
+        self.process = subprocess.Popen(workers_command(directory))
 
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
@@ -65,10 +65,6 @@ class Workers:
 
     def forked(self) -> list[psutil.Process]:
         return [member for member in self.family() if "updraft-worker" in member.name()]
-
-
-def half(name: str, directory: Path) -> list[str]:
-    return Server.command(f"--run={name}", f"--runtime-directory={directory}/pool", "--workers=2")
 
 
 def kill(*processes: subprocess.Popen[bytes]) -> None:

@@ -37,7 +37,7 @@ async def impatient_front(zygotes: Zygotes, directory: Path, **changes: Any) -> 
         "allow_session_functions": True,
         **changes,
     }
-    pool = Pool(PoolSettings(workers=1, zygote_socket=zygotes.path), lambda _: None, lambda _: None)
+    pool = Pool(PoolSettings(workers=1, zygotes=zygotes), lambda _: None, lambda _: None)
     async with running_front_over(pool, artifacts_directory=directory / "artifacts", **values) as front:
         yield front
 

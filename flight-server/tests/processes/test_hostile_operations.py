@@ -6,22 +6,32 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 from pyarrow import flight
-from served_pool import ECHO, HANG_SECONDS, SCHEMA, Server, batch, finish, serves_again
+from served_pool import (
+    ECHO,
+    HANG_SECONDS,
+    SCHEMA,
+    Server,
+    batch,
+    finish,
+    front_command,
+    serves_again,
+    workers_command,
+)
 
 
 class Started:
     """A command whose end nobody waits for, with what it logs."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, command: Sequence[str]) -> None:
         self.log_file = directory / f"{time.monotonic_ns()}.log"
         with self.log_file.open("w") as log:
-            self.process = subprocess.Popen(Server.command(*options), stderr=log)
+            self.process = subprocess.Popen(command, stderr=log)
 
     def logs(self, words: str) -> bool:
         return words in self.log_file.read_text()
@@ -56,8 +66,8 @@ def directory() -> Iterator[Path]:
 def start(directory: Path) -> Iterator[Callable[..., Started]]:
     running: list[Started] = []
 
-    def started(*options: str) -> Started:
-        running.append(Started(directory, *options))
+    def started(command: Sequence[str]) -> Started:
+        running.append(Started(directory, command))
         return running[-1]
 
     yield started
@@ -105,7 +115,7 @@ def test_a_ready_file_that_cannot_be_written_any_more_costs_no_exchange(director
 def test_a_front_that_waits_for_its_workers_ends_well_when_it_is_told(
     directory: Path, start: Callable[..., Started]
 ) -> None:
-    front = start("--run=front", f"--runtime-directory={directory}/pool", "--workers=1")
+    front = start(front_command(directory, "--workers=1"))
     eventually(lambda: front.logs("the workers' side is unreachable"))
     front.process.send_signal(signal.SIGTERM)
     # That it does not wait is for the tests of the front to show.
@@ -116,28 +126,29 @@ def test_a_front_that_waits_for_its_workers_ends_well_when_it_is_told(
 def test_a_front_without_a_place_for_artifacts_says_so_in_one_line(
     directory: Path, start: Callable[..., Started]
 ) -> None:
-    (directory / "artifacts").touch()
-    front = start("--run=front", f"--runtime-directory={directory}", "--workers=1")
+    (directory / "front").mkdir(mode=0o700)
+    (directory / "front" / "artifacts").touch()
+    front = start(front_command(directory, "--workers=1"))
     assert front.process.wait(HANG_SECONDS) == 2
     assert front.logs("the directory of artifacts cannot be made")
     assert not front.logs("Traceback")
 
 
 def test_a_pool_that_is_told_to_end_while_it_starts_has_not_failed(start: Callable[..., Started]) -> None:
-    pool = start("--workers=1")
+    pool = start(Server.command("--workers=1"))
     eventually(lambda: len(pool.children()) == 2)
     pool.process.send_signal(signal.SIGTERM)
     assert pool.process.wait(HANG_SECONDS) == 0
 
 
-@pytest.mark.parametrize("half", ["front", "workers"])
+@pytest.mark.parametrize(("half", "command"), [("front", front_command), ("workers", workers_command)])
 def test_a_second_half_of_the_same_kind_is_refused_with_what_to_do(
-    directory: Path, start: Callable[..., Started], half: str
+    directory: Path, start: Callable[..., Started], half: str, command: Callable[[Path], list[str]]
 ) -> None:
-    options = (f"--run={half}", f"--runtime-directory={directory}/pool", "--workers=1")
-    first = start(*options)
-    eventually(first.children)
-    second = start(*options)
+    first = start(command(directory))
+    # Workers start nothing before they have reached their front.
+    eventually(lambda: first.children() or first.logs("the front cannot be reached"))
+    second = start(command(directory))
     assert second.process.wait(HANG_SECONDS) == 2
     assert second.logs(f"the {half} of another pool")
     assert second.logs("--runtime-directory")

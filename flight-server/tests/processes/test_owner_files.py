@@ -180,25 +180,6 @@ async def test_what_all_share_can_neither_be_changed_nor_searched(house: House, 
             clean(path)
 
 
-async def test_a_function_cannot_be_a_front(house: House) -> None:
-    code = """
-import socket
-front = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-front.connect(path)
-if not front.recv(65536):
-    raise PermissionError("closed")
-"""
-    path = str(house.zygotes.path)
-    async with running_pool(house.zygotes) as pool:
-        assert await outcome(pool, code, path=path) == "PermissionError"
-        forked = (
-            f"pid = os.fork()\nif not pid:\n  try:\n    exec({code!r})\n    os._exit(0)\n  finally:\n    os._exit(7)\n"
-        )
-        forked += "if os.waitpid(pid, 0)[1]: raise PermissionError"
-        assert await outcome(pool, forked, path=path) == "PermissionError"
-    assert unconfined(code, path=path) == "done"
-
-
 @scoped
 async def test_a_function_signals_nobody_outside(house: House) -> None:
     async with running_pool(house.zygotes, workers=2) as pool:

@@ -25,6 +25,7 @@ from pool_driver import (
 from pyspark.sql.types import LongType
 from session_commands import scalar_arrow
 
+from updraft_server.ipc.control import packet_pair
 from updraft_server.ipc.frame_stream import PeerClosedError
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
@@ -33,6 +34,7 @@ from updraft_server.pool.leases import LeaseOutcome, PoolError, TaskKey
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.start_pace import StartPace
 from updraft_server.pool.worker import WorkerState
+from updraft_server.pool.zygote_source import ControlConnection
 
 TASK = TaskKey("app", 1, 2)
 
@@ -202,11 +204,10 @@ async def test_a_front_that_goes_away_takes_its_workers_with_it(zygotes: Zygotes
     assert not any(worker.is_running() for worker in workers)
 
 
-async def test_a_pool_without_a_zygote_says_so_within_its_timeout(tmp_path: Path) -> None:
-    nowhere = Zygotes.__new__(Zygotes)
-    nowhere.path = tmp_path / "nobody.sock"
-    with pytest.raises(PoolError, match=r"0 of 1 workers .*nobody\.sock"):
-        async with running_pool(nowhere, start_timeout_seconds=0.3):
+async def test_a_pool_without_a_zygote_says_so_within_its_timeout() -> None:
+    supervisors_end, fronts_end = packet_pair()
+    with supervisors_end, pytest.raises(PoolError, match=r"0 of 1 workers .*has started no zygote yet"):
+        async with running_pool(ControlConnection(fronts_end), start_timeout_seconds=0.7):
             pass
 
 

@@ -102,6 +102,15 @@ def test_a_killed_process_is_started_again_and_the_pool_answers(server: Server, 
     eventually(lambda: len(server.workers()) == 2)
 
 
+def test_nobody_of_the_workers_side_meets_a_second_front(server: Server) -> None:
+    family = [server.child("zygote"), *server.workers()]
+    front = server.child("front")
+    front.kill()
+    eventually(lambda: not any(member.is_running() for member in family))
+    eventually(server.answers)
+    eventually(lambda: len(server.workers()) == 2)
+
+
 def test_all_workers_killed_at_once_are_replaced(server: Server) -> None:
     victims = server.workers()
     for worker in victims:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 _STARTS_A_ZYGOTE = """
 import os, pathlib, sys
+from updraft_server.ipc.control import packet_pair
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import ZygoteSettings
-from updraft_server.supervisor.children import start_zygote, zygote_listener
+from updraft_server.supervisor.children import start_zygote
 
 directory = pathlib.Path(sys.argv[1])
-listener = zygote_listener(directory / "zygote.sock")
+_, door = packet_pair()
 os.register_at_fork(before=lambda: print("forked"))
-zygote = start_zygote(ZygoteSettings((), str(directory), str(directory), str(directory), WorkerSettings()), listener)
+zygote = start_zygote(ZygoteSettings((), str(directory), str(directory), str(directory), WorkerSettings()), door)
 zygote.end()
 print("started")
 """

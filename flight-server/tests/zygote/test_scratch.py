@@ -25,7 +25,7 @@ def zygotes(tmp_path: Path) -> Iterator[Zygotes]:
 
 @pytest.fixture
 def front(zygotes: Zygotes) -> Iterator[Front]:
-    connected = Front(zygotes.path)
+    connected = Front(zygotes.connection())
     yield connected
     connected.close()
 
@@ -93,7 +93,7 @@ def test_workers_that_outlive_their_zygote_keep_their_directories(zygotes: Zygot
     for worker in (kept, gone):
         (zygotes.scratch / worker / "file").touch()
     zygotes.restart()
-    successor = Front(zygotes.path)
+    successor = Front(zygotes.connection())
     successor.send(Claim([kept, gone]))
     successor.send(Kill(gone))
     assert successor.expect(Exited).worker == gone

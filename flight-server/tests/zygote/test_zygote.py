@@ -30,14 +30,14 @@ def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
 
 @pytest.fixture
 def front(zygotes: Zygotes) -> Iterator[Front]:
-    connected = Front(zygotes.path)
+    connected = Front(zygotes.connection())
     yield connected
     connected.close()
 
 
 @pytest.fixture
 def other_front(zygotes: Zygotes) -> Iterator[Front]:
-    connected = Front(zygotes.path)
+    connected = Front(zygotes.connection())
     yield connected
     connected.close()
 
@@ -100,7 +100,7 @@ def test_memory_and_processor_time_are_told_of_those_that_live(front: Front) -> 
 def test_a_front_that_goes_takes_its_workers_with_it_and_no_others(
     zygotes: Zygotes, front: Front, goodbye: bytes
 ) -> None:
-    going = Front(zygotes.path)
+    going = Front(zygotes.connection())
     (_, kept), (_, lost) = front.fork(), going.fork()
     if goodbye:
         going._socket.send(goodbye)
@@ -118,7 +118,7 @@ def test_a_successor_keeps_the_workers_that_are_claimed_and_ends_the_others(zygo
     assert front.expect(Exited).worker == gone
     assert ends(ended)
     zygotes.restart()
-    successor = Front(zygotes.path)
+    successor = Front(zygotes.connection())
     successor.send(Claim([claimed, gone]))
     assert successor.expect(Exited) == Exited(gone, None)
     assert ends(unclaimed)

@@ -45,7 +45,7 @@ from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import LeaseOutcome, Owner
 
 if TYPE_CHECKING:
-    from updraft_server.settings import ServeSettings
+    from updraft_server.settings import FrontSettings
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class Exchanges:
         admission: Admission,
         collector: ArtifactCollector,
         capabilities: Callable[[], Capabilities],
-        settings: "ServeSettings",
+        settings: "FrontSettings",
         running: RunningExchanges,
         metrics: FrontMetrics,
         activity: Activity,
@@ -180,8 +180,10 @@ class Exchanges:
         except UpdraftError as error:
             if isinstance(error, WorkerError):
                 self._metrics.worker_deaths.inc()
-            if relay.function_has_earned_its_end or _has_ended_by_itself(grant):
+            if relay.function_has_earned_its_end or self._has_ended_by_itself(grant):
                 self._hold_back.died(owner, request)
+            if isinstance(error, WorkerError) and _nobody_knows_how(grant):
+                error.message += self._running.lost_memory.inference(grant.lease.worker, request.function)
             raise
         finally:
             self._metrics.running.dec()
@@ -193,6 +195,12 @@ class Exchanges:
                 self._metrics.batch_seconds.labels(request.function).observe(held_seconds / batches)
             await relay.settle()
 
+    def _has_ended_by_itself(self, grant: Grant) -> bool:
+        """Whether its worker has died before it is given back, as far as can be told of what it did itself."""
+        if _nobody_knows_how(grant):
+            return self._running.lost_memory.is_blamed(grant.lease.worker)
+        return grant.lease.death.done()
+
     def _record(self, request: Request | None, outcome: str, exchange: OpenExchange) -> None:
         # A name that was asked for but does not exist must not become a series.
         function = request.function if request is not None and request.resolved else ""
@@ -202,10 +210,10 @@ class Exchanges:
         self._metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
 
 
-def _has_ended_by_itself(grant: Grant) -> bool:
-    """Whether its worker has died before it is given back; of one that went with its zygote nobody can say how."""
+def _nobody_knows_how(grant: Grant) -> bool:
+    """Whether its worker has ended with the zygote that could have told how."""
     death = grant.lease.death
-    return death.done() and death.result().status is not None
+    return death.done() and death.result().status is None
 
 
 def _owner(call: Call, request: Request) -> Owner:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import signal
+import socket
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -22,8 +23,10 @@ from updraft.errors import PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
-from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError
+from updraft.service.heartbeat import Heartbeat
+from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_beating
 from updraft.service.listeners import Listeners
+from updraft.service.parent import follow_parent
 from updraft.service.ready_file import ReadyFile
 from updraft.service.telemetry import LOG_DROPS, WebPages, log_to_stderr
 from updraft.service.tracing import start_tracing
@@ -42,12 +45,10 @@ from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import html_page, json_page
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
-from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
-from updraft_server.ipc.parent import follow_parent
+from updraft_server.ipc.control import CONTROL_VARIABLE
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     SETTINGS_VARIABLE,
-    ZYGOTE_SOCKET_VARIABLE,
     take_over,
 )
 from updraft_server.linux.process_control import hide_memory
@@ -55,10 +56,11 @@ from updraft_server.pool.interface import WorkerPool, until
 from updraft_server.pool.leases import PoolError, PoolSettings
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
+from updraft_server.pool.zygote_source import ControlConnection
 from updraft_server.sandbox_layers import NEEDS, in_words
 
 if TYPE_CHECKING:
-    from updraft_server.settings import ServeSettings
+    from updraft_server.settings import FrontSettings
 
 _log = structlog.get_logger(__name__)
 
@@ -69,7 +71,7 @@ _ENDING_SECONDS = 2.0
 class Front:
     """One front: a pool, its queue, its listeners."""
 
-    def __init__(self, settings: "ServeSettings", pool: WorkerPool, artifacts_directory: Path) -> None:
+    def __init__(self, settings: "FrontSettings", pool: WorkerPool, artifacts_directory: Path) -> None:
         self.lifecycle = Lifecycle()
         self.activity = Activity()
         self.metrics = FrontMetrics(self.activity)
@@ -99,7 +101,9 @@ class Front:
             pool.measure,
             client_silence_seconds=settings.client_silence_seconds,
             worker_silence_seconds=settings.worker_silence_seconds,
-            limits=WorkerLimits.effective(
+            memory_limit_bytes=lambda: pool.memory_limit_bytes,
+            limits=lambda: WorkerLimits.effective(
+                there_is_bytes=pool.memory_limit_bytes,
                 memory_bytes=settings.worker_memory_bytes,
                 processes=settings.worker_processes,
                 threads=settings.worker_threads,
@@ -316,7 +320,7 @@ def _pages(sampler: Sampler) -> WebPages:
     }
 
 
-def _fresh_workers(settings: "ServeSettings") -> int:
+def _fresh_workers(settings: "FrontSettings") -> int:
     """How many stand by: none where registered functions are all there is, which are an owner of their own."""
     return settings.fresh_workers if settings.allow_session_functions else 0
 
@@ -336,11 +340,11 @@ def _log_dropped_output(output: DroppedOutput) -> None:
     )
 
 
-async def _serve(settings: "ServeSettings", zygote_socket: Path, artifacts_directory: Path) -> None:
+async def _serve(settings: "FrontSettings", control: socket.socket, artifacts_directory: Path) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
         fresh_workers=_fresh_workers(settings),
-        zygote_socket=zygote_socket,
+        zygotes=ControlConnection(control),
         output_lines_per_second=settings.output_lines_per_second,
         extra_workers=settings.extra_workers,
     )
@@ -352,18 +356,11 @@ async def _serve(settings: "ServeSettings", zygote_socket: Path, artifacts_direc
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, front.lifecycle.handle, Event.DRAIN_REQUESTED)
-    beating = asyncio.create_task(_beat(Heartbeat.inherited()))
+    beating = asyncio.create_task(keep_beating(Heartbeat.inherited()))
     try:
         await front.run()
     finally:
         beating.cancel()
-
-
-async def _beat(heartbeat: Heartbeat) -> None:
-    """Show the supervisor that the loop turns."""
-    while True:
-        heartbeat.beat()
-        await asyncio.sleep(INTERVAL_SECONDS)
 
 
 def main() -> None:
@@ -374,9 +371,12 @@ def main() -> None:
     hide_memory()
     retain_freed_memory()
     settings = take_over(os.environ[SETTINGS_VARIABLE])
+    control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
+    # The unpackers that this process starts have no use for it.
+    control.set_inheritable(False)
     log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="front")
     try:
-        uvloop.run(_serve(settings, Path(os.environ[ZYGOTE_SOCKET_VARIABLE]), Path(os.environ[ARTIFACTS_VARIABLE])))
+        uvloop.run(_serve(settings, control, Path(os.environ[ARTIFACTS_VARIABLE])))
     except (StartError, PoolError) as error:
         _log.error("the front cannot start", reason=str(error))
         sys.exit(1)

@@ -16,6 +16,7 @@ import structlog
 from updraft.errors import DeadlineError, LimitError, UpdraftError
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft_server.front.batch_timeout import BatchTimeout
+from updraft_server.front.lost_memory import LostMemory
 from updraft_server.front.relay import Relay, Side
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.worker_usage import WorkerUsage
@@ -54,15 +55,20 @@ class RunningExchanges:
         *,
         client_silence_seconds: float,
         worker_silence_seconds: float,
-        limits: WorkerLimits,
+        limits: Callable[[], WorkerLimits],
+        memory_limit_bytes: Callable[[], int],
         batch_processor_seconds: float = 0.0,
         longest_batch_seconds: float = LONGEST_BATCH_SECONDS,
     ) -> None:
-        """`measure` is `Pool.measure`; the seconds say how long each side may be silent, and how much processor time a
-        function may use for one batch, and how long it may take for that without a clock of its worker. 0 is no limit.
+        """Of a pool that tells by `measure` what workers use, and by `memory_limit_bytes` what they share.
+
+        The seconds say how long each side may be silent, how much processor time a function may use for one batch, and
+        how long it may take for that without a clock of its worker. 0 is no limit.
         """
         self._measure = measure
         self._limits = limits
+        self._memory_limit_bytes = memory_limit_bytes
+        self.lost_memory = LostMemory()
         self._client_silence_seconds = client_silence_seconds
         self._worker_silence_seconds = worker_silence_seconds
         self._batch_processor_seconds = batch_processor_seconds
@@ -116,14 +122,16 @@ class RunningExchanges:
         if not self._watched:
             return
         usage = await self._measure([watched.relay.worker for watched in self._watched])
-        largest = self._limits.largest_of_too_much(usage)
+        self.lost_memory.measured(usage, self._memory_limit_bytes())
+        limits = self._limits()
+        largest = limits.largest_of_too_much(usage)
         for relay in [watched.relay for watched in self._watched if watched.relay.worker in usage]:
             used = usage[relay.worker]
-            excess = self._limits.excess(relay.function, used)
+            excess = limits.excess(relay.function, used)
             if excess is not None:
                 relay.end_for(excess)
             elif relay.worker == largest:
-                relay.end(self._limits.shortage(relay.function, used))
+                relay.end(limits.shortage(relay.function, used))
 
     async def look(self) -> None:
         """End those in which a side has been silent for too long."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from updraft.errors import LimitError, WorkerError
-from updraft.service.container_memory import memory_limits
 from updraft_server.ipc.worker_usage import WorkerUsage
 
 # The rest is for the front, for the image that workers share, and for the growth between two looks.
@@ -37,12 +36,18 @@ class WorkerLimits:
 
     @classmethod
     def effective(
-        cls, *, memory_bytes: int, processes: int, threads: int, scratch_bytes: int, scratch_files: int
+        cls,
+        *,
+        memory_bytes: int,
+        processes: int,
+        threads: int,
+        scratch_bytes: int,
+        scratch_files: int,
+        there_is_bytes: int,
     ) -> Self:
-        """With a share of the memory that this container or machine has, where 0 asks to compute it."""
-        there_is = min(memory_limits().values())
-        memory_bytes = memory_bytes or int(_SHARE_OF_ONE * there_is)
-        together_bytes = int(_SHARE_OF_ALL * there_is)
+        """With a share of the memory that the workers' container or machine has, where 0 asks to compute it."""
+        memory_bytes = memory_bytes or int(_SHARE_OF_ONE * there_is_bytes)
+        together_bytes = int(_SHARE_OF_ALL * there_is_bytes)
         return cls(memory_bytes, processes, threads, scratch_bytes, scratch_files, together_bytes)
 
     def excess(self, function: str, usage: WorkerUsage) -> LimitError | None:

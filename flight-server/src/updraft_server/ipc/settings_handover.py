@@ -2,7 +2,7 @@
 """Hands the settings, which the supervisor has checked, to the front.
 
 A front that was killed must serve again at once, and loading the library that checks settings would take a third of
-its start: what arrives has the attributes of `ServeSettings` and none of its machinery.
+its start: what arrives has the attributes of `FrontSettings` and none of its machinery.
 """
 
 import json
@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Any, cast
 from updraft.service.addresses import parse_tcp_address
 
 if TYPE_CHECKING:
-    from updraft_server.settings import ServeSettings
+    from updraft_server.settings import FrontSettings
 
 SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
-ZYGOTE_SOCKET_VARIABLE = "UPDRAFT_FRONT_ZYGOTE_SOCKET"
 ARTIFACTS_VARIABLE = "UPDRAFT_FRONT_ARTIFACTS"
 
 _ADDRESSES = {"listen_address": "listen", "admin_address": "admin_listen", "metrics_address": "metrics_listen"}
 
 
-def hand_down(settings: "ServeSettings") -> str:
+def hand_down(settings: "FrontSettings") -> str:
     """Checked settings as text for the front's environment; files of secrets are named, not read."""
     paths = [name for name in type(settings).model_fields if isinstance(getattr(settings, name), Path)]
     return json.dumps({"values": settings.model_dump(mode="json"), "paths": paths})
 
 
-def take_over(text: str) -> "ServeSettings":
+def take_over(text: str) -> "FrontSettings":
     """The inverse of `hand_down`."""
     handed = json.loads(text)
     # JSON has no tuples.
@@ -36,4 +35,4 @@ def take_over(text: str) -> "ServeSettings":
     values.update({name: Path(values[name]) for name in handed["paths"]})
     for name, source in _ADDRESSES.items():
         values[name] = parse_tcp_address(values[source]) if values[source] else None
-    return cast("ServeSettings", SimpleNamespace(**values))
+    return cast("FrontSettings", SimpleNamespace(**values))

@@ -22,7 +22,7 @@ MAX_WORKERS_PER_PACKET = 256
 FORKED_DESCRIPTORS = 2
 
 SETTINGS_VARIABLE = "UPDRAFT_ZYGOTE_SETTINGS"
-LISTENER_VARIABLE = "UPDRAFT_ZYGOTE_LISTENER"
+DOOR_VARIABLE = "UPDRAFT_ZYGOTE_DOOR"
 LIFELINE_VARIABLE = "UPDRAFT_ZYGOTE_LIFELINE"
 
 EXIT_IMAGE_BROKEN = 78
@@ -74,6 +74,8 @@ class Hello:
     """(name, version, doc) of each registered function."""
     sandbox: Sequence[Sequence[str]] = dataclasses.field(default_factory=list)
     """The fields of `SandboxLayer`, of each layer."""
+    memory_limit_bytes: int = 0
+    """Memory of the container or machine that the zygote and all workers share."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ class WorkerPool(Protocol):
     """Empty, as are the versions, until the zygote has told."""
     python_version: str
     pyspark_version: str
+    memory_limit_bytes: int
+    """Memory of the workers' container or machine; 0 until the zygote has told."""
     zygote_pid: int
     """On the workers' side: for people to read, never to act on."""
     sandbox: Sequence[SandboxLayer]

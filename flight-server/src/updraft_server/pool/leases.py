@@ -5,10 +5,10 @@ import asyncio
 import dataclasses
 import enum
 import socket
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from updraft_server.pool.worker_events import WorkerDeath
+from updraft_server.pool.zygote_source import ZygoteSource
 
 
 class PoolError(Exception):
@@ -75,7 +75,7 @@ class PoolSettings:
     """What the front decides about its pool; what the workers obey travels with the zygote (`ZygoteSettings`)."""
 
     workers: int
-    zygote_socket: Path
+    zygotes: ZygoteSource
     start_timeout_seconds: float = 60.0
     fork_timeout_seconds: float = 10.0
     """How long a new worker may take until it is ready."""

@@ -58,6 +58,7 @@ class Pool:
         self.fresh = 0
         self.functions: Sequence[RegisteredFunctionInfo] = ()
         self.python_version = ""
+        self.memory_limit_bytes = 0
         self.pyspark_version = ""
         self.zygote_pid = 0
         self.sandbox: Sequence[SandboxLayer] = ()
@@ -71,9 +72,7 @@ class Pool:
         self._leases: set[WorkerLease] = set()
         self._spares = SpareWorkers(settings.workers, settings.spare_seconds, self._discard)
         self._wake = asyncio.Event()
-        self._zygote = ZygoteClient(
-            settings.zygote_socket, settings.start_timeout_seconds, self._exited, self._wake.set
-        )
+        self._zygote = ZygoteClient(settings.zygotes, settings.start_timeout_seconds, self._exited, self._wake.set)
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
         # Those that are being started: several exchanges of a task may ask at once.
@@ -216,6 +215,7 @@ class Pool:
                 self._zygote.kill(worker.id)
         self.python_version = hello.python_version
         self.pyspark_version = hello.pyspark_version
+        self.memory_limit_bytes = hello.memory_limit_bytes
         self.zygote_pid = hello.pid
         self.sandbox = tuple(SandboxLayer(*layer) for layer in hello.sandbox)
         self.functions = tuple(RegisteredFunctionInfo(*function) for function in hello.functions)

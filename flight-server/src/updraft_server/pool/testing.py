@@ -115,6 +115,7 @@ class FakePool:
         self.fresh = 0
         self.functions: Sequence[RegisteredFunctionInfo] = (RegisteredFunctionInfo("echo", "1", "Sends it back."),)
         self.python_version = "3.11"
+        self.memory_limit_bytes = 1 << 40
         self.zygote_pid = 0
         self.sandbox: Sequence[SandboxLayer] = (SandboxLayer("seccomp"), SandboxLayer("capabilities", "it is a test"))
         self.exits = dict.fromkeys(EXIT_REASONS, 0)

@@ -3,7 +3,7 @@
 
 import dataclasses
 
-from updraft_server.linux.process_control import describe_exit
+from updraft.service.child import describe_exit
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

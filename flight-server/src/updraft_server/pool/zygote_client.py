@@ -8,7 +8,6 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
@@ -33,11 +32,14 @@ from updraft_server.ipc.zygote_packets import (
     encode,
 )
 from updraft_server.pool.leases import PoolError
+from updraft_server.pool.zygote_source import ZygoteSource
 
 _log = structlog.get_logger(__name__)
 
 _RECONNECT_SECONDS = 0.05
-# How often a front says that it waits for the workers' side.
+# When a front first says that it waits for the workers' side, and how often then. A supervisor that ends for want of a
+# zygote has said why by the first one.
+_PATIENCE_SECONDS = 1.0
 _COMPLAINT_SECONDS = 10.0
 # What the zygote's hello answers, though nobody has to ask for it.
 _GREETING = 0
@@ -68,13 +70,17 @@ class ZygoteClient:
     """The connection to whichever zygote serves now: one after the other. Used from one event loop."""
 
     def __init__(
-        self, path: Path, timeout_seconds: float, on_exit: Callable[[Exited], None], on_lost: Callable[[], None]
+        self,
+        zygotes: ZygoteSource,
+        timeout_seconds: float,
+        on_exit: Callable[[Exited], None],
+        on_lost: Callable[[], None],
     ) -> None:
         self.hello: Hello | None = None
         """What the zygote is; None while there is no connection."""
         self.trouble = ""
         """Why there is no connection; empty while there is one."""
-        self._path = path
+        self._zygotes = zygotes
         self._timeout_seconds = timeout_seconds
         self._on_exit = on_exit
         self._on_lost = on_lost
@@ -88,7 +94,7 @@ class ZygoteClient:
 
     async def connect(self) -> Hello:
         """Try again and again until a zygote has loaded and says hello."""
-        next_complaint_seconds = 0.0
+        next_complaint_seconds = self._loop.time() + _PATIENCE_SECONDS
         while self.hello is None:
             try:
                 self.hello = await self._greeted()
@@ -106,21 +112,24 @@ class ZygoteClient:
     async def _greeted(self) -> Hello:
         """The hello of a zygote that is connected to now; raises ZygoteError."""
         with contextlib.ExitStack() as connection:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-            connection.enter_context(self._socket)
             try:
-                self._socket.connect(str(self._path))
+                self._socket = await self._zygotes.next()
             except OSError as error:
-                raise ZygoteError(f"the zygote cannot be reached at {self._path}: {error.strerror}") from error
+                raise ZygoteError(f"there is no zygote: {error.strerror or error}") from error
+            connection.enter_context(self._socket)
+            self._socket.settimeout(0)
+            # Before the reader: the hello may be there already.
+            greeting = self._answers[_GREETING] = self._loop.create_future()
+            connection.callback(self._answers.pop, _GREETING, None)
             self._loop.add_reader(self._socket.fileno(), self._readable)
             connection.callback(self._loop.remove_reader, self._socket.fileno())
             connection.callback(self._loop.remove_writer, self._socket.fileno())
-            try:
-                async with asyncio.timeout(self._timeout_seconds):
-                    hello: Hello = await self._answer(_GREETING)
-            except TimeoutError:
-                reason = f"the zygote was not ready within {self._timeout_seconds:g} seconds"
-                raise ZygoteError(reason) from None
+            while not (await asyncio.wait([greeting], timeout=self._timeout_seconds))[0]:
+                # Kept: nobody hands over this zygote again. One that hangs is the supervisor's to end.
+                self.trouble = f"the zygote was not ready within {self._timeout_seconds:g} seconds"
+                _log.warning("the workers' side is unreachable: waiting", reason=self.trouble)
+            hello: Hello = greeting.result()
+            self._answers.pop(_GREETING, None)
             self._connection = connection.pop_all()
             return hello
 

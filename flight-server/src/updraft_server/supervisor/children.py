@@ -4,14 +4,11 @@
 import functools
 import os
 import socket
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from updraft_server.ipc.heartbeat import HeartbeatMonitor
-from updraft_server.ipc.parent import parent_environment
-from updraft_server.ipc.zygote_packets import LIFELINE_VARIABLE, LISTENER_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
+from updraft.service.child import Child
+from updraft_server.ipc.zygote_packets import DOOR_VARIABLE, LIFELINE_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
 
 # What a zygote and its workers inherit of the environment: nothing that could be a secret.
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
@@ -24,59 +21,27 @@ _WORKER_VARIABLES = {
 # One exchange is one core's work; a library that starts threads when it is imported would also break the zygote.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _BACKLOG = 16
+_GROUP_MAY_CONNECT = 0o660
 
 
-def zygote_listener(path: Path) -> socket.socket:
-    """The socket at which every zygote of a pool is reached, one after the other: it outlives each of them."""
+def control_listener(path: Path) -> socket.socket:
+    """The socket at which the workers' side reaches every front, one after the other: it outlives each of them."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     path.unlink(missing_ok=True)
     listener.bind(str(path))
+    # The workers' side may be another user of the same group; the first to come is the only one to be taken.
+    path.chmod(_GROUP_MAY_CONNECT)
     listener.listen(_BACKLOG)
     return listener
 
 
-class Child:
-    """A process of the pool, and the pipe on which it shows that it is not stuck."""
-
-    def __init__(self, module: str, environment: Mapping[str, str], inherited_descriptors: Iterable[int] = ()) -> None:
-        """Start `python -m module`, which follows its parent; it does not import from where it runs."""
-        self._heartbeat = HeartbeatMonitor()
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
-            [sys.executable, "-P", "-m", module],
-            env={**environment, **parent_environment(), **self._heartbeat.environment},
-            stdin=subprocess.DEVNULL,
-            pass_fds=(*inherited_descriptors, self._heartbeat.writing),
-        )
-        self._heartbeat.started()
-        self.pid = self._process.pid
-
-    def is_stuck(self) -> bool:
-        """True when it has not shown itself for too long; to be asked once every `heartbeat.INTERVAL_SECONDS`."""
-        return self._heartbeat.is_stuck()
-
-    def kill(self) -> None:
-        """Send SIGKILL; who reaps children hears of its end."""
-        self._process.kill()
-
-    def reaped(self, code: int) -> None:
-        """Note that it has ended, to whom it may concern."""
-        self._process.returncode = code
-        self._heartbeat.close()
-
-    def end(self) -> None:
-        """Kill and reap it, if that has not happened."""
-        if self._process.returncode is None:
-            self._process.kill()
-            self.reaped(self._process.wait())
-
-
-def start_zygote(settings: ZygoteSettings, listener: socket.socket) -> Child:
-    """Start a zygote that serves `listener`."""
+def start_zygote(settings: ZygoteSettings, door: socket.socket) -> Child:
+    """Start a zygote that serves the fronts that come over `door`."""
     environment = zygote_environment(os.environ)
     environment[SETTINGS_VARIABLE] = settings.encode()
-    environment[LISTENER_VARIABLE] = str(listener.fileno())
+    environment[DOOR_VARIABLE] = str(door.fileno())
     environment[LIFELINE_VARIABLE] = str(_lifeline())
-    return Child("updraft_server.zygote.process", environment, [listener.fileno(), _lifeline()])
+    return Child("updraft_server.zygote.process", environment, [door.fileno(), _lifeline()])
 
 
 @functools.cache

@@ -8,20 +8,26 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ZYGOTE_SOCKET = "zygote.sock"
+FRONT_SOCKET = "front.sock"
 # The longest path that fits the address of a Unix socket, which ends with a zero.
 _MAX_SOCKET_PATH_BYTES = 107
 _WRITABLE_FOR_OTHERS = 0o022
+_GROUP_MAY_READ = 0o750
 
 
 @contextlib.contextmanager
-def claimed(directory: Path, halves: Iterable[str]) -> Iterator[None]:
-    """Create the directory if it is missing, and lock it for these halves of a pool; raises OSError with a reason."""
-    if len(os.fsencode(directory / ZYGOTE_SOCKET)) > _MAX_SOCKET_PATH_BYTES:
-        longest = _MAX_SOCKET_PATH_BYTES - len(f"/{ZYGOTE_SOCKET}")
+def claimed(directory: Path, halves: Iterable[str], *, group_may_read: bool = False) -> Iterator[None]:
+    """Create the directory if it is missing, and lock it for these halves of a pool; raises OSError with a reason.
+
+    With `group_may_read` the workers' side may be another user of the same group.
+    """
+    if len(os.fsencode(directory / FRONT_SOCKET)) > _MAX_SOCKET_PATH_BYTES:
+        longest = _MAX_SOCKET_PATH_BYTES - len(f"/{FRONT_SOCKET}")
         raise _error(errno.ENAMETOOLONG, f"a socket needs a shorter path: at most {longest} bytes", directory)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_private(directory)
+    if group_may_read and directory.stat().st_uid == os.geteuid():
+        directory.chmod(_GROUP_MAY_READ)
     with contextlib.ExitStack() as stack:
         for half in halves:
             lock = stack.enter_context((directory / f"{half}.lock").open("w"))

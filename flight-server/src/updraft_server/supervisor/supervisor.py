@@ -1,59 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that `updraft-server serve` is: starts the zygote, the front or both, heals them, and ends them.
+"""The process that an `updraft-server` is: starts the zygote, the front or both, heals them, and ends them.
 
 It imports neither gRPC nor pyarrow and does nothing with the network, so that nothing but a signal makes it fail.
 When it dies, its children end with it; workers whose zygote died become its children and are reaped here, and so do
 processes that functions of those workers leave behind, which are ended.
 """
 
-import collections
 import contextlib
 import enum
 import math
 import os
-import shutil
 import signal
 import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from updraft.service.child import Child, describe_exit
+from updraft.service.crashes import CRASHES, WINDOW_SECONDS, Crashes
+from updraft.service.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
 from updraft.service.lossy_streams import protect_standard_streams
-from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
-from updraft_server.ipc.settings_handover import (
-    ARTIFACTS_VARIABLE,
-    SETTINGS_VARIABLE,
-    ZYGOTE_SOCKET_VARIABLE,
-    hand_down,
-)
+from updraft_server.ipc.control import CONTROL_VARIABLE, connected, has_hung_up, introduce, packet_pair
+from updraft_server.ipc.settings_handover import ARTIFACTS_VARIABLE, SETTINGS_VARIABLE, hand_down
 from updraft_server.ipc.worker_records import WorkerRecords
-from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING, ZygoteSettings
 from updraft_server.linux.descendants import children, kill_child
 from updraft_server.linux.hostile_trees import empty_directory
-from updraft_server.linux.process_control import adopt_orphans, describe_exit, hide_memory, kill_group
-from updraft_server.sandbox_layers import RESTRICTED
-from updraft_server.settings import ServeSettings
-from updraft_server.supervisor.children import Child, start_zygote, zygote_listener
-from updraft_server.supervisor.runtime_directory import ZYGOTE_SOCKET, claimed
+from updraft_server.linux.process_control import adopt_orphans, hide_memory, kill_group
+from updraft_server.settings import (
+    FrontSettings,
+    PoolSettings,
+    SeparateFrontSettings,
+    SeparateWorkersSettings,
+    ServeSettings,
+    WorkersSettings,
+)
+from updraft_server.supervisor.children import control_listener, start_zygote
+from updraft_server.supervisor.runtime_directory import FRONT_SOCKET, claimed
+from updraft_server.supervisor.zygote_settings import SCRATCH, zygote_settings
 
 EXIT_FAILURE = 1
 EXIT_REFUSED = 2
 """What was asked for cannot be done as asked; the line before says what to change."""
 
 _ARTIFACTS = "artifacts"
-_SCRATCH = "scratch"
 _FRONT = "front"
 _ZYGOTE = "zygote"
 # SIGALRM is this process's own, once every INTERVAL_SECONDS.
 _SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM})
-_CRASHES = 5
-_CRASH_WINDOW_SECONDS = 10.0
 _START_UP_SECONDS = 10.0
 _DRAIN_MARGIN_SECONDS = 15.0
 # A killed process that waits for a disk or a network file system does not end; the pool's own end must not wait for it.
 _LAST_DEATHS_SECONDS = 10.0
+# How often the workers' side says that it looks for its front.
+_COMPLAINT_SECONDS = 10.0
 # What is left then is removed when a pool starts here again.
 _CLEARING_SECONDS = 10.0
 
@@ -68,31 +70,59 @@ class Phase(enum.Enum):
 class Supervisor:
     """A child or two, and the signals that say what happens to them."""
 
-    def __init__(self, settings: ServeSettings, directory: Path) -> None:
-        self._settings = settings
-        self._socket_path = directory / ZYGOTE_SOCKET
+    def __init__(
+        self,
+        *,
+        front: FrontSettings | None,
+        workers: WorkersSettings | None,
+        directory: Path,
+        front_directory: Path,
+    ) -> None:
+        """Supervise a front, a zygote with its workers, or both.
+
+        Args:
+            front: What the front is told; None when it runs elsewhere.
+            workers: What the zygote is told; None when it runs elsewhere.
+            directory: The zygote's files.
+            front_directory: The front's files, under the same path for both.
+        """
+        self._front_settings = front
+        self._socket_path = front_directory / FRONT_SOCKET
         # Workers have working directories of their own.
-        self._artifacts_path = directory.absolute() / _ARTIFACTS
-        self._zygote_settings: ZygoteSettings
-        self._listener: socket.socket
-        if settings.run != "front":
-            self._zygote_settings = _zygote_settings(settings, directory)
-            self._listener = zygote_listener(self._socket_path)
+        self._artifacts_path = front_directory.absolute() / _ARTIFACTS
+        self._zygote_settings: ZygoteSettings | None = None
+        self._listener: socket.socket | None = None
+        self._control: socket.socket | None = None
+        """Leads to the front; None while it does not live, or has not been reached."""
+        self._door: socket.socket | None = None
+        """Leads to the zygote."""
+        self._next_complaint_seconds = 0.0
+        if workers is not None:
+            self._zygote_settings = zygote_settings(workers, directory, {directory, front_directory})
+        if workers is None:
+            self._listener = control_listener(self._socket_path)
+        told: PoolSettings | None = front or workers
+        assert told is not None, "neither half is to run"
+        self._drain_timeout_seconds = told.drain_timeout_seconds
         self._phase = Phase.RUNNING
         self._drain_deadline_seconds = math.inf
         self._children: dict[str, Child] = {}
         self._adopted_workers: set[int] = set()
         """Workers whose zygote has died; its successor says when they end."""
+        self._clearing_deadline_seconds: float | None = None
+        """Set while the workers' side ends because its front was lost: until then it is waited for."""
         self._front_started_seconds = 0.0
-        self._crashes: collections.deque[float] = collections.deque(maxlen=_CRASHES)
+        self._crashes = Crashes()
 
     def run(self) -> int:
         """Supervise until what runs here has drained or nothing helps any more; the exit status."""
         signal.setitimer(signal.ITIMER_REAL, INTERVAL_SECONDS, INTERVAL_SECONDS)
-        if self._settings.run != "front":
-            self._start_zygote()
-        if self._settings.run != "workers":
-            self._start_front()
+        if self._front_settings is None:
+            self._reach_front()
+        else:
+            self._start_front(self._front_settings)
+            if self._zygote_settings is not None:
+                self._start_zygote(self._zygote_settings)
         try:
             while True:
                 status = self._step()
@@ -107,6 +137,9 @@ class Supervisor:
             case signal.SIGALRM:
                 self._end_stuck_children()
                 self._kill_strays()
+                self._go_on_once_cleared()
+                if self._front_settings is None and self._clearing_deadline_seconds is None:
+                    self._reach_front()
                 return self._overdue()
             case signal.SIGCHLD:
                 return self._reap()
@@ -126,8 +159,11 @@ class Supervisor:
             _say("stopping at once: running exchanges are lost")
             return EXIT_FAILURE
         self._phase = Phase.DRAINING
-        self._drain_deadline_seconds = time.monotonic() + self._settings.drain_timeout_seconds + _DRAIN_MARGIN_SECONDS
-        draining = self._children.get(_FRONT) or self._children[_ZYGOTE]
+        self._drain_deadline_seconds = time.monotonic() + self._drain_timeout_seconds + _DRAIN_MARGIN_SECONDS
+        draining = self._children.get(_FRONT) or self._children.get(_ZYGOTE)
+        if draining is None:
+            # Workers that no front has asked for.
+            return 0
         with contextlib.suppress(ProcessLookupError):
             os.kill(draining.pid, signal.SIGTERM)
         return None
@@ -145,16 +181,23 @@ class Supervisor:
             _, wait_status = os.waitpid(ended, 0)
             self._adopted_workers.discard(ended)
             code = os.waitstatus_to_exitcode(wait_status)
-            for name, child in self._children.items():
+            for name, child in list(self._children.items()):
                 if ended == child.pid:
                     child.reaped(code)
-                    status = self._front_ended(code) if name == _FRONT else self._zygote_ended(code)
+                    status = self._ended(name, code)
                     if status is not None:
                         return status
         self._kill_strays()
+        self._go_on_once_cleared()
         return None
 
-    def _front_ended(self, code: int) -> int | None:
+    def _ended(self, name: str, code: int) -> int | None:
+        if name == _FRONT and self._front_settings is not None:
+            return self._front_ended(self._front_settings, code)
+        assert self._zygote_settings is not None
+        return self._zygote_ended(self._zygote_settings, code)
+
+    def _front_ended(self, settings: FrontSettings, code: int) -> int | None:
         self._kill_orphans()
         # -SIGTERM in a drain: it had not installed its handler yet, so it has served nobody.
         if code == 0 or (self._phase is Phase.DRAINING and code == -signal.SIGTERM):
@@ -167,10 +210,12 @@ class Supervisor:
             return EXIT_REFUSED
         if self._crashed(f"the front {describe_exit(code)}"):
             return EXIT_FAILURE
-        self._start_front()
+        if self._zygote_settings is not None:
+            self._clear_workers()
+        self._start_front(settings)
         return None
 
-    def _zygote_ended(self, code: int) -> int | None:
+    def _zygote_ended(self, settings: ZygoteSettings, code: int) -> int | None:
         if code in (EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING):
             return EXIT_REFUSED
         if self._phase is Phase.DRAINING and _FRONT not in self._children:
@@ -179,30 +224,102 @@ class Supervisor:
         if self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
         # Read once, when all of them have just come here: a record that is written later saves nobody.
-        self._adopted_workers = WorkerRecords(Path(self._zygote_settings.workers_directory)).living()
-        self._start_zygote()
+        self._adopted_workers = WorkerRecords(Path(settings.workers_directory)).living()
+        self._start_zygote(settings)
         return None
 
     def _crashed(self, what: str) -> bool:
         """Note a death; True when there have been too many to go on."""
-        now = time.monotonic()
-        self._crashes.append(now)
-        if len(self._crashes) == _CRASHES and now - self._crashes[0] < _CRASH_WINDOW_SECONDS:
-            _say(f"{what}, the {_CRASHES}th death within {_CRASH_WINDOW_SECONDS:g} seconds: giving up")
+        if self._crashes.are_too_many():
+            _say(f"{what}, the {CRASHES}th death within {WINDOW_SECONDS:g} seconds: giving up")
             return True
         _say(f"{what}: it is started again")
         return False
 
-    def _start_zygote(self) -> None:
-        self._children[_ZYGOTE] = start_zygote(self._zygote_settings, self._listener)
+    def _start_zygote(self, settings: ZygoteSettings) -> None:
+        if self._door is not None:
+            self._door.close()
+        self._door, zygotes_end = packet_pair()
+        with zygotes_end:
+            self._children[_ZYGOTE] = start_zygote(settings, zygotes_end)
+        self._introduce()
 
-    def _start_front(self) -> None:
+    def _start_front(self, settings: FrontSettings) -> None:
         environment = dict(os.environ)
-        environment[SETTINGS_VARIABLE] = hand_down(self._settings)
-        environment[ZYGOTE_SOCKET_VARIABLE] = str(self._socket_path)
+        environment[SETTINGS_VARIABLE] = hand_down(settings)
         environment[ARTIFACTS_VARIABLE] = str(self._artifacts_path)
         self._front_started_seconds = time.monotonic()
-        self._children[_FRONT] = Child("updraft_server.front.process", environment)
+        if self._listener is not None:
+            environment[CONTROL_VARIABLE] = str(self._listener.fileno())
+            self._children[_FRONT] = Child("updraft_server.front.process", environment, [self._listener.fileno()])
+            return
+        self._forget_front()
+        self._control, fronts_end = packet_pair()
+        with fronts_end:
+            environment[CONTROL_VARIABLE] = str(fronts_end.fileno())
+            self._children[_FRONT] = Child("updraft_server.front.process", environment, [fronts_end.fileno()])
+        self._introduce()
+
+    def _introduce(self) -> None:
+        """Bring the front and the zygote together, as soon as both are there."""
+        if self._control is not None and self._door is not None:
+            front = self._children.get(_FRONT)
+            introduce(self._door, self._control, front.pid if front is not None else 0)
+
+    def _forget_front(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def _reach_front(self) -> None:
+        """Connect to the front of another supervisor, or to its successor, before any zygote runs without one."""
+        if self._control is not None:
+            if not has_hung_up(self._control):
+                return
+            _say("the front has gone away")
+            self._forget_front()
+            self._kill_orphans()
+            if self._phase is not Phase.DRAINING:
+                self._clear_workers()
+                return
+        if self._phase is Phase.DRAINING:
+            return
+        self._control = connected(self._socket_path)
+        if self._control is None:
+            if time.monotonic() >= self._next_complaint_seconds:
+                self._next_complaint_seconds = time.monotonic() + _COMPLAINT_SECONDS
+                _say(f"the front cannot be reached at {self._socket_path}: trying again")
+        elif _ZYGOTE in self._children:
+            self._introduce()
+        elif self._zygote_settings is not None:
+            self._start_zygote(self._zygote_settings)
+
+    def _clear_workers(self) -> None:
+        """End everything but the front: what user code had a hand in meets no second front."""
+        self._clearing_deadline_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+        # No crash of its own: what is reaped is nobody's child by name.
+        zygote = self._children.pop(_ZYGOTE, None)
+        if zygote is not None:
+            zygote.forget()
+        self._kill_strays()
+
+    def _go_on_once_cleared(self) -> None:
+        """Start anew when the workers' side has ended, or does not although it was killed."""
+        if self._clearing_deadline_seconds is None:
+            return
+        left = set(children()) - {child.pid for child in self._children.values()}
+        if left and time.monotonic() < self._clearing_deadline_seconds:
+            return
+        if left:
+            _say(f"the processes {sorted(left)} do not end, although they were killed: going on without them")
+        self._clearing_deadline_seconds = None
+        if self._front_settings is None:
+            self._reach_front()
+        elif self._zygote_settings is not None:
+            self._start_zygote(self._zygote_settings)
 
     def _kill_orphans(self) -> None:
         """End workers that outlived their zygote and now their front: nobody is left to want their results."""
@@ -245,60 +362,50 @@ class Supervisor:
             _say(f"the processes {left} do not end, although they were killed")
 
 
-def _zygote_settings(settings: ServeSettings, directory: Path) -> ZygoteSettings:
-    """What the zygote is to load and its workers to obey, and the directories that they need."""
-    directory = directory.absolute()
-    files = directory / "files"
-    files.mkdir(mode=0o500, exist_ok=True)
-    workers = directory / "workers"
-    # What a pool that ran here before has left is of no use: its workers died with it.
-    shutil.rmtree(workers, ignore_errors=True)
-    workers.mkdir(mode=0o700)
-    scratch = directory / _SCRATCH
-    scratch.mkdir(mode=0o700, exist_ok=True)
-    return ZygoteSettings(
-        function_modules=settings.functions,
-        files_directory=str(files),
-        workers_directory=str(workers),
-        scratch_directory=str(scratch),
-        restricted=settings.profile == RESTRICTED,
-        # Nobody runs with less than the profile says.
-        required_layers=[*settings.require, *([RESTRICTED] if settings.profile == RESTRICTED else [])],
-        worker=WorkerSettings(
-            allow_session_functions=settings.allow_session_functions,
-            max_batch_bytes=settings.max_message_bytes,
-            # The front lets a payload and a schema be as large as a message each; what it adds itself is bounded too.
-            max_command_bytes=settings.max_message_bytes * 8,
-            # The rest of a message is for the reply's metadata and Arrow's own header.
-            max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
-            max_exchanges=settings.max_exchanges_per_worker,
-            max_file_bytes=settings.worker_file_bytes,
-            max_descriptors=settings.worker_descriptors,
-            hidden_paths=(str(directory), *settings.secret_paths),
-            readable_paths=(str(files),),
-            writable_paths=settings.writable_paths,
-        ),
-    )
-
-
 def supervise(settings: ServeSettings) -> int:
-    """Run a pool or a half of it until it is told to stop; the exit status of `updraft-server serve`."""
+    """Run a whole pool until it is told to stop; the exit status."""
+    with _supervising(settings.runtime_directory, ["front", "workers"]) as directory, _clearing(directory / SCRATCH):
+        return Supervisor(front=settings, workers=settings, directory=directory, front_directory=directory).run()
+
+
+def supervise_front(settings: SeparateFrontSettings) -> int:
+    """Run a pool's front until it is told to stop; the exit status."""
+    with _supervising(settings.runtime_directory, ["front"], group_may_read=True) as directory:
+        return Supervisor(front=settings, workers=None, directory=directory, front_directory=directory).run()
+
+
+def supervise_workers(settings: SeparateWorkersSettings) -> int:
+    """Run a pool's workers until they are told to stop and their front has gone; the exit status."""
+    with _supervising(settings.runtime_directory, ["workers"]) as directory, _clearing(directory / SCRATCH):
+        side = Supervisor(
+            front=None, workers=settings, directory=directory, front_directory=settings.front_directory.absolute()
+        )
+        return side.run()
+
+
+@contextlib.contextmanager
+def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_read: bool = False) -> Iterator[Path]:
+    """Make this process a supervisor of these halves, whose directory this is; None makes one for the time."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     # Before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
     protect_standard_streams()
     adopt_orphans()
     hide_memory()
     with contextlib.ExitStack() as stack:
-        directory = settings.runtime_directory
         if directory is None:
-            directory = Path(
-                stack.enter_context(tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True))
-            )
-        halves = ("front", "workers") if settings.run == "both" else (settings.run,)
-        stack.enter_context(claimed(directory, halves))
-        if settings.run != "front":
-            stack.callback(_clear, directory / _SCRATCH)
-        return Supervisor(settings, directory).run()
+            temporary = tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True)
+            directory = Path(stack.enter_context(temporary))
+        stack.enter_context(claimed(directory, halves, group_may_read=group_may_read))
+        yield directory
+
+
+@contextlib.contextmanager
+def _clearing(scratch: Path) -> Iterator[None]:
+    """Remove what functions have left, once the block has ended all of their processes."""
+    try:
+        yield
+    finally:
+        _clear(scratch)
 
 
 def _clear(scratch: Path) -> None:

@@ -7,6 +7,7 @@ caller sees a member. `_BoundedFile` stands between the two and counts what each
 
 import errno
 import os
+import stat
 import tarfile
 from typing import IO, Any
 
@@ -19,7 +20,9 @@ _FAULTS_OF_NAMES = frozenset(
 )
 # Landlock's answer to a path that leads out, and that of RLIMIT_FSIZE to a file that grows beyond the archive.
 _FAULTS_OF_BOUNDS = frozenset({errno.EACCES, errno.EXDEV, errno.EFBIG})
-_READ_ONLY = 0o555
+# For the workers' side too, which may be another user.
+_READABLE = 0o444
+_EXECUTABLE = 0o555
 
 
 class RefusedArchiveError(Exception):
@@ -76,7 +79,7 @@ def _make_read_only(directory: str) -> None:
         for name in names:
             path = os.path.join(parent, name)
             if not os.path.islink(path):
-                os.chmod(path, os.stat(path).st_mode & _READ_ONLY)
+                os.chmod(path, _EXECUTABLE if os.stat(path).st_mode & stat.S_IXUSR else _READABLE)
 
 
 class _Archive(tarfile.TarFile):

@@ -5,7 +5,6 @@ import fcntl
 import os
 import signal
 import socket
-import struct
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
@@ -18,7 +17,6 @@ _WORKER_SOCKET = 3
 _WORKER_LIFELINE = 4
 _OUT_OF_THE_WAY = 64
 _SO_SNDBUFFORCE = 32
-_CREDENTIALS = "@3i"
 
 
 def become_worker(
@@ -58,13 +56,6 @@ def become_worker(
         traceback.print_exc()
     finally:
         os._exit(1)
-
-
-def peer_pid(connection: socket.socket) -> int:
-    """The process at the other end of a Unix socket, when it connected; 0 where it lives in another namespace."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS))
-    pid: int = struct.unpack(_CREDENTIALS, credentials)[0]
-    return pid
 
 
 def socketpair() -> tuple[socket.socket, socket.socket]:

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from updraft.service.container_memory import memory_limits
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.sandbox.owner_files import OwnerFiles
@@ -56,7 +57,8 @@ class Image:
             pyspark_version = ""
         described = [(function.name, function.version, function.doc) for function in functions.registry]
         python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        return Hello(os.getpid(), python_version, pyspark_version, described, sandbox)
+        memory_limit_bytes = min(memory_limits().values())
+        return Hello(os.getpid(), python_version, pyspark_version, described, sandbox, memory_limit_bytes)
 
     def run_worker(self, scratch: Path, sock: socket.socket) -> NoReturn:
         """Be a worker in this process, which was forked for it, with a directory of its own; never returns."""

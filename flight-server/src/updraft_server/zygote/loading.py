@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from updraft.service.allocator import retain_freed_batches
+from updraft.service.heartbeat import Heartbeat
 from updraft.service.lossy_streams import protect_standard_streams
-from updraft_server.ipc.heartbeat import Heartbeat
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
+    DOOR_VARIABLE,
     EXIT_IMAGE_BROKEN,
     EXIT_LAYER_MISSING,
     LIFELINE_VARIABLE,
-    LISTENER_VARIABLE,
     SETTINGS_VARIABLE,
     ZygoteSettings,
 )
@@ -37,7 +37,9 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     protect_standard_streams()
     settings = ZygoteSettings.decode(os.environ.pop(SETTINGS_VARIABLE))
     name_process("updraft-zygote")
-    listener = socket.socket(fileno=int(os.environ.pop(LISTENER_VARIABLE)))
+    door = socket.socket(fileno=int(os.environ.pop(DOOR_VARIABLE)))
+    # Modules of functions may start processes.
+    door.set_inheritable(False)
     lifeline = int(os.environ.pop(LIFELINE_VARIABLE))
     heartbeat = Heartbeat.inherited()
     # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
@@ -62,7 +64,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     gc.freeze()
     records = WorkerRecords(Path(settings.workers_directory))
     scratch_directory = Path(settings.scratch_directory)
-    zygote = Zygote(image, listener, lifeline, heartbeat, records, score, sandbox, scratch_directory)
+    zygote = Zygote(image, door, lifeline, heartbeat, records, score, sandbox, scratch_directory)
     # Its workers are a front's, which finishes what runs: the supervisor bounds that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()

@@ -6,7 +6,7 @@ fronts, one after the other in practice, and ends the workers of a front that go
 are taken over and kept for the front that claims them.
 """
 
-from updraft_server.ipc.parent import follow_parent
+from updraft.service.parent import follow_parent
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import adopt_orphans, hide_memory
 

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from updraft_server.ipc.heartbeat import INTERVAL_SECONDS, Heartbeat
+from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
+from updraft_server.ipc.control import introduced
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
@@ -34,7 +35,6 @@ from updraft_server.ipc.zygote_packets import (
     decode,
     encode,
 )
-from updraft_server.linux.callers import descends_from
 from updraft_server.linux.descendants import children
 from updraft_server.linux.held_memory import held_bytes
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
@@ -42,13 +42,13 @@ from updraft_server.linux.process_control import kill_group, outlive_parent
 from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
 from updraft_server.linux.tree_sizes import TreeSize
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
-from updraft_server.zygote.forked_worker import become_worker, peer_pid, socketpair
+from updraft_server.zygote.forked_worker import become_worker, socketpair
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.scratch import ScratchDirectories
 from updraft_server.zygote.strays import Strays
 
 _SEND_TIMEOUT_SECONDS = 5.0
-# A front that lives reconnects at once; workers that nobody has claimed by then belong to a front that is gone.
+# A front that lives claims its workers at once; those that nobody has claimed by then belong to one that is gone.
 _CLAIM_SECONDS = 10.0
 # A killed process that waits for a disk does not end; the zygote must not wait for it for ever.
 _LAST_DEATHS_SECONDS = 10.0
@@ -68,12 +68,12 @@ class _Worker:
 
 
 class Zygote:
-    """A single-threaded loop over the listener, the fronts, the workers' pidfds and the supervisor's lifeline."""
+    """A single-threaded loop over the door, the fronts, the workers' pidfds and the supervisor's lifeline."""
 
     def __init__(
         self,
         image: Image,
-        listener: socket.socket,
+        door: socket.socket,
         lifeline: int,
         heartbeat: Heartbeat,
         records: WorkerRecords,
@@ -83,13 +83,14 @@ class Zygote:
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
-        self._listener = listener
+        self._door = door
         self._lifeline = lifeline
         self._records = records
         self._score = score
         self._sandbox = sandbox
         self._selector = selectors.DefaultSelector()
-        self._fronts: set[socket.socket] = set()
+        self._fronts: dict[socket.socket, int] = {}
+        """Each with its number, 0 where that means nothing here."""
         self._workers: dict[str, _Worker] = {}
         self._strays = Strays(self._watch, self._unwatch)
         self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
@@ -112,7 +113,7 @@ class Zygote:
         outlive_parent()
         self._watch(self._lifeline, self._lose_supervisor)
         self._take_over()
-        self._watch(self._listener, self._accept)
+        self._watch(self._door, self._meet)
         while self._fronts or not self._is_ending:
             self._turn()
             # On every turn, not only behind the death of a worker: its functions may have disowned a process before.
@@ -130,13 +131,13 @@ class Zygote:
         """Nobody is left to replace what dies here: end with all that was started here."""
         self._is_ending = True
         self._unwatch(self._lifeline)
-        self._stop_listening()
+        self._close_door()
         for front in list(self._fronts):
             self._let_go(front)
 
     def _end_everything(self) -> None:
         """End what is left: workers that nobody has claimed, and what functions and their modules have started."""
-        self._stop_listening()
+        self._close_door()
         self._scratch.stop()
         for worker in self._workers.values():
             _kill(worker)
@@ -169,22 +170,23 @@ class Zygote:
             if worker.front is None:
                 _kill(worker)
 
-    def _stop_listening(self) -> None:
-        if self._listener.fileno() >= 0:
-            self._unwatch(self._listener)
-            self._listener.close()
+    def _close_door(self) -> None:
+        if self._door.fileno() >= 0:
+            self._unwatch(self._door)
+            self._door.close()
 
-    def _accept(self) -> None:
-        if self._listener.fileno() < 0:
+    def _meet(self) -> None:
+        """Take the front that the supervisor has brought."""
+        if self._door.fileno() < 0:
             # Closed in the same turn.
             return
-        front, _ = self._listener.accept()
-        if descends_from(front, {os.getpid(), *(worker.pid for worker in self._workers.values())}):
-            # A function in a worker: it could fork and kill as a front does.
-            front.close()
+        met = introduced(self._door)
+        if met is None:
+            self._close_door()
             return
+        front, front_pid = met
         front.settimeout(_SEND_TIMEOUT_SECONDS)
-        self._fronts.add(front)
+        self._fronts[front] = front_pid
         self._watch(front, lambda: self._receive(front))
         self._send(front, self._image.hello(self._sandbox.layers))
 
@@ -231,7 +233,7 @@ class Zygote:
             self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
             return
         if pid == 0:
-            front_pid = peer_pid(front)
+            front_pid = self._fronts[front]
             become_worker(
                 worker_end,
                 output_write,
@@ -274,7 +276,7 @@ class Zygote:
 
     def _close_all(self) -> None:
         self._selector.close()
-        self._listener.close()
+        self._door.close()
         for front in self._fronts:
             front.close()
 
@@ -305,7 +307,7 @@ class Zygote:
         for worker in [worker for worker in self._workers.values() if worker.front is front]:
             _kill(worker)
             self._bury(worker)
-        self._fronts.discard(front)
+        self._fronts.pop(front, None)
         self._selector.unregister(front)
         front.close()
 

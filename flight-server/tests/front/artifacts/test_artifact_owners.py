@@ -87,7 +87,7 @@ async def test_all_that_an_owner_has_lies_in_one_directory(running_front: Runnin
         [broadcast, files] = Path(pool.provided.broadcasts["1"]), Path(pool.provided.files_directory)
         assert (broadcast.parent.name, files.parent.name) == ("stored", "sets")
         assert {broadcast.parents[1], files.parents[1]} == {directory}
-        assert stat.S_IMODE(broadcast.parents[1].stat().st_mode) & 0o077 == 0
+        assert stat.S_IMODE(broadcast.parents[1].stat().st_mode) & 0o027 == 0
 
 
 async def test_who_names_no_application_leaves_nothing(running_front: Running, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from updraft_server.front.artifacts.originals import Original
+from updraft_server.front.artifacts.stored import DIRECTORY_MODE
 from updraft_server.front.artifacts.threads import remove
 
 _CACHE = "__pycache__"
@@ -32,7 +33,7 @@ def lay_out(path: Path, building: Path, files: Mapping[str, SetFile]) -> None:
             return
         if path.exists():
             path.rename(wrong)
-        building.mkdir(mode=0o700)
+        building.mkdir(mode=DIRECTORY_MODE)
         for name, file in files.items():
             if file.path.is_dir():
                 (building / name).symlink_to(file.path)

@@ -27,7 +27,7 @@ from pathlib import Path
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
 from updraft_server.front.artifacts.needs import ArtifactKey
 from updraft_server.front.artifacts.originals import Original
-from updraft_server.front.artifacts.stored import Belongings, FileSet, StoredArtifact, room_bytes
+from updraft_server.front.artifacts.stored import DIRECTORY_MODE, Belongings, FileSet, StoredArtifact, room_bytes
 from updraft_server.front.artifacts.threads import remove
 from updraft_server.pool.leases import Owner
 
@@ -71,7 +71,7 @@ class ArtifactStore:
         self._idle_bytes = 0
         shutil.rmtree(directory, ignore_errors=True)
         for path in (directory, self._arriving_path, self._trash_path):
-            path.mkdir(mode=0o700, parents=True)
+            path.mkdir(mode=DIRECTORY_MODE, parents=True)
 
     def arriving_path(self) -> Path:
         """A path beside those of all owners that nothing else uses."""

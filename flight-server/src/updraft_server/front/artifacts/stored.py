@@ -9,6 +9,9 @@ from pathlib import Path
 from updraft_server.front.artifacts.needs import ArtifactKey
 from updraft_server.front.artifacts.originals import Original
 
+DIRECTORY_MODE = 0o750
+"""Of the store's directories: the workers' side may be another user of the same group."""
+
 _BLOCK_BYTES = 4096
 # Small artifacts take an inode and memory of the front: the limit in bytes also bounds how many there can be.
 _LEAST_BYTES = 64 * 1024
@@ -91,7 +94,7 @@ class Belongings:
         self.lasting = True
         """Whether artifacts stay when no exchange needs them."""
         for path in (directory, self.stored_path, self.sets_path):
-            path.mkdir(mode=0o700)
+            path.mkdir(mode=DIRECTORY_MODE)
 
     @property
     def stored_path(self) -> Path:

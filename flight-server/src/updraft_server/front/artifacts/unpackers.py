@@ -19,9 +19,9 @@ import structlog
 
 import updraft_server
 from updraft.errors import PoolUnavailableError, ProtocolError
+from updraft.service.child import describe_exit
 from updraft_server.front.artifacts.threads import in_thread
 from updraft_server.ipc.unpacking import MAX_VERDICT_BYTES, UnpackBounds, UnpackOutcome, UnpackVerdict
-from updraft_server.linux.process_control import describe_exit
 
 _log = structlog.get_logger(__name__)
 

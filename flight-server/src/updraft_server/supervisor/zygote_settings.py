@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a supervisor tells its zygotes, computed from the settings of the pool."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.ipc.zygote_packets import ZygoteSettings
+from updraft_server.sandbox_layers import RESTRICTED
+from updraft_server.settings import WorkersSettings
+
+SCRATCH = "scratch"
+
+
+def zygote_settings(settings: WorkersSettings, directory: Path, own_directories: Iterable[Path]) -> ZygoteSettings:
+    """What the zygote is to load and its workers to obey, with the directories that they need.
+
+    Args:
+        settings: Those of the workers' side.
+        directory: Where these directories are made.
+        own_directories: The pool's, which workers do not see beyond what is their own.
+    """
+    directory = directory.absolute()
+    files = directory / "files"
+    files.mkdir(mode=0o500, exist_ok=True)
+    workers = directory / "workers"
+    # What a pool that ran here before has left is of no use: its workers died with it.
+    shutil.rmtree(workers, ignore_errors=True)
+    workers.mkdir(mode=0o700)
+    scratch = directory / SCRATCH
+    scratch.mkdir(mode=0o700, exist_ok=True)
+    return ZygoteSettings(
+        function_modules=settings.functions,
+        files_directory=str(files),
+        workers_directory=str(workers),
+        scratch_directory=str(scratch),
+        restricted=settings.profile == RESTRICTED,
+        # Nobody runs with less than the profile says.
+        required_layers=[*settings.require, *([RESTRICTED] if settings.profile == RESTRICTED else [])],
+        worker=WorkerSettings(
+            allow_session_functions=settings.allow_session_functions,
+            max_batch_bytes=settings.max_message_bytes,
+            # The front lets a payload and a schema be as large as a message each; what it adds itself is bounded too.
+            max_command_bytes=settings.max_message_bytes * 8,
+            # The rest of a message is for the reply's metadata and Arrow's own header.
+            max_reply_batch_bytes=settings.max_message_bytes * 15 // 16,
+            max_exchanges=settings.max_exchanges_per_worker,
+            max_file_bytes=settings.worker_file_bytes,
+            max_descriptors=settings.worker_descriptors,
+            hidden_paths=(*sorted(str(path.absolute()) for path in own_directories), *settings.secret_paths),
+            readable_paths=(str(files),),
+            writable_paths=settings.writable_paths,
+        ),
+    )
