@@ -48,14 +48,16 @@ class Release:
         spec: dict[str, Any] = self.one("Deployment", name)["spec"]["template"]["spec"]
         return spec
 
-    def container(self, name: str) -> dict[str, Any]:
-        """The only container of a Deployment's pod."""
-        (container,) = self.pod(name)["containers"]
-        return dict(container)
+    def container(self, name: str, called: str = "") -> dict[str, Any]:
+        """The container of a Deployment's pod that is called so; by default the one that serves clients."""
+        called = called or ("writer" if name.endswith("-writer") else "front")
+        (found,) = (container for container in self.pod(name)["containers"] if container["name"] == called)
+        return dict(found)
 
-    def environment(self, name: str) -> dict[str, str]:
+    def environment(self, name: str, called: str = "") -> dict[str, str]:
         """The variables of that container that have literal values."""
-        return {variable["name"]: variable["value"] for variable in self.container(name)["env"] if "value" in variable}
+        variables = self.container(name, called)["env"]
+        return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
 
 
 def render(values: dict[str, Any] | None = None, *, kubernetes: str = NEWEST_KUBERNETES) -> Release:

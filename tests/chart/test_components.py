@@ -10,7 +10,7 @@ import pytest
 
 from tests.chart.chart import notes, render
 from updraft.service.settings import ENVIRONMENT_PREFIX
-from updraft_server.settings import ServeSettings as ServerSettings
+from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings
 from updraft_writer.settings import ServeSettings as WriterSettings
 
 _POOL, _WRITER = "air-updraft-pool-default", "air-updraft-writer"
@@ -26,7 +26,9 @@ def test_pools_come_from_one_map_and_each_may_differ() -> None:
     release = render({"common": {"image": {"registry": "registry.example/data"}}, "pools": pools})
     assert release.one("Deployment", _POOL)["spec"]["replicas"] == 1
     assert release.one("Deployment", "air-updraft-pool-big")["spec"]["replicas"] == 8
-    assert release.container("air-updraft-pool-big")["image"] == "registry.example/data/updraft-pool:numpy"
+    for container in ("front", "workers"):
+        image = release.container("air-updraft-pool-big", container)["image"]
+        assert image == "registry.example/data/updraft-pool:numpy"
     assert release.environment("air-updraft-pool-big")["UPDRAFT_WORKERS"] == "16"
 
 
@@ -39,37 +41,52 @@ def test_a_pool_can_be_left_out() -> None:
     assert names == [_WRITER]
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"), [(_POOL, ServerSettings), (_WRITER, WriterSettings)], ids=["pool", "writer"]
+_CONTAINERS = pytest.mark.parametrize(
+    ("name", "container", "settings"),
+    [
+        (_POOL, "front", SeparateFrontSettings),
+        (_POOL, "workers", SeparateWorkersSettings),
+        (_WRITER, "writer", WriterSettings),
+    ],
+    ids=["front", "workers", "writer"],
 )
-def test_every_variable_is_a_setting_of_the_service(name: str, settings: Any) -> None:
-    given = render({"writer": {"roots": ["/data", "s3://tables"]}}).container(name)["env"]
+
+
+@_CONTAINERS
+def test_every_variable_is_a_setting_of_the_service(name: str, container: str, settings: Any) -> None:
+    given = render({"writer": {"roots": ["/data", "s3://tables"]}}).container(name, container)["env"]
     known = {f"{ENVIRONMENT_PREFIX}{field.upper()}" for field in settings.model_fields}
     assert {variable["name"] for variable in given} <= known
 
 
 _FRONT = {"queueLimit": 512, "clientSilenceSeconds": 1.5, "allowRemoteDrain": True}
 _WORKERS = {"maxExchangesPerWorker": 100}
+_BOTH_SIDES = {"maxMessageBytes": 1 << 27}
+_POOLS = {
+    "common": {"settings": _BOTH_SIDES},
+    "pools": {"default": {"front": {"settings": _FRONT}, "workers": {"settings": _WORKERS}}},
+}
 _WRITERS = {"quotaBytes": 5_000_000_000, "admissionTimeoutSeconds": 7, "allowRemoteDrain": True}
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "values", "given"),
+    ("name", "container", "settings", "values", "given"),
     [
-        (
-            _POOL,
-            ServerSettings,
-            {"pools": {"default": {"front": {"settings": _FRONT}, "workers": {"settings": _WORKERS}}}},
-            _FRONT | _WORKERS,
-        ),
-        (_WRITER, WriterSettings, {"writer": {"settings": _WRITERS}}, _WRITERS),
+        (_POOL, "front", SeparateFrontSettings, _POOLS, _FRONT | _BOTH_SIDES),
+        (_POOL, "workers", SeparateWorkersSettings, _POOLS, _WORKERS | _BOTH_SIDES),
+        (_WRITER, "writer", WriterSettings, {"writer": {"settings": _WRITERS}}, _WRITERS),
     ],
-    ids=["pool", "writer"],
+    ids=["front", "workers", "writer"],
 )
 def test_own_settings_reach_the_service(
-    name: str, settings: Any, values: dict[str, Any], given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    container: str,
+    settings: Any,
+    values: dict[str, Any],
+    given: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for variable, value in render(values).environment(name).items():
+    for variable, value in render(values).environment(name, container).items():
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("UPDRAFT_TOKEN_FILE", "/dev/null")
     read = settings()
@@ -84,7 +101,7 @@ def test_own_settings_reach_the_service(
 def test_a_pool_has_a_worker_for_each_cpu_of_its_pod(limits: dict[str, str], source: str) -> None:
     release = render({"poolDefaults": {"workers": {"resources": {"requests": {"cpu": "2"}, "limits": limits}}}})
     (workers,) = (variable for variable in release.container(_POOL)["env"] if variable["name"] == "UPDRAFT_WORKERS")
-    assert workers["valueFrom"]["resourceFieldRef"]["resource"] == source
+    assert workers["valueFrom"]["resourceFieldRef"] == {"containerName": "workers", "resource": source}
 
 
 @_BOTH
@@ -119,10 +136,56 @@ def test_pods_are_restricted(name: str) -> None:
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not pod["automountServiceAccountToken"]
     assert container["securityContext"] == {
+        "runAsUser": 10001,
+        "runAsGroup": 10001,
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def test_the_workers_have_no_secret_no_port_and_a_user_of_their_own() -> None:
+    tls = {"front": {"tls": {"mode": "secret", "secretName": "tls"}}}
+    release = render({"pools": {"default": tls}})
+    pod, front = release.pod(_POOL), release.container(_POOL)
+    workers = release.container(_POOL, "workers")
+    assert not {"ports", "startupProbe", "readinessProbe", "livenessProbe"} & workers.keys()
+    secrets = {volume["name"] for volume in pod["volumes"] if "secret" in volume}
+    assert secrets == {"tokens", "tls"}
+    assert secrets <= {mount["name"] for mount in front["volumeMounts"]}
+    assert not secrets & {mount["name"] for mount in workers["volumeMounts"]}
+    assert workers["securityContext"]["runAsUser"] != front["securityContext"]["runAsUser"]
+    assert not pod.get("shareProcessNamespace")
+
+
+def test_the_workers_see_the_fronts_files_where_it_has_them_and_write_none() -> None:
+    release = render()
+    front, workers = release.container(_POOL), release.container(_POOL, "workers")
+    (own,) = (mount for mount in front["volumeMounts"] if mount["name"] == "front")
+    (seen,) = (mount for mount in workers["volumeMounts"] if mount["name"] == "front")
+    assert seen == {**own, "readOnly": True}
+    directory = release.environment(_POOL, "workers")["UPDRAFT_FRONT_DIRECTORY"]
+    assert directory == release.environment(_POOL)["UPDRAFT_RUNTIME_DIRECTORY"]
+    assert directory.startswith(own["mountPath"])
+
+
+def test_the_containers_of_a_pool_have_an_image_and_resources_of_their_own() -> None:
+    front = {"image": {"repository": "plain"}, "resources": {"limits": {"memory": "3Gi"}}, "env": [{"name": "A"}]}
+    release = render({"pools": {"default": {"front": front, "workers": {"image": {"tag": "numpy"}}}}})
+    made = {name: release.container(_POOL, name) for name in ("front", "workers")}
+    assert made["front"]["image"] == "plain:numpy"
+    assert made["workers"]["image"] == "updraft-pool:numpy"
+    assert made["front"]["resources"]["limits"] == {"memory": "3Gi"}
+    assert made["workers"]["resources"]["limits"] == {"memory": "4Gi"}
+    assert [{"name": "A"} in container["env"] for container in made.values()] == [True, False]
+
+
+@_BOTH
+def test_the_platform_may_choose_the_users(name: str) -> None:
+    release = render({"common": {"user": None}, "poolDefaults": {"workers": {"user": None}}})
+    users = {"runAsUser", "runAsGroup", "fsGroup"}
+    for place in (release.pod(name), *release.pod(name)["containers"]):
+        assert not users & place["securityContext"].keys()
 
 
 @_BOTH
@@ -153,7 +216,9 @@ def test_a_gpu_becomes_a_limit_and_brings_its_runtime_class() -> None:
     pool = {"pools": {"default": {"workers": gpu}}}
     for values, name, other in ((pool, _POOL, _WRITER), ({"writer": gpu}, _WRITER, _POOL)):
         release = render(values)
-        assert release.container(name)["resources"]["limits"] == {"memory": "4Gi", "amd.com/gpu": 2}
+        computing = "workers" if name == _POOL else "writer"
+        assert release.container(name, computing)["resources"]["limits"] == {"memory": "4Gi", "amd.com/gpu": 2}
+        assert str(release.pod(name)["containers"]).count("amd.com/gpu") == 1
         assert release.pod(name)["runtimeClassName"] == "rocm"
         assert "runtimeClassName" not in release.pod(other)
 
@@ -161,10 +226,10 @@ def test_a_gpu_becomes_a_limit_and_brings_its_runtime_class() -> None:
 def test_functions_come_from_a_config_map() -> None:
     functions = {"modules": ["ours.prices", "ours.names"], "configMap": "ours"}
     release = render({"pools": {"default": {"workers": {"functions": functions, "allowSessionFunctions": False}}}})
-    environment = release.environment(_POOL)
+    environment = release.environment(_POOL, "workers")
     assert environment["UPDRAFT_FUNCTIONS"] == "ours.prices,ours.names"
     assert environment["UPDRAFT_ALLOW_SESSION_FUNCTIONS"] == "false"
-    (mount,) = (mount for mount in release.container(_POOL)["volumeMounts"] if mount["name"] == "functions")
+    (mount,) = (mount for mount in release.container(_POOL, "workers")["volumeMounts"] if mount["name"] == "functions")
     assert mount["mountPath"] == environment["PYTHONPATH"]
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.chart.chart import CHART, ChartError, render
+from updraft_server.settings import SeparateWorkersSettings
 from updraft_server.settings import ServeSettings as ServerSettings
 from updraft_writer.settings import ServeSettings as WriterSettings
 
@@ -24,7 +25,8 @@ def _names(*places: str) -> list[str]:
 
 
 def test_every_setting_of_a_pool_has_one_place() -> None:
-    assert sorted(_names("front.settings", "workers.settings", "chart")) == sorted(_flags(ServerSettings) | {"root"})
+    pools = _flags(ServerSettings) | _flags(SeparateWorkersSettings) | {"root"}
+    assert sorted(_names("front.settings", "workers.settings", "chart")) == sorted(pools)
 
 
 def test_every_setting_of_the_writer_has_one_place() -> None:

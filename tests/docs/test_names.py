@@ -14,6 +14,7 @@ from tests.chart.chart import CHART
 from tests.docs.markdown import repository_pages
 from tests.support.paths import REPOSITORY
 from updraft.service.settings import ENVIRONMENT_PREFIX
+from updraft_server.settings import SeparateWorkersSettings
 from updraft_server.settings import ServeSettings as ServerSettings
 from updraft_writer.settings import ServeSettings as WriterSettings
 
@@ -60,7 +61,8 @@ def _is_value(path: str) -> bool:
 
 
 def _unknown(text: str) -> list[str]:
-    settings = ServerSettings.model_fields.keys() | WriterSettings.model_fields.keys()
+    commands = (ServerSettings, SeparateWorkersSettings, WriterSettings)
+    settings = {name for settings in commands for name in settings.model_fields}
     variables = {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in settings}
     unknown = [conf for conf in _CONF.findall(text) if conf not in _confs()]
     unknown += [name for name in _VARIABLE.findall(text) if name not in variables]

@@ -51,10 +51,13 @@ class Release:
         volume = {"name": TABLES, "persistentVolumeClaim": {"claimName": TABLES}}
         values = {
             "common.image.registry": images,
+            "poolDefaults.front.resources": _SMALL,
             "poolDefaults.workers.resources": _SMALL,
             "poolDefaults.workers.count": 2,
             "pools.default.workers.image.repository": "updraft-team",
             f"pools.{SEALED}.replicas": 1,
+            # As where the platform gives all containers of a pod the same user.
+            f"pools.{SEALED}.workers.user": 10001,
             f"pools.{SEALED}.front.auth.existingSecret": f"{SEALED}-tokens",
             f"pools.{SEALED}.front.tls": {"mode": "secret", "secretName": f"pool-{SEALED}-tls"},
             "writer.tls": {"mode": "secret", "secretName": "writer-tls"},
@@ -131,11 +134,19 @@ class Release:
         return str(pod.metadata.name)
 
     def restarts(self, component: str) -> dict[str, int]:
-        """Restarts of the container of each of a component's pods."""
+        """Restarts of the containers of each of a component's pods together."""
+        return {
+            pod.metadata.name: sum(status.restart_count for status in pod.status.container_statuses or ())
+            for pod in self.pods(component)
+        }
+
+    def restarts_of(self, component: str, container: str) -> dict[str, int]:
+        """Restarts of one container of each of a component's pods."""
         return {
             pod.metadata.name: status.restart_count
             for pod in self.pods(component)
             for status in pod.status.container_statuses or ()
+            if status.name == container
         }
 
     def wanted_pods(self, component: str) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a pod, where the cluster's node is this machine: stopped, or short of memory."""
+"""The processes of a pod or container, where the cluster's node is this machine: stopped, or short of memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -17,9 +18,15 @@ _KILLED_SECONDS = 60
 _HOG = "import sys; sys.stdin.readline(); held = []\nwhile True: held.append(bytearray(1 << 26))"
 
 
-def processes(pod_uid: str) -> list[psutil.Process]:
-    """The processes of a pod's container, starting with its PID 1."""
-    found = [process for process in psutil.process_iter() if pod_uid in _cgroups(process)]
+def container_id(pod: Any, name: str) -> str:
+    """The id of a container of a pod, which names its control group too."""
+    (status,) = (status for status in pod.status.container_statuses if status.name == name)
+    return str(status.container_id).rpartition("/")[2]
+
+
+def processes(id_of_pod_or_container: str) -> list[psutil.Process]:
+    """The processes of a pod or a container, the oldest first: a container's PID 1."""
+    found = [process for process in psutil.process_iter() if id_of_pod_or_container in _cgroups(process)]
     return sorted((each for each in found if each.name() != "pause"), key=psutil.Process.create_time)
 
 
@@ -37,9 +44,9 @@ def stopped(pod_uid: str) -> Iterator[None]:
                 process.resume()
 
 
-def run_out_of_memory(pod_uid: str) -> None:
-    """Use up the memory of a pod's container: the kernel kills its service, as it would the largest process."""
-    service = processes(pod_uid)
+def run_out_of_memory(container: str) -> None:
+    """Use up the memory of a container, by its id: the kernel kills its PID 1, as it would the largest process."""
+    service = processes(container)
     for process in service:
         Path(f"/proc/{process.pid}/oom_score_adj").write_text(_LIKELIEST_TO_BE_KILLED)
     with subprocess.Popen([sys.executable, "-c", _HOG], stdin=subprocess.PIPE, text=True) as hog:

@@ -25,18 +25,28 @@ def test_a_pod_that_is_killed_changes_no_row(spark: SparkSession, release: Relea
     assert killed[0] not in [pod.metadata.name for pod in release.pods(_POOL)]
 
 
-def test_a_pod_that_runs_out_of_memory_changes_no_row(spark: SparkSession, release: Release) -> None:
+def test_workers_that_run_out_of_memory_change_no_row_and_leave_the_front(
+    spark: SparkSession, release: Release
+) -> None:
     release.scale(_POOL, 2)
     _skip_unless_here(release.pods(_POOL)[0])
     short: list[str] = []
+    fronts = release.restarts_of(_POOL, "front")
 
     def run_out_of_memory() -> None:
         pod = release.busy_pod(_POOL)
-        node.run_out_of_memory(pod.metadata.uid)
+        node.run_out_of_memory(node.container_id(pod, "workers"))
         short.append(pod.metadata.name)
+        until("it is not ready", lambda: not release.is_ready(_POOL, short[0]), timeout_seconds=_HEALED_SECONDS)
 
     assert totals_while(spark, run_out_of_memory) == {SUM}
-    until("it was started again", lambda: release.restarts(_POOL)[short[0]], timeout_seconds=_HEALED_SECONDS)
+    until(
+        "they were started again",
+        lambda: release.restarts_of(_POOL, "workers")[short[0]],
+        timeout_seconds=_HEALED_SECONDS,
+    )
+    until("it is ready again", lambda: release.is_ready(_POOL, short[0]), timeout_seconds=_HEALED_SECONDS)
+    assert release.restarts_of(_POOL, "front")[short[0]] == fronts[short[0]]
 
 
 def test_pods_that_hang_leave_the_service_and_are_restarted(release: Release) -> None:

@@ -51,7 +51,7 @@ def _values() -> dict[str, Any]:
             "drainTimeoutSeconds": 60,
             "preStopSeconds": 1,
         },
-        "poolDefaults": {"workers": {"count": 1, "resources": _SMALL}},
+        "poolDefaults": {"front": {"resources": _SMALL}, "workers": {"count": 1, "resources": _SMALL}},
         "pools": {
             "default": {},
             "sealed": {

@@ -17,8 +17,8 @@
 
 {{/*
 Every component by the name of what it makes: its values over those of its kind over the common ones. All templates
-range over this, so that a pool and the writer differ only in what this says. A pool has one container, so the values of
-its front and of its workers are together here.
+range over this, so that a pool and the writer differ only in what this says. The values of a pool's front and of its
+workers are together here; those of each alone are with its container.
 */}}
 {{- define "updraft.components" -}}
 {{- $root := . -}}
@@ -27,15 +27,27 @@ its front and of its workers are together here.
 {{- $pool := mergeOverwrite (deepCopy $root.Values.poolDefaults) (deepCopy (default dict $values)) -}}
 {{- $places := dict "common.settings" $root.Values.common.settings "front.settings" $pool.front.settings "workers.settings" $pool.workers.settings -}}
 {{- include "updraft.checkSettings" (dict "root" $root "component" (printf "pool-%s" $name) "places" $places) -}}
-{{- $own := mergeOverwrite (deepCopy $root.Values.common) (omit $pool "front" "workers") $pool.front $pool.workers -}}
-{{- $fixed := dict "kind" "pool" "component" (printf "pool-%s" $name) "service" "server" "port" 8815 "waitingMetric" "updraft_exchanges_waiting" -}}
+{{- $own := mergeOverwrite (deepCopy $root.Values.common) (deepCopy (omit $pool "front" "workers")) (deepCopy $pool.front) (deepCopy $pool.workers) -}}
+{{- $front := mergeOverwrite (deepCopy $root.Values.common) (deepCopy (omit $pool "front" "workers")) (deepCopy $pool.front) -}}
+{{- $workers := mergeOverwrite (deepCopy $root.Values.common) (deepCopy (omit $pool "front" "workers")) (deepCopy $pool.workers) -}}
+{{- $front = mergeOverwrite $front (dict "gpu" (dict "count" 0) "image" (mergeOverwrite (deepCopy $workers.image) (default dict $pool.front.image))) -}}
+{{- $own = set $own "user" $front.user -}}
+{{- $fronts := dict "volume" "front" "path" "/run/updraft" "size" $front.scratchSize -}}
+{{- $scratch := dict "volume" "scratch" "path" "/tmp" "size" $workers.scratchSize -}}
+{{- $containers := list
+  (dict "name" "front" "command" "front" "values" $front "listens" true "directory" $fronts "settings" (dict "runtimeDirectory" "/run/updraft/front"))
+  (dict "name" "workers" "command" "workers" "values" $workers "listens" false "directory" $scratch "reads" $fronts "settings" (dict "runtimeDirectory" "/tmp/updraft" "frontDirectory" "/run/updraft/front"))
+-}}
+{{- $fixed := dict "kind" "pool" "containers" $containers "component" (printf "pool-%s" $name) "service" "server" "port" 8815 "waitingMetric" "updraft_exchanges_waiting" -}}
 {{- $_ := set $components (printf "%s-pool-%s" (include "updraft.fullname" $root) $name) (merge $fixed $own) -}}
 {{- end -}}
 {{- if .Values.writer.enabled -}}
 {{- $places := dict "common.settings" .Values.common.settings "writer.settings" .Values.writer.settings -}}
 {{- include "updraft.checkSettings" (dict "root" . "component" "writer" "places" $places) -}}
 {{- $own := mergeOverwrite (deepCopy .Values.common) (deepCopy .Values.writer) -}}
-{{- $fixed := dict "kind" "writer" "component" "writer" "service" "writer" "port" 8816 "waitingMetric" "updraft_writer_batches_waiting" -}}
+{{- $scratch := dict "volume" "scratch" "path" "/tmp" "size" $own.scratchSize -}}
+{{- $containers := list (dict "name" "writer" "command" "serve" "values" (deepCopy $own) "listens" true "directory" $scratch) -}}
+{{- $fixed := dict "kind" "writer" "containers" $containers "component" "writer" "service" "writer" "port" 8816 "waitingMetric" "updraft_writer_batches_waiting" -}}
 {{- $_ := set $components (printf "%s-writer" (include "updraft.fullname" .)) (merge $fixed $own) -}}
 {{- end -}}
 {{- toYaml $components -}}
@@ -55,7 +67,7 @@ settings ...)). settings.yaml says which place takes which.
 {{- fail (printf "%s: %s.%s cannot be set: the chart sets it from %s" $component $place $setting $value) -}}
 {{- else if not (has $setting (get $known $place)) -}}
 {{- $elsewhere := list -}}
-{{- range $other := without (keys $known) "chart" $place | sortAlpha -}}
+{{- range $other := without (keys $known) "chart" "containers" $place | sortAlpha -}}
 {{- if has $setting (get $known $other) -}}{{- $elsewhere = append $elsewhere $other -}}{{- end -}}
 {{- end -}}
 {{- fail (printf "%s: %s has no setting %s: %s" $component $place $setting (ternary (printf "set it in %s" (join " or " $elsewhere)) "it is not in the reference of settings" (gt (len $elsewhere) 0))) -}}

@@ -1,0 +1,143 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+
+{{/*
+One container of a component's pod: (dict "root" $ "values" the component's values "container" one of its containers).
+What listens has ports, probes, tokens and certificates; a pool's workers, where user code runs, have none of them.
+*/}}
+{{- define "updraft.container" -}}
+{{- $values := .values -}}
+{{- $container := .container -}}
+{{- $own := $container.values -}}
+name: {{ $container.name }}
+image: {{ include "updraft.image" (dict "image" $own.image "appVersion" .root.Chart.AppVersion) }}
+imagePullPolicy: {{ $own.image.pullPolicy }}
+args: [{{ $container.command }}]
+env: {{- include "updraft.env" . | trim | nindent 2 }}
+{{- if $container.listens }}
+ports:
+  - name: flight
+    containerPort: {{ $values.port }}
+  - name: health
+    containerPort: {{ add $values.port 10 }}
+  - name: metrics
+    containerPort: {{ add $values.port 1010 }}
+{{- $probe := dict "port" (add $values.port 10 | int) "service" "arrow.flight.protocol.FlightService" }}
+startupProbe:
+  grpc: {{- toYaml $probe | nindent 4 }}
+  periodSeconds: 2
+  timeoutSeconds: 3
+  failureThreshold: {{ div (add $values.startupTimeoutSeconds 1) 2 }}
+readinessProbe:
+  grpc: {{- toYaml $probe | nindent 4 }}
+  periodSeconds: 5
+  timeoutSeconds: 3
+{{- /* Not the readiness check: a draining pod is not ready, but must not be restarted. */}}
+livenessProbe:
+  grpc: {{- toYaml (set $probe "service" "updraft.live") | nindent 4 }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+  {{- /* A hanging pod does not drain, so do not wait for it as long as for a drain. */}}
+  terminationGracePeriodSeconds: {{ add $values.preStopSeconds 5 }}
+{{- end }}
+lifecycle:
+  preStop:
+    exec:
+      command: [sleep, {{ $values.preStopSeconds | quote }}]
+resources: {{- include "updraft.resources" $own | nindent 2 }}
+securityContext:
+  {{- with $own.user }}
+  runAsUser: {{ . }}
+  runAsGroup: {{ . }}
+  {{- end }}
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+volumeMounts:
+  - name: {{ $container.directory.volume }}
+    mountPath: {{ $container.directory.path }}
+  {{- with $container.reads }}
+  - name: {{ .volume }}
+    mountPath: {{ .path }}
+    readOnly: true
+  {{- end }}
+  {{- if and $container.listens (not $values.auth.insecureNoToken) }}
+  - name: tokens
+    mountPath: /etc/updraft/tokens
+    readOnly: true
+  {{- end }}
+  {{- if and $container.listens (ne $values.tls.mode "off") }}
+  - name: tls
+    mountPath: /etc/updraft/tls
+    readOnly: true
+  {{- end }}
+  {{- if dig "functions" "configMap" "" $own }}
+  - name: functions
+    mountPath: /opt/updraft/functions
+    readOnly: true
+  {{- end }}
+  {{- with $own.volumeMounts }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- end }}
+
+{{- define "updraft.resources" -}}
+{{- $resources := deepCopy .resources -}}
+{{- if .gpu.count -}}
+{{- $limits := default dict $resources.limits -}}
+{{- $_ := set $resources "limits" (set $limits .gpu.resource (.gpu.count | int)) -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end }}
+
+{{/* `settings` as environment variables, with those that the chart sets from other values, as far as the container takes them. */}}
+{{- define "updraft.env" -}}
+{{- $values := .values -}}
+{{- $container := .container -}}
+{{- $settings := dict
+  "listen" (printf "0.0.0.0:%d" ($values.port | int))
+  "adminListen" (printf "0.0.0.0:%d" (add $values.port 10 | int))
+  "metricsListen" (printf "0.0.0.0:%d" (add $values.port 1010 | int))
+  "drainTimeoutSeconds" $values.drainTimeoutSeconds -}}
+{{- if $values.auth.insecureNoToken -}}
+{{- $_ := set $settings "insecureNoToken" true -}}
+{{- else -}}
+{{- $_ := set $settings "tokenFile" "/etc/updraft/tokens/tokens" -}}
+{{- end -}}
+{{- if ne $values.tls.mode "off" -}}
+{{- $_ := set $settings "tlsCertificateFile" "/etc/updraft/tls/tls.crt" -}}
+{{- $_ := set $settings "tlsKeyFile" "/etc/updraft/tls/tls.key" -}}
+{{- if $values.tls.clientCertificates -}}
+{{- $_ := set $settings "tlsClientCaFile" "/etc/updraft/tls/ca.crt" -}}
+{{- end -}}
+{{- end -}}
+{{- with .root.Values.tracing.endpoint -}}
+{{- $_ := set $settings "traceEndpoint" . -}}
+{{- end -}}
+{{- if eq $values.kind "pool" -}}
+{{- $_ := set $settings "allowSessionFunctions" $values.allowSessionFunctions -}}
+{{- with $values.count -}}{{- $_ := set $settings "workers" . -}}{{- end -}}
+{{- with $values.functions.modules -}}{{- $_ := set $settings "functions" (join "," .) -}}{{- end -}}
+{{- else -}}
+{{- with $values.roots -}}{{- $_ := set $settings "root" (join "," .) -}}{{- end -}}
+{{- end -}}
+{{- $_ := mergeOverwrite $settings (default dict $container.settings) (default dict $values.settings) -}}
+{{- $known := get (.root.Files.Get "settings.yaml" | fromYaml).containers $container.name -}}
+{{- range $setting, $value := $settings }}
+{{- if has $setting $known }}
+- name: UPDRAFT_{{ $setting | snakecase | upper }}
+  value: {{ if kindIs "float64" $value }}{{ if eq $value (floor $value) }}{{ $value | int64 | quote }}{{ else }}{{ $value | quote }}{{ end }}{{ else }}{{ $value | quote }}{{ end }}
+{{- end }}
+{{- end -}}
+{{- if and (has "workers" $known) (not $values.count) }}
+- name: UPDRAFT_WORKERS
+  valueFrom:
+    resourceFieldRef:
+      containerName: workers
+      resource: {{ if dig "limits" "cpu" "" $values.resources }}limits.cpu{{ else }}requests.cpu{{ end }}
+{{- end }}
+{{- if dig "functions" "configMap" "" $container.values }}
+- name: PYTHONPATH
+  value: /opt/updraft/functions
+{{- end }}
+{{- with $container.values.env }}{{ toYaml . | nindent 0 }}{{ end }}
+{{- end }}
