@@ -79,7 +79,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks fuzz
+.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
@@ -161,7 +161,7 @@ list-e2e: setup ## Count the cases of the differential suite by kind of function
 
 test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
 	@$(call BEGIN,faults-$(SPARK))
-	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults
+	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults --ignore=tests/faults/table
 
 test-speculation: setup $(JAR) | $(REPORTS) ## Spark on two hosts, one of them slow: speculative tasks that write
 	$(call PYTEST,$(VENV),speculation-$(SPARK)) tests/speculation
@@ -223,6 +223,12 @@ test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(
 
 attacks: $(VENV)/.synced | $(REPORTS) ## What a hostile function may try, tried in a real pool (as an ordinary user too: run it as one)
 	$(call PYTEST,$(VENV),attacks) tests/attacks
+
+faults: $(VENV)/.synced | $(REPORTS) ## A table of named faults, and what is left of each: nothing (FAULTS="-k network" runs a part; some rows need root)
+	$(call PYTEST,$(VENV),faults-table) tests/faults/table $(FAULTS)
+
+soak: setup $(JAR) ## Spark jobs whose every row is checked while something is killed every second (SOAK="--minutes 10 --rolling")
+	$(PYTHON) -m tests.programs.soak $(SOAK)
 
 fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's, a worker's or an archive's (FUZZ="--seconds 600" a target; FUZZ="--help")
 	.venv/bin/python -m tests.programs.fuzz $(FUZZ)

@@ -99,14 +99,14 @@ def the_runtime_directory(target: Any) -> Any:
 
 
 @ATTEMPTS
-def the_socket_of_the_zygote(target: Any) -> Any:
+def who_answers_for_the_front(target: Any) -> Any:
     import os
+    import socket
 
-    path = os.path.join(target.runtime, "zygote.sock")
-    os.rename(path, path)
-    os.link(path, path + ".old")
-    os.unlink(path + ".old")
-    return "could be renamed"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as impostor:
+        # Where workers that run apart from their front look for it.
+        impostor.bind(os.path.join(target.runtime, "front.sock"))
+    return "could be bound"
 
 
 @ATTEMPTS

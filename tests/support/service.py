@@ -69,6 +69,17 @@ class LocalService:
             raise
         return self
 
+    def start_again(self) -> Self:
+        """Once the service has ended, however it did, start it anew with the same settings and a fresh log."""
+        assert self._process is not None
+        self._process.wait(timeout=_STOP_TIMEOUT_SECONDS)
+        if self._log is not None:
+            self._log.close()
+        # Which a start that failed has removed, and an end by SIGKILL has not.
+        self.directory.mkdir(exist_ok=True)
+        self._ready_file.unlink(missing_ok=True)
+        return self.start()
+
     def stop(self) -> int:
         """Drain by SIGTERM, kill what is left, remove the files; return the exit status."""
         status = self.terminate()

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool in two containers, of which one is killed as a group, as the kernel does when its memory is used up."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+import grpc
+import psutil
+
+from tests.faults.table.fault import ABORTED, NO_CALL, UNAVAILABLE, Fault
+from tests.faults.table.functions import computing
+from tests.faults.table.scene import Scene
+from tests.faults.victims import has_ended
+from tests.support.paths import SERVER
+from tests.support.pool import LocalPool
+from tests.support.service import WITH_ITS_OWNER
+from tests.support.waiting import HANG_SECONDS, until
+
+
+class PoolOfTwo(LocalPool):
+    """A front that is started last, beside the workers that it needs."""
+
+    def __init__(self, *, workers: int, notes: Path, arguments: list[str]) -> None:
+        super().__init__(workers=workers, arguments=arguments)
+        self._command[self._command.index("serve")] = "front"
+        front = Path(arguments[arguments.index("--runtime-directory") + 1])
+        self._workers_command = [
+            *(*WITH_ITS_OWNER, str(SERVER), "workers", "--allow-session-functions"),
+            *("--front-directory", str(front), "--runtime-directory", str(front.with_name("workers"))),
+            *("--writable-paths", str(notes)),
+        ]
+        self._workers: subprocess.Popen[bytes] | None = None
+        self._workers_log = self.directory / "workers.log"
+
+    def start(self) -> Self:
+        if self._workers is None:
+            self.start_workers()
+        super().start()
+        return self
+
+    def start_workers(self) -> None:
+        """Start the workers' side, once what was there has ended."""
+        if self._workers is not None:
+            self._workers.wait(HANG_SECONDS)
+        with self._workers_log.open("ab") as log:
+            self._workers = subprocess.Popen(self._workers_command, stdout=log, stderr=log, start_new_session=True)
+
+    def terminate(self) -> int:
+        status = super().terminate()
+        if self._workers is not None:
+            self._workers.wait(HANG_SECONDS)
+        return status
+
+    def sides(self) -> dict[str, list[psutil.Process]]:
+        """The processes of each container, the first one first."""
+        pids = {"front": self.pid, "workers": self._workers.pid if self._workers else self.pid}
+        return {side: _family(pid) for side, pid in pids.items()}
+
+    def members(self) -> list[psutil.Process]:
+        return [member for family in self.sides().values() for member in family]
+
+
+def rows() -> Iterator[Fault]:
+    """Container x phase."""
+    yield Fault("front-container-killed-idle", _killed("front"), NO_CALL, make=PoolOfTwo)
+    yield Fault("workers-container-killed-idle", _killed("workers"), NO_CALL, make=PoolOfTwo)
+    yield Fault("front-container-killed-computing", _killed_computing("front"), UNAVAILABLE, make=PoolOfTwo)
+    yield Fault("workers-container-killed-computing", _killed_computing("workers"), ABORTED, make=PoolOfTwo)
+
+
+def _killed(side: str) -> Callable[[Scene], None]:
+    return lambda scene: _kill(scene, side)
+
+
+def _killed_computing(side: str) -> Callable[[Scene], grpc.StatusCode]:
+    def happens(scene: Scene) -> grpc.StatusCode:
+        call = scene.call(computing(scene.notes))
+        call.send()
+        scene.worker()
+        _kill(scene, side)
+        return call.ended()
+
+    return happens
+
+
+def _kill(scene: Scene, side: str) -> None:
+    """Everything at once, and start it again as a kubelet does; the other container stays."""
+    pool = scene.pool
+    assert isinstance(pool, PoolOfTwo)
+    family = pool.sides()[side]
+    for process in family:
+        process.suspend()
+    for process in family:
+        process.kill()
+    until("the container has ended", lambda: all(map(has_ended, family)))
+    if side == "workers":
+        pool.start_workers()
+    else:
+        pool.start_again()
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        first = psutil.Process(pid)
+        return [first, *first.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row of the table: a named fault, what its client sees, and what becomes of the pool."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from tests.support.pool import LocalPool
+
+if TYPE_CHECKING:
+    from tests.faults.table.scene import Scene
+
+OK = frozenset({grpc.StatusCode.OK})
+ABORTED = frozenset({grpc.StatusCode.ABORTED})
+"""Something of the exchange may have happened: Spark decides whether to try again."""
+UNAVAILABLE = frozenset({grpc.StatusCode.UNAVAILABLE})
+"""Nothing was done here, or the connection is gone: another pool can take it."""
+CANCELLED = frozenset({grpc.StatusCode.CANCELLED})
+DEADLINE = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED})
+NO_CALL: frozenset[grpc.StatusCode] = frozenset()
+"""No exchange is open when the fault happens."""
+
+
+class Pool(enum.Enum):
+    """What becomes of the pool."""
+
+    WHOLE = "whole"
+    """It heals by itself."""
+    GONE = "gone"
+    """Every process ends; it is started again as a platform would."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row: `happens` does it and returns the status with which the exchange ended, if one was open."""
+
+    name: str
+    happens: Callable[[Scene], grpc.StatusCode | None]
+    client: frozenset[grpc.StatusCode]
+    pool: Pool = Pool.WHOLE
+    options: tuple[str, ...] = ()
+    """Of the pool, beside those of every row."""
+    make: Callable[..., LocalPool] = LocalPool
+    """Makes it."""
+    place: Callable[[Path], AbstractContextManager[Any]] = nullcontext
+    """What the pool stands in, made around the directory that will hold its runtime directory."""
+    needs: Callable[[], str] = str
+    """Why the fault cannot be had on this machine; empty where it can."""

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pool holds: counters, processes, descriptors, memory, scratch files; and when it holds no more than before."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.support.flight import pool_status
+from tests.support.pool import LocalPool
+
+MEMORY_TOLERANCE_BYTES = 48 << 20
+"""What an allocator may keep of the largest message of the table, 32 MiB, and of three good exchanges."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a pool at rest holds."""
+
+    counters: dict[str, int]
+    processes: int
+    descriptors: dict[str, int]
+    """Of the processes that let this user count them: those that nobody may look into tell root alone."""
+    resident_bytes: dict[str, int]
+    scratch_directories: int
+
+    def excess(self, before: Held) -> list[str]:
+        """What is more, or other, than it was."""
+        found = []
+        if self.counters != before.counters:
+            found.append(f"counters {self.counters}, not {before.counters}")
+        if self.processes != before.processes:
+            found.append(f"{self.processes} processes, not {before.processes}")
+        if self.scratch_directories > before.scratch_directories:
+            found.append(f"{self.scratch_directories} scratch directories, not {before.scratch_directories}")
+        for role, count in self.descriptors.items():
+            if count > before.descriptors[role]:
+                found.append(f"{count} descriptors in the {role}, not {before.descriptors[role]}")
+        for role, held in self.resident_bytes.items():
+            if held > before.resident_bytes[role] + MEMORY_TOLERANCE_BYTES:
+                found.append(f"{held >> 20} MiB in the {role}, not {before.resident_bytes[role] >> 20}")
+        return found
+
+
+def held_by(pool: LocalPool, runtime: Path) -> Held:
+    """What the pool holds now; psutil.Error or an error of the connection while it is not whole."""
+    roles = {"supervisor": psutil.Process(pool.pid), "zygote": pool.zygote(), "front": pool.front()}
+    living = {role: process for role, process in roles.items() if process is not None}
+    status = pool_status(pool.tcp_address)
+    with urllib.request.urlopen(f"http://{pool.metrics_address}/status.json", timeout=10) as answer:
+        told = json.load(answer)
+    return Held(
+        counters={
+            "idle": status.workers_idle,
+            "busy": status.workers_busy,
+            "starting": status.workers_starting,
+            "waiting": status.exchanges_waiting,
+            "open": told["exchanges_open"],
+        },
+        processes=len(pool.members()),
+        descriptors=_descriptors(living),
+        resident_bytes={role: process.memory_info().rss for role, process in living.items()},
+        scratch_directories=_scratch_directories(runtime),
+    )
+
+
+def _descriptors(processes: Mapping[str, psutil.Process]) -> dict[str, int]:
+    found = {}
+    for role, process in processes.items():
+        with contextlib.suppress(psutil.AccessDenied):
+            found[role] = process.num_fds()
+    return found
+
+
+def _scratch_directories(runtime: Path) -> int:
+    """A worker's lives as long as it does, whatever its owner left there; artifacts are a cache and may stay."""
+    return sum(1 for scratch in runtime.rglob("scratch") for _ in scratch.iterdir())

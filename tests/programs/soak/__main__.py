@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make soak`: Spark jobs over UDFs and writes, whose every row is checked, while something is killed every second.
+
+Workers, zygote, front, writer and executors are killed; a pool or writer that ends is started again, as a platform
+does. With `--rolling` nothing is killed: two pools and two writers behind one address each are restarted in turn, in
+order, and no job may fail. Ends with status 1 on a row that is wrong, lost or duplicated, and on memory, descriptors or
+disk that grow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.programs.soak.jobs import JOBS, Checked
+from tests.programs.soak.kills import Kills, executors
+from tests.programs.soak.services import Place, Platform
+from tests.programs.soak.trend import Trend
+from tests.support.paths import use_connector_jar
+from tests.support.pool import LocalPool
+from tests.support.spark import ENABLED, ENDPOINT, local_spark
+from tests.support.writer import LocalWriter
+
+_WORKERS = 2
+_KILL_EVERY_SECONDS = 1.0
+_ROLL_EVERY_SECONDS = 5.0
+_QUOTA_BYTES = 256 << 20
+# A task that meets one killed process after another is Spark's to try again, as often as it takes.
+_PATIENT = {
+    "spark.task.maxFailures": "1000",
+    "spark.stage.maxConsecutiveAttempts": "1000",
+    "spark.deploy.maxExecutorRetries": "-1",
+    # What ran in Spark's own workers would show nothing.
+    "spark.updraft.udf.unsupported": "fail",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
+}
+
+
+def main() -> int:
+    """Run the jobs until the time is over; 1 on any violation."""
+    options = _options()
+    warnings.filterwarnings("ignore", module="pyspark")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    use_connector_jar(options.jar)
+    # Not pytest's directory: the path of a Unix socket has to be short.
+    directory = Path(tempfile.mkdtemp(prefix="soak-"))
+    data, runtime = directory / "data", directory / "run"
+    data.mkdir()
+    runtime.mkdir()
+    # Here everything is that the services write, with what one leaves behind that was killed. Spark's own files are
+    # elsewhere: it keeps the work directory of every executor until the application ends.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(runtime)
+    count = 2 if options.rolling else 1
+    pools = Place(directory / "pool.sock", lambda: LocalPool(workers=_WORKERS), count)
+    writers = Place(
+        directory / "writer.sock", lambda: LocalWriter(data, arguments=["--quota-bytes", str(_QUOTA_BYTES)]), count
+    )
+    try:
+        pools.start()
+        writers.start()
+        with _spark(options, pools, writers) as spark:
+            return _Soak(options, pools, writers, spark, directory).run()
+    finally:
+        pools.stop()
+        writers.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Soak:
+    def __init__(
+        self, options: argparse.Namespace, pools: Place, writers: Place, spark: SparkSession, directory: Path
+    ) -> None:
+        self._options = options
+        self._pools, self._writers, self._spark, self._data = pools, writers, spark, directory / "data"
+        self._driver = psutil.Process()
+        self._kills = Kills(pools, writers, self._driver, options.seed)
+        self._trend = Trend(lambda: [*pools.members(), *writers.members()], [directory])
+        self._results = {name: Checked() for name in JOBS}
+        self._done = dict.fromkeys(JOBS, 0)
+        self._failed: list[str] = []
+
+    def run(self) -> int:
+        deadline = time.monotonic() + self._options.minutes * 60
+        with contextlib.ExitStack() as stack:
+            turns = [stack.enter_context(Platform(self._trend.sample, 1.0))]
+            if self._options.rolling:
+                turns.append(stack.enter_context(Platform(self._roll, _ROLL_EVERY_SECONDS)))
+            else:
+                turns.append(stack.enter_context(Platform(self._keep, 0.2)))
+                turns.append(stack.enter_context(Platform(self._kills.kill_one, _KILL_EVERY_SECONDS)))
+            for number, (name, job) in enumerate(itertools.cycle(JOBS.items())):
+                if time.monotonic() > deadline:
+                    break
+                try:
+                    self._results[name].add(job(self._spark, number, self._data))
+                    self._done[name] += 1
+                except PySparkException as error:
+                    self._failed.append(f"{name}: {str(error).splitlines()[0][:300]}")
+                self._say(number + 1, deadline)
+        return self._report([trouble for turn in turns for trouble in turn.troubles])
+
+    def _roll(self) -> None:
+        self._pools.restart_in_turn()
+        self._writers.restart_in_turn()
+
+    def _keep(self) -> None:
+        self._pools.start_what_has_ended()
+        self._writers.start_what_has_ended()
+
+    def _say(self, jobs: int, deadline: float) -> None:
+        left = max(0, round(deadline - time.monotonic()))
+        kills = sum(self._kills.by_victim.values())
+        print(f"{left:5} s left, {jobs} jobs, {len(self._failed)} failed, {kills} kills", flush=True)
+
+    def _report(self, troubles: list[str]) -> int:
+        total = Checked()
+        print(f"\n{'job':15}{'done':>6}{'rows':>12}{'wrong':>8}{'lost':>8}{'duplicated':>12}")
+        for name, found in self._results.items():
+            total.add(found)
+            print(f"{name:15}{self._done[name]:6}{found.rows:12,}{found.wrong:8}{found.lost:8}{found.duplicated:12}")
+        print(f"failed jobs: {len(self._failed)}")
+        for failure in self._failed[:5]:
+            print(f"  {failure}")
+        print(f"killed: {dict(self._kills.by_victim)}, executors now: {len(executors(self._driver))}")
+        print(f"started again: pools {self._pools.restarts}, writers {self._writers.restarts}")
+        for name in self._trend.samples:
+            early, late = self._trend.quarters(name)
+            print(f"{name:15}{early:10.1f} in the second quarter{late:10.1f} in the last")
+        for trouble in troubles[:5]:
+            print(f"  trouble: {trouble}")
+        growing = self._trend.growing()
+        violations = [] if total.is_right else ["rows"]
+        # Whatever never answered was not tested.
+        violations += [f"no answer of {name}" for name, done in self._done.items() if not done]
+        violations += growing
+        # A job that fails with an error under kills has told no lie; a rolling restart gives it no reason to.
+        if self._options.rolling:
+            violations += (["failed jobs"] if self._failed else []) + (["restarts"] if troubles else [])
+        print(f"violated: {', '.join(violations)}" if violations else "nothing wrong, lost, duplicated or growing")
+        return 1 if violations else 0
+
+
+@contextlib.contextmanager
+def _spark(options: argparse.Namespace, pools: Place, writers: Place) -> Iterator[SparkSession]:
+    conf = {
+        **_PATIENT,
+        "spark.master": options.master,
+        ENABLED: "true",
+        ENDPOINT: pools.endpoint,
+        "spark.updraft.write.endpoint": writers.endpoint,
+    }
+    spark = local_spark("soak", connector=True, conf=conf)
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10, help="how long (10)")
+    parser.add_argument("--rolling", action="store_true", help="restart pools and writers in turn; kill nothing")
+    parser.add_argument("--master", default="local-cluster[2,1,512]", help="of Spark (local-cluster[2,1,512])")
+    parser.add_argument("--seed", type=int, default=0, help="of the order of kills (0)")
+    parser.add_argument("--jar", type=Path, help="the connector (default: where `make connector` puts it)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

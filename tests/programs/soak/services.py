@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools and writers that stay where their clients look for them, however often they end."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from tests.support.pool import LocalPool
+from tests.support.writer import LocalWriter
+
+Service = LocalPool | LocalWriter
+
+
+class Place:
+    """One address, a link to the Unix socket of one of a few equal services."""
+
+    def __init__(self, link: Path, make: Callable[[], Service], count: int) -> None:
+        self._link = link
+        self._services = [make() for _ in range(count)]
+        self.restarts = 0
+
+    @property
+    def endpoint(self) -> str:
+        """For Spark."""
+        return f"grpc+unix://{self._link}"
+
+    def start(self) -> None:
+        """Start all of them."""
+        for service in self._services:
+            service.start()
+        self._point_at(self._services[0])
+
+    def stop(self) -> None:
+        """Stop all of them."""
+        for service in self._services:
+            with contextlib.suppress(psutil.Error):
+                service.stop()
+
+    def first(self) -> Service:
+        """The one that serves when there is only one."""
+        return self._services[0]
+
+    def members(self) -> list[psutil.Process]:
+        """The processes of all of them."""
+        return [member for service in self._services for member in service.members()]
+
+    def start_what_has_ended(self) -> None:
+        """What a platform does."""
+        for service in self._services:
+            if not _lives(service.pid):
+                self._start_again(service)
+
+    def restart_in_turn(self) -> None:
+        """Send clients to the next one, then let the one before finish what it has and start it anew."""
+        before = self._services[0]
+        self._services.append(self._services.pop(0))
+        self._point_at(self._services[0])
+        before.terminate()
+        self._start_again(before)
+
+    def _start_again(self, service: Service) -> None:
+        # Reaps it where it has ended by itself, and its family with it.
+        service.terminate()
+        service.start_again()
+        self.restarts += 1
+
+    def _point_at(self, service: Service) -> None:
+        fresh = self._link.with_suffix(".next")
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(service.unix_socket)
+        fresh.replace(self._link)
+
+
+class Platform:
+    """Context manager: a thread that does `turn` again and again, and notes why it could not."""
+
+    def __init__(self, turn: Callable[[], None], every_seconds: float) -> None:
+        self._turn = turn
+        self._every_seconds = every_seconds
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.troubles: list[str] = []
+
+    def _run(self) -> None:
+        while not self._done.wait(self._every_seconds):
+            try:
+                self._turn()
+            except (RuntimeError, TimeoutError, OSError, psutil.Error) as error:
+                self.troubles.append(f"{time.strftime('%H:%M:%S')} {error}"[:300])
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory, descriptors and disk over a soak: whether the last quarter needs more than the second."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+_FEWEST_SAMPLES = 20
+# (share, absolute) of growth that is no trend: caches, allocators, one process more or less at a sample.
+_ALLOWED = {"memory MiB": (0.25, 64.0), "descriptors": (0.25, 32.0), "disk MiB": (0.25, 8.0), "files": (0.25, 32.0)}
+
+
+@dataclass
+class Trend:
+    """Samples of the services together; the median of a quarter hides who had just been killed."""
+
+    members: Callable[[], Sequence[psutil.Process]]
+    directories: Sequence[Path]
+    samples: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _ALLOWED})
+
+    def sample(self) -> None:
+        """Measure once."""
+        resident = descriptors = 0
+        for process in self.members():
+            with contextlib.suppress(psutil.Error):
+                resident += process.memory_info().rss
+                descriptors += process.num_fds()
+        self.samples["memory MiB"].append(resident / 2**20)
+        self.samples["descriptors"].append(descriptors)
+        sizes = [size for directory in self.directories for size in _sizes_bytes(directory)]
+        self.samples["disk MiB"].append(sum(sizes) / 2**20)
+        self.samples["files"].append(len(sizes))
+
+    def quarters(self, name: str) -> tuple[float, float]:
+        """Medians of the second and of the last quarter; the first one warms up."""
+        samples = self.samples[name]
+        quarter = max(1, len(samples) // 4)
+        return statistics.median(samples[quarter : 2 * quarter] or samples), statistics.median(samples[-quarter:])
+
+    def growing(self) -> list[str]:
+        """What is not flat; nothing is said of a soak of a few seconds."""
+        found = []
+        for name, (share, absolute) in _ALLOWED.items():
+            early, late = self.quarters(name)
+            if len(self.samples[name]) >= _FEWEST_SAMPLES and late > early * (1 + share) + absolute:
+                found.append(name)
+        return found
+
+
+def _sizes_bytes(directory: Path) -> list[int]:
+    """Of every file and directory within it: what is left behind may be small, and many."""
+    found = []
+    # os.walk passes over a directory that has just been removed.
+    for path, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            with contextlib.suppress(OSError):
+                found.append(Path(path, name).lstat().st_blocks * 512)
+    return found
