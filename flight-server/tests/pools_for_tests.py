@@ -90,7 +90,7 @@ class Zygote:
         self.living[name] = worker_end, writing
         worker_end.send(encode_header(FrameKind.READY))
         with front_end:
-            socket.send_fds(self._front, [encode(Forked(request, name, 4711))], [front_end.fileno(), reading])
+            socket.send_fds(self._front, [encode(Forked(request, name, 4711))], [front_end.fileno(), reading, reading])
         os.close(reading)
 
     def end(self, worker: str, status: int) -> None:

@@ -102,3 +102,18 @@ def test_help_teaches_by_examples(updraft: Run, command: str) -> None:
     assert f"examples:\n  updraft {command}" in shown
     assert "--output {table,json}" in shown
     assert command.upper() not in shown
+
+
+def test_stacks_are_for_pools_whose_operator_allows_it(pool: LocalPool, updraft: Run) -> None:
+    refused = updraft("stack", "--endpoint", pool.tcp_endpoint)
+    assert (refused.returncode, "--allow-remote-stacks" in refused.stderr) == (1, True)
+    nameless = updraft("stack")
+    assert (nameless.returncode, "name a pool with --endpoint" in nameless.stderr) == (2, True)
+    with LocalPool(workers=1, arguments=["--allow-remote-stacks"]) as open_pool:
+        assert updraft("stack", "--endpoint", open_pool.tcp_endpoint).stdout == "No worker is busy.\n"
+        worker = next(iter(open_pool.ready["workers"]))
+        shown = updraft("stack", worker, "--endpoint", open_pool.tcp_endpoint).stdout
+        assert shown.startswith(f"worker {worker}\n")
+        assert "most recent call first" in shown
+        unknown = updraft("stack", "nobody", "--endpoint", open_pool.tcp_endpoint)
+        assert (unknown.returncode, unknown.stderr) == (1, "updraft: no worker has the id 'nobody': busy are none\n")

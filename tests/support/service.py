@@ -128,6 +128,11 @@ class LocalService:
         return str(self._ready["listen"])
 
     @property
+    def ready(self) -> dict[str, Any]:
+        """What the ready file says now."""
+        return dict(json.loads(self._ready_file.read_text()))
+
+    @property
     def admin_address(self) -> str:
         """host:port of the admin listener (health)."""
         return str(self._ready["admin_listen"])

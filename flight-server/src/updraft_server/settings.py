@@ -85,6 +85,11 @@ class FrontSettings(ServiceSettings, PoolSettings):
         unit="workers",
         ge=0,
     )
+    allow_remote_stacks: bool = setting(
+        "Let every client that may connect read where the Python of workers is (`updraft stack`): the names of files, "
+        "lines and functions of every tenant's code, and no values.",
+        default=False,
+    )
     worker_memory_bytes: int = setting(
         "Anonymous and shared memory that a worker may take, with all processes that its function has started, above "
         "what the image of all workers has. Memory that a forked process shares with its parent counts for both. An "

@@ -15,6 +15,7 @@ from updraft_cli.cluster import ClusterError
 from updraft_cli.commands.doctor import Doctor
 from updraft_cli.commands.drain import Drain
 from updraft_cli.commands.functions import Functions
+from updraft_cli.commands.stack import Stack
 from updraft_cli.commands.status import Status
 from updraft_cli.credentials import CredentialsError
 from updraft_cli.service import first_line
@@ -33,6 +34,7 @@ class Updraft(Application):
     status: CliSubCommand[Status] = Field(description="Show pools and writers, their health, load and versions.")
     functions: CliSubCommand[Functions] = Field(description="List the functions of pools.")
     drain: CliSubCommand[Drain] = Field(description="Let a pod finish its work, then stop it.")
+    stack: CliSubCommand[Stack] = Field(description="Print where the Python of a pool's workers is.")
     doctor: CliSubCommand[Doctor] = Field(description="Find out why a Spark job cannot reach a pool or a writer.")
 
 
@@ -46,6 +48,8 @@ def main() -> None:
         _end(f"the service does not answer: {error.details()}")
     except flight.FlightUnauthorizedError as error:
         _end(f"the service refuses: {first_line(error)}")
+    except pa.ArrowKeyError as error:
+        _end(first_line(error))
     except pa.ArrowException as error:
         _end(f"the service does not answer: {first_line(error)}")
 

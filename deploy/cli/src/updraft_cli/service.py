@@ -18,6 +18,7 @@ from updraft_cli.credentials import Credentials
 from updraft_cli.endpoint import Endpoint, Transport
 
 POOL_STATUS_ACTION = "updraft.pool_status"
+WORKER_STACK_ACTION = "updraft.worker_stack"
 WRITER_STATUS_ACTION = "updraft.writer_status"
 
 _PROOF = pa.record_batch({"_0": pa.array(range(1000), pa.int64())})
@@ -71,6 +72,10 @@ class Service:
         """Make the service finish its work and accept nothing new; raises FlightUnauthorizedError if it refuses."""
         self._act(DRAIN_ACTION)
 
+    def stacks(self, worker: str) -> dict[str, str]:
+        """The Python stacks of a worker, or of all busy ones, by id; raises FlightUnauthorizedError if it refuses."""
+        return dict(json.loads(self._act(WORKER_STACK_ACTION, worker.encode())))
+
     def send_a_batch(self) -> int:
         """Number of rows that a worker returned unchanged; raises ValueError if it changed them."""
         writer, reader = self._flight.do_exchange(flight.FlightDescriptor.for_path("echo"), self._options)
@@ -100,8 +105,8 @@ class Service:
     def __exit__(self, *_error: object) -> None:
         self._flight.close()
 
-    def _act(self, action: str) -> bytes:
-        (result,) = self._flight.do_action(flight.Action(action, b""), self._options)
+    def _act(self, action: str, body: bytes = b"") -> bytes:
+        (result,) = self._flight.do_action(flight.Action(action, body), self._options)
         return bytes(result.body.to_pybytes())
 
 

@@ -137,6 +137,7 @@ class Front:
             self._capabilities,
             self.lifecycle,
             allow_remote_drain=settings.allow_remote_drain,
+            allow_remote_stacks=settings.allow_remote_stacks,
         )
         self.sampler = Sampler(
             service.status, self.activity, self._health.published, pool.exits, settings.workers, lambda: pool.workers

@@ -19,7 +19,7 @@ from updraft_server.ipc.worker_settings import WorkerSettings
 MAX_PACKET_BYTES = 64 * 1024
 MAX_WORKERS_PER_PACKET = 256
 """Workers that one packet may name, so that it and its answer fit."""
-FORKED_DESCRIPTORS = 2
+FORKED_DESCRIPTORS = 3
 
 SETTINGS_VARIABLE = "UPDRAFT_ZYGOTE_SETTINGS"
 DOOR_VARIABLE = "UPDRAFT_ZYGOTE_DOOR"
@@ -119,6 +119,13 @@ class Kill:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ShowStack:
+    """The front wants a worker to write its stacks to its pipe (`worker_stack`); nothing answers beside that."""
+
+    worker: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
     """The front asks what workers use: MAX_WORKERS_PER_PACKET of them at most."""
 
@@ -144,7 +151,7 @@ class Exited:
     """Its exit code, or less than zero the signal that ended it; None where an earlier zygote forked it."""
 
 
-Packet: TypeAlias = Hello | Claim | Fork | Forked | ForkFailed | Kill | Measure | Measured | Exited
+Packet: TypeAlias = Hello | Claim | Fork | Forked | ForkFailed | Kill | ShowStack | Measure | Measured | Exited
 
 _PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
 

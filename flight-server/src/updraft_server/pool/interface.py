@@ -47,6 +47,9 @@ class WorkerPool(Protocol):
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """What each of these workers uses now; nothing of one that cannot be measured."""
 
+    async def stack(self, worker: str) -> str | None:
+        """Where the Python of a worker is, in each thread; empty when it does not answer, None when it has ended."""
+
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change of idle, busy or starting; returns what ends the subscription."""
 

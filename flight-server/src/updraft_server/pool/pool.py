@@ -115,6 +115,11 @@ class Pool:
                 worker.usage = used
         return usage
 
+    async def stack(self, worker: str) -> str | None:
+        """Where the Python of a worker is, in each thread; empty when it does not answer, None when it has ended."""
+        found = self._workers.get(worker)
+        return await found.stack() if found is not None else None
+
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
         """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError.
 
@@ -256,6 +261,7 @@ class Pool:
                         self._on_drop,
                         self._ended,
                         self._zygote.kill,
+                        self._zygote.show_stack,
                     )
                     undo.callback(self._discard, worker)
                     self._workers[worker.id] = worker

@@ -131,6 +131,10 @@ class FakePool:
         """What `usage` says of each."""
         return {worker: self.usage() for worker in workers}
 
+    async def stack(self, worker: str) -> str | None:
+        """As many words as it takes."""
+        return f"the stack of {worker}" if worker in {lease.worker for lease in self._held} else None
+
     async def start(self) -> None:
         """Nothing has to be started."""
 

@@ -12,6 +12,7 @@ from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decod
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.bindings import Bound
 from updraft_server.pool.leases import PoolError
+from updraft_server.pool.stack_reader import StackReader
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_output import OutputReader
 from updraft_server.pool.zygote_client import ForkedWorker
@@ -48,6 +49,7 @@ class PooledWorker:
         on_drop: Callable[[DroppedOutput], None],
         on_end: Callable[["PooledWorker"], None],
         kill: Callable[[str], None],
+        show_stack: Callable[[str], None],
     ) -> None:
         self.id = forked.id
         self.pid = forked.pid
@@ -70,6 +72,8 @@ class PooledWorker:
         self._output = OutputReader(forked.output_fd, output_lines_per_second, self._take_line, self._note_drop)
         self._on_end = on_end
         self._kill = kill
+        self._show_stack = show_stack
+        self._stack = StackReader(forked.stack_fd)
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._status_timer: asyncio.TimerHandle | None = None
 
@@ -109,6 +113,10 @@ class PooledWorker:
         self.was_killed = True
         self._kill(self.id)
 
+    async def stack(self) -> str:
+        """Where its Python is, of all its threads; empty when it does not answer, as one that was stopped."""
+        return await self._stack.read(lambda: self._show_stack(self.id))
+
     def reason_of(self, death: WorkerDeath) -> str:
         """Which of EXIT_REASONS a death has: a worker that crashed first was not ended by the pool's kill."""
         if self.was_killed and death.signal in (None, signal.SIGKILL):
@@ -122,6 +130,7 @@ class PooledWorker:
         if self._status_timer is not None:
             self._status_timer.cancel()
         self._output.close()
+        self._stack.close()
         if not self._ready.done():
             self._ready.set_exception(PoolError(f"the worker {death} before it was ready"))
             self._ready.exception()  # it may be that nobody waits

@@ -28,6 +28,7 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     Packet,
     PacketError,
+    ShowStack,
     decode,
     encode,
 )
@@ -64,6 +65,7 @@ class ForkedWorker(NamedTuple):
     """On the zygote's side: for people to read, never to act on."""
     socket_fd: int
     output_fd: int
+    stack_fd: int
 
 
 class ZygoteClient:
@@ -149,6 +151,10 @@ class ZygoteClient:
         Without a connection nothing happens: who connects has to say it again.
         """
         self._send(Kill(worker))
+
+    def show_stack(self, worker: str) -> None:
+        """Make a worker write its stacks; without a connection nothing happens."""
+        self._send(ShowStack(worker))
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """What each of the workers uses that live; raises ZygoteError. The caller bounds the wait."""

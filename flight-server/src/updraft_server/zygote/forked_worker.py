@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a fork needs before, and what the child does first: it leaves everything of the zygote behind but its memory."""
 
+import faulthandler
 import fcntl
 import os
 import signal
@@ -10,11 +11,13 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from updraft.service.lossy_streams import LossyFile
+from updraft_server.ipc import worker_stack
 from updraft_server.linux.process_control import adopt_orphans, end_group_with, name_process, no_core_dumps
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 _WORKER_SOCKET = 3
 _WORKER_LIFELINE = 4
+_WORKER_STACK = 5
 _OUT_OF_THE_WAY = 64
 _SO_SNDBUFFORCE = 32
 
@@ -22,12 +25,13 @@ _SO_SNDBUFFORCE = 32
 def become_worker(
     sock: socket.socket,
     output: int,
+    stack: int,
     lifeline: int,
     close_others: Callable[[], None],
     enter_sandbox: Callable[[], None],
     run: Callable[[socket.socket], NoReturn],
 ) -> NoReturn:
-    """Be a worker in this process, which was forked for it, with three descriptors and no more.
+    """Be a worker in this process, which was forked for it, with four descriptors and no more.
 
     `close_others` closes objects rather than numbers: an object collected later would close a number that user code
     holds.
@@ -46,9 +50,15 @@ def become_worker(
         LossyFile.waits = True
         close_others()
         kept = fcntl.fcntl(end_group_with(lifeline), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        stack_kept = fcntl.fcntl(stack, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        # A function that fills the pipe must not make the worker wait in the middle of a signal.
+        os.set_blocking(stack_kept, False)
         os.dup2(sock.detach(), _WORKER_SOCKET, inheritable=False)
         os.dup2(kept, _WORKER_LIFELINE, inheritable=False)
-        os.closerange(_WORKER_LIFELINE + 1, os.sysconf("SC_OPEN_MAX"))
+        os.dup2(stack_kept, _WORKER_STACK, inheritable=False)
+        # Before what a session ships runs, and where C code is stuck too: Python's own handlers would wait for that.
+        faulthandler.register(worker_stack.SIGNAL, _WORKER_STACK)
+        os.closerange(_WORKER_STACK + 1, os.sysconf("SC_OPEN_MAX"))
         # Last, for it refuses some of what came before; a worker that cannot enter it runs nothing.
         enter_sandbox()
         run(socket.socket(fileno=_WORKER_SOCKET))

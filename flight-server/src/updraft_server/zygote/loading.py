@@ -13,6 +13,7 @@ from pathlib import Path
 from updraft.service.allocator import retain_freed_batches
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lossy_streams import protect_standard_streams
+from updraft_server.ipc import worker_stack
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import (
     DOOR_VARIABLE,
@@ -44,6 +45,8 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     heartbeat = Heartbeat.inherited()
     # A Ctrl-C in the terminal reaches the whole group: the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Until a worker that was just forked can answer.
+    signal.signal(worker_stack.SIGNAL, signal.SIG_IGN)
     retain_freed_batches()
     # Workers inherit it: once is cheaper than in each of them.
     close_bounding_set()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
+from updraft_server.ipc import worker_stack
 from updraft_server.ipc.control import introduced
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_usage import WorkerUsage
@@ -32,6 +33,7 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     Packet,
     PacketError,
+    ShowStack,
     decode,
     encode,
 )
@@ -207,6 +209,9 @@ class Zygote:
             case Kill():
                 if (worker := self._of(front, packet.worker)) is not None:
                     _kill(worker)
+            case ShowStack():
+                if (worker := self._of(front, packet.worker)) is not None:
+                    _signal(worker, worker_stack.SIGNAL)
             case Measure():
                 self._measure(front, packet)
             case _:
@@ -226,6 +231,7 @@ class Zygote:
             scratch = self._scratch.make(name)
             front_end, worker_end = socketpair()
             output_read, output_write = os.pipe()
+            stack_read, stack_write = os.pipe()
             with self._score.raised():
                 pid = os.fork()
         except OSError as error:
@@ -237,6 +243,7 @@ class Zygote:
             become_worker(
                 worker_end,
                 output_write,
+                stack_write,
                 self._lifeline,
                 self._close_all,
                 lambda: self._sandbox.enter(front_pid),
@@ -244,6 +251,7 @@ class Zygote:
             )
         worker_end.close()
         os.close(output_write)
+        os.close(stack_write)
         worker = _Worker(name, pid, os.pidfd_open(pid), front, is_child=True)
         self._hold(worker)
         try:
@@ -252,9 +260,10 @@ class Zygote:
             _kill(worker)
             self._send(front, ForkFailed(packet.request, f"cannot note the worker: {error}"))
         else:
-            self._send(front, Forked(packet.request, worker.id, pid), [front_end.fileno(), output_read])
+            self._send(front, Forked(packet.request, worker.id, pid), [front_end.fileno(), output_read, stack_read])
         front_end.close()
         os.close(output_read)
+        os.close(stack_read)
 
     def _hold(self, worker: _Worker) -> None:
         self._workers[worker.id] = worker
@@ -323,8 +332,12 @@ class Zygote:
 
 def _kill(worker: _Worker) -> None:
     """Send SIGKILL; what the worker has started is ended by whoever reaps it."""
+    _signal(worker, signal.SIGKILL)
+
+
+def _signal(worker: _Worker, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
+        signal.pidfd_send_signal(worker.pidfd, number)
 
 
 def _usage(tree: ProcessTree, image_bytes: int, container_bytes: int | None, scratch: TreeSize) -> WorkerUsage:

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the Python of workers is, asked of a pool while their functions go on."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyarrow import flight
+from served_pool import HANG_SECONDS, SCHEMA, Server, batch, echo, finish
+
+_MODULE = """
+import os
+import pathlib
+import time
+
+from updraft_server.worker.registered.functions import RegisteredFunction, registry
+
+here = pathlib.Path({here!r})
+
+
+def waits(batch):
+    (here / "waits").touch()
+    where_it_waits()
+    return batch
+
+
+def where_it_waits():
+    while not (here / "go").exists():
+        time.sleep(0.01)
+
+
+def fills_its_pipe(batch):
+    try:
+        while True:
+            os.write(5, b"a lie about itself" * 100)
+    except BlockingIOError:
+        return waits(batch)
+
+
+for function in (waits, fills_its_pipe):
+    registry.add(RegisteredFunction(function.__name__, "1", "For a test.", function))
+"""
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Ask again until it is so: other processes bring it about, and nothing here could wake us."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < HANG_SECONDS
+        time.sleep(0.01)
+
+
+def stacks(client: flight.FlightClient, worker: str = "") -> dict[str, str]:
+    (answer,) = client.do_action(flight.Action("updraft.worker_stack", worker.encode()))
+    return dict(json.loads(answer.body.to_pybytes()))
+
+
+def called(client: flight.FlightClient, directory: Path, function: str) -> tuple[Any, Any]:
+    """An exchange whose function waits until it may go on."""
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(function))
+    writer.begin(SCHEMA)
+    writer.write_batch(batch(1))
+    eventually((directory / "waits").exists)
+    return writer, reader
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
+    (tmp_path / "waiting_functions.py").write_text(_MODULE.format(here=str(tmp_path)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    running: list[Server] = []
+
+    def started(*options: str) -> Server:
+        running.append(Server(tmp_path, "--functions=waiting_functions", "--workers=1", *options))
+        return running[-1]
+
+    yield started
+    for server in running:
+        server.stop()
+
+
+def test_a_busy_worker_shows_where_it_is_and_goes_on(start: Callable[..., Server], tmp_path: Path) -> None:
+    server = start("--allow-remote-stacks")
+    (worker,) = server.ready()["workers"]
+    with server.client() as client:
+        assert stacks(client) == {}
+        call = called(client, tmp_path, "waits")
+        for shown in (stacks(client), stacks(client, worker)):
+            assert shown.keys() == {worker}
+            assert "in where_it_waits" in shown[worker]
+            assert shown[worker].index("in where_it_waits") < shown[worker].index("in waits")
+        (tmp_path / "go").touch()
+        assert finish(*call) == "OK"
+        echo(client)
+        assert server.ready()["workers"].keys() == {worker}
+        # An idle one waits for its next exchange.
+        assert "in run" in stacks(client, worker)[worker]
+        with pytest.raises(KeyError, match="no worker has the id 'another': busy are none"):
+            stacks(client, "another")
+
+
+def test_a_function_can_lie_about_itself_and_do_no_more(start: Callable[..., Server], tmp_path: Path) -> None:
+    server = start("--allow-remote-stacks")
+    with server.client() as client:
+        call = called(client, tmp_path, "fills_its_pipe")
+        # What it wrote before it was asked is no answer.
+        (shown,) = stacks(client).values()
+        assert "a lie about itself" not in shown
+        (tmp_path / "go").touch()
+        assert finish(*call) == "OK"
+
+
+def test_a_worker_that_is_stopped_has_no_stack_and_keeps_nobody_waiting(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = start("--allow-remote-stacks")
+    ((worker, pid),) = server.ready()["workers"].items()
+    with server.client() as client:
+        call = called(client, tmp_path, "waits")
+        psutil.Process(pid).suspend()
+        assert stacks(client) == {worker: ""}
+        psutil.Process(pid).resume()
+        (tmp_path / "go").touch()
+        assert finish(*call) == "OK"
+
+
+def test_clients_have_no_stacks_unless_the_operator_says_so(start: Callable[..., Server]) -> None:
+    with start().client() as client:
+        assert "updraft.worker_stack" not in {action.type for action in client.list_actions()}
+        with pytest.raises(flight.FlightUnauthorizedError, match="--allow-remote-stacks"):
+            stacks(client)
