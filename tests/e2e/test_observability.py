@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,19 @@ def test_a_function_of_another_python_stays_local_with_the_reason(
         assert "(version)" in plan
         with pytest.raises(Exception, match=r"the session 2\.7: .*Set spark\.updraft\.udf\.endpoint to a pool of"):
             _plus_one(spark).collect()
+
+
+def test_what_a_query_that_needs_the_pool_has_learned_is_not_enough_for_one_that_does_not(
+    sides: Sides, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
+        _plus_one(spark).collect()
+        # As long as answers are kept: the next query asks whether the pool is there, and not again what it is.
+        time.sleep(6)
+        _plus_one(spark).collect()
+        monkeypatch.setattr(spark.sparkContext, "pythonVer", "2.7")
+        with runtime_confs(spark, {"spark.updraft.udf.fallback": "local"}):
+            assert "(version)" in executed_plan(_plus_one(spark))
 
 
 def test_a_pool_without_session_functions_refuses_them_in_words(spark: SparkSession) -> None:

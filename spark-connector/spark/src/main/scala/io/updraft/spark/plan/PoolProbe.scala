@@ -95,7 +95,10 @@ object PoolProbe extends Logging {
 
   private def ask(settings: UdfSettings): Answer = {
     val known = answers.get(settings.connection)
-    if (known != null && System.nanoTime() - known.time < KeptNanoseconds) known
+    // A query that may not run without the pool has not always asked what it is.
+    val suffices =
+      known != null && (known.silence.nonEmpty || known.pool.nonEmpty || !asksPool(settings))
+    if (suffices && System.nanoTime() - known.time < KeptNanoseconds) known
     else {
       val silence = connect(settings)
       val said = if (silence.isEmpty && asksPool(settings)) pool(settings) else None
