@@ -28,6 +28,7 @@ _WORKERS = (
     "extra_workers",
     "max_exchanges_per_worker",
     "profile",
+    "restricted_functions",
     "worker_memory_bytes",
     "worker_processes",
     "worker_threads",

@@ -43,6 +43,7 @@ def _checked_layers(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 LayerNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_layers)]
+FunctionNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas)]
 ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_modules)]
 
 
@@ -89,6 +90,12 @@ class FrontSettings(ServiceSettings, PoolSettings):
         "Let every client that may connect read where the Python of workers is (`updraft stack`): the names of files, "
         "lines and functions of every tenant's code, and no values.",
         default=False,
+    )
+    restricted_functions: FunctionNames = setting(
+        "Registered function that runs without network and subprocesses, as with the profile restricted, where that of "
+        "the pool is compatible. Repeat the option, or separate names with commas.",
+        default=(),
+        unit="functions",
     )
     worker_memory_bytes: int = setting(
         "Anonymous and shared memory that a worker may take, with all processes that its function has started, above "

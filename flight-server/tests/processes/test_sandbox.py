@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from pool_driver import Zygotes, pid_of, running_pool
+from pyarrow import flight
 from pyspark import cloudpickle
-from served_pool import HANG_SECONDS, Server
+from served_pool import HANG_SECONDS, SCHEMA, Server, batch
 from session_commands import said
 
 from updraft_server.ipc.worker_settings import WorkerSettings
@@ -237,3 +238,71 @@ def test_a_worker_that_cannot_enter_the_sandbox_runs_nothing(tmp_path: Path, mon
     ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert ended.returncode == 2
     assert "workers do not start" in ended.stderr
+
+
+TWO_FUNCTIONS = """
+import socket
+import subprocess
+import pyarrow as pa
+from updraft_server.worker.registered.functions import RegisteredFunction, registry
+
+def tried(batch):
+    said = []
+    for attempt in (lambda: socket.socket().close(), lambda: subprocess.run(["true"], check=True)):
+        try:
+            attempt()
+            said.append("done")
+        except PermissionError:
+            said.append("refused")
+    return pa.record_batch({"_0": pa.array(said)})
+
+for name in ("open", "closed"):
+    registry.add(RegisteredFunction(name, "1", "For a test.", tried))
+"""
+
+
+@pytest.fixture
+def two_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two_functions.py").write_text(TWO_FUNCTIONS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+def outcome_of(client: flight.FlightClient, function: str) -> list[str]:
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(function))
+    with writer:
+        writer.begin(SCHEMA)
+        writer.write_batch(batch(1, rows=2))
+        writer.done_writing()
+        said: list[str] = reader.read_all()["_0"].to_pylist()
+    return said
+
+
+@pytest.mark.usefixtures("two_functions")
+def test_the_operator_restricts_one_function_and_not_the_other(tmp_path: Path) -> None:
+    options = ("--workers=1", "--functions=two_functions", "--restricted-functions=closed")
+    server = Server(tmp_path, *options)
+    try:
+        with server.client() as client:
+            # In turns, with one worker: what is closed stays so, and what is open is not served by it.
+            for _ in range(2):
+                assert outcome_of(client, "closed") == ["refused", "refused"]
+                assert outcome_of(client, "open") == ["done", "done"]
+    finally:
+        status = server.stop()
+    assert status == 0
+
+
+@pytest.mark.usefixtures("two_functions")
+def test_a_function_that_is_not_there_cannot_be_restricted() -> None:
+    command = Server.command("--workers=1", "--functions=two_functions", "--restricted-functions=closed,typo")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert ended.returncode == 2
+    assert "--restricted-functions names typo, which no module of --functions registers" in ended.stderr
+
+
+@pytest.mark.usefixtures("kernel_without_filters")
+def test_a_pool_that_cannot_restrict_a_function_does_not_start() -> None:
+    command = Server.command("--workers=1", "--restricted-functions=echo")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert ended.returncode == 2
+    assert "--restricted-functions needs the layer 'seccomp'" in ended.stderr

@@ -41,7 +41,7 @@ from updraft_server.front.relay import Relay, RelayLimits
 from updraft_server.front.request import SERVICE, Request, parse_request, resolve
 from updraft_server.front.running_exchanges import RunningExchanges
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.pool.bindings import REGISTERED, Binding
+from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import LeaseOutcome, Owner
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Exchanges:
                 self._hold_back.check(owner, request)
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
-                    binding = Binding(owner, request.modules) if request.is_session else REGISTERED
+                    binding = self._binding(owner, request)
                     grant = await self._admission.worker(place, binding)
             try:
                 # Those that waited beside it may have killed theirs meanwhile.
@@ -132,6 +132,11 @@ class Exchanges:
                 raise
             exchange.phase = ExchangePhase.RUNNING
             await self._with_worker(call, request, owner, artifacts, grant, exchange)
+
+    def _binding(self, owner: Owner, request: Request) -> Binding:
+        if request.is_session:
+            return Binding(owner, request.modules)
+        return Binding(None, restricted=request.function in self._settings.restricted_functions)
 
     async def _prepared(
         self, call: Call, request: Request, owner: Owner, stack: AsyncExitStack
@@ -157,6 +162,7 @@ class Exchanges:
         exchange: OpenExchange,
     ) -> None:
         grant.lease.log_context.update(exchange.identity)
+        binding = self._binding(owner, request)
         asked = request.command.limits
         batch_timeout = BatchTimeout.effective(
             self._settings.batch_timeout_seconds or 0.0,
@@ -173,7 +179,9 @@ class Exchanges:
             with exchange.span.child("updraft.pool.function", {"updraft.worker": grant.lease.worker}) as running:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self._running.watching(relay):
-                    outcome = await relay.run(_assignment(request, owner, artifacts, batch_timeout, traceparent))
+                    outcome = await relay.run(
+                        _assignment(request, owner, binding, artifacts, batch_timeout, traceparent)
+                    )
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
             raise
@@ -222,13 +230,19 @@ def _owner(call: Call, request: Request) -> Owner:
 
 
 def _assignment(
-    request: Request, owner: Owner, artifacts: CollectedArtifacts, batch_timeout: BatchTimeout, traceparent: str
+    request: Request,
+    owner: Owner,
+    binding: Binding,
+    artifacts: CollectedArtifacts,
+    batch_timeout: BatchTimeout,
+    traceparent: str,
 ) -> Assignment:
     session = request.command.session
     return Assignment(
         request_id=uuid4().hex,
         tenant=owner.tenant,
-        owner=owner if request.is_session else (),
+        owner=binding.owner or (),
+        restricted=binding.restricted,
         plain=request.plain,
         function_name="" if request.is_session else request.function,
         function_version=request.version,

@@ -57,7 +57,7 @@ from updraft_server.pool.leases import PoolError, PoolSettings
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 from updraft_server.pool.zygote_source import ControlConnection
-from updraft_server.sandbox_layers import NEEDS, in_words
+from updraft_server.sandbox_layers import NEEDS, RESTRICTED, SECCOMP, in_words
 
 if TYPE_CHECKING:
     from updraft_server.settings import FrontSettings
@@ -161,12 +161,24 @@ class Front:
             stack.push_async_callback(self._pool.close, 0.0)
             # Listeners first: an address in use shows at once, and probes are answered while the workers start.
             await self._listeners.start(self.metrics.registry)
-            await self._unless_draining(self._pool.start())
+            await self._unless_draining(self._started())
             self.lifecycle.handle(Event.STARTED)
             if self.lifecycle.phase is Phase.READY:
                 self._announce()
             await self.lifecycle.drain_requested()
             await self._drain()
+
+    async def _started(self) -> None:
+        """Start the pool; raises StartError where a function would run with more than the operator allows."""
+        await self._pool.start()
+        restricted = self._settings.restricted_functions
+        known = {function.name for function in self._pool.functions}
+        if unknown := [name for name in restricted if name not in known]:
+            raise StartError(
+                f"--restricted-functions names {', '.join(unknown)}, which no module of --functions registers"
+            )
+        if restricted and not self._has_layer(SECCOMP):
+            raise StartError(f"--restricted-functions needs the layer {SECCOMP!r}: {NEEDS[RESTRICTED]}")
 
     async def _unless_draining(self, start: Coroutine[Any, Any, None]) -> None:
         """Wait for the start, or for a drain: workers that are not there yet are not waited for then."""

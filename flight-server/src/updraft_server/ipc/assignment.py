@@ -28,6 +28,8 @@ class Assignment:
     """Of a registered function; empty for a session function."""
     function_version: str = ""
     """Of a registered function: the very one that runs."""
+    restricted: bool = False
+    """Run the registered function without network and subprocesses; its worker never has them again."""
     eval_type: int = 0
     """Of a session function: a value of PySpark's PythonEvalType."""
     python_includes: Sequence[str] = ()

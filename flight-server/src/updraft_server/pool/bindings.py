@@ -20,6 +20,8 @@ class Binding(NamedTuple):
     """Whose session function it runs; None: a registered function."""
     modules: str = ""
     """Names the files and environment that a session's modules were imported with; empty for none of them."""
+    restricted: bool = False
+    """Whether a registered function runs without network and subprocesses: its worker never gets them back."""
 
     @property
     def is_lasting(self) -> bool:
@@ -29,7 +31,8 @@ class Binding(NamedTuple):
 
     def can_serve(self, wanted: "Binding") -> bool:
         """Whether a worker that this has been made of may be made `wanted`."""
-        return self.is_lasting and self.owner == wanted.owner and self.modules in ("", wanted.modules)
+        is_alike = self.owner == wanted.owner and self.restricted == wanted.restricted
+        return self.is_lasting and is_alike and self.modules in ("", wanted.modules)
 
 
 REGISTERED = Binding(None)

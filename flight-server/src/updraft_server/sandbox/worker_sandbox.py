@@ -95,6 +95,13 @@ class WorkerSandbox:
         return f"{problem}: it needs {NEEDS[layer]}" if problem else ""
 
 
+def restrict() -> None:
+    """Take network and subprocesses from this process, which has one thread, for good; raises OSError."""
+    seccomp.install(seccomp.Filter(restricted_calls()).filled())
+    if problem := _restriction_problem():
+        raise OSError(errno.ENOSYS, f"{problem}: it needs {NEEDS[RESTRICTED]}")
+
+
 def _calls_problem() -> str:
     if not seccomp.is_filtered():
         return "the kernel took the filter and does not use it"

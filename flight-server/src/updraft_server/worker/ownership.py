@@ -7,9 +7,6 @@ A mistake of the front would otherwise hand one owner what another one has left 
 from updraft.errors import InternalError
 from updraft_server.ipc.assignment import Assignment
 
-# Functions that are deployed with the pool: no session's code may run where their clients' rows have been.
-_REGISTERED = ("registered functions",)
-
 
 class Ownership:
     """Nobody's until the first exchange, and one owner's from then on."""
@@ -27,10 +24,15 @@ class Ownership:
     def take(self, assignment: Assignment) -> None:
         """Belong to the owner of the exchange; raises InternalError where that is not whose the worker is."""
         is_registered = bool(assignment.function_name)
-        owner = _REGISTERED if is_registered else tuple(assignment.owner)
+        owner = _registered(assignment) if is_registered else tuple(assignment.owner)
         if not is_registered and len(owner) != 3:
             raise InternalError("the front sent a session function without an owner")
         if not self._may_go_on or self._owner not in ((), owner):
             raise InternalError("the front sent an exchange of another owner to a worker that has served one")
         self._owner = owner
         self._may_go_on = is_registered or owner[1] != ""
+
+
+def _registered(assignment: Assignment) -> tuple[str, ...]:
+    """Functions that are deployed with the pool: no session's code may run where their clients' rows have been."""
+    return ("registered functions", "restricted") if assignment.restricted else ("registered functions",)

@@ -20,6 +20,7 @@ from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.sandbox.owner_files import OwnerFiles, out_of_reach
+from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.ownership import Ownership
@@ -95,14 +96,24 @@ class Worker:
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
     def _bind(self, assignment: Assignment) -> None:
-        """Give up, before the first function that a session ships, what no such function may have: for good."""
+        """Give up, before the first function that may not have all, what no such function may have: for good."""
         if assignment.function_name:
+            if assignment.restricted:
+                self._restrict()
             return
         if not self._is_bound:
             self._confine(assignment)
         if out_of_reach([assignment.files_directory, *assignment.broadcasts.values()]) is not None:
             # Made anew since this worker was bound: its rules mean the directory that was there then.
             raise PoolUnavailableError("the worker can no longer read the artifacts of its session: another one can")
+
+    def _restrict(self) -> None:
+        if not self._is_bound:
+            try:
+                restrict()
+            except OSError as error:
+                raise PoolUnavailableError(f"the worker cannot be restricted: {error}") from error
+            self._is_bound = True
 
     def _confine(self, assignment: Assignment) -> None:
         try:
