@@ -173,7 +173,8 @@ def the_machine(target: Any) -> Any:
 def the_zygote_by_what_it_reads(target: Any) -> Any:
     import os
 
-    return [os.write(number, b"garbage") for number in range(5, 64) if os.path.exists(f"/proc/self/fd/{number}")]
+    # The fifth is the pipe on which it shows its own stack.
+    return [os.write(number, b"garbage") for number in range(6, 64) if os.path.exists(f"/proc/self/fd/{number}")]
 
 
 @ATTEMPTS

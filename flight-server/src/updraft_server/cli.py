@@ -22,7 +22,7 @@ class Serve(ServeSettings):  # noqa: D101 - the help text is that of the setting
 
     def cli_cmd(self) -> None:
         """Run the pool until it is told to stop."""
-        from updraft_server.supervisor.supervisor import supervise
+        from updraft_server.supervisor.commands import supervise
 
         _end_with(lambda: supervise(self.with_free_ports()))
 
@@ -36,7 +36,7 @@ class Front(SeparateFrontSettings):  # noqa: D101 - the help text is that of the
 
     def cli_cmd(self) -> None:
         """Run the front until it is told to stop."""
-        from updraft_server.supervisor.supervisor import supervise_front
+        from updraft_server.supervisor.commands import supervise_front
 
         _end_with(lambda: supervise_front(self.with_free_ports()))
 
@@ -47,7 +47,7 @@ class Workers(SeparateWorkersSettings):  # noqa: D101 - the help text is that of
 
     def cli_cmd(self) -> None:
         """Run the workers until they are told to stop and their front has gone."""
-        from updraft_server.supervisor.supervisor import supervise_workers
+        from updraft_server.supervisor.commands import supervise_workers
 
         _end_with(lambda: supervise_workers(self))
 

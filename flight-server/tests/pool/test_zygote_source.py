@@ -2,13 +2,17 @@
 """The front's end of the control connection: one at a time, and its loss."""
 
 import asyncio
+import contextlib
+import os
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from updraft_server.ipc.control import connected, introduce, packet_pair
+from updraft_server.ipc.control import KnownSide, connected, introduce, new_secret, packet_pair
+from updraft_server.pool import zygote_source
 from updraft_server.pool.zygote_source import ControlConnection
 
 _HANG_SECONDS = 60
@@ -27,8 +31,32 @@ def listener(path: Path) -> Iterator[socket.socket]:
         yield listening
 
 
-def connection_to(path: Path) -> socket.socket:
-    control = connected(path)
+SECRET = new_secret()
+Make = Callable[..., ControlConnection]
+
+
+@pytest.fixture
+async def made() -> AsyncIterator[Make]:
+    sources: list[ControlConnection] = []
+
+    def make(*arguments: Any) -> ControlConnection:
+        sources.append(ControlConnection(*arguments))
+        return sources[-1]
+
+    yield make
+    for source in sources:
+        source.close()
+
+
+@pytest.fixture
+def known() -> Iterator[KnownSide]:
+    made = KnownSide.made(somebody=False)
+    yield made
+    os.close(made.descriptor)
+
+
+def connection_to(path: Path, secret: bytes = SECRET) -> socket.socket:
+    control = connected(path, secret)
     assert control is not None
     return control
 
@@ -44,13 +72,22 @@ def started_zygote(control: socket.socket) -> socket.socket:
 
 async def end_of(connection: socket.socket) -> bytes:
     connection.setblocking(False)
-    return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(connection, 1), _HANG_SECONDS)
+    with contextlib.suppress(ConnectionResetError):
+        return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(connection, 1), _HANG_SECONDS)
+    # What it has said was not read.
+    return b""
+
+
+async def until_anybody(known: KnownSide) -> None:
+    while not known.is_anybody:  # noqa: ASYNC110
+        # A timer of what is tested brings it about, and nothing here could wake us.
+        await asyncio.sleep(0.01)
 
 
 async def test_a_second_connection_is_closed_at_once_and_the_first_one_lives(
-    listener: socket.socket, path: Path
+    listener: socket.socket, known: KnownSide, path: Path, made: Make
 ) -> None:
-    source = ControlConnection(listener)
+    source = made(listener, known)
     with connection_to(path) as first, started_zygote(first) as zygote, await source.next() as given:
         with connection_to(path) as second:
             assert await end_of(second) == b""
@@ -58,8 +95,10 @@ async def test_a_second_connection_is_closed_at_once_and_the_first_one_lives(
         assert given.recv(5) == b"hello"
 
 
-async def test_the_end_of_the_connection_ends_the_zygotes_unasked(listener: socket.socket, path: Path) -> None:
-    source = ControlConnection(listener)
+async def test_the_end_of_the_connection_ends_the_zygotes_unasked(
+    listener: socket.socket, known: KnownSide, path: Path, made: Make
+) -> None:
+    source = made(listener, known)
     first = connection_to(path)
     with started_zygote(first) as zygote, await source.next() as given:
         # The zygote's end stays open: it is the loss of PID 1 that shows.
@@ -71,19 +110,19 @@ async def test_the_end_of_the_connection_ends_the_zygotes_unasked(listener: sock
 
 
 async def test_a_successor_is_taken_that_comes_together_with_the_end_of_its_predecessor(
-    listener: socket.socket, path: Path
+    listener: socket.socket, known: KnownSide, path: Path, made: Make
 ) -> None:
-    source = ControlConnection(listener)
+    source = made(listener, known)
     with connection_to(path) as first, started_zygote(first), await source.next():
         first.close()
         with connection_to(path) as successor, started_zygote(successor), await source.next():
             pass
 
 
-async def test_an_older_zygote_that_nobody_asked_for_gives_way_to_its_successor() -> None:
+async def test_an_older_zygote_that_nobody_asked_for_gives_way_to_its_successor(made: Make) -> None:
     supervisors_end, fronts_end = packet_pair()
     with supervisors_end:
-        source = ControlConnection(fronts_end)
+        source = made(fronts_end)
         older, newer = started_zygote(supervisors_end), started_zygote(supervisors_end)
         with older, newer, await source.next() as given:
             newer.send(b"new")
@@ -91,11 +130,48 @@ async def test_an_older_zygote_that_nobody_asked_for_gives_way_to_its_successor(
             assert await end_of(older) == b""
 
 
-async def test_a_supervisor_that_is_gone_for_good_is_told_apart() -> None:
+async def test_a_supervisor_that_is_gone_for_good_is_told_apart(made: Make) -> None:
     supervisors_end, fronts_end = packet_pair()
-    source = ControlConnection(fronts_end)
+    source = made(fronts_end)
     supervisors_end.close()
     with pytest.raises(OSError, match=r"has not connected|has gone away"):
         await source.next()
     with pytest.raises(ConnectionResetError, match="the supervisor has gone away"):
         await source.next()
+
+
+async def test_who_comes_to_the_next_front_has_to_be_known(
+    listener: socket.socket, known: KnownSide, path: Path, made: Make
+) -> None:
+    """Between two fronts user code can connect: it comes first, and gets nothing."""
+    assert known.is_known(SECRET)
+    with connection_to(path, new_secret()) as hostile, connection_to(path, b"") as silent:
+        source = made(listener, known)
+        with connection_to(path) as own, started_zygote(own) as zygote, await source.next() as given:
+            zygote.send(b"own")
+            assert given.recv(3) == b"own"
+            assert await end_of(hostile) == b""
+            assert await end_of(silent) == b""
+
+
+async def test_one_who_says_nothing_keeps_nobody_out(
+    listener: socket.socket, known: KnownSide, path: Path, made: Make
+) -> None:
+    source = made(listener, known)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.connect(str(path))
+        with connection_to(path) as own, started_zygote(own), await source.next():
+            assert await end_of(silent) == b""
+
+
+async def test_a_new_side_is_believed_once_the_old_one_has_had_its_time(
+    listener: socket.socket, known: KnownSide, path: Path, monkeypatch: pytest.MonkeyPatch, made: Make
+) -> None:
+    monkeypatch.setattr(zygote_source, "_KNOWN_SECONDS", 0.05)
+    assert known.is_known(new_secret())
+    assert not known.is_known(SECRET)
+    source = made(listener, known)
+    # Not before the time of the old one is over.
+    await asyncio.wait_for(until_anybody(known), _HANG_SECONDS)
+    with connection_to(path) as new, started_zygote(new), await source.next():
+        assert known.is_known(SECRET)

@@ -45,7 +45,7 @@ from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import html_page, json_page
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
-from updraft_server.ipc.control import CONTROL_VARIABLE
+from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     SETTINGS_VARIABLE,
@@ -353,11 +353,13 @@ def _log_dropped_output(output: DroppedOutput) -> None:
     )
 
 
-async def _serve(settings: "FrontSettings", control: socket.socket, artifacts_directory: Path) -> None:
+async def _serve(
+    settings: "FrontSettings", control: socket.socket, known: KnownSide | None, artifacts_directory: Path
+) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
         fresh_workers=_fresh_workers(settings),
-        zygotes=ControlConnection(control),
+        zygotes=ControlConnection(control, known),
         output_lines_per_second=settings.output_lines_per_second,
         extra_workers=settings.extra_workers,
     )
@@ -385,11 +387,14 @@ def main() -> None:
     retain_freed_memory()
     settings = take_over(os.environ[SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
-    # The unpackers that this process starts have no use for it.
+    known = KnownSide(int(os.environ.pop(KNOWN_VARIABLE))) if KNOWN_VARIABLE in os.environ else None
+    # The unpackers that this process starts have no use for them.
     control.set_inheritable(False)
+    if known is not None:
+        os.set_inheritable(known.descriptor, False)  # noqa: FBT003
     log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="front")
     try:
-        uvloop.run(_serve(settings, control, Path(os.environ[ARTIFACTS_VARIABLE])))
+        uvloop.run(_serve(settings, control, known, Path(os.environ[ARTIFACTS_VARIABLE])))
     except (StartError, PoolError) as error:
         _log.error("the front cannot start", reason=str(error))
         sys.exit(1)

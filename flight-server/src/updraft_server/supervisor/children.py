@@ -27,6 +27,7 @@ _GROUP_MAY_CONNECT = 0o660
 def control_listener(path: Path) -> socket.socket:
     """The socket at which the workers' side reaches every front, one after the other: it outlives each of them."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # A predecessor that was killed has left it.
     path.unlink(missing_ok=True)
     listener.bind(str(path))
     # The workers' side may be another user of the same group; the first to come is the only one to be taken.

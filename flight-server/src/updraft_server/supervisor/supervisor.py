@@ -13,33 +13,33 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from updraft.service.child import Child, describe_exit
 from updraft.service.crashes import CRASHES, WINDOW_SECONDS, Crashes
 from updraft.service.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
-from updraft.service.lossy_streams import protect_standard_streams
-from updraft_server.ipc.control import CONTROL_VARIABLE, connected, has_hung_up, introduce, packet_pair
+from updraft_server.ipc.control import (
+    CONTROL_VARIABLE,
+    KNOWN_VARIABLE,
+    KnownSide,
+    introduce,
+    packet_pair,
+)
 from updraft_server.ipc.settings_handover import ARTIFACTS_VARIABLE, SETTINGS_VARIABLE, hand_down
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING, ZygoteSettings
 from updraft_server.linux.descendants import children, kill_child
-from updraft_server.linux.hostile_trees import empty_directory
-from updraft_server.linux.process_control import adopt_orphans, hide_memory, kill_group
+from updraft_server.linux.process_control import kill_group
 from updraft_server.settings import (
     FrontSettings,
     PoolSettings,
-    SeparateFrontSettings,
-    SeparateWorkersSettings,
-    ServeSettings,
     WorkersSettings,
 )
 from updraft_server.supervisor.children import control_listener, start_zygote
-from updraft_server.supervisor.runtime_directory import FRONT_SOCKET, claimed
-from updraft_server.supervisor.zygote_settings import SCRATCH, zygote_settings
+from updraft_server.supervisor.front_call import FrontCall, News
+from updraft_server.supervisor.runtime_directory import FRONT_SOCKET
+from updraft_server.supervisor.zygote_settings import zygote_settings
 
 EXIT_FAILURE = 1
 EXIT_REFUSED = 2
@@ -49,15 +49,11 @@ _ARTIFACTS = "artifacts"
 _FRONT = "front"
 _ZYGOTE = "zygote"
 # SIGALRM is this process's own, once every INTERVAL_SECONDS.
-_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM})
+SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.SIGIO})
 _START_UP_SECONDS = 10.0
 _DRAIN_MARGIN_SECONDS = 15.0
 # A killed process that waits for a disk or a network file system does not end; the pool's own end must not wait for it.
 _LAST_DEATHS_SECONDS = 10.0
-# How often the workers' side says that it looks for its front.
-_COMPLAINT_SECONDS = 10.0
-# What is left then is removed when a pool starts here again.
-_CLEARING_SECONDS = 10.0
 
 
 class Phase(enum.Enum):
@@ -92,14 +88,16 @@ class Supervisor:
         self._artifacts_path = front_directory.absolute() / _ARTIFACTS
         self._zygote_settings: ZygoteSettings | None = None
         self._listener: socket.socket | None = None
+        self._known: KnownSide
         self._control: socket.socket | None = None
         """Leads to the front; None while it does not live, or has not been reached."""
+        self._front_call = FrontCall(self._socket_path)
         self._door: socket.socket | None = None
         """Leads to the zygote."""
-        self._next_complaint_seconds = 0.0
         if workers is not None:
             self._zygote_settings = zygote_settings(workers, directory, {directory, front_directory})
         if workers is None:
+            self._known = KnownSide.made(somebody=self._socket_path.exists())
             self._listener = control_listener(self._socket_path)
         told: PoolSettings | None = front or workers
         assert told is not None, "neither half is to run"
@@ -130,21 +128,30 @@ class Supervisor:
                     return status
         finally:
             self._end_children()
+            if self._listener is not None:
+                # There is no workers' side any more that a successor should know again, or it is lost with this.
+                self._socket_path.unlink(missing_ok=True)
 
     def _step(self) -> int | None:
         # Not sigtimedwait: Python's returns noise when a stop of this process outlasts the wait (SIGSTOP, SIGCONT).
-        match signal.sigwait(_SIGNALS):
+        match signal.sigwait(SIGNALS):
             case signal.SIGALRM:
                 self._end_stuck_children()
                 self._kill_strays()
                 self._go_on_once_cleared()
-                if self._front_settings is None and self._clearing_deadline_seconds is None:
-                    self._reach_front()
+                self._look_for_front()
                 return self._overdue()
             case signal.SIGCHLD:
                 return self._reap()
+            case signal.SIGIO:
+                self._look_for_front()
+                return None
             case _:
                 return self._stop()
+
+    def _look_for_front(self) -> None:
+        if self._front_settings is None and self._clearing_deadline_seconds is None:
+            self._reach_front()
 
     def _end_stuck_children(self) -> None:
         """Kill a child whose loop does not turn: the end that follows is one like any other."""
@@ -251,7 +258,9 @@ class Supervisor:
         self._front_started_seconds = time.monotonic()
         if self._listener is not None:
             environment[CONTROL_VARIABLE] = str(self._listener.fileno())
-            self._children[_FRONT] = Child("updraft_server.front.process", environment, [self._listener.fileno()])
+            environment[KNOWN_VARIABLE] = str(self._known.descriptor)
+            inherited = [self._listener.fileno(), self._known.descriptor]
+            self._children[_FRONT] = Child("updraft_server.front.process", environment, inherited)
             return
         self._forget_front()
         self._control, fronts_end = packet_pair()
@@ -273,26 +282,25 @@ class Supervisor:
 
     def _reach_front(self) -> None:
         """Connect to the front of another supervisor, or to its successor, before any zygote runs without one."""
-        if self._control is not None:
-            if not has_hung_up(self._control):
-                return
-            _say("the front has gone away")
-            self._forget_front()
-            self._kill_orphans()
-            if self._phase is not Phase.DRAINING:
-                self._clear_workers()
-                return
-        if self._phase is Phase.DRAINING:
+        match self._front_call.look():
+            case News.LOST:
+                _say("the front has gone away")
+                self._control = None
+                self._kill_orphans()
+                if self._phase is not Phase.DRAINING:
+                    self._clear_workers()
+                    return
+        if self._phase is Phase.DRAINING or self._front_call.control is not None:
             return
-        self._control = connected(self._socket_path)
-        if self._control is None:
-            if time.monotonic() >= self._next_complaint_seconds:
-                self._next_complaint_seconds = time.monotonic() + _COMPLAINT_SECONDS
+        match self._front_call.call():
+            case News.TAKEN:
+                self._control = self._front_call.control
+                if _ZYGOTE in self._children:
+                    self._introduce()
+                elif self._zygote_settings is not None:
+                    self._start_zygote(self._zygote_settings)
+            case News.MISSING:
                 _say(f"the front cannot be reached at {self._socket_path}: trying again")
-        elif _ZYGOTE in self._children:
-            self._introduce()
-        elif self._zygote_settings is not None:
-            self._start_zygote(self._zygote_settings)
 
     def _clear_workers(self) -> None:
         """End everything but the front: what user code had a hand in meets no second front."""
@@ -355,64 +363,11 @@ class Supervisor:
                 kill_group(pid)
                 # A daemon is in a group whose leader is gone.
                 kill_child(pid)
-            signal.sigwait(_SIGNALS)
+            signal.sigwait(SIGNALS)
             while (ended := _next_ended()) is not None:
                 os.waitpid(ended, 0)
         if left:
             _say(f"the processes {left} do not end, although they were killed")
-
-
-def supervise(settings: ServeSettings) -> int:
-    """Run a whole pool until it is told to stop; the exit status."""
-    with _supervising(settings.runtime_directory, ["front", "workers"]) as directory, _clearing(directory / SCRATCH):
-        return Supervisor(front=settings, workers=settings, directory=directory, front_directory=directory).run()
-
-
-def supervise_front(settings: SeparateFrontSettings) -> int:
-    """Run a pool's front until it is told to stop; the exit status."""
-    with _supervising(settings.runtime_directory, ["front"], group_may_read=True) as directory:
-        return Supervisor(front=settings, workers=None, directory=directory, front_directory=directory).run()
-
-
-def supervise_workers(settings: SeparateWorkersSettings) -> int:
-    """Run a pool's workers until they are told to stop and their front has gone; the exit status."""
-    with _supervising(settings.runtime_directory, ["workers"]) as directory, _clearing(directory / SCRATCH):
-        side = Supervisor(
-            front=None, workers=settings, directory=directory, front_directory=settings.front_directory.absolute()
-        )
-        return side.run()
-
-
-@contextlib.contextmanager
-def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_read: bool = False) -> Iterator[Path]:
-    """Make this process a supervisor of these halves, whose directory this is; None makes one for the time."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    # Before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
-    protect_standard_streams()
-    adopt_orphans()
-    hide_memory()
-    with contextlib.ExitStack() as stack:
-        if directory is None:
-            temporary = tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True)
-            directory = Path(stack.enter_context(temporary))
-        stack.enter_context(claimed(directory, halves, group_may_read=group_may_read))
-        yield directory
-
-
-@contextlib.contextmanager
-def _clearing(scratch: Path) -> Iterator[None]:
-    """Remove what functions have left, once the block has ended all of their processes."""
-    try:
-        yield
-    finally:
-        _clear(scratch)
-
-
-def _clear(scratch: Path) -> None:
-    """Remove what functions have left; its processes have ended."""
-    with contextlib.suppress(OSError):
-        if not empty_directory(str(scratch), within_seconds=_CLEARING_SECONDS):
-            _say(f"something is left in {scratch}")
 
 
 def _next_ended() -> int | None:

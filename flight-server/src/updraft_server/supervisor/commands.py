@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `updraft-server serve`, `front` and `workers` do: make this process a supervisor, with a directory."""
+
+import contextlib
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from updraft.service.lossy_streams import protect_standard_streams
+from updraft_server.linux.hostile_trees import empty_directory
+from updraft_server.linux.process_control import adopt_orphans, hide_memory
+from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings, ServeSettings
+from updraft_server.supervisor.runtime_directory import claimed
+from updraft_server.supervisor.supervisor import SIGNALS, Supervisor
+from updraft_server.supervisor.zygote_settings import SCRATCH
+
+# What is left then is removed when a pool starts here again.
+_CLEARING_SECONDS = 10.0
+
+
+def supervise(settings: ServeSettings) -> int:
+    """Run a whole pool until it is told to stop; the exit status."""
+    with _supervising(settings.runtime_directory, ["front", "workers"]) as directory, _clearing(directory / SCRATCH):
+        return Supervisor(front=settings, workers=settings, directory=directory, front_directory=directory).run()
+
+
+def supervise_front(settings: SeparateFrontSettings) -> int:
+    """Run a pool's front until it is told to stop; the exit status."""
+    with _supervising(settings.runtime_directory, ["front"], group_may_read=True) as directory:
+        return Supervisor(front=settings, workers=None, directory=directory, front_directory=directory).run()
+
+
+def supervise_workers(settings: SeparateWorkersSettings) -> int:
+    """Run a pool's workers until they are told to stop and their front has gone; the exit status."""
+    with _supervising(settings.runtime_directory, ["workers"]) as directory, _clearing(directory / SCRATCH):
+        side = Supervisor(
+            front=None, workers=settings, directory=directory, front_directory=settings.front_directory.absolute()
+        )
+        return side.run()
+
+
+@contextlib.contextmanager
+def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_read: bool = False) -> Iterator[Path]:
+    """Make this process a supervisor of these halves, whose directory this is; None makes one for the time."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    # Before the memory is hidden, and /proc/self with it. Children inherit the descriptors.
+    protect_standard_streams()
+    adopt_orphans()
+    hide_memory()
+    with contextlib.ExitStack() as stack:
+        if directory is None:
+            temporary = tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True)
+            directory = Path(stack.enter_context(temporary))
+        stack.enter_context(claimed(directory, halves, group_may_read=group_may_read))
+        yield directory
+
+
+@contextlib.contextmanager
+def _clearing(scratch: Path) -> Iterator[None]:
+    """Remove what functions have left, once the block has ended all of their processes."""
+    try:
+        yield
+    finally:
+        _clear(scratch)
+
+
+def _clear(scratch: Path) -> None:
+    """Remove what functions have left; its processes have ended."""
+    with contextlib.suppress(OSError):
+        if not empty_directory(str(scratch), within_seconds=_CLEARING_SECONDS):
+            sys.stderr.write(f"updraft-server: something is left in {scratch}\n")

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How PID 1 of the workers' side reaches the front of another supervisor, and its successors."""
+
+import enum
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+
+from updraft_server.ipc.control import Greeting, connected, greeting, new_secret
+
+# How often it is said that a front is looked for; one that has just started takes a connection in a moment.
+_COMPLAINT_SECONDS = 10.0
+_MOMENT_SECONDS = 2.0
+
+
+class News(enum.Enum):
+    """What has become of the front since the last look."""
+
+    NONE = "nothing"
+    TAKEN = "it has taken this side's connection"
+    LOST = "it has gone away"
+    MISSING = "it cannot be reached, which is worth a line again"
+
+
+class FrontCall:
+    """The connection to whichever front serves now. A supervisor looks now and then, and on every SIGIO."""
+
+    def __init__(self, path: Path) -> None:
+        """`path` is where fronts listen."""
+        self.control: socket.socket | None = None
+        """Leads to the front; None until it has taken it."""
+        self._path = path
+        self._secret = new_secret()
+        self._calling: socket.socket | None = None
+        self._next_complaint_seconds = 0.0
+
+    def look(self) -> News:
+        """Look whether the front is still there; never waits."""
+        if self.control is None or greeting(self.control) is not Greeting.GONE:
+            return News.NONE
+        self.control.close()
+        self.control = None
+        return News.LOST
+
+    def call(self) -> News:
+        """Try to reach a front, further than the last time; never waits."""
+        if self._calling is None:
+            self._call()
+        said = greeting(self._calling) if self._calling is not None else Greeting.GONE
+        if said is Greeting.TAKEN:
+            self.control, self._calling = self._calling, None
+            return News.TAKEN
+        if said is Greeting.GONE and self._calling is not None:
+            self._calling.close()
+            self._calling = None
+        if time.monotonic() < self._next_complaint_seconds:
+            return News.NONE
+        self._next_complaint_seconds = time.monotonic() + _COMPLAINT_SECONDS
+        return News.MISSING
+
+    def _call(self) -> None:
+        self._calling = connected(self._path, self._secret)
+        if self._calling is None:
+            return
+        self._next_complaint_seconds = max(self._next_complaint_seconds, time.monotonic() + _MOMENT_SECONDS)
+        # News on it, its end too, come as SIGIO: what user code could connect meanwhile ends at once.
+        fcntl.fcntl(self._calling, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(self._calling, fcntl.F_SETFL, fcntl.fcntl(self._calling, fcntl.F_GETFL) | os.O_ASYNC)
