@@ -251,4 +251,4 @@ def test_a_slow_function_dumps_its_stack_to_the_pools_log(sides: Sides, pool: Lo
         return str(x)
 
     sides.assert_ran_on_the_pool(sides.updraft(pickled(dawdles), confs={_DUMP_SECONDS: "1"}))
-    assert "in dawdles" in pool.log_file.read_text(errors="replace")
+    assert "in dawdles" in pool.log_file.read_text(errors="replace"), pool.log()

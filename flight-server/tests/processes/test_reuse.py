@@ -165,8 +165,9 @@ async def test_a_worker_sees_no_descriptor_and_no_variable_of_its_makers(zygotes
     async with running_pool(zygotes, workers=4) as pool:
         reply = await exchange(pool, batches_of([1]), by_value(look_around, StringType()))
     seen = json.loads(reply.table.column(0)[0].as_py())
-    # stdin, stdout, stderr, its socket, the pipe with which the supervisor's death ends it, and the one that lists them
-    assert seen["descriptors"] == 6
+    # stdin, stdout, stderr, its socket, the pipe with which the supervisor's death ends it, the pipe on which it shows
+    # its stack, and the one that lists them
+    assert seen["descriptors"] == 7
     assert not [name for name, _ in seen["environment"] if name.startswith("UPDRAFT")]
 
 
