@@ -19,7 +19,7 @@ from updraft.errors import (
     WorkerError,
 )
 from updraft.service.lifecycle import next_phase
-from updraft.v1.exchange_pb2 import Error, ErrorKind, Finish, KeepAlive, PayloadPart, RequestMetadata
+from updraft.v1.exchange_pb2 import Error, ErrorKind, Finish, KeepAlive, PayloadPart, ReplyMetadata, RequestMetadata
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.relay import TRANSITIONS, RelayEvent, RelayPhase
 from updraft_server.ipc.assignment import Assignment
@@ -295,3 +295,21 @@ def test_events_move_a_relay_through_its_phases(phase: RelayPhase, event: RelayE
 def test_an_event_that_cannot_happen_is_named(phase: RelayPhase, event: RelayEvent) -> None:
     with pytest.raises(ValueError, match=f"{event.value} cannot happen while {phase.value}"):
         next_phase(TRANSITIONS, phase, event)
+
+
+@pytest.mark.parametrize("has_finished", [True, False])
+async def test_a_worker_that_dies_behind_its_last_message_has_failed_nobody(has_finished: bool) -> None:
+    """Killed between its finish and DONE: the client has all replies, and would not understand another message."""
+    reply = ReplyMetadata(finish=Finish(batches=0, rows=4)) if has_finished else ReplyMetadata(consumed=1)
+
+    async def finishes_and_dies(worker: FakeWorker) -> None:
+        await consume(worker)
+        await worker.send(FrameKind.MESSAGE, reply.SerializeToString())
+        running.lease.die(WorkerDeath(-9))
+
+    running = await exchange([finish(0, rows=4)], finishes_and_dies)
+    if has_finished:
+        assert await running.run() is LeaseOutcome.BROKEN
+        assert running.transfer.rows == 4
+    else:
+        assert isinstance(await running.error(), WorkerError)

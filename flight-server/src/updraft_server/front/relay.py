@@ -100,9 +100,26 @@ class Relay:
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._is_functions_fault = False
+        self._has_finished = False
+        """Whether the worker's last message has been sent to the client."""
 
     async def run(self, assignment: Assignment) -> LeaseOutcome:
-        """Relay until the worker says that it is done, or until `end`; raises UpdraftError."""
+        """Relay until the worker says that it is done, or until `end`; raises UpdraftError.
+
+        What befalls a worker behind its last message is no error of the exchange: the client has everything by then,
+        and takes no further message.
+        """
+        try:
+            return await self._run(assignment)
+        except ProtocolError:
+            raise
+        except UpdraftError:
+            if not self._has_finished:
+                raise
+            self._transfer.rows += self._rows_sent
+            return LeaseOutcome.BROKEN
+
+    async def _run(self, assignment: Assignment) -> LeaseOutcome:
         self._lease.death.add_done_callback(self._worker_died)
         requests = asyncio.create_task(self._relay_requests(assignment))
         self._replies = replies = asyncio.create_task(self._relay_replies())
@@ -276,6 +293,9 @@ class Relay:
                     case FrameKind.MESSAGE:
                         self._last_metadata = bytes(frame.app_metadata[:_CONSUMED_BYTES])
                         await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
+                        if not frame.data_header:
+                            metadata = ReplyMetadata.FromString(bytes(frame.app_metadata))
+                            self._has_finished = metadata.HasField("finish")
                         if self._phase is RelayPhase.SETTLING:
                             return LeaseOutcome.BROKEN
                     case FrameKind.DONE:
