@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from updraft.errors import LimitError
 from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.row_groups import (
     RowGroup,
@@ -21,6 +22,13 @@ MANY = 1 << 30
 
 def batch(rows: int, first: int = 0) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(range(first, first + rows), pa.int64())})
+
+
+def lists(lengths: list[int]) -> pa.Array:
+    """Lists of booleans."""
+    offsets = pa.array([sum(lengths[:index]) for index in range(len(lengths) + 1)], pa.int32())
+    bits = pa.py_buffer(bytes(sum(lengths) // 8 + 1))
+    return pa.ListArray.from_arrays(offsets, pa.Array.from_buffers(pa.bool_(), sum(lengths), [None, bits]))
 
 
 @pytest.fixture
@@ -47,6 +55,48 @@ async def test_a_row_group_never_has_more_rows_than_allowed(quota: Quota) -> Non
     builder = RowGroupBuilder(max_rows=7)
     groups = [group for _ in range(3) for group in await add(builder, quota, batch(10))] + builder.seal()
     assert [group.rows for group in groups] == [7, 7, 7, 7, 2]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        lists([0] * 50 + [1000] + [0] * 50 + [900] * 3),
+        pa.StructArray.from_arrays([lists([0] * 50 + [1000] + [0] * 50 + [900] * 3)], ["s"]),
+        pa.ListArray.from_arrays(
+            pa.array([0] * 51 + [2] * 51 + [4, 6, 8], pa.int32()), lists([500, 500, 450, 450, 450, 450, 450, 450])
+        ),
+        pa.ListArray.from_arrays(
+            pa.array([0] * 51 + [10] * 51 + [19, 28, 37], pa.int32()),
+            pa.FixedSizeListArray.from_arrays(lists([3700]).values, 100),
+        ),
+    ],
+    ids=["lists", "in structs", "lists of lists", "of fixed size"],
+)
+async def test_long_lists_of_booleans_are_cut_where_they_are(quota: Quota, column: pa.Array) -> None:
+    """The average row says nothing: all is in a few of them."""
+    builder = RowGroupBuilder(max_rows=MANY)
+    data = pa.record_batch({"b": column})
+    reservation = await quota.acquire("t", data.nbytes)
+    # Four bytes of cost for each byte of a row group: 1,000 booleans.
+    groups = builder.add(data, reservation, raw_bytes=data.nbytes, target_bytes=1500, encoding_bytes=6 * 3700)
+    booleans = []
+    for group in [*groups, *builder.seal()]:
+        values = group.take_table(data.schema).column(0).combine_chunks()
+        while not pa.types.is_boolean(values.type):
+            values = values.field(0) if pa.types.is_struct(values.type) else values.flatten()
+        booleans.append(len(values))
+        group.reservation.release()
+    assert sum(booleans) == 3700
+    assert max(booleans) <= 1000
+
+
+async def test_a_row_that_costs_too_much_is_refused_before_anything_is_taken_over(quota: Quota) -> None:
+    builder = RowGroupBuilder(max_rows=MANY)
+    data = pa.record_batch({"b": lists([10, 12_000_000, 10])})
+    reservation = await quota.acquire("t", data.nbytes)
+    with pytest.raises(LimitError, match=r"the booleans in the lists of a row take 72000000 bytes .* is 67108864"):
+        builder.add(data, reservation, raw_bytes=data.nbytes, target_bytes=1 << 20, encoding_bytes=72_000_120)
+    assert reservation.held_bytes == data.nbytes
 
 
 async def test_a_batch_that_is_cut_holds_its_bytes_until_its_last_part_is_done(quota: Quota) -> None:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pyarrow import flight
 from running_writer import command
 
-from updraft.errors import ProtocolError, VersionMismatchError
-from updraft.flight_data import join_flight_data, split_flight_data
+from updraft.errors import LimitError, ProtocolError, VersionMismatchError
+from updraft.flight_data import join_flight_data, split_flight_data, varint
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, RegisteredFunction, TaskIdentity
-from updraft.v1.write_pb2 import Pace
-from updraft_writer.request import parse_command, with_schema
+from updraft.v1.write_pb2 import BloomFilter, Pace, ParquetOptions
+from updraft_writer.request import checked_command, parse_command, with_schema
 
 SCHEMA = pa.schema({"n": pa.int64()})
 HEADER = memoryview(pa.ipc.read_message(SCHEMA.serialize()).metadata).cast("B")
@@ -89,6 +89,20 @@ def test_another_version_is_refused_and_both_are_named() -> None:
         parsed(protocol_version=9)
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"footer": {"k": "v" * (4 << 20)}}, "the command has"),
+        ({"parquet": ParquetOptions(bloom_filters=[BloomFilter()] * 32_769)}, "asks for 32769 bloom filters"),
+        ({"footer": {str(key): "" for key in range(1025)}}, "the footer has 1025 keys"),
+    ],
+    ids=["long", "filters", "keys"],
+)
+def test_a_command_that_would_cost_memory_or_time_is_refused(changes: Any, says: str) -> None:
+    with pytest.raises(LimitError, match=says):
+        parsed(**changes)
+
+
 def test_a_path_descriptor_is_refused() -> None:
     descriptor = bytes(flight.FlightDescriptor.for_path("echo").serialize())
     message = join_flight_data(HEADER, b"", NOTHING, descriptor=descriptor)
@@ -113,3 +127,11 @@ def test_whatever_the_command_is_it_is_one_or_the_client_s_error(encoded: bytes)
 def test_whatever_the_schema_is_it_is_one_or_the_client_s_error(header: bytes) -> None:
     with suppress(ProtocolError):
         with_schema(command("/f"), memoryview(header), tenant="")
+
+
+def test_a_command_of_megabytes_is_refused_before_it_is_parsed() -> None:
+    """Two million empty options would take thirty times their bytes."""
+    options = b"\x4a\x00" * (1 << 21)
+    encoded = b"\x72" + varint(len(options)) + options
+    with pytest.raises(LimitError, match="the command has 4194309 bytes, the limit of this writer is 4194304"):
+        checked_command(encoded)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from tests.programs.fuzz import __main__ as fuzz
 from tests.programs.fuzz.__main__ import FINDINGS, TARGETS, Finding, read, saved
+from tests.programs.fuzz.guided import framed, unframed
 from tests.programs.fuzz.target import Pieces, Target
 from tests.support.paths import REPOSITORY
 
@@ -67,3 +69,28 @@ def test_a_reader_that_raises_stands_still_or_grows_is_found(
         monkeypatch.setattr(fuzz, "_STALL_SECONDS", 0.01)
     with pytest.raises(Finding, match=said):
         read(Target("a reader", lambda _: [], reader), [])
+
+
+def test_growth_below_an_earlier_peak_is_found() -> None:
+    bytearray(b"x" * (600 << 20))
+    with pytest.raises(Finding, match="MiB of memory"):
+        read(Target("a reader", lambda _: [], _grows), [])
+
+
+@pytest.mark.parametrize("pieces", [[b"a"], [b"", b""], [b"ab", b"", b"c" * 70_000]])
+def test_the_guided_form_reads_the_inputs_that_it_begins_with(pieces: Pieces) -> None:
+    assert unframed(framed(pieces), len(pieces)) == pieces
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff" * 3, b"\xff\xff\xff\xffab", b"\x01\x00\x00\x00ab"])
+def test_any_bytes_are_an_input_of_the_guided_form(data: bytes) -> None:
+    assert len(unframed(data, 3)) == 3
+
+
+def test_the_guided_form_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["fuzz", "--guided"])
+    monkeypatch.setattr(fuzz, "_say", said.append)
+    assert fuzz.main() == 1
+    assert "atheris is not installed" in said[-1]

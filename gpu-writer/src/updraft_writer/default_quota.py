@@ -33,6 +33,11 @@ class DefaultQuota:
     smallest_bytes: int = _SMALLEST_QUOTA_BYTES
 
 
+def stream_bytes(batch_bytes: int) -> int:
+    """Memory of an open stream in addition to its batches, which typically have so many bytes."""
+    return max(_SMALLEST_STREAM_BYTES, _COPIES_OF_A_BATCH * batch_bytes)
+
+
 def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, batch_bytes: int) -> DefaultQuota:
     """A share of the smallest of `limits`, after subtracting what the process and its streams need.
 
@@ -41,8 +46,8 @@ def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, b
     """
     limited_by = min(limits, key=lambda source: limits[source])
     limit_bytes = limits[limited_by]
-    stream_bytes = max(_SMALLEST_STREAM_BYTES, _COPIES_OF_A_BATCH * batch_bytes)
-    rest_bytes = limit_bytes - base_bytes - _RUNTIME_RESERVE_BYTES - streams * stream_bytes
+    each_bytes = stream_bytes(batch_bytes)
+    rest_bytes = limit_bytes - base_bytes - _RUNTIME_RESERVE_BYTES - streams * each_bytes
     largest_bytes = int(_LARGEST_FRACTION * limit_bytes)
     return DefaultQuota(
         quota_bytes=min(max(int(_USABLE_FRACTION * rest_bytes), _SMALLEST_QUOTA_BYTES), largest_bytes),
@@ -50,6 +55,6 @@ def default_quota(limits: Mapping[str, int], *, base_bytes: int, streams: int, b
         limited_by=limited_by,
         base_bytes=base_bytes,
         streams=streams,
-        stream_bytes=stream_bytes,
+        stream_bytes=each_bytes,
         largest_bytes=largest_bytes,
     )

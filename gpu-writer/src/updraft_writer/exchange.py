@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from updraft.arrow_cost import Claims
 from updraft.arrow_decoder import encapsulated_message
 from updraft.errors import DeadlineError, LimitError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
-from updraft.service.exchange import Call, check_size, fail_without_finish, parse_message
+from updraft.service.exchange import Call, check_size, fail_without_finish, parse_metadata
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import Finish
@@ -117,9 +118,7 @@ class WriteExchange:
         """Act on one message; returns the client's finish when it is one."""
         if fields.descriptor:
             raise ProtocolError("a second flight descriptor arrived: only the first message has one")
-        metadata = parse_message(
-            WriteRequestMetadata, fields.app_metadata, "the app_metadata of a message is not WriteRequestMetadata"
-        )
+        metadata = parse_metadata(WriteRequestMetadata, fields.app_metadata)
         match metadata.WhichOneof("event"):
             case "ask":
                 self._take_ask(metadata.ask.body_bytes)
@@ -188,10 +187,8 @@ class WriteExchange:
                 f"(null, structs without fields), the limit is {allowance_bytes}: send fewer rows at once, or shorter "
                 "lists"
             )
-        batch = decoder.decode_batch(message, sequence=sequence)
-        if self.request.has_views:
-            refuse_shared_views(batch, body_bytes=len(fields.data_body))
-        return batch, claims
+        check = partial(refuse_shared_views, body_bytes=len(fields.data_body)) if self.request.has_views else None
+        return decoder.decode_batch(message, sequence=sequence, check=check), claims
 
     async def _answer_asks(self) -> None:
         while True:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from updraft.errors import UpdraftError
+from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import Call, MessageLimits, first_message, schema_header, tenant_of, within_deadline
 from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
@@ -54,6 +55,7 @@ class Exchanges:
     settings: ServeSettings
     metrics: WriterMetrics
     tracer: Tracer
+    early_reads: EarlyReads
     _closing: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     async def serve(self, call: Call) -> None:
@@ -122,9 +124,10 @@ class Exchanges:
     async def _open(self, call: Call) -> WriteRequest:
         settings = self.settings
         limits = MessageLimits(SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds)
-        first = await first_message(call, limits)
+        early = self.early_reads.of(call)
+        first = await first_message(early, limits)
         command = parse_command(first)
-        header = await schema_header(call, first, limits)
+        header = await schema_header(early, first, limits)
         # On a thread: a schema of many columns takes a third of a second.
         return await asyncio.to_thread(with_schema, command, header, tenant=tenant_of(call, command.task))
 

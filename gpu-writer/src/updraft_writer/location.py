@@ -9,6 +9,9 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+# Longer than any storage takes: each of its names is looked up, and the next lookup repeats all names before.
+_MAX_CHARACTERS = 8192
+
 
 class Location(NamedTuple):
     """A location: scheme (`file` for this machine), authority (a bucket, a name node) and absolute path."""
@@ -28,6 +31,8 @@ class Location(NamedTuple):
 
 def parse_location(text: str) -> Location:
     """Parse an absolute path or a URI; raises ValueError that says what is wrong with it."""
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueError(f"{text[:100]!r}... has {len(text)} characters, the limit is {_MAX_CHARACTERS}")
     if text.startswith("/"):
         scheme, authority, path = "file", "", text
     else:
@@ -69,7 +74,14 @@ class Root(NamedTuple):
 
 
 def resolved(location: Location) -> Location:
-    """A local location with symbolic links resolved, because what counts is where a file really goes."""
+    """A local location with symbolic links resolved, because what counts is where a file really goes.
+
+    Raises ValueError for links that lead nowhere but to each other.
+    """
     if location.scheme != "file":
         return location
-    return location._replace(authority="", path=PurePosixPath(Path(location.path).resolve()))
+    try:
+        path = Path(location.path).resolve()
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+    return location._replace(authority="", path=PurePosixPath(path))

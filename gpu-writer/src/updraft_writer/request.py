@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
-from updraft.errors import ProtocolError
+from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
@@ -16,6 +16,13 @@ SERVICE = "writer"
 _MAX_BATCH_ROWS = 1 << 26
 # The end of a path is the file's name: a path of any real table is logged whole.
 _MAX_PATH_CHARACTERS = 2048
+
+# The command of an open file stays in memory, and the quota does not know of it. A footer has room for the schema of as
+# many columns as a writer takes.
+_MAX_COMMAND_BYTES = 4 * 1024 * 1024
+# Each takes many times its bytes for as long as the file is open; Spark writes three keys, and a column has one filter.
+_MAX_FOOTER_KEYS = 1024
+_MAX_BLOOM_FILTERS = 32_768
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class WriteRequest:
 
 
 def parse_command(fields: FlightFields) -> WriteCommand:
-    """The command of the first message; raises ProtocolError and VersionMismatchError."""
+    """The command of the first message; raises what `checked_command` raises."""
     descriptor = parse_descriptor(fields.descriptor)
     if descriptor.kind is not DescriptorKind.CMD:
         raise ProtocolError("a writer needs a flight descriptor of type CMD with a WriteCommand")
@@ -62,9 +69,19 @@ def parse_command(fields: FlightFields) -> WriteCommand:
 
 
 def checked_command(encoded: bytes | memoryview) -> WriteCommand:
-    """The command in these bytes; raises ProtocolError and VersionMismatchError."""
+    """The command in these bytes; raises ProtocolError, LimitError and VersionMismatchError."""
+    if len(encoded) > _MAX_COMMAND_BYTES:
+        raise LimitError(
+            f"the command has {len(encoded)} bytes, the limit of this writer is {_MAX_COMMAND_BYTES}: "
+            "shorten its footer"
+        )
     command = parse_message(WriteCommand, encoded, "these bytes are not a WriteCommand")
     check_version(command.protocol_version, SERVICE)
+    if len(command.footer) > _MAX_FOOTER_KEYS:
+        raise LimitError(f"the footer has {len(command.footer)} keys, the limit is {_MAX_FOOTER_KEYS}")
+    filters = len(command.parquet.bloom_filters) + len(command.orc.bloom_filter_columns)
+    if filters > _MAX_BLOOM_FILTERS:
+        raise LimitError(f"the command asks for {filters} bloom filters, the limit is {_MAX_BLOOM_FILTERS}")
     if command.delivery not in (Delivery.DELIVERY_DIRECT, Delivery.DELIVERY_RETURN):
         raise ProtocolError("the command names no delivery: direct or return")
     if command.pace not in Pace.values():

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from updraft.errors import LimitError
+from updraft_writer.listed_values import ListedBooleans
 from updraft_writer.quota import Reservation
 
 _SMALLEST_ROW_GROUP_BYTES = 64 * 1024
@@ -18,6 +19,9 @@ _MAX_CUT_ROW_GROUPS = (1 << 15) - 1
 # The encoder converts the column with the most values as a whole. Small integers take about as much for each of their
 # bytes, so row groups are cut early only where booleans, or values without bytes, are nearly all there is.
 _ENCODING_BYTES_PER_TARGET_BYTE = 4
+
+# A row is never cut, and what it costs to encode beyond its bytes nobody reserves.
+_LARGEST_ROW_BYTES = 64 << 20
 
 # What a credit covers for values without bytes: a share of the quota, so that several batches have room, within bounds.
 _ALLOWANCES_PER_QUOTA = 4
@@ -93,6 +97,9 @@ class RowGroupBuilder:
                 f"row groups of {self._max_rows} rows (row_group_rows) would be more than {_MAX_CUT_ROW_GROUPS} in one "
                 "file, which is the limit: ask for larger row groups, or write more files"
             )
+        listed = ListedBooleans(batch) if encoding_bytes > _ENCODING_BYTES_PER_TARGET_BYTE * target_bytes else None
+        if listed is not None:
+            self._check_rows(listed, batch.num_rows)
         full: list[RowGroup] = []
         bytes_per_row = raw_bytes / max(1, batch.num_rows)
         encoding_bytes_per_row = encoding_bytes / max(1, batch.num_rows)
@@ -102,7 +109,13 @@ class RowGroupBuilder:
             most_rows = max(1, min(most_rows, int(most_encoding_bytes / encoding_bytes_per_row)))
             full += self.seal()
         partial = self._filling(reservation)
-        while batch.num_rows > (room := most_rows - partial.rows):
+        start = 0
+        while batch.num_rows > (
+            room := min(
+                most_rows - partial.rows, listed.rows_within(start, most_encoding_bytes) if listed else most_rows
+            )
+        ):
+            start += room
             partial.append(batch.slice(0, room), int(bytes_per_row * room), int(encoding_bytes_per_row * room))
             batch = batch.slice(room)
             full += self.seal()
@@ -114,6 +127,19 @@ class RowGroupBuilder:
         if partial.raw_bytes >= target_bytes or partial.rows == self._max_rows or is_costly:
             full += self.seal()
         return full
+
+    @staticmethod
+    def _check_rows(listed: ListedBooleans, rows: int) -> None:
+        """Raise LimitError for a row that would cost too much to encode: it cannot be cut."""
+        row = 0
+        while row < rows:
+            within = listed.rows_within(row, _LARGEST_ROW_BYTES)
+            if (cost_bytes := listed.cost_bytes(row, within)) > _LARGEST_ROW_BYTES:
+                raise LimitError(
+                    f"the booleans in the lists of a row take {cost_bytes} bytes while they are encoded, the limit is "
+                    f"{_LARGEST_ROW_BYTES}: send shorter lists, or numbers"
+                )
+            row += within
 
     def seal(self) -> list[RowGroup]:
         """The partial row group, if there is one."""

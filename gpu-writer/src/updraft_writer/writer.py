@@ -12,17 +12,19 @@ from dataclasses import asdict
 
 import structlog
 
-from updraft.errors import PoolUnavailableError
+from updraft.errors import PoolUnavailableError, QuotaError
 from updraft.service.container_memory import memory_limits, resident_bytes
+from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
-from updraft.service.telemetry import WebPage, log_to_stderr
+from updraft.service.telemetry import log_to_stderr
 from updraft.service.tracing import start_tracing
-from updraft_writer.default_quota import default_quota
+from updraft.service.web import WebPage
+from updraft_writer.default_quota import default_quota, stream_bytes
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.file_factory import FileFactory
 from updraft_writer.gpu.admission import DeviceAdmission, DeviceLimits
@@ -58,8 +60,18 @@ class Writer:
         )
         self.factory = FileFactory(self.quota, self.files, self._gpu, settings)
         self._tracer = start_tracing(settings.trace_endpoint, service="updraft-writer")
+        self._early_reads = EarlyReads(
+            limit_bytes=self.quota.limits.quota_bytes,
+            refusal=lambda: QuotaError(
+                "the messages of files that are not open yet take all memory that they may: retry later",
+                retry_after_milliseconds=settings.retry_after_milliseconds,
+            ),
+            elsewhere=lambda: len(self.files) * stream_bytes(settings.expected_batch_bytes),
+        )
         self._service = WriterService(
-            exchanges=Exchanges(self.quota, self.files, self.factory, settings, self.metrics, self._tracer),
+            exchanges=Exchanges(
+                self.quota, self.files, self.factory, settings, self.metrics, self._tracer, self._early_reads
+            ),
             quota=self.quota,
             files=self.files,
             lifecycle=self.lifecycle,
@@ -77,6 +89,7 @@ class Writer:
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.callback(self.factory.close)
             stack.push_async_callback(self._listeners.close)
+            stack.callback(asyncio.create_task(self._early_reads.watch()).cancel)
             await self._listeners.start(self.metrics.registry)
             await self._publish_health(serving=True)
             self.lifecycle.handle(Event.STARTED)

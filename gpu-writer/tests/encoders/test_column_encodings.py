@@ -211,3 +211,13 @@ def test_sampled_dictionaries_make_no_larger_file_than_all_dictionaries() -> Non
 
 def test_a_sample_of_no_rows_chooses_nothing() -> None:
     assert sampled_encodings(pa.table({"a": pa.array([], pa.string())}), ["a"]) == ColumnEncodings()
+
+
+def test_columns_of_one_name_get_what_fits_all_of_them() -> None:
+    """The library knows columns by their names, and takes no differences of booleans or texts."""
+    rows = 20_000
+    columns = [pa.array(range(rows)), pa.array([True] * rows), pa.array([f"text-{n:08}" for n in range(rows)])]
+    table = pa.Table.from_arrays(columns, names=["a", "a", "a"])
+    encoder = ParquetEncoder(table.schema, ParquetOptions(), {})
+    data = b"".join([*encoder.write(table), *encoder.close()])
+    assert pq.ParquetFile(pa.py_buffer(data)).read().equals(table)

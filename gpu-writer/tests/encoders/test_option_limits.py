@@ -37,6 +37,10 @@ def test_an_option_of_parquet_out_of_bounds_is_named_with_its_limit(options: dic
     ("options", "says"),
     [
         ({"row_index_stride": 1 << 63}, "row_index_stride is 9223372036854775808, the limit is 2147483647"),
+        (
+            {"row_index_stride": (1 << 31) - 1, "bloom_filter_columns": ["n"]},
+            "bloom_filter_columns: the filters of each stride take 2572",
+        ),
         ({"row_index_stride": 1}, "row_index_stride is 1, the least is 1000: ask for more"),
         *(
             ({"bloom_filter_false_positive_probability": odd}, "bloom_filter_false_positive_probability is")

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Directories below a root that are replaced by links after a path was checked: nothing is written elsewhere."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from updraft.errors import WriteRefusedError
+from updraft.errors import SinkError, WriteRefusedError
 from updraft_writer.sinks.roots import Roots
 from updraft_writer.sinks.sink import Storage
 
@@ -125,9 +127,36 @@ def test_a_link_that_leaves_the_root_is_refused(root: Path, outside: Path) -> No
         Roots((str(root),)).storage(f"{root}/link/f.parquet")
 
 
+def test_links_in_a_circle_are_refused(root: Path) -> None:
+    (root / "circle").symlink_to("circle")
+    with pytest.raises(WriteRefusedError, match="no path to write: Symlink loop"):
+        Roots((str(root),)).storage(f"{root}/circle/f.parquet")
+
+
+def test_a_link_that_goes_while_it_is_read_is_an_error_of_the_storage(
+    root: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = Roots((str(root),))
+    (root / "link").symlink_to(outside)
+
+    def gone(path: str) -> str:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+
+    monkeypatch.setattr(os, "readlink", gone)
+    with pytest.raises(SinkError, match=f"cannot reach {root}/link/f.parquet: No such file or directory"):
+        roots.storage(f"{root}/link/f.parquet")
+
+
 @pytest.mark.parametrize("sync", [True, False])
 def test_a_root_that_is_a_link_or_does_not_exist_yet_works(tmp_path: Path, sync: bool) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "place")
     for index, root in enumerate((tmp_path / "link", tmp_path / "new/root")):
         written(Roots((str(root),), sync_files=sync).storage(f"file:{root}/deep/{index}.parquet"))
         assert (root / f"deep/{index}.parquet").read_bytes() == b"rows"
+
+
+def test_links_that_lead_to_each_other_are_refused(root: Path) -> None:
+    (root / "one").symlink_to("other")
+    (root / "other").symlink_to("one")
+    with pytest.raises(WriteRefusedError, match="Symlink loop"):
+        Roots((str(root),)).storage(f"{root}/one/f.parquet")

@@ -273,7 +273,7 @@ def test_files_are_written_below_the_roots_only(tmp_path: Path) -> None:
             roots.storage(path)
 
 
-@pytest.mark.parametrize("path", ["", "relative/path", "file:/a?b", "s3://bucket/a#b", "/a/\0"])
+@pytest.mark.parametrize("path", ["", "relative/path", "file:/a?b", "s3://bucket/a#b", "/a/\0", "/a" * 5000])
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(WriteRefusedError, match="no path to write"):
         Roots(("/",)).storage(path)

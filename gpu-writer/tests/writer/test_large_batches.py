@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,8 +25,8 @@ def gated_decoding(patch: pytest.MonkeyPatch, rows: int) -> Iterator[Gate]:
     """Let decodings of batches with so many rows wait at a gate."""
     gate, decode = Gate(), ArrowDecoder.decode_batch
 
-    def gated(decoder: ArrowDecoder, encapsulated: pa.Buffer, *, sequence: int) -> pa.RecordBatch:
-        batch = decode(decoder, encapsulated, sequence=sequence)
+    def gated(decoder: ArrowDecoder, encapsulated: pa.Buffer, **options: Any) -> pa.RecordBatch:
+        batch = decode(decoder, encapsulated, **options)
         if batch.num_rows == rows:
             gate.pass_through()
         return batch

@@ -66,6 +66,13 @@ def test_a_name_that_is_no_text_is_refused_below_a_column_too() -> None:
         ArrowDecoder.announced_by(spoiled, "the first message", max_batch_rows=1)
 
 
+def test_a_time_zone_that_is_no_text_is_refused() -> None:
+    nested = message(pa.schema({"column": pa.list_(pa.timestamp("us", "Europe/Berlin"))}))
+    spoiled = pa.py_buffer(nested.to_pybytes().replace(b"Europe/Berlin", b"Europe/Berl\xff\xff"))
+    with pytest.raises(ProtocolError, match="is not an Arrow schema"):
+        ArrowDecoder.announced_by(spoiled, "the first message", max_batch_rows=1)
+
+
 def test_a_batch_of_another_schema_is_refused() -> None:
     other = pa.record_batch({"n": [1]})
     with pytest.raises(ProtocolError, match="batch 7 has 1 arrays where its schema has 3"):

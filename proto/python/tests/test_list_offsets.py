@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists without rows and without offsets, as Arrow for Java before 19 sends them."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -41,3 +43,15 @@ def test_a_list_without_offsets_gets_them(data_type: pa.DataType) -> None:
 def test_what_has_its_offsets_is_not_copied(data_type: pa.DataType) -> None:
     batch = pa.record_batch({"x": pa.array([], data_type)})
     assert with_offsets(batch) is batch
+
+
+@pytest.mark.parametrize("kind", [pa.list_, pa.large_list])
+def test_a_list_without_rows_begins_where_its_values_do(kind: Callable[[pa.DataType], pa.DataType]) -> None:
+    """Arrow's validation takes any offset there, and ends the process that flattens it."""
+    width = 4 if kind is pa.list_ else 8
+    offsets = pa.py_buffer((0x1FFFFFFF).to_bytes(width, "little"))
+    inner = pa.Array.from_buffers(kind(pa.int64()), 0, [None, offsets], children=[pa.array([], pa.int64())])
+    outer = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), inner)
+    outer.validate(full=True)
+    [column] = with_offsets(pa.record_batch({"x": outer})).columns
+    assert column.flatten().flatten().to_pylist() == []

@@ -13,14 +13,16 @@ from __future__ import annotations
 import argparse
 import base64
 import faulthandler
+import importlib.util
 import json
 import random
-import resource
+import re
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.programs.fuzz.guided import guide
 from tests.programs.fuzz.pool_targets import TARGETS as POOL_TARGETS
 from tests.programs.fuzz.target import Pieces, Target
 from tests.programs.fuzz.writer_targets import TARGETS as WRITER_TARGETS
@@ -30,10 +32,12 @@ TARGETS = (*POOL_TARGETS, *WRITER_TARGETS)
 FINDINGS = Path(__file__).with_name("findings")
 
 _NEW_FINDINGS = BUILD / "fuzz"
+_CORPUS = BUILD / "fuzz-corpus"
 # Inputs have a few KiB. CPU seconds: what else the machine does is no stall.
 _STALL_SECONDS = 1.0
 _MOST_GROWTH_BYTES = 256 << 20
 _PROGRESS_SECONDS = 60.0
+_CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 class Finding(Exception):  # noqa: N818 - what is looked for
@@ -45,15 +49,29 @@ def main() -> int:
     options = _options()
     faulthandler.enable()
     _say(f"seed {options.seed}, {options.seconds:g} seconds for each of {len(options.targets)} targets")
+    if options.guided:
+        return _guided(options)
     found = [path for target in options.targets if (path := _campaign(target, options.seed, options.seconds))]
     for path in found:
         _say(f"finding: {path}")
     return 1 if found else 0
 
 
+def _guided(options: argparse.Namespace) -> int:
+    if importlib.util.find_spec("atheris") is None:
+        _say("atheris is not installed: `make fuzz FUZZ=--guided` installs it, on Linux for x86_64; nothing was fuzzed")
+        return 1
+    has_findings = False
+    for target in options.targets:
+        told, is_finding = guide(target.name, options.seed, options.seconds, _CORPUS / target.name.replace(" ", "-"))
+        _say(told)
+        has_findings |= is_finding
+    return 1 if has_findings else 0
+
+
 def read(target: Target, pieces: Pieces) -> None:
     """Read one input; raises Finding."""
-    memory_bytes, started = _peak_bytes(), time.thread_time()
+    memory_bytes, started = _reset_peak_bytes(), time.thread_time()
     try:
         target.read(pieces)
     except Exception as error:
@@ -75,7 +93,7 @@ def saved(path: Path) -> tuple[Target, Pieces]:
 
 def _campaign(target: Target, seed: int, seconds: float) -> Path | None:
     """Read inputs of one target until the time is over or there is a finding; the finding's file."""
-    first_bytes, slowest_seconds, runs = _peak_bytes(), 0.0, 0
+    first_bytes, slowest_seconds, runs = _reset_peak_bytes(), 0.0, 0
     began = told = time.monotonic()
     while (now := time.monotonic()) - began < seconds:
         if now - told > _PROGRESS_SECONDS:
@@ -88,15 +106,16 @@ def _campaign(target: Target, seed: int, seconds: float) -> Path | None:
             read(target, pieces)
         except Finding as finding:
             _say(f"{target.name}: input {runs} of seed {seed} {finding}")
-            return _save(target, pieces, f"{seed}-{runs}", str(finding))
+            return save(target, pieces, f"{seed}-{runs}", str(finding))
         slowest_seconds = max(slowest_seconds, time.thread_time() - started)
         runs += 1
-    grown = (_peak_bytes() - first_bytes) >> 20
+    grown = (_reset_peak_bytes() - first_bytes) >> 20
     _say(f"{target.name}: {runs:,} inputs, the slowest {slowest_seconds * 1000:.0f} ms, grew by {grown} MiB")
     return None
 
 
-def _save(target: Target, pieces: Pieces, name: str, what: str) -> Path:
+def save(target: Target, pieces: Pieces, name: str, what: str) -> Path:
+    """Write a finding down; its file."""
     _NEW_FINDINGS.mkdir(parents=True, exist_ok=True)
     path = _NEW_FINDINGS / f"{target.name.replace(' ', '-')}-{name}.json"
     encoded = [base64.b64encode(piece).decode() for piece in pieces]
@@ -104,8 +123,15 @@ def _save(target: Target, pieces: Pieces, name: str, what: str) -> Path:
     return path
 
 
+def _reset_peak_bytes() -> int:
+    """Memory of this process now, which counts as its peak from here on: an earlier peak would hide growth."""
+    _CLEAR_REFS.write_text("5")
+    return _peak_bytes()
+
+
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    [kibibytes] = re.findall(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
+    return int(kibibytes) * 1024
 
 
 def _options() -> argparse.Namespace:
@@ -115,6 +141,11 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="for each target (10)")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32, help="of all inputs (a new one each time)")
+    parser.add_argument(
+        "--guided",
+        action="store_true",
+        help="let libFuzzer keep inputs that reach new code and change them further, in build/fuzz-corpus",
+    )
     parser.add_argument(
         "--target", action="append", choices=names, metavar="NAME", help=f"only this one, or these: {', '.join(names)}"
     )

@@ -7,6 +7,7 @@ differences between neighbours (DELTA_BINARY_PACKED), which are small if neighbo
 """
 
 import math
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
@@ -47,16 +48,23 @@ def sampled_encodings(
     runs = zip(*(_leaves(table.slice(start, _RUN_ROWS)) for start in starts), strict=True)
     dictionaries: list[str] = []
     differences: list[str] = []
+    ambiguous = repeated(paths)
     for path, sample, neighbours in zip(paths, spread, runs, strict=True):
         width_bits = 8 * _width_bytes(sample)
         by_dictionary = _dictionary_bits(sample, step, width_bits)
-        by_difference = math.inf if path in without_differences else _difference_bits(neighbours)
+        is_barred = path in without_differences or path in ambiguous
+        by_difference = math.inf if is_barred else _difference_bits(neighbours)
         worthwhile_bits = _WORTHWHILE_FRACTION * width_bits
         if by_difference <= min(worthwhile_bits, _DIFFERENCES_PER_DICTIONARY * by_dictionary):
             differences.append(path)
         elif by_dictionary <= worthwhile_bits:
             dictionaries.append(path)
     return ColumnEncodings(tuple(dictionaries), tuple(differences))
+
+
+def repeated(paths: Sequence[str]) -> frozenset[str]:
+    """Paths of several leaves: what is asked for one of them, the library does to all, of whatever type they are."""
+    return frozenset(path for path, count in Counter(paths).items() if count > 1)
 
 
 def _leaves(table: pa.Table) -> list[pa.Array]:

@@ -16,7 +16,8 @@ from updraft_writer.encoders.codecs import codec_name
 from updraft_writer.encoders.encoder import Footer
 from updraft_writer.encoders.gpu_columns import device_columns, device_table, has_binary
 from updraft_writer.encoders.leaves import schema_leaves
-from updraft_writer.encoders.orc import DEFAULT_ROW_INDEX_STRIDE, DEFAULT_STRIPE_BYTES
+from updraft_writer.encoders.option_limits import DEFAULT_ROW_INDEX_STRIDE
+from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
 from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.encoders.parquet_footer import with_named_wall_clocks, with_whole_footer

@@ -8,6 +8,8 @@ from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
 
 DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
+DEFAULT_ROW_INDEX_STRIDE = 10_000
+DEFAULT_ORC_FALSE_POSITIVES = 0.01
 # Parquet counts the bytes of a page in 32 bits.
 _MAX_PAGE_BYTES = (1 << 31) - 1
 # The library takes the number of distinct values as 32 bits.
@@ -53,6 +55,11 @@ def check_orc(options: OrcOptions) -> None:
             f"row_index_stride is {options.row_index_stride}, the least is {_MIN_ROW_INDEX_STRIDE}: ask for more"
         )
     _check_false_positives(options.bloom_filter_false_positive_probability, "bloom_filter_false_positive_probability")
+    if orc_bloom_bytes(options) > _MAX_BLOOM_BYTES:
+        raise WriteOptionError(
+            f"bloom_filter_columns: the filters of each stride take {orc_bloom_bytes(options)} bytes, the limit is "
+            f"{_MAX_BLOOM_BYTES}: ask for fewer filters, a shorter row_index_stride or more false positives"
+        )
 
 
 def check_footer_names(row_groups: int, names_bytes: int) -> None:
@@ -73,6 +80,15 @@ def bloom_bytes(options: ParquetOptions) -> int:
         )
         for bloom in options.bloom_filters
     )
+
+
+def orc_bloom_bytes(options: OrcOptions) -> int:
+    """Memory of the bloom filters of one stride, which are there from the start."""
+    values = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
+    false_positives = options.bloom_filter_false_positive_probability or DEFAULT_ORC_FALSE_POSITIVES
+    # As the library computes it: whole words of the optimal number of bits for a value in each row.
+    bits = -values * math.log(false_positives) / math.log(2) ** 2
+    return len(options.bloom_filter_columns) * (math.ceil(bits / 64) * 8)
 
 
 def _filter_bytes(distinct_values: int, false_positives: float) -> int:

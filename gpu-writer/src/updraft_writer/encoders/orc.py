@@ -14,13 +14,17 @@ from updraft.v1.write_pb2 import OrcOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import schema_leaves
-from updraft_writer.encoders.option_limits import check_orc
+from updraft_writer.encoders.option_limits import (
+    DEFAULT_ORC_FALSE_POSITIVES,
+    DEFAULT_ROW_INDEX_STRIDE,
+    check_orc,
+    orc_bloom_bytes,
+)
 from updraft_writer.encoders.orc_tail import with_footer_entries
 from updraft_writer.encoders.orc_times import stored_schema, stored_table
 from updraft_writer.reason import Reason
 
 DEFAULT_STRIPE_BYTES = 64 * 1024 * 1024
-DEFAULT_ROW_INDEX_STRIDE = 10_000
 _CONVERTED_ROWS = 64 * 1024
 # Spark's orc.dictionary.key.threshold.
 _DICTIONARY_THRESHOLD = 0.8
@@ -28,7 +32,6 @@ _DICTIONARY_THRESHOLD = 0.8
 _BYTES_PER_FILE = 2 * 1024 * 1024
 _BYTES_PER_COLUMN = 512 * 1024
 _ORC_NAMES = {"none": "uncompressed", "gzip": "zlib"}
-_DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
 
 
 class OrcEncoder:
@@ -48,6 +51,7 @@ class OrcEncoder:
         self._footer_entries = dict(footer)
         self._schema = stored_schema(schema)
         self._bloom_filters = self._bloom_filter_arguments(options)
+        self._bloom_bytes = orc_bloom_bytes(options)
         self._stripe_bytes = min(options.stripe_bytes or DEFAULT_STRIPE_BYTES, max_stripe_bytes)
         self._row_index_stride = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
         self._codec = codec_name(options.compression)
@@ -58,9 +62,10 @@ class OrcEncoder:
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes retained: the buffers and the partial stripe."""
+        """Bytes retained: the buffers, the bloom filters of a stride, and the partial stripe."""
         columns = sum(1 for _ in schema_leaves(self._schema))
-        return _BYTES_PER_FILE + columns * _BYTES_PER_COLUMN + min(self._unstored_bytes, self._stripe_bytes)
+        fixed_bytes = _BYTES_PER_FILE + columns * _BYTES_PER_COLUMN + self._bloom_bytes
+        return fixed_bytes + min(self._unstored_bytes, self._stripe_bytes)
 
     @property
     def footer(self) -> Footer:
@@ -121,7 +126,7 @@ class OrcEncoder:
             return {}
         return {
             "bloom_filter_columns": [self._column_id(column) for column in options.bloom_filter_columns],
-            "bloom_filter_fpp": options.bloom_filter_false_positive_probability or _DEFAULT_BLOOM_FALSE_POSITIVES,
+            "bloom_filter_fpp": options.bloom_filter_false_positive_probability or DEFAULT_ORC_FALSE_POSITIVES,
         }
 
     def _column_id(self, name: str) -> int:

@@ -13,7 +13,7 @@ from updraft.errors import EncodeError, WriteOptionError
 from updraft.v1.write_pb2 import Dictionaries, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name, compression_level
 from updraft_writer.encoders.column_codecs import worthwhile_codecs
-from updraft_writer.encoders.column_encodings import ColumnEncodings, sampled_encodings
+from updraft_writer.encoders.column_encodings import ColumnEncodings, repeated, sampled_encodings
 from updraft_writer.encoders.encoder import EncodedBytes, Footer
 from updraft_writer.encoders.leaves import is_text, schema_leaves
 from updraft_writer.encoders.option_limits import (
@@ -133,7 +133,8 @@ class ParquetEncoder:
     def _plain_texts(self) -> list[str]:
         """The string and binary leaves without a dictionary."""
         texts = [path for path, leaf in zip(self._paths, schema_leaves(self._schema), strict=True) if is_text(leaf)]
-        return [path for path in texts if path not in self._encodings.dictionaries]
+        ambiguous = repeated(self._paths)
+        return [path for path in texts if path not in self._encodings.dictionaries and path not in ambiguous]
 
     def _stored_as_bytes(self) -> set[str]:
         """The leaves that are integers in Arrow but not in the file: INT96 and legacy decimals."""

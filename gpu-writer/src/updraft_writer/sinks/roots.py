@@ -29,8 +29,12 @@ class Roots:
         """The storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable."""
         try:
             location = resolved(parse_location(path))
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
+            # RuntimeError: Python's word for links in a circle.
             raise WriteRefusedError(f"no path to write: {error}") from None
+        except OSError as error:
+            # A link on the way has just been changed, or is on a storage that fails.
+            raise SinkError(f"cannot reach {path}: {error.strerror}") from error
         root = next((root for root in self._roots if root.place.contains(location)), None)
         if root is None:
             allowed = ", ".join(map(str, self._roots)) or "none: it was started without --root"

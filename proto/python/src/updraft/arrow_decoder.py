@@ -6,6 +6,7 @@ passed can be used without reading out of bounds. Used where bodies are parsed: 
 """
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -74,7 +75,7 @@ class ArrowDecoder:
                 raise ProtocolError("the schema announces big-endian data, which is refused")
             schema = pa.ipc.read_schema(message)
             for field in schema:
-                _refuse_dictionaries(field.type, field.name)
+                _check_type(field.type, field.name)
             decoder = cls(schema, max_batch_rows=max_batch_rows)
             names_bytes = path_bytes(list(schema))
         except _MALFORMED as error:
@@ -104,12 +105,21 @@ class ArrowDecoder:
         except _MALFORMED as error:
             raise ProtocolError(f"batch {sequence} is not an Arrow batch of the announced schema: {error}") from None
 
-    def decode_batch(self, encapsulated: pa.Buffer, *, sequence: int) -> pa.RecordBatch:
-        """A batch that matches the schema and is fully validated; raises ProtocolError or LimitError."""
+    def decode_batch(
+        self, encapsulated: pa.Buffer, *, sequence: int, check: Callable[[pa.RecordBatch], None] | None = None
+    ) -> pa.RecordBatch:
+        """A batch that matches the schema and is fully validated; raises ProtocolError or LimitError.
+
+        `check` may refuse a batch whose buffers are there and whose values nobody has looked at yet: validation reads
+        each of them, also those that share their bytes.
+        """
         try:
             message = pa.ipc.read_message(encapsulated)
             self._check_message(message, sequence)
             batch = pa.ipc.read_record_batch(message, self.schema)
+            if check is not None:
+                batch.validate()
+                check(batch)
             batch.validate(full=True)
         except _MALFORMED as error:
             raise ProtocolError(f"batch {sequence} is not an Arrow batch of the announced schema: {error}") from None
@@ -229,8 +239,12 @@ def _count_nodes(data_type: pa.DataType) -> int:
     return 1 + sum(_count_nodes(child) for child in children(data_type))
 
 
-def _refuse_dictionaries(data_type: pa.DataType, name: str) -> None:
+def _check_type(data_type: pa.DataType, name: str) -> None:
+    """Raise ProtocolError for dictionaries, and UnicodeDecodeError for a time zone that is no text."""
     if pa.types.is_dictionary(data_type):
         raise ProtocolError(f"column {name!r} is dictionary-encoded, which is refused")
+    if pa.types.is_timestamp(data_type):
+        # Whether its name is text shows when somebody asks for it: better now.
+        _ = data_type.tz
     for child in children(data_type):
-        _refuse_dictionaries(child, name)
+        _check_type(child, name)

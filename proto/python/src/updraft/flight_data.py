@@ -21,6 +21,8 @@ _BODY_FIELD = 1000
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
+# More than any library of Flight writes: a message of nothing but fields would be read for a minute.
+_MAX_FIELDS = 64
 
 _DESCRIPTOR_TAG = b"\x0a"
 _HEADER_TAG = b"\x12"
@@ -124,8 +126,11 @@ def _length_delimited(data: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
-    position, end = 0, len(data)
+    position, end, left = 0, len(data), _MAX_FIELDS
     while position < end:
+        if not left:
+            raise ProtocolError(f"a flight message or descriptor has more than {_MAX_FIELDS} fields")
+        left -= 1
         tag, position = read_varint(data, position)
         number, wire_type = tag >> 3, tag & 7
         value: memoryview | int

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repairs lists without offsets, which Arrow for Java before 19 sends for lists without rows.
+"""Repairs lists without rows: Arrow for Java before 19 sends them without offsets, and a hostile client with any.
 
-Arrow's validation accepts them, but `nbytes`, `to_pandas` and others then read the missing first offset and crash the
-process.
+Arrow's validation accepts both, but `nbytes`, `to_pandas`, `flatten` and others then read the first offset and crash
+the process.
 """
 
 import pyarrow as pa
 
 
 def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch itself, or a repaired copy if a list lacks its offsets."""
+    """The batch itself, or a repaired copy if a list lacks its offsets, or has odd ones and no rows."""
     return pa.concat_batches([batch]) if lacks_offsets(batch) else batch
 
 
 def lacks_offsets(batch: pa.RecordBatch) -> bool:
-    """Whether a list in a column, at any depth, lacks its offsets, as far as Python can look."""
+    """Whether a list in a column, at any depth, lacks its offsets or only its rows, as far as Python can look."""
     try:
         return any(map(_array_lacks_offsets, batch.columns))
     except KeyError:
@@ -27,7 +27,9 @@ def _array_lacks_offsets(array: pa.Array) -> bool:
     match array:
         # A map is a list, too.
         case pa.ListArray() | pa.LargeListArray():
-            return not array.buffers()[1] or _array_lacks_offsets(array.values)
+            offsets = array.buffers()[1]
+            is_odd = not offsets or (not len(array) and bool(array.offsets[0].as_py()))
+            return is_odd or _array_lacks_offsets(array.values)
         case pa.FixedSizeListArray():
             return _array_lacks_offsets(array.values)
         case pa.StructArray():

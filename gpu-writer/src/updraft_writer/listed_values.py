@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the booleans in lists lie of which a row may have any number: a bit each in the batch, bytes while encoded."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_BYTES_PER_BOOLEAN = 6
+"""As `updraft.arrow_cost` counts one below a list."""
+
+
+class ListedBooleans:
+    """Of the columns of a batch as it was received: no slice of one."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        rows = pa.arange(0, batch.num_rows + 1, 1)
+        self._ends = [ends for column in batch.columns for ends in _ends(column, rows, is_listed=False)]
+        self._rows: int = batch.num_rows
+
+    def rows_within(self, start: int, limit_bytes: int) -> int:
+        """How many rows from `start` on cost at most this in each column; at least one, unless none is left."""
+        stop: int = self._rows
+        for ends in self._ends:
+            stop = _last_row(ends, ends[start].as_py() + limit_bytes // _BYTES_PER_BOOLEAN, start, stop)
+        return max(stop - start, min(1, self._rows - start))
+
+    def cost_bytes(self, start: int, rows: int) -> int:
+        """What the costliest column takes for these rows."""
+        counts = (int(ends[start + rows].as_py() - ends[start].as_py()) for ends in self._ends)
+        return _BYTES_PER_BOOLEAN * max(counts, default=0)
+
+
+def _last_row(ends: pa.Array, most: int, start: int, stop: int) -> int:
+    """The last one before which there are no more values than that."""
+    return bisect_right(range(stop + 1), most, lo=start, key=lambda row: ends[row].as_py()) - 1
+
+
+def _ends(array: pa.Array, rows: pa.Array, *, is_listed: bool) -> Iterator[pa.Array]:
+    """For each leaf of booleans below lists: how many of its values lie before each of these rows."""
+    match array:
+        case pa.ExtensionArray():
+            yield from _ends(array.storage, rows, is_listed=is_listed)
+        case pa.MapArray():
+            below = array.offsets.cast(pa.int64()).take(rows)
+            for values in (array.keys, array.items):
+                yield from _ends(values, below, is_listed=True)
+        case pa.ListArray() | pa.LargeListArray():
+            yield from _ends(array.values, array.offsets.cast(pa.int64()).take(rows), is_listed=True)
+        case pa.FixedSizeListArray():
+            yield from _ends(array.values, pc.multiply(rows, array.type.list_size), is_listed=True)
+        case pa.StructArray():
+            for index in range(array.type.num_fields):
+                yield from _ends(array.field(index), rows, is_listed=is_listed)
+        case pa.BooleanArray() if is_listed:
+            yield rows

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One target of `make fuzz` under libFuzzer: inputs that reach new code are kept and changed further.
+
+A process of its own for each target, which libFuzzer ends: `python -m tests.programs.fuzz --guided` starts them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+_SEEDS = 64
+_MOST_BYTES = 1 << 16
+_LENGTH_BYTES = 4
+# Of libFuzzer's own, beyond those of the campaign: for a reader that does not come back at all.
+_HANG_SECONDS = 60
+_MOST_MEBIBYTES = 4096
+
+
+def framed(pieces: list[bytes]) -> bytes:
+    """Pieces as the one text that libFuzzer changes: all but the last with their length before them."""
+    return b"".join(len(piece).to_bytes(_LENGTH_BYTES, "little") + piece for piece in pieces[:-1]) + pieces[-1]
+
+
+def unframed(data: bytes, count: int) -> list[bytes]:
+    """The inverse of `framed`; whatever the bytes are, they are `count` pieces."""
+    pieces = []
+    for _ in range(count - 1):
+        length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+        data = data[_LENGTH_BYTES:]
+        pieces.append(data[:length])
+        data = data[length:]
+    return [*pieces, data]
+
+
+def guide(name: str, seed: int, seconds: float, corpus: Path) -> tuple[str, bool]:
+    """Fuzz a target in a child; what it came to, and whether there was a finding."""
+    command = [sys.executable, "-m", "tests.programs.fuzz.guided", name, str(seed), f"{seconds:.0f}", str(corpus)]
+    ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    said = ended.stdout + ended.stderr
+    edges, runs = re.findall(r"cov: (\d+)", said), re.findall(r"number_of_executed_units: (\d+)", said)
+    if ended.returncode != 0:
+        return f"{name}: {said.strip()[-2000:]}", True
+    return f"{name}: {int(runs[-1]):,} inputs, {int(edges[-1]):,} edges, {len(list(corpus.iterdir()))} kept", False
+
+
+def main() -> None:
+    """Fuzz the target that the arguments name, until libFuzzer ends the process; 1 on a finding."""
+    name, seed, seconds, corpus = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
+    import atheris
+
+    # What is imported from here on says which of its lines are reached.
+    with atheris.instrument_imports(
+        include=["updraft", "updraft_server", "updraft_writer"], enable_loader_override=False
+    ):
+        from tests.programs.fuzz.__main__ import TARGETS, Finding, read, save
+
+    target = next(target for target in TARGETS if target.name == name)
+    count = len(target.make(random.Random(seed)))
+    corpus.mkdir(parents=True, exist_ok=True)
+    for index in range(_SEEDS):
+        seeded = framed(target.make(random.Random(f"{seed} {name} {index}")))
+        (corpus / f"seed-{index}").write_bytes(seeded[:_MOST_BYTES])
+
+    def one(data: bytes) -> None:
+        pieces = unframed(data, count)
+        try:
+            read(target, pieces)
+        except Finding as finding:
+            sys.stdout.write(
+                f"finding: {save(target, pieces, f'guided-{abs(hash(data)):x}', str(finding))}: {finding}\n"
+            )
+            sys.stdout.flush()
+            os._exit(1)
+
+    options = [
+        f"-max_total_time={seconds}",
+        f"-max_len={_MOST_BYTES}",
+        f"-timeout={_HANG_SECONDS}",
+        f"-rss_limit_mb={_MOST_MEBIBYTES}",
+        f"-artifact_prefix={corpus.parent}/",
+        "-print_final_stats=1",
+    ]
+    atheris.Setup([sys.argv[0], *options, str(corpus)], one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
