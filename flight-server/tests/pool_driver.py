@@ -42,7 +42,13 @@ class Zygotes:
     """The zygote of a test, which can be killed and started again."""
 
     def __init__(
-        self, directory: Path, settings: WorkerSettings, modules: Iterable[str] = (), *, restricted: bool = False
+        self,
+        directory: Path,
+        settings: WorkerSettings,
+        modules: Iterable[str] = (),
+        *,
+        restricted: bool = False,
+        own_shared_memory: bool = True,
     ) -> None:
         files = directory / "files"
         files.mkdir(exist_ok=True)
@@ -54,7 +60,13 @@ class Zygotes:
             # Functions of tests tell by files there what they do.
             settings = dataclasses.replace(settings, writable_paths=(tempfile.gettempdir(),))
         self._settings = ZygoteSettings(
-            tuple(modules), str(files), str(workers), str(self.scratch), settings, restricted=restricted
+            tuple(modules),
+            str(files),
+            str(workers),
+            str(self.scratch),
+            settings,
+            restricted=restricted,
+            own_shared_memory=own_shared_memory,
         )
         self._door: socket.socket
         self.process = self._started()

@@ -110,13 +110,15 @@ def _over_series(function: Callable[..., Any]) -> Callable[..., Any]:
     return over_series
 
 
-async def said(pool: Pool, function: Callable[[], object]) -> str:
+async def said(pool: Pool, function: Callable[[], object], *, application: str = "app") -> str:
     """What a function says that takes nothing, once it has run in a worker as a session function."""
 
     def called(x: pa.Array) -> pa.Array:
         return pa.array([str(function())] * len(x))
 
-    reply = await exchange(pool, batches_of([1]), scalar_arrow(called, StringType()))
+    command = scalar_arrow(called, StringType())
+    command.task.owner.application_id = application
+    reply = await exchange(pool, batches_of([1]), command)
     assert reply.error is None, reply.error
     return str(reply.table.column(0)[0])
 

@@ -37,7 +37,10 @@ def test_the_environment_sets_what_the_options_do_not(monkeypatch: pytest.Monkey
         ({"workers": 0}, "greater than or equal to 1"),
         ({"drain_timeout_seconds": -1}, "greater than or equal to 0"),
         ({"log_format": "xml"}, "json"),
-        ({"require": "seccomp,wishes"}, "'wishes' is not a layer of the workers' sandbox: the layers are seccomp, "),
+        (
+            {"require": "seccomp,wishes"},
+            "'wishes' is not a layer of the workers' sandbox: the layers are shared-memory, seccomp, ",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_with_a_reason(values: dict[str, Any], says: str) -> None:

@@ -169,6 +169,17 @@ def test_the_workers_see_the_fronts_files_where_it_has_them_and_write_none() -> 
     assert directory.startswith(own["mountPath"])
 
 
+def test_the_front_has_a_temporary_directory_that_the_workers_do_not_see() -> None:
+    release = render()
+    front, workers = (
+        {mount["mountPath"]: mount["name"] for mount in release.container(_POOL, name)["volumeMounts"]}
+        for name in ("front", "workers")
+    )
+    assert front["/tmp"] not in workers.values()
+    (volume,) = (volume for volume in release.pod(_POOL)["volumes"] if volume["name"] == front["/tmp"])
+    assert volume["emptyDir"]["medium"] == "Memory"
+
+
 def test_the_containers_of_a_pool_have_an_image_and_resources_of_their_own() -> None:
     front = {"image": {"repository": "plain"}, "resources": {"limits": {"memory": "3Gi"}}, "env": [{"name": "A"}]}
     release = render({"pools": {"default": {"front": front, "workers": {"image": {"tag": "numpy"}}}}})

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 from collections.abc import Iterator
 
 import promql_parser
@@ -17,6 +16,7 @@ from tests.chart.chart import CHART, render
 from tests.docs.markdown import Page
 from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
+from tests.support.web import fetched
 
 _PARTS_OF_A_HISTOGRAM = re.compile(r"_(bucket|count|sum)$")
 _ALERTS: list[dict[str, str]] = yaml.safe_load((CHART / "alerts.yaml").read_text())
@@ -51,12 +51,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
         LocalPool(workers=1) as pool,
         running_writer(tmp_path_factory.mktemp("files"), metrics_listen="127.0.0.1:0") as writer,
     ):
-        yield _families(pool.metrics_address) | _families(writer.settings.metrics_listen)
+        writers, _ = fetched(f"http://{writer.settings.metrics_listen}/metrics")
+        yield _families(pool.page("/metrics")[0]) | _families(writers)
 
 
-def _families(address: str) -> set[str]:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as page:
-        lines = page.read().decode().splitlines()
+def _families(page: str) -> set[str]:
+    lines = page.splitlines()
     return {line.split()[2] for line in lines if line.startswith("# TYPE")}
 
 

@@ -22,11 +22,11 @@ _HOSTILE = "</script><script>alert(1)</script>"
 
 
 def _report(pool: LocalPool) -> dict[str, Any]:
-    return dict(json.loads(fetched(f"http://{pool.metrics_address}/status.json")[0]))
+    return dict(json.loads(pool.page("/status.json")[0]))
 
 
 def _page(pool: LocalPool) -> Page:
-    return Page(fetched(f"http://{pool.metrics_address}/status")[0])
+    return Page(pool.page("/status")[0])
 
 
 def _call(pool: LocalPool, command: exchange_pb2.ExchangeCommand) -> None:
@@ -59,7 +59,7 @@ def test_the_page_shows_the_same_without_javascript(pool: LocalPool) -> None:
 
 
 def test_the_page_loads_nothing_from_elsewhere(pool: LocalPool) -> None:
-    body, headers = fetched(f"http://{pool.metrics_address}/status")
+    body, headers = pool.page("/status")
     assert Page(body).references == ["data:,", "status.json", "metrics"]
     assert headers["Content-Security-Policy"].startswith("default-src 'none'")
     assert headers["Cache-Control"] == "no-store"
@@ -78,11 +78,21 @@ def test_what_strangers_name_is_text(pool: LocalPool) -> None:
 
 
 def test_metrics_stay_where_they_were(pool: LocalPool) -> None:
-    body, _ = fetched(f"http://{pool.metrics_address}/metrics")
+    body, _ = pool.page("/metrics")
     assert "updraft_workers" in body
 
 
 def test_nothing_can_be_posted(pool: LocalPool) -> None:
-    request = urllib.request.Request(f"http://{pool.metrics_address}/status", data=b"x", method="POST")
+    known = {"Authorization": f"Bearer {pool.metrics_token}"}
+    request = urllib.request.Request(f"http://{pool.metrics_address}/status", data=b"x", headers=known, method="POST")
     with pytest.raises(urllib.error.HTTPError, match="405"):
         urllib.request.urlopen(request, timeout=60)
+
+
+@pytest.mark.parametrize("page", ["/", "/status", "/status.json", "/metrics", "/anything"])
+def test_who_asks_from_the_machine_of_functions_needs_the_token(pool: LocalPool, page: str) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        fetched(f"http://{pool.metrics_address}{page}")
+    with refused.value:
+        assert refused.value.headers["WWW-Authenticate"].startswith("Basic")
+        assert b"needs a token" in refused.value.read()

@@ -61,7 +61,7 @@ def watched_job(directory: Path) -> Iterator[tuple[Job, Prometheus]]:
             "spark.updraft.write.delivery": "return",
         }
         targets = {"pool-0": pool.metrics_address, "writer-0": writer.metrics_address}
-        with Prometheus(read, services_at(targets)) as prometheus:
+        with Prometheus(read, services_at(targets, token=pool.metrics_token)) as prometheus:
             spark = local_spark("dashboards", connector=True, conf=confs)
             spark.sparkContext.setLogLevel("FATAL")
             try:

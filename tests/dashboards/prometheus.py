@@ -26,12 +26,13 @@ _START_SECONDS = 60
 _STOP_SECONDS = 60
 
 
-def services_at(targets: Mapping[str, str], namespace: str = NAMESPACE) -> dict[str, Any]:
+def services_at(targets: Mapping[str, str], namespace: str = NAMESPACE, *, token: str = "") -> dict[str, Any]:
     """Scrape targets by the pod that each stands for, with the labels that the operator would add."""
     return {
+        **({"authorization": {"credentials": token}} if token else {}),
         "static_configs": [
             {"targets": [target], "labels": {"namespace": namespace, "pod": pod}} for pod, target in targets.items()
-        ]
+        ],
     }
 
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 import psutil
 
 from tests.support.waiting import until
+from tests.support.web import fetched
 
 # Before a command: Linux sends it SIGTERM once the thread that started it is no more, whatever ended that.
 WITH_ITS_OWNER = ("setpriv", "--pdeathsig", "TERM", "--") if shutil.which("setpriv") else ()
@@ -141,6 +142,16 @@ class LocalService:
     def metrics_address(self) -> str:
         """host:port of the Prometheus listener."""
         return str(self._ready["metrics_listen"])
+
+    @property
+    def metrics_token(self) -> str:
+        """What metrics and status ask for on this machine; empty where they do not."""
+        path = self._ready.get("metrics_token_file")
+        return Path(path).read_text().strip() if path else ""
+
+    def page(self, path: str) -> tuple[str, dict[str, str]]:
+        """Body and headers of what is served beside the metrics; raises urllib.error.HTTPError."""
+        return fetched(f"http://{self.metrics_address}{path}", token=self.metrics_token)
 
     @property
     def tcp_endpoint(self) -> str:

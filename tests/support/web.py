@@ -55,7 +55,8 @@ class Page(HTMLParser):
             self.rows[-1][-1] = f"{self.rows[-1][-1]} {data}".strip()
 
 
-def fetched(url: str) -> tuple[str, dict[str, str]]:
+def fetched(url: str, *, token: str = "") -> tuple[str, dict[str, str]]:
     """Body and headers; raises urllib.error.HTTPError."""
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
         return answer.read().decode(), dict(answer.headers)

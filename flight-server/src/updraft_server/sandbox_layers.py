@@ -4,12 +4,16 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+SHARED_MEMORY = "shared-memory"
+"""A directory for shared memory of each worker's own."""
+SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - it is meant
 SECCOMP, CAPABILITIES, HIDDEN_MEMORY = "seccomp", "capabilities", "hidden-memory"
 LANDLOCK, LANDLOCK_SCOPES = "landlock", "landlock-scopes"
 RESTRICTED = "restricted"
 """The profile that has neither network nor subprocesses."""
 
 NEEDS: Mapping[str, str] = {
+    SHARED_MEMORY: "user namespaces for everybody, or CAP_SYS_ADMIN, and --shared-memory own",
     SECCOMP: "Linux 3.5 on x86_64, 3.19 on aarch64, built with CONFIG_SECCOMP_FILTER",
     CAPABILITIES: "any Linux, and a service whose user is root or was given no capabilities",
     HIDDEN_MEMORY: "any Linux",

@@ -12,10 +12,7 @@ from pydantic_settings import NoDecode
 
 from updraft.service.service_settings import MIB, ServiceSettings
 from updraft.service.settings import Settings, reference_page, reference_table, restated, setting, split_at_commas
-from updraft_server.sandbox_layers import NEEDS
-
-# Every session function may write to it.
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - compared with, not written to
+from updraft_server.sandbox_layers import NEEDS, SHARED_MEMORY_PATH
 
 
 def _checked_modules(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -243,6 +240,12 @@ class WorkersSettings(PoolSettings):
         "registered functions too. Threads work in both. A pool does not start where the kernel cannot restrict.",
         default="compatible",
     )
+    shared_memory: Literal["own", "machine"] = setting(
+        "Which /dev/shm workers have. own: each one of its own, which goes with it, where the kernel lets the pool's "
+        "user mount (the layer shared-memory); elsewhere that of the machine or pod, where files can be opened, but "
+        "not listed, by every owner, and none at all with the profile restricted. machine: always that.",
+        default="own",
+    )
     worker_file_bytes: int = setting(
         "Size that a file may reach to which a worker or a process of its function writes; beyond it a write fails "
         "with the error File too large. It holds for files in memory (memfd, /dev/shm) too.",
@@ -268,7 +271,7 @@ class WorkersSettings(PoolSettings):
     @model_validator(mode="after")
     def _nothing_writable_holds_a_secret(self) -> Self:
         # Rules of the kernel allow all that lies beneath a path.
-        for writable in (*self.writable_paths, _SHARED_MEMORY):
+        for writable in (*self.writable_paths, SHARED_MEMORY_PATH):
             for secret in (*self.secret_paths, *map(str, self.own_directories)):
                 if Path(secret).resolve().is_relative_to(Path(writable).resolve()):
                     raise ValueError(
@@ -309,7 +312,7 @@ class ServeSettings(WorkersSettings, FrontSettings):
     @property
     def secret_paths(self) -> tuple[str, ...]:
         """What session functions cannot read, beside the pool's own directories: the front's secrets are here too."""
-        files = (self.token_file, self.tls_key_file)
+        files = (self.token_file, self.tls_key_file, self.metrics_token_file)
         return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
 
 

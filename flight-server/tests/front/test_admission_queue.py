@@ -3,12 +3,13 @@
 
 import asyncio
 import dataclasses
+import gc
 from contextlib import ExitStack
 
 import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, acquire, admission, settled
 
-from updraft.errors import PoolFullError, PoolUnavailableError
+from updraft.errors import PoolFullError, PoolUnavailableError, ProtocolError
 from updraft_server.pool.leases import LeaseOutcome
 
 
@@ -158,6 +159,37 @@ async def test_what_is_prepared_is_given_up_once_the_place_is_lost(pool_of: Pool
     assert given_up.is_set()
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_work_that_fails_as_its_place_goes_is_no_stray_error(pool_of: PoolOf, leaves: bool) -> None:
+    """What nobody awaits any more would be written to the log, past its format, by Python itself."""
+    strays: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: strays.append(context))
+
+    async def fails() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ProtocolError("the client ended its stream") from None
+
+    async def goes() -> None:
+        queue = admission(pool_of(1))
+        with queue.place("a", None) as place:
+            preparing = asyncio.create_task(place.unless_lost(fails()))
+            await settled()
+            if leaves:
+                preparing.cancel()
+            else:
+                queue.drain()
+            with pytest.raises(asyncio.CancelledError if leaves else PoolUnavailableError):
+                await preparing
+
+    await goes()
+    # The loop itself refers to what ended last.
+    await settled()
+    gc.collect()
+    assert not strays
+
+
 async def test_a_drain_refuses_who_prepares(pool_of: PoolOf) -> None:
     queue = admission(pool_of(1))
     with queue.place("a", None) as place:
@@ -177,6 +209,47 @@ async def test_commands_that_wait_take_no_more_memory_than_they_may(pool_of: Poo
     running.release(LeaseOutcome.CLEAN)
     for grant in waiting:
         (await grant).release(LeaseOutcome.CLEAN)
+
+
+@pytest.mark.parametrize(
+    ("held", "newcomer", "losers"),
+    [
+        (["a40", "a50"], "b20", ["a50"]),
+        (["a20", "a20", "a20", "a20", "a20"], "b40", ["a20", "a20"]),
+        (["a30", "a20", "a30"], "b60", ["b60"]),
+        (["a50", "b40"], "c20", ["a50"]),
+        (["a20", "b20", "c20", "d20", "e20"], "f10", ["a20"]),
+        (["a50", "a50"], "b99", ["b99"]),
+        (["a40", "b50"], "b20", ["b20"]),
+        (["a50", "b10", "b10", "b10"], "b30", ["b30"]),
+    ],
+)
+async def test_memory_for_a_newcomer_is_taken_from_the_tenants_that_hold_most(
+    pool_of: PoolOf, held: list[str], newcomer: str, losers: list[str]
+) -> None:
+    queue = admission(pool_of(1))
+    running = await acquire(queue, "running", None)
+    waiting = []
+    for name in (*held, newcomer):
+        waiting.append((name, asyncio.create_task(acquire(queue, name[0], None, held_bytes=int(name[1:])))))
+        await settled()
+    assert [name for name, task in waiting if task.done()] == losers
+    for _, task in waiting:
+        task.cancel()
+    ended = await asyncio.gather(*(task for _, task in waiting), return_exceptions=True)
+    assert sum(isinstance(end, PoolFullError) for end in ended) == len(losers)
+    running.release(LeaseOutcome.CLEAN)
+
+
+async def test_who_overtakes_makes_no_room_for_a_newcomer(pool_of: PoolOf) -> None:
+    queue = admission(pool_of(1))
+    with ExitStack() as places:
+        first = await acquire(queue, "a", TASK)
+        sibling = places.enter_context(queue.place("a", dataclasses.replace(TASK), held_bytes=90))
+        with pytest.raises(PoolFullError):
+            places.enter_context(queue.place("b", None, held_bytes=20))
+        assert not sibling.granted.done()
+        first.release(LeaseOutcome.CLEAN)
 
 
 async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of: PoolOf) -> None:

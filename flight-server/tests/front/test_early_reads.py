@@ -10,7 +10,7 @@ from flight_messages import FlightData, all_replies
 from front_harness import Running
 
 from updraft.errors import PoolFullError
-from updraft_server.front.early_reads import EarlyReads, allocated_bytes
+from updraft.service.early_reads import EarlyReads, allocated_bytes
 from updraft_server.pool.testing import FakePool
 
 MIB = 1024 * 1024
@@ -45,7 +45,7 @@ class Memory:
     def early_reads(self) -> EarlyReads:
         return EarlyReads(
             limit_bytes=100 * MIB,
-            retry_after_milliseconds=70,
+            refusal=lambda: PoolFullError("full", retry_after_milliseconds=70),
             elsewhere=lambda: self.elsewhere,
             allocated=lambda: self.allocated,
         )

@@ -2,6 +2,7 @@
 """What passes through a relay, and how it ends."""
 
 import asyncio
+import gc
 import signal
 
 import pytest
@@ -313,3 +314,31 @@ async def test_a_worker_that_dies_behind_its_last_message_has_failed_nobody(has_
         assert running.transfer.rows == 4
     else:
         assert isinstance(await running.error(), WorkerError)
+
+
+async def test_a_reply_that_cannot_be_sent_any_more_is_no_stray_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody awaits any more would be written to the log, past its format, by Python itself."""
+    strays: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: strays.append(context))
+    writing, fails = asyncio.Event(), asyncio.Event()
+
+    async def write(_message: bytes) -> None:
+        writing.set()
+        await fails.wait()
+        raise RuntimeError("the call is over")
+
+    async def vanishes() -> None:
+        running = await exchange([batch(1)], ends=False)
+        monkeypatch.setattr(running.call, "write", write)
+        task = asyncio.create_task(running.run())
+        await writing.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        fails.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await running.relay.settle()
+
+    await vanishes()
+    gc.collect()
+    assert not strays

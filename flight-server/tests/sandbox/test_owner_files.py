@@ -92,3 +92,27 @@ subprocess.run([sys.executable, "-c", "import of_the_operator"], check=True)
         (tmp_path / name).mkdir()
     (tmp_path / "lib" / "of_the_operator.py").touch()
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": "lib"}, check=True)
+
+
+@pytest.mark.skipif(landlock_version() < LEAST_VERSION, reason="this kernel has no Landlock")
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_shared_memory_can_be_taken_away(tmp_path: Path, shared_memory: bool) -> None:
+    script = """
+import sys
+from pathlib import Path
+from multiprocessing.shared_memory import SharedMemory
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.sandbox.owner_files import OwnerFiles
+OwnerFiles(WorkerSettings(), shared_memory=sys.argv[2] == "True").confine(Path(sys.argv[1]))
+try:
+    memory = SharedMemory(create=True, size=8)
+    memory.close()
+    memory.unlink()
+    print(True)
+except PermissionError:
+    print(False)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), str(shared_memory)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == str(shared_memory)

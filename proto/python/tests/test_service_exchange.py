@@ -13,12 +13,13 @@ from updraft.service.exchange import (
     check_version,
     fail_without_finish,
     first_message,
+    parse_metadata,
     schema_header,
     task_context,
     tenant_of,
     within_deadline,
 )
-from updraft.v1.exchange_pb2 import Owner, TaskIdentity
+from updraft.v1.exchange_pb2 import Owner, RequestMetadata, TaskIdentity
 
 LIMITS = MessageLimits("pool", max_message_bytes=1000, first_message_timeout_seconds=0.2)
 NOTHING = memoryview(b"")
@@ -121,3 +122,11 @@ async def test_an_end_without_finish_is_an_error_unless_the_call_was_cancelled()
     ending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await ending
+
+
+def test_metadata_that_is_long_is_refused_before_it_is_parsed() -> None:
+    """Every byte of it may become a number: parsing takes many times its memory, and time in which all others wait."""
+    assert parse_metadata(RequestMetadata, RequestMetadata(sequence=7).SerializeToString()).sequence == 7
+    long = RequestMetadata(group_ends=[1] * (64 << 10)).SerializeToString()
+    with pytest.raises(LimitError, match="the app_metadata of a message has 65540 bytes, the limit is 65536"):
+        parse_metadata(RequestMetadata, long)

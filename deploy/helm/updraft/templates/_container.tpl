@@ -57,6 +57,10 @@ securityContext:
 volumeMounts:
   - name: {{ $container.directory.volume }}
     mountPath: {{ $container.directory.path }}
+  {{- with $container.temporary }}
+  - name: {{ .volume }}
+    mountPath: {{ .path }}
+  {{- end }}
   {{- with $container.reads }}
   - name: {{ .volume }}
     mountPath: {{ .path }}

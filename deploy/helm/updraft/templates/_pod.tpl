@@ -34,6 +34,13 @@ volumes:
     emptyDir:
       sizeLimit: {{ .size }}
   {{- end }}
+  {{- /* What no other container of the pod sees: a token. */}}
+  {{- with .temporary }}
+  - name: {{ .volume }}
+    emptyDir:
+      medium: Memory
+      sizeLimit: 1Mi
+  {{- end }}
   {{- end }}
   {{- if not $values.auth.insecureNoToken }}
   - name: tokens

@@ -105,6 +105,9 @@ class Place:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
+            # How it failed is known to whoever awaited it, and otherwise of no interest.
+            if not task.cancelled():
+                task.exception()
 
 
 class Admission:
@@ -146,7 +149,7 @@ class Admission:
         place = Place(tenant, task, held_bytes)
         siblings = sum(other.task == task for other in self._places())
         if not self._may_overtake(place) or siblings >= _MOST_SIBLINGS:
-            self._check_memory(place)
+            self._make_memory(place)
             self._make_room(tenant)
         self._queues.setdefault(tenant, deque()).append(place)
         try:
@@ -224,11 +227,29 @@ class Admission:
         """Whether anybody is ready for a worker and has none."""
         return any(place.binding is not None for place in self._places())
 
-    def _check_memory(self, newcomer: Place) -> None:
-        """Refuse an exchange whose command would not fit beside those that wait; alone it always fits."""
-        held_bytes = sum(place.held_bytes for place in self._places())
-        if held_bytes and held_bytes + newcomer.held_bytes > self._limits.queue_bytes:
-            raise self._refusal()
+    def _make_memory(self, newcomer: Place) -> None:
+        """Refuse exchanges of the tenants that hold most memory until the newcomer fits; it may be refused itself.
+
+        Alone it always fits.
+        """
+        held = Counter[str]()
+        for place in self._places():
+            held[place.tenant] += place.held_bytes
+        # Who overtakes may be waited for by an exchange that has a worker.
+        left = [place for place in self._places() if not self._may_overtake(place)]
+        losers: list[Place] = []
+        while (total_bytes := held.total()) and total_bytes + newcomer.held_bytes > self._limits.queue_bytes:
+            [(largest, most_bytes)] = held.most_common(1)
+            candidates = [place for place in left if place.tenant == largest]
+            if not candidates or most_bytes <= held[newcomer.tenant] + newcomer.held_bytes:
+                raise self._refusal()
+            loser = max(candidates, key=lambda place: place.held_bytes)
+            left.remove(loser)
+            losers.append(loser)
+            held[largest] -= loser.held_bytes
+        for loser in losers:
+            self._fail(loser, self._refusal())
+            self._forget(loser)
 
     def _refusal(self) -> PoolFullError:
         return PoolFullError(

@@ -16,6 +16,7 @@ from uuid import uuid4
 import structlog
 
 from updraft.errors import UpdraftError, WorkerError
+from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
     Call,
     MessageLimits,
@@ -34,7 +35,6 @@ from updraft_server.front.artifacts.collector import ArtifactCollector, Collecte
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
-from updraft_server.front.early_reads import EarlyReads
 from updraft_server.front.hold_back import HoldBack
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.relay import Relay, RelayLimits

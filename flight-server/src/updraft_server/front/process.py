@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from updraft.errors import PoolUnavailableError
+from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
+from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
 from updraft.service.heartbeat import Heartbeat
@@ -28,7 +29,7 @@ from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_
 from updraft.service.listeners import Listeners
 from updraft.service.parent import follow_parent
 from updraft.service.ready_file import ReadyFile
-from updraft.service.telemetry import LOG_DROPS, WebPages, log_to_stderr
+from updraft.service.telemetry import LOG_DROPS, log_to_stderr
 from updraft.service.tracing import start_tracing
 from updraft_server.front.activity import Activity
 from updraft_server.front.admission import Admission, AdmissionLimits
@@ -36,18 +37,18 @@ from updraft_server.front.artifacts.collector import ArtifactCollector
 from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.capabilities import Capabilities
-from updraft_server.front.early_reads import EarlyReads
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges
 from updraft_server.front.service import PoolService
-from updraft_server.front.status.page import html_page, json_page
+from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
+    NEIGHBOURS_TOKEN_VARIABLE,
     SETTINGS_VARIABLE,
     take_over,
 )
@@ -71,7 +72,13 @@ _ENDING_SECONDS = 2.0
 class Front:
     """One front: a pool, its queue, its listeners."""
 
-    def __init__(self, settings: "FrontSettings", pool: WorkerPool, artifacts_directory: Path) -> None:
+    def __init__(
+        self,
+        settings: "FrontSettings",
+        pool: WorkerPool,
+        artifacts_directory: Path,
+        neighbours_token_file: Path | None = None,
+    ) -> None:
         self.lifecycle = Lifecycle()
         self.activity = Activity()
         self.metrics = FrontMetrics(self.activity)
@@ -115,7 +122,11 @@ class Front:
         )
         self._early_reads = EarlyReads(
             limit_bytes=settings.queue_bytes,
-            retry_after_milliseconds=settings.retry_after_milliseconds,
+            refusal=lambda: PoolFullError(
+                "the messages of exchanges that wait take all memory that they may: retry later, or raise "
+                "--queue-bytes",
+                retry_after_milliseconds=settings.retry_after_milliseconds,
+            ),
             # One message comes, another one goes.
             elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
         )
@@ -142,7 +153,9 @@ class Front:
         self.sampler = Sampler(
             service.status, self.activity, self._health.published, pool.exits, settings.workers, lambda: pool.workers
         )
-        self._listeners = Listeners(settings, flight_handler(service), self._health, _pages(self.sampler))
+        pages = status_pages(lambda: self.sampler.report)
+        self._neighbours_token_file = neighbours_token_file
+        self._listeners = Listeners(settings, flight_handler(service), self._health, pages, neighbours_token_file)
         self._watch_pool()
 
     async def run(self) -> None:
@@ -300,15 +313,22 @@ class Front:
     def _announce(self) -> None:
         functions = [function.name for function in self._pool.functions]
         sandbox = in_words(self._pool.sandbox)
-        _log.info("pool is ready", **self._listeners.addresses, front=os.getpid(), functions=functions, sandbox=sandbox)
+        places = {**self._listeners.addresses, **self._token_places()}
+        _log.info("pool is ready", **places, front=os.getpid(), functions=functions, sandbox=sandbox)
         if self._settings.ready_file is not None:
             ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
             ready_file.update()
             self._pool.subscribe(lambda: _update(ready_file))
 
+    def _token_places(self) -> dict[str, str]:
+        """Where those find the token for metrics and status who need none from elsewhere."""
+        path = self._neighbours_token_file
+        return {} if path is None else {"metrics_token_file": str(path)}
+
     def _ready_content(self) -> dict[str, object]:
         return {
             **self._listeners.addresses,
+            **self._token_places(),
             "supervisor": os.getppid(),
             "front": os.getpid(),
             "zygote": self._pool.zygote_pid,
@@ -322,15 +342,6 @@ def _update(ready_file: ReadyFile) -> None:
         ready_file.update()
     except StartError as error:
         _log.warning("--ready-file is out of date", reason=str(error))
-
-
-def _pages(sampler: Sampler) -> WebPages:
-    """What is served beside /metrics."""
-    return {
-        "/": lambda: html_page(sampler.report),
-        "/status": lambda: html_page(sampler.report),
-        "/status.json": lambda: json_page(sampler.report),
-    }
 
 
 def _fresh_workers(settings: "FrontSettings") -> int:
@@ -353,9 +364,7 @@ def _log_dropped_output(output: DroppedOutput) -> None:
     )
 
 
-async def _serve(
-    settings: "FrontSettings", control: socket.socket, known: KnownSide | None, artifacts_directory: Path
-) -> None:
+async def _serve(settings: "FrontSettings", control: socket.socket, known: KnownSide | None) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
         fresh_workers=_fresh_workers(settings),
@@ -365,7 +374,8 @@ async def _serve(
     )
     pool = Pool(pool_settings, _log_worker_output, _log_dropped_output)
     try:
-        front = Front(settings, pool, artifacts_directory)
+        token = os.environ.get(NEIGHBOURS_TOKEN_VARIABLE)
+        front = Front(settings, pool, Path(os.environ[ARTIFACTS_VARIABLE]), Path(token) if token else None)
     except OSError as error:
         raise StartError(f"the directory of artifacts cannot be made: {error}") from error
     loop = asyncio.get_running_loop()
@@ -394,7 +404,7 @@ def main() -> None:
         os.set_inheritable(known.descriptor, False)  # noqa: FBT003
     log_to_stderr(log_format=settings.log_format, level=settings.log_level, process="front")
     try:
-        uvloop.run(_serve(settings, control, known, Path(os.environ[ARTIFACTS_VARIABLE])))
+        uvloop.run(_serve(settings, control, known))
     except (StartError, PoolError) as error:
         _log.error("the front cannot start", reason=str(error))
         sys.exit(1)

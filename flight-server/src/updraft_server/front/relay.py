@@ -209,10 +209,11 @@ class Relay:
 
         gRPC does not take back a message whose sending has begun; a client that does not read gets some time.
         """
-        if self._replies is None or self._replies.done():
+        if self._replies is None:
             return
         await asyncio.wait({self._replies}, timeout=LAST_MESSAGE_TIMEOUT_SECONDS)
         self._replies.cancel()
+        # Also of a task that has failed: what nobody awaits, Python itself would write to the log.
         await asyncio.gather(self._replies, return_exceptions=True)
 
     def _handle(self, event: RelayEvent) -> None:

@@ -24,6 +24,9 @@ SERVICE = "pool"
 MAX_COMMAND_BYTES = 4 * 1024 * 1024
 """Of an encoded command: a payload that makes it larger has to be deferred."""
 
+# What the densest envelope takes once it is parsed: maps and lists of short texts.
+_MEMORY_BYTES_PER_ENVELOPE_BYTE = 16
+
 # How session functions are called in metrics: their own names are not ours to know, and would not be bounded.
 SESSION_LABEL = "session"
 
@@ -65,7 +68,8 @@ class Request:
     def held_bytes(self) -> int:
         """Memory that the exchange takes while it waits for a worker."""
         deferred_bytes = self.command.deferred_payload.size_bytes
-        return self.command.ByteSize() + len(self.payload) + deferred_bytes + len(self.schema)
+        envelope_bytes = _MEMORY_BYTES_PER_ENVELOPE_BYTE * self.command.ByteSize()
+        return envelope_bytes + len(self.payload) + deferred_bytes + len(self.schema)
 
     @property
     def task_key(self) -> TaskKey | None:

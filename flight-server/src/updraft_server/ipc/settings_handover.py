@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SETTINGS_VARIABLE = "UPDRAFT_FRONT_SETTINGS"
 ARTIFACTS_VARIABLE = "UPDRAFT_FRONT_ARTIFACTS"
+NEIGHBOURS_TOKEN_VARIABLE = "UPDRAFT_FRONT_NEIGHBOURS_TOKEN"  # noqa: S105 - a file's name
 
 _ADDRESSES = {"listen_address": "listen", "admin_address": "admin_listen", "metrics_address": "metrics_listen"}
 

@@ -46,6 +46,8 @@ class ZygoteSettings:
     worker: WorkerSettings = WorkerSettings()  # noqa: RUF009
     restricted: bool = False
     """Whether functions have neither network nor subprocesses."""
+    own_shared_memory: bool = True
+    """Whether each worker has a /dev/shm of its own, where that is possible."""
     required_layers: Sequence[str] = dataclasses.field(default_factory=list)
     """Layers of the sandbox without which it does not start."""
 

@@ -9,6 +9,8 @@ _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
 _PR_CAP_AMBIENT, _AMBIENT_IS_SET, _AMBIENT_CLEAR_ALL = 47, 1, 4
 _VERSION_3 = 0x20080522
 _SETPCAP = 8
+SYS_ADMIN = 21
+"""To mount, among much else."""
 # Effective, permitted and inheritable: the lower halves, then the upper ones.
 _SETS = "=6I"
 _WORD = 0xFFFFFFFF
@@ -23,13 +25,18 @@ def held_capabilities() -> int:
     return permitted | inheritable
 
 
+def holds_capability(capability: int) -> bool:
+    """Whether this process may use it now."""
+    effective, _, _ = _capabilities()
+    return bool(effective >> capability & 1)
+
+
 def close_bounding_set() -> None:
     """Let no program that is started from here on gain capabilities, if this process may decide that.
 
     What the process holds itself, it keeps.
     """
-    effective, _, _ = _capabilities()
-    if not effective >> _SETPCAP & 1:
+    if not holds_capability(_SETPCAP):
         # Whoever may not drop them cannot use them either, once new privileges are forbidden.
         return
     for capability in _ALL:

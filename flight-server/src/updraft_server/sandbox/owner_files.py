@@ -40,6 +40,7 @@ from updraft_server.linux.landlock import (
     landlock_version,
 )
 from updraft_server.linux.process_control import forbid_new_privileges
+from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
 _READ = EXECUTE | READ_FILE | READ_DIRECTORY
 _MAKE = MAKE_DIRECTORY | MAKE_FILE | MAKE_SOCKET | MAKE_PIPE | MAKE_LINK
@@ -49,7 +50,6 @@ _DEVICE = READ_FILE | READ_DIRECTORY | WRITE_FILE | TRUNCATE
 _SHARED_MEMORY = READ_FILE | WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
 
 _DEVICES = "/dev"
-_SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - it is meant
 _PROJECTED = "..data"
 """A link in each Kubernetes volume of a secret: what is beside it is the secret too, under its next name."""
 
@@ -57,8 +57,15 @@ _PROJECTED = "..data"
 class OwnerFiles:
     """The rules of a pool's workers, prepared once, in the zygote."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(self, settings: WorkerSettings, *, shared_memory: bool = True) -> None:
+        """Prepare the rules.
+
+        Args:
+            settings: What is hidden, readable and writable.
+            shared_memory: Whether /dev/shm can be used.
+        """
         self._settings = settings
+        self._shared_memory = shared_memory
         self._devices = _usable_devices()
 
     def confine(self, scratch: Path, artifacts: str = "") -> bool:
@@ -83,7 +90,8 @@ class OwnerFiles:
                 _allow(rules, os.path.realpath(path), _READ)
             for path in self._devices:
                 _allow(rules, path, _DEVICE)
-            _allow(rules, os.path.realpath(_SHARED_MEMORY_PATH), _SHARED_MEMORY)
+            if self._shared_memory:
+                _allow(rules, os.path.realpath(SHARED_MEMORY_PATH), _SHARED_MEMORY)
             for path in self._settings.writable_paths:
                 _allow(rules, os.path.realpath(path), _WRITE)
             rules.allow(str(scratch), _WRITE)
@@ -135,7 +143,7 @@ def _usable_devices() -> list[str]:
     """Terminals, null, random numbers, GPUs and the like: no disks, whose bytes are everybody's files."""
     usable = []
     for path, mode in _modes(_DEVICES):
-        directory = stat.S_ISDIR(mode) and path != _SHARED_MEMORY_PATH
+        directory = stat.S_ISDIR(mode) and path != SHARED_MEMORY_PATH
         if stat.S_ISCHR(mode) or (directory and not any(stat.S_ISBLK(inner) for _, inner in _modes(path))):
             usable.append(path)
     return usable

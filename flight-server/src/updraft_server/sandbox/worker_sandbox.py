@@ -13,8 +13,10 @@ import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
+from updraft.service.container_memory import memory_limits
 from updraft_server.linux import landlock, seccomp
 from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
+from updraft_server.linux.namespaces import mount_memory
 from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
 from updraft_server.linux.system_calls import ARCHITECTURES, call_number
 from updraft_server.sandbox.refused_calls import (
@@ -32,6 +34,8 @@ from updraft_server.sandbox_layers import (
     NEEDS,
     RESTRICTED,
     SECCOMP,
+    SHARED_MEMORY,
+    SHARED_MEMORY_PATH,
     SandboxLayer,
 )
 
@@ -41,14 +45,28 @@ _INIT_PID = 1
 class WorkerSandbox:
     """Made in the zygote; entered in each worker."""
 
-    def __init__(self, *, restricted: bool = False) -> None:
-        """`restricted`: with neither network nor subprocesses."""
+    def __init__(self, *, restricted: bool = False, own_shared_memory: bool = False) -> None:
+        """Find out which layers there are.
+
+        Args:
+            restricted: With neither network nor subprocesses.
+            own_shared_memory: With a /dev/shm of each worker's own.
+        """
         self._pool = pool_processes()
+        self._own_shared_memory = own_shared_memory
+        # As much as the kernel gives a /dev/shm of its own accord, but of the container's memory.
+        self._shared_memory_bytes = min(memory_limits().values()) // 2
         self._restricted = restricted
         rules = [*refused_calls(), *(restricted_calls() if restricted else ())]
         self._filter = seccomp.Filter(rules) if os.uname().machine in ARCHITECTURES else None
         self.layers: Sequence[SandboxLayer] = [SandboxLayer(name) for name in NEEDS]
         self.layers = [SandboxLayer(name, lack) for name, lack in _tried_in_a_child(self._try_layers).items()]
+
+    @property
+    def shared_memory(self) -> bool:
+        """Whether session functions may use /dev/shm: theirs, or everybody's where jobs have to run as on stock."""
+        is_own = any(layer.name == SHARED_MEMORY and layer.is_on for layer in self.layers)
+        return is_own or not (self._restricted and self._own_shared_memory)
 
     def enter(self, front_pid: int) -> None:
         """Confine this process, a worker that was just forked, for good; raises OSError.
@@ -66,7 +84,10 @@ class WorkerSandbox:
 
         The restricted profile is a part of the filter.
         """
-        if layer == HIDDEN_MEMORY:
+        if layer == SHARED_MEMORY:
+            # First, since it takes a capability.
+            mount_memory(SHARED_MEMORY_PATH, self._shared_memory_bytes)
+        elif layer == HIDDEN_MEMORY:
             hide_memory()
         elif layer == CAPABILITIES:
             give_up_capabilities()
@@ -87,6 +108,8 @@ class WorkerSandbox:
     def _lack(self, layer: str) -> str:
         if layer == RESTRICTED and not self._restricted:
             return "the profile of the pool is compatible"
+        if layer == SHARED_MEMORY and not self._own_shared_memory:
+            return "--shared-memory is not own"
         try:
             self._apply(layer, 0)
         except OSError as error:
@@ -139,7 +162,12 @@ def _restriction_problem() -> str:
     return "there is no filter of system calls"
 
 
+def _shared_memory_problem() -> str:
+    return "" if os.path.ismount(SHARED_MEMORY_PATH) else "what was mounted is not there"
+
+
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
+    SHARED_MEMORY: _shared_memory_problem,
     SECCOMP: _calls_problem,
     CAPABILITIES: _capabilities_problem,
     HIDDEN_MEMORY: _memory_problem,

@@ -2,6 +2,7 @@
 """What `updraft-server serve`, `front` and `workers` do: make this process a supervisor, with a directory."""
 
 import contextlib
+import secrets
 import signal
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 from updraft.service.lossy_streams import protect_standard_streams
 from updraft_server.linux.hostile_trees import empty_directory
 from updraft_server.linux.process_control import adopt_orphans, hide_memory
-from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings, ServeSettings
+from updraft_server.settings import FrontSettings, SeparateFrontSettings, SeparateWorkersSettings, ServeSettings
 from updraft_server.supervisor.runtime_directory import claimed
 from updraft_server.supervisor.supervisor import SIGNALS, Supervisor
 from updraft_server.supervisor.zygote_settings import SCRATCH
@@ -22,14 +23,37 @@ _CLEARING_SECONDS = 10.0
 
 def supervise(settings: ServeSettings) -> int:
     """Run a whole pool until it is told to stop; the exit status."""
-    with _supervising(settings.runtime_directory, ["front", "workers"]) as directory, _clearing(directory / SCRATCH):
-        return Supervisor(front=settings, workers=settings, directory=directory, front_directory=directory).run()
+    with (
+        _supervising(settings.runtime_directory, ["front", "workers"]) as directory,
+        _neighbours_token(settings, directory) as token,
+        _clearing(directory / SCRATCH),
+    ):
+        side = Supervisor(
+            front=settings,
+            workers=settings,
+            directory=directory,
+            front_directory=directory,
+            neighbours_token_file=token,
+        )
+        return side.run()
 
 
 def supervise_front(settings: SeparateFrontSettings) -> int:
     """Run a pool's front until it is told to stop; the exit status."""
-    with _supervising(settings.runtime_directory, ["front"], group_may_read=True) as directory:
-        return Supervisor(front=settings, workers=None, directory=directory, front_directory=directory).run()
+    with (
+        _supervising(settings.runtime_directory, ["front"], group_may_read=True) as directory,
+        # The container of the workers sees the runtime directory.
+        tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True) as unseen,
+        _neighbours_token(settings, Path(unseen)) as token,
+    ):
+        side = Supervisor(
+            front=settings,
+            workers=None,
+            directory=directory,
+            front_directory=directory,
+            neighbours_token_file=token,
+        )
+        return side.run()
 
 
 def supervise_workers(settings: SeparateWorkersSettings) -> int:
@@ -55,6 +79,26 @@ def _supervising(directory: Path | None, halves: Sequence[str], *, group_may_rea
             directory = Path(stack.enter_context(temporary))
         stack.enter_context(claimed(directory, halves, group_may_read=group_may_read))
         yield directory
+
+
+@contextlib.contextmanager
+def _neighbours_token(settings: FrontSettings, directory: Path) -> Iterator[Path | None]:
+    """A new file with the token that this machine's users need for metrics and status; None: they need none.
+
+    No worker may see the directory.
+    """
+    if not settings.metrics_listen or settings.metrics_token_file is not None or not settings.allow_session_functions:
+        yield None
+        return
+    path = directory.absolute() / "metrics-token"
+    # What a pool that was killed has left may be anybody's by now.
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(secrets.token_urlsafe(32) + "\n")
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,12 @@ from updraft_server.ipc.control import (
     introduce,
     packet_pair,
 )
-from updraft_server.ipc.settings_handover import ARTIFACTS_VARIABLE, SETTINGS_VARIABLE, hand_down
+from updraft_server.ipc.settings_handover import (
+    ARTIFACTS_VARIABLE,
+    NEIGHBOURS_TOKEN_VARIABLE,
+    SETTINGS_VARIABLE,
+    hand_down,
+)
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN, EXIT_LAYER_MISSING, ZygoteSettings
 from updraft_server.linux.descendants import children, kill_child
@@ -73,6 +78,7 @@ class Supervisor:
         workers: WorkersSettings | None,
         directory: Path,
         front_directory: Path,
+        neighbours_token_file: Path | None = None,
     ) -> None:
         """Supervise a front, a zygote with its workers, or both.
 
@@ -81,7 +87,9 @@ class Supervisor:
             workers: What the zygote is told; None when it runs elsewhere.
             directory: The zygote's files.
             front_directory: The front's files, under the same path for both.
+            neighbours_token_file: With what this machine's own users may read metrics and status; None: without.
         """
+        self._neighbours_token_file = neighbours_token_file
         self._front_settings = front
         self._socket_path = front_directory / FRONT_SOCKET
         # Workers have working directories of their own.
@@ -255,6 +263,7 @@ class Supervisor:
         environment = dict(os.environ)
         environment[SETTINGS_VARIABLE] = hand_down(settings)
         environment[ARTIFACTS_VARIABLE] = str(self._artifacts_path)
+        environment[NEIGHBOURS_TOKEN_VARIABLE] = str(self._neighbours_token_file or "")
         self._front_started_seconds = time.monotonic()
         if self._listener is not None:
             environment[CONTROL_VARIABLE] = str(self._listener.fileno())

@@ -42,10 +42,16 @@ _PRELOADED = (
 class Image:
     """The functions, PySpark if the pool runs session functions, and the settings."""
 
-    def __init__(self, settings: WorkerSettings, function_modules: Iterable[str], files_directory: str) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        function_modules: Iterable[str],
+        files_directory: str,
+        shared_memory: bool = True,  # noqa: FBT001, FBT002 - one of a kind
+    ) -> None:
         """Raises what an import raises."""
         self._settings = settings
-        self._files = OwnerFiles(settings)
+        self._files = OwnerFiles(settings, shared_memory=shared_memory)
         self._sessions = _session_runner(files_directory) if settings.allow_session_functions else None
         functions.load_modules(function_modules)
 

@@ -51,10 +51,10 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     # Workers inherit it: once is cheaper than in each of them.
     close_bounding_set()
     # Before the image, whose modules may have a say in what forks do.
-    sandbox = WorkerSandbox(restricted=settings.restricted)
+    sandbox = WorkerSandbox(restricted=settings.restricted, own_shared_memory=settings.own_shared_memory)
     _require(settings.required_layers, sandbox)
     try:
-        image = Image(settings.worker, settings.function_modules, settings.files_directory)
+        image = Image(settings.worker, settings.function_modules, settings.files_directory, sandbox.shared_memory)
     except FunctionModuleError as error:
         sys.stderr.write(f"updraft-server: {error}\n")
         sys.exit(EXIT_IMAGE_BROKEN)

@@ -7,6 +7,7 @@ are taken over and kept for the front that claims them.
 """
 
 from updraft.service.parent import follow_parent
+from updraft_server.linux.namespaces import enter_user_namespace_to_mount
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import adopt_orphans, hide_memory
 
@@ -15,6 +16,8 @@ def main() -> None:
     """Close this process to its neighbours, then load the image and serve."""
     follow_parent()
     score = OutOfMemoryScore()
+    # Before memory is hidden: it takes files of /proc/self.
+    enter_user_namespace_to_mount()
     # Workers of an earlier zygote run user code beside this one. What is forked here is hidden from its first
     # instruction.
     hide_memory()

@@ -173,3 +173,26 @@ async def test_who_sends_byte_after_byte_is_given_up() -> None:
 
     with pytest.raises(ProtocolError, match="sent only"):
         await asyncio.wait_for(read_on(), 60)
+
+
+async def test_a_request_that_is_being_sent_is_sent_before_the_client_is_told_of_its_lost_place() -> None:
+    """gRPC refuses a second message beside the first, and the client would be told of an error of the service."""
+    writing, flows, sent = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Held(Dripping):
+        async def write(self, message: bytes) -> None:
+            writing.set()
+            await flows.wait()
+            sent.set()
+
+    dialogue = ArtifactDialogue(Held(), MessageLimits("pool", 1000, 1), timeout_seconds=5)
+    asking = asyncio.create_task(dialogue.ask([]))
+    await writing.wait()
+    asking.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not asking.done()
+    flows.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert sent.is_set()

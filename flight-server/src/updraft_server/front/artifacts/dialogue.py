@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import split_flight_data
-from updraft.service.exchange import Call, MessageLimits, check_size, event_message, request_metadata
+from updraft.service.exchange import (
+    LAST_MESSAGE_TIMEOUT_SECONDS,
+    Call,
+    MessageLimits,
+    check_size,
+    event_message,
+    request_metadata,
+)
 from updraft.v1.exchange_pb2 import ArtifactsWanted, DeferredPayload, PayloadWanted, ReplyMetadata, RequestMetadata
 
 # Slower than any network that a task would be run over: who sends byte after byte must not hold its place for ever.
@@ -35,7 +42,7 @@ class ArtifactDialogue:
 
     async def ask(self, digests: Iterable[bytes]) -> None:
         """Ask for these; for none: say that nothing more is wanted."""
-        await self._call.write(event_message(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests))))
+        await self._say(ReplyMetadata(artifacts_wanted=ArtifactsWanted(sha256=digests)))
 
     async def part(self) -> ArtifactPart:
         """The next part of an artifact; raises ProtocolError for anything else, and for a client that is too slow.
@@ -66,7 +73,7 @@ class ArtifactDialogue:
                 f"the function has {size_bytes} bytes, the limit of this pool is {limit_bytes}: "
                 "broadcast what the function refers to, or raise --max-message-bytes"
             )
-        await self._call.write(event_message(ReplyMetadata(payload_wanted=PayloadWanted())))
+        await self._say(ReplyMetadata(payload_wanted=PayloadWanted()))
         limit_seconds = self._timeout_seconds + size_bytes / _LEAST_BYTES_PER_SECOND
         try:
             async with asyncio.timeout(limit_seconds):
@@ -86,6 +93,17 @@ class ArtifactDialogue:
                 raise ProtocolError(f"the function does not have the {size_bytes} bytes that were announced")
             payload += data
         return bytes(payload)
+
+    async def _say(self, metadata: ReplyMetadata) -> None:
+        """Send a message, also to its end when cancelled: gRPC takes no other one, such as an error, beside it."""
+        sending = asyncio.ensure_future(self._call.write(event_message(metadata)))
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            await asyncio.wait({sending}, timeout=LAST_MESSAGE_TIMEOUT_SECONDS)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            raise
 
     async def _receive(self, expected: str) -> tuple[RequestMetadata, memoryview]:
         try:

@@ -8,10 +8,10 @@ and messages come from strangers.
 import base64
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from updraft.service.telemetry import WebPage
+from updraft.service.web import WebPage, WebPages
 from updraft_server.front.status.report import Report
 from updraft_server.front.status.sampler import KEPT_SAMPLES
 
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 _CHART_WIDTH, _CHART_HEIGHT = 300.0, 48.0
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def status_pages(report: Callable[[], Report]) -> WebPages:
+    """What is served beside /metrics, of the report of the moment."""
+    return {
+        "/": lambda: html_page(report()),
+        "/status": lambda: html_page(report()),
+        "/status.json": lambda: json_page(report()),
+    }
 
 
 def html_page(report: Report) -> WebPage:

@@ -24,6 +24,9 @@ LAST_MESSAGE_TIMEOUT_SECONDS = 5.0
 # Grace period for a cancellation that arrives after the end of the client's stream.
 _CANCELLATION_NOTICE_SECONDS = 0.2
 
+# Of what says what a message without data is: a few numbers, a digest, a reason.
+_MAX_METADATA_BYTES = 64 * 1024
+
 _NOTHING = memoryview(b"")
 
 Parsed = TypeVar("Parsed", bound=Message)
@@ -109,9 +112,19 @@ def parse_message(kind: type[Parsed], encoded: bytes | memoryview, otherwise: st
         raise ProtocolError(f"{otherwise}: {error}") from None
 
 
+def parse_metadata(kind: type[Parsed], encoded: bytes | memoryview) -> Parsed:
+    """What a client says with a message; raises ProtocolError, and LimitError for what is long before it is parsed."""
+    if len(encoded) > _MAX_METADATA_BYTES:
+        raise LimitError(
+            f"the app_metadata of a message has {len(encoded)} bytes, the limit is {_MAX_METADATA_BYTES} where it is "
+            "not that of a pool's batch"
+        )
+    return parse_message(kind, encoded, f"the app_metadata of a message is not {kind.DESCRIPTOR.name}")
+
+
 def request_metadata(fields: FlightFields) -> RequestMetadata:
-    """What a pool's client says with a message; raises ProtocolError."""
-    return parse_message(RequestMetadata, fields.app_metadata, "the app_metadata of a message is not RequestMetadata")
+    """What a pool's client says with a message that has no batch; raises ProtocolError and LimitError."""
+    return parse_metadata(RequestMetadata, fields.app_metadata)
 
 
 def event_message(metadata: Message) -> bytes:

@@ -16,10 +16,12 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
+from updraft.service.descriptors import allow_all_descriptors
 from updraft.service.health import LIVE, HealthBoard
 from updraft.service.lifecycle import StartError
+from updraft.service.observers import Observers
 from updraft.service.security import BearerTokens, TokenInterceptor, server_credentials
-from updraft.service.telemetry import WebPages, serve_metrics
+from updraft.service.web import WebPages, serve_pages
 
 if TYPE_CHECKING:
     from updraft.service.service_settings import ServiceSettings
@@ -49,17 +51,30 @@ class Listeners:
         handler: grpc.GenericRpcHandler,
         health: HealthBoard,
         pages: WebPages = MappingProxyType({}),
+        neighbours_token_file: Path | None = None,
     ) -> None:
+        """The listeners that the settings ask for.
+
+        Args:
+            settings: Addresses, tokens and certificates.
+            handler: What is served over Flight.
+            health: What is served of grpc.health.v1.
+            pages: Pages beside the metrics.
+            neighbours_token_file: Of the tokens that this machine's own users need for pages and metrics, unless the
+                settings have tokens for everybody; None: they need none.
+        """
         self.addresses: dict[str, str] = {}
         self._settings = settings
         self._handler = handler
         self._health = health
         self._pages = pages
+        self._neighbours_token_file = neighbours_token_file
         self._stack = AsyncExitStack()
         self._flight: grpc.aio.Server | None = None
 
     async def start(self, registry: CollectorRegistry) -> None:
         """Start all listeners; raises ListenError and SecurityError. Those that started are ended by `close`."""
+        allow_all_descriptors()
         self._start_metrics(registry)
         await self._health.publish([LIVE], serving=True)
         await self._start_admin()
@@ -114,7 +129,8 @@ class Listeners:
         if address is None:
             return
         try:
-            bound, stop = serve_metrics(address, registry, self._pages)
+            observers = Observers(self._settings.metrics_token_file, self._neighbours_token_file)
+            bound, stop = serve_pages(address, registry, self._pages, observers)
         except OSError as error:
             raise ListenError(f"cannot serve metrics at {address}: {error.strerror}") from error
         self._stack.callback(stop)

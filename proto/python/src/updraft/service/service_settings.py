@@ -59,6 +59,12 @@ class ServiceSettings(Settings):
         "page for people at /status. An empty value switches all of them off.",
         default="127.0.0.1:9825",
     )
+    metrics_token_file: Path | None = setting(
+        "File of the bearer tokens with which metrics and status may be read, in the form of --token-file; a browser "
+        "takes one as the password of any user. Without it other machines need no token, and this one only where a "
+        "pool runs functions of sessions, which may ask too: the token is then in a file that the pool's log names.",
+        default=None,
+    )
     ready_file: Path | None = setting(
         "JSON file to write once the service is ready, with the addresses it is bound to and its process ids.",
         default=None,

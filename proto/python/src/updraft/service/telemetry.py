@@ -1,26 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs and metrics: structured lines on stderr, Prometheus over HTTP, and pages of a service's own beside it."""
+"""Logs and metrics: structured lines on stderr, and collectors for Prometheus (`updraft.service.web` serves them)."""
 
 import atexit
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import structlog
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from updraft.service.addresses import TcpAddress
 from updraft.service.log_lines import line_renderer
 from updraft.service.log_output import LogDrops, LogOutput, log_stream
 from updraft.service.lossy_streams import STDERR, protect_standard_streams
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
 
 LOG_DROPS = LogDrops()
 """Lines that this process dropped; zero if `log_to_stderr` was not called."""
@@ -104,51 +96,3 @@ def log_drops_collector(name: str) -> CountsCollector:
         "flood (a function prints more than its exchange may log)."
     )
     return CountsCollector(name, doc, "reason", lambda: LOG_DROPS.lines)
-
-
-@dataclass(frozen=True, slots=True)
-class WebPage:
-    """The response to a browser."""
-
-    content_type: str
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-WebPages = Mapping[str, Callable[[], WebPage]]
-"""Pages by path; each request renders its page again, on a thread of its own."""
-
-_PAGE_HEADERS = (
-    ("Cache-Control", "no-store"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "no-referrer"),
-)
-
-
-def serve_metrics(
-    address: TcpAddress, registry: CollectorRegistry, pages: WebPages
-) -> tuple[TcpAddress, Callable[[], None]]:
-    """Serve /metrics and `pages` on threads; returns the bound address and a function that stops it. Raises OSError."""
-    server, thread = start_http_server(address.port, address.host, registry)
-    server.set_app(_pages_before(server.get_app(), pages))
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return TcpAddress(address.host, server.server_port), stop
-
-
-def _pages_before(metrics: "WSGIApplication | None", pages: WebPages) -> "WSGIApplication":
-    assert metrics is not None
-
-    def answer(environment: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        page = pages.get(environment["PATH_INFO"])
-        if page is None or environment["REQUEST_METHOD"] != "GET":
-            return metrics(environment, start_response)
-        shown = page()
-        start_response("200 OK", [("Content-Type", shown.content_type), *_PAGE_HEADERS, *shown.headers])
-        return [shown.body]
-
-    return answer

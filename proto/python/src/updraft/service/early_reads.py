@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds the memory of messages that arrive before their exchange has a worker: commands, functions, artifacts.
+"""Bounds the memory of messages that arrive before their exchange has a place: commands, functions, artifacts.
 
 gRPC takes a message in as a whole once somebody reads, and says nothing of its size before it is there. So any number
-of clients may send any number of large messages at once, of which the queue knows nothing yet. While such reads are
-open, the front looks at the memory that it has allocated; where that is more than the queue may take, those who have
-been sending a message for the longest time are refused. A client that sends at the pace of a network is done by then.
+of clients may send any number of large messages at once, of which neither queue nor quota knows yet. While such reads
+are open, the service looks at the memory that it has allocated; where that is more than it may be, those who have been
+sending a message for the longest time are refused. A client that sends at the pace of a network is done by then.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from typing import NoReturn
 
 import structlog
 
-from updraft.errors import PoolFullError
+from updraft.errors import UpdraftError
 from updraft.service.exchange import Call
 
 # Memory grows by what a network brings meanwhile.
 _LOOK_SECONDS = 0.05
-# Of the front itself: its modules and what its libraries allocate as they go.
+# Of the service itself: its modules and what its libraries allocate as they go.
 _OWN_BYTES = 64 * 1024 * 1024
 
 _log = structlog.get_logger(__name__)
@@ -46,19 +46,19 @@ class _MallInfo(ctypes.Structure):
 
 
 class EarlyReads:
-    """The reads of exchanges that have no worker yet."""
+    """The reads of exchanges that have no place yet."""
 
     def __init__(
         self,
         *,
         limit_bytes: int,
-        retry_after_milliseconds: int,
+        refusal: Callable[[], UpdraftError],
         elsewhere: Callable[[], int],
         allocated: Callable[[], int] = allocated_bytes,
     ) -> None:
-        """`elsewhere` says how many bytes the messages of other exchanges may take now."""
+        """`elsewhere` says how many bytes other exchanges may take now beyond the limit; `refusal` makes an error."""
         self._limit_bytes = limit_bytes + allocated() + _OWN_BYTES
-        self._retry_after_milliseconds = retry_after_milliseconds
+        self._refusal = refusal
         self._elsewhere = elsewhere
         self._allocated = allocated
         # In the order in which they began.
@@ -66,11 +66,11 @@ class EarlyReads:
         self._opened = asyncio.Event()
 
     def of(self, call: Call) -> Call:
-        """The call, whose reads raise PoolFullError when the memory for messages is used up."""
+        """The call, whose reads raise the refusal when the memory for messages is used up."""
         return _EarlyCall(call, self)
 
     async def read(self, call: Call) -> bytes | None:
-        """The next message; raises PoolFullError."""
+        """The next message; raises the refusal."""
         try:
             async with asyncio.timeout(None) as patience:
                 self._open[patience] = None
@@ -82,7 +82,7 @@ class EarlyReads:
         except TimeoutError:
             if not patience.expired():
                 raise
-            self._refuse()
+            raise self._refusal() from None
 
     async def watch(self) -> NoReturn:
         """Look as long as there is something to look at."""
@@ -108,15 +108,9 @@ class EarlyReads:
         for patience in refused:
             patience.reschedule(asyncio.get_running_loop().time())
 
-    def _refuse(self) -> NoReturn:
-        raise PoolFullError(
-            "the messages of exchanges that wait take all memory that they may: retry later, or raise --queue-bytes",
-            retry_after_milliseconds=self._retry_after_milliseconds,
-        )
-
 
 class _EarlyCall:
-    """A call before its exchange has a worker."""
+    """A call before its exchange has a place."""
 
     def __init__(self, call: Call, reads: EarlyReads) -> None:
         self._call = call
