@@ -27,6 +27,9 @@ IMAGES ?= localhost
 WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 
 UV_VERSION := 0.13.8
+# Not locked: a lock names one index, and that of the wheels without CUDA is not everywhere to be had.
+TORCH_VERSION := 2.15.0
+TORCH ?= --torch-backend=cpu
 UV := $(shell command -v uv || echo build/tools/bin/uv)
 export UV_SYSTEM_CERTS := true
 export UV_NO_PROGRESS := 1
@@ -130,7 +133,7 @@ test-kinds: kinds-on-$(SPARK) ## A part of it: one function of each kind
 .SECONDEXPANSION:
 $(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | $(REPORTS)
 	@$(call BEGIN,sessions-$*)
-	$(call PYTEST,$(call venv,$*),sessions-$*) flight-server/tests/processes flight-server/tests/worker
+	$(call PYTEST,$(call venv,$*),sessions-$*) flight-server/tests/processes flight-server/tests/worker --ignore=flight-server/tests/processes/on_torch
 
 $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,e2e-$*)
@@ -221,7 +224,7 @@ e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, w
 test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) ## The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
 	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids
 
-attacks: $(VENV)/.synced | $(REPORTS) ## What a hostile function may try, tried in a real pool (as an ordinary user too: run it as one)
+attacks: $(VENV)/.synced | $(REPORTS) ## What a hostile function or client may try, tried on a real pool and writer (as an ordinary user too: run it as one)
 	$(call PYTEST,$(VENV),attacks) tests/attacks
 
 faults: $(VENV)/.synced | $(REPORTS) ## A table of named faults, and what is left of each: nothing (FAULTS="-k network" runs a part; some rows need root)
@@ -230,7 +233,11 @@ faults: $(VENV)/.synced | $(REPORTS) ## A table of named faults, and what is lef
 soak: setup $(JAR) ## Spark jobs whose every row is checked while something is killed every second (SOAK="--minutes 10 --rolling")
 	$(PYTHON) -m tests.programs.soak $(SOAK)
 
-fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's, a worker's or an archive's (FUZZ="--seconds 600" a target; FUZZ="--help")
+test-torch: .venv-torch/.synced | $(REPORTS) ## Functions that train with torch on the CPU (TORCH= takes its wheel from the usual index, with 5 GB of CUDA)
+	$(call PYTEST,.venv-torch,torch) flight-server/tests/processes/on_torch
+
+fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's, a worker's or an archive's (FUZZ="--seconds 600 --guided" a target; FUZZ="--help")
+	@$(if $(findstring --guided,$(FUZZ)),$(UV) sync --quiet --locked --inexact --group fuzz)
 	.venv/bin/python -m tests.programs.fuzz $(FUZZ)
 
 ## On a GPU
@@ -321,6 +328,11 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 
 .venv-gpu/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
 	UV_PROJECT_ENVIRONMENT=.venv-gpu $(UV) sync --quiet --locked --reinstall-package updraft-core --group gpu
+	@touch $@
+
+.venv-torch/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
+	UV_PROJECT_ENVIRONMENT=.venv-torch $(UV) sync --quiet --locked --reinstall-package updraft-core
+	$(UV) pip install --quiet --python .venv-torch torch==$(TORCH_VERSION) $(TORCH)
 	@touch $@
 
 .venv-%/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))

@@ -15,10 +15,11 @@ from pyspark.sql.types import StringType
 from session_commands import scalar_arrow
 
 from tests.support.flight import FlightData, finishing, first_message, ipc_parts, numbered
-from updraft.v1.exchange_pb2 import Artifact, ArtifactPart, ReplyMetadata, RequestMetadata
+from updraft.v1.exchange_pb2 import Artifact, ArtifactPart, KeepAlive, ReplyMetadata, RequestMetadata
 
 DO_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
-_TIMEOUT_SECONDS = 60
+# Of a whole exchange: the victim's lasts as long as its pool.
+_TIMEOUT_SECONDS = 1800
 _ROW = pa.record_batch({"_0": pa.array([1], pa.int64())})
 
 
@@ -64,6 +65,10 @@ class Exchange:
         self._asked += 1
         self._requests.put(numbered(*self._row, self._asked))
         return str(self._batch(self._next("sequence")).column(0)[0].as_py())
+
+    def keep_alive(self) -> None:
+        """Say that somebody is there."""
+        self._requests.put(FlightData(app_metadata=RequestMetadata(keep_alive=KeepAlive()).SerializeToString()))
 
     def finish(self) -> None:
         """End the exchange; raises BrokenExchangeError."""

@@ -217,3 +217,14 @@ def both_ways_of_its_own_socket(target: Any) -> Any:
     import socket
 
     socket.socket(fileno=3).shutdown(socket.SHUT_RDWR)
+
+
+@ATTEMPTS
+def the_front_by_a_flood_of_observers(target: Any) -> Any:
+    import contextlib
+    import socket
+
+    host, _, port = target.metrics.rpartition(":")
+    with contextlib.ExitStack() as flood:
+        for _ in range(500):
+            flood.enter_context(socket.create_connection((host, int(port)), 30)).send(b"GET /metrics HTTP/1.1\r\nX: ")

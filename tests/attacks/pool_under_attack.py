@@ -18,10 +18,12 @@ import psutil
 from pyspark import cloudpickle
 from served_pool import Server
 
-from tests.attacks import alters, alters_processes, attempts, exhausts, kills, lies, reads, survives
+from tests.attacks import alters, alters_processes, attempts, exhausts, kills, lies, reads, reads_network, survives
 from tests.attacks.attempts import Verdict, carried, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
+from tests.attacks.outsiders import Outsider
 from tests.support.certificates import Authority
+from tests.support.web import fetched
 
 _VICTIM, _ATTACKER, _LATER = "app-of-the-victim", "app-of-the-attacker", "app-that-comes-later"
 _VICTIMS_BROADCAST, _OWN_BROADCAST = 1, 2
@@ -30,7 +32,7 @@ _VICTIMS_BROADCAST, _OWN_BROADCAST = 1, 2
 class PoolUnderAttack:
     """A pool of `workers`; a victim's exchange holds one of them where there are two."""
 
-    def __init__(self, directory: Path, workers: int, *arguments: str) -> None:
+    def __init__(self, directory: Path, workers: int, *arguments: str, **process: Any) -> None:
         self._token = secrets.token_hex(16)
         self._authority = Authority(directory / "certificates")
         identity = self._authority.identity("127.0.0.1")
@@ -46,6 +48,7 @@ class PoolUnderAttack:
             f"--tls-certificate-file={identity.certificate}",
             f"--tls-key-file={identity.key}",
             *arguments,
+            **process,
         )
         ready = self.server.ready()
         supervisor = psutil.Process(self.server.process.pid)
@@ -61,6 +64,9 @@ class PoolUnderAttack:
             key=str(identity.key),
             token=self._token,
             ready_file=str(self.server.ready_file),
+            metrics=ready["metrics_listen"],
+            admin=ready["admin_listen"],
+            metrics_token=ready["metrics_token_file"],
             runtime=str(runtime),
             artifacts=str(runtime / "artifacts"),
             reversed_secret=secrets.token_hex(16),
@@ -83,7 +89,7 @@ class PoolUnderAttack:
         self.close()
 
     def _begin_victim(self) -> None:
-        broadcast = pickle.dumps(secrets.token_bytes(1000))
+        broadcast = self.victims_bytes = pickle.dumps(secrets.token_bytes(1000))
         self._victim = self._exchange(_VICTIM, _keeps_a_secret, {_VICTIMS_BROADCAST: broadcast})
         told = json.loads(self._victim.ask())
         self.surroundings.victim = told["pid"]
@@ -94,6 +100,11 @@ class PoolUnderAttack:
         with self._exchange(_ATTACKER, _path_of_broadcast, {_OWN_BROADCAST: pickle.dumps(b"own")}) as own:
             self.surroundings.own_artifact = own.ask()
 
+    def metrics(self) -> str:
+        """What the pool tells Prometheus."""
+        token = Path(self.surroundings.metrics_token).read_text().strip()
+        return fetched(f"http://{self.surroundings.metrics}/metrics", token=token)[0]
+
     def attempt(self, attempt: Callable[[Any], Any], *, application: str = _ATTACKER) -> Verdict:
         """What the attempt came to in an exchange of its own."""
         own = {_OWN_BROADCAST: pickle.dumps(b"own")} if application == _ATTACKER else None
@@ -103,6 +114,15 @@ class PoolUnderAttack:
         except BrokenExchangeError as error:
             return Verdict(died=True, ended=str(error))
         return verdict
+
+    def outsider(self) -> Outsider:
+        """A client that has the pool's token."""
+        return Outsider(self.server.ready()["listen"], self._authority.certificate.read_bytes(), self._token)
+
+    def keep_victim_alive(self) -> None:
+        """Let the victim say that it is there, where silence is short."""
+        if self._victim is not None:
+            self._victim.keep_alive()
 
     def later(self, attempt: Callable[[Any], Any]) -> Verdict:
         """The same by an owner who comes after all others."""
@@ -161,5 +181,6 @@ def _path_of_broadcast(column: Any) -> Any:
     return pa.array([_broadcastRegistry[2]._path] * len(column))
 
 
-for _module in (alters, alters_processes, attempts, exhausts, kills, lies, reads, survives, sys.modules[__name__]):
+_HERE = sys.modules[__name__]
+for _module in (alters, alters_processes, attempts, exhausts, kills, lies, reads, reads_network, survives, _HERE):
     cloudpickle.register_pickle_by_value(_module)

@@ -36,7 +36,7 @@ def rows() -> Iterator[Fault]:
     yield Fault("bomb-of-printed-output", _runs(hostile.prints), OK)
     yield Fault("bomb-of-a-reply", _runs(hostile.answers_too_much), _REFUSED)
     yield Fault("bomb-of-descriptors", _runs(hostile.opens_files), OK)
-    yield Fault("bomb-of-files", _runs(hostile.leaves_files), OK)
+    yield Fault("bomb-of-files", _runs(hostile.leaves_files, is_lasting=False), OK)
     yield Fault("daemons-that-ignore-sigterm", _runs(hostile.daemons), OK)
     yield Fault("daemons-that-are-programs", _runs(hostile.programs), OK)
     yield Fault("worker-exits-without-a-word", _runs(hostile.exits), ABORTED)

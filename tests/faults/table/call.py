@@ -39,8 +39,12 @@ class Call:
         digests: Mapping[str, bytes] | None = None,
         limits: Limits | None = None,
         timeout_seconds: float | None = HANG_SECONDS,
+        is_lasting: bool = True,
     ) -> None:
-        """`artifacts` are archives by the names of their directories; `digests` what it says of them where it lies."""
+        """`artifacts` are archives by the names of their directories; `digests` what it says of them where it lies.
+
+        Without an application (`is_lasting`) nobody comes back: what the function leaves goes with its worker.
+        """
         self.reply = Reply()
         self._kinds: list[str | None] = []
         self._may_read = threading.Event()
@@ -59,6 +63,8 @@ class Call:
         command = scalar_arrow(function, StringType(), artifacts=listed, limits=limits)
         # Exchanges of one task may have extra workers.
         command.task.task_attempt_id = next(_tasks)
+        if not is_lasting:
+            command.task.owner.application_id = ""
         self._requests.put(first_message(command, schema[0]))
         self._channel = grpc.insecure_channel(address, options=_UNLIMITED)
         open_call = self._channel.stream_stream(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +52,7 @@ def held_by(pool: LocalPool, runtime: Path) -> Held:
     roles = {"supervisor": psutil.Process(pool.pid), "zygote": pool.zygote(), "front": pool.front()}
     living = {role: process for role, process in roles.items() if process is not None}
     status = pool_status(pool.tcp_address)
-    with urllib.request.urlopen(f"http://{pool.metrics_address}/status.json", timeout=10) as answer:
-        told = json.load(answer)
+    told = json.loads(pool.page("/status.json")[0])
     return Held(
         counters={
             "idle": status.workers_idle,
@@ -80,4 +78,6 @@ def _descriptors(processes: Mapping[str, psutil.Process]) -> dict[str, int]:
 
 def _scratch_directories(runtime: Path) -> int:
     """A worker's lives as long as it does, whatever its owner left there; artifacts are a cache and may stay."""
-    return sum(1 for scratch in runtime.rglob("scratch") for _ in scratch.iterdir())
+    scratches = [path for scratch in runtime.rglob("scratch") for path in scratch.iterdir()]
+    # Where what is being removed waits: as many as are in it.
+    return sum(len(list(path.iterdir())) if path.name == ".trash" else 1 for path in scratches)

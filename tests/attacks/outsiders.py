@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hostile client of a service with TLS and tokens: as many connections and messages as it likes, of any kind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import queue
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import grpc
+
+from tests.support.flight import FlightData
+
+FLIGHT = "/arrow.flight.protocol.FlightService/"
+# Only a hang reaches it.
+HANG_SECONDS = 60
+HUNG = "hung"
+_OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_metadata_size", 64 << 20),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientAttempt:
+    """What a client does, and how the service may answer it."""
+
+    name: str
+    run: Callable[[Any], Iterable[str] | None]
+    """Returns the statuses that the client got."""
+    told: frozenset[str]
+    """The statuses that are right."""
+
+
+class ClientAttempts:
+    """The attempts of a group, in the order of their definition."""
+
+    def __init__(self) -> None:
+        self._attempts: list[ClientAttempt] = []
+
+    def __call__(self, *told: str, name: str = "") -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+        """Add an attempt, which has to be answered with one of these statuses each time."""
+
+        def add(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            self._attempts.append(ClientAttempt(name or run.__name__, run, frozenset(told)))
+            return run
+
+        return add
+
+    def __iter__(self) -> Iterator[ClientAttempt]:
+        return iter(self._attempts)
+
+
+class Conversation:
+    """An exchange, message by message, that keeps to nothing."""
+
+    def __init__(self, channel: grpc.Channel, headers: Iterable[tuple[str, str]]) -> None:
+        self.details = ""
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        call = channel.stream_stream(FLIGHT + "DoExchange")
+        self._call: Any = call(iter(self._requests.get, None), metadata=tuple(headers), timeout=HANG_SECONDS)
+
+    def say(self, *messages: Any) -> Self:
+        """Send messages, or bytes that are none."""
+        for message in messages:
+            self._requests.put(message if isinstance(message, bytes) else message.SerializeToString())
+        return self
+
+    def half_close(self) -> Self:
+        """Say that nothing follows."""
+        self._requests.put(None)
+        return self
+
+    def hear(self) -> Any:
+        """The next reply; raises grpc.RpcError."""
+        return FlightData.FromString(next(self._call))
+
+    def end(self) -> str:
+        """The status, once all replies have been read."""
+        try:
+            for _ in self._call:
+                pass
+        except grpc.RpcError:
+            pass
+        finally:
+            self._requests.put(None)
+        code, self.details = self._call.code(), self._call.details() or ""
+        return HUNG if self.details == "Deadline Exceeded" else str(code.name)
+
+    def leave(self) -> str:
+        """Give the exchange up."""
+        self._call.cancel()
+        self._requests.put(None)
+        return str(self._call.code().name)
+
+
+class Outsider:
+    """Whoever reaches a service's port; a context manager that closes all its connections."""
+
+    def __init__(self, address: str, certificate: bytes, token: str) -> None:
+        self.token = token
+        self._address = address
+        self._certificate = certificate
+        self._open = contextlib.ExitStack()
+        self._channel: grpc.Channel | None = None
+        self.victims_bytes = b""
+        """What a client may know of a victim's artifact."""
+        self.root = self.outside = Path()
+        """Of a writer: where its files lie, and a directory beside that."""
+        self.is_another_served: Callable[[], object] = lambda: None
+        """Raises AssertionError where the attempt, still under way, keeps others from being served."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def connection(self) -> grpc.Channel:
+        """A connection of its own."""
+        channel = grpc.secure_channel(self._address, grpc.ssl_channel_credentials(self._certificate), _OPTIONS)
+        return self._open.enter_context(channel)
+
+    @property
+    def channel(self) -> grpc.Channel:
+        """One connection for whatever needs no more."""
+        if self._channel is None:
+            self._channel = self.connection()
+        return self._channel
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Those of who may use the service."""
+        return (("authorization", f"Bearer {self.token}"),)
+
+    def exchange(
+        self,
+        *messages: Any,
+        headers: Iterable[tuple[str, str]] | None = None,
+        over: grpc.Channel | None = None,
+    ) -> Conversation:
+        """An exchange that begins with these messages."""
+        conversation = Conversation(over or self.channel, self.headers if headers is None else headers)
+        self._open.callback(conversation.leave)
+        return conversation.say(*messages)
+
+    def call(self, method: str, body: bytes = b"", *, headers: Iterable[tuple[str, str]] | None = None) -> str:
+        """The status of a call that takes one message."""
+        call: Any = self.channel.unary_stream(FLIGHT + method)(
+            body, metadata=tuple(self.headers if headers is None else headers), timeout=HANG_SECONDS
+        )
+        with contextlib.suppress(grpc.RpcError):
+            for _ in call:
+                pass
+        return HUNG if call.details() == "Deadline Exceeded" else str(call.code().name)
+
+    def socket(self, *, tls: bool = True) -> socket.socket:
+        """A connection of raw bytes, within TLS or below it."""
+        host, _, port = self._address.rpartition(":")
+        plain = socket.create_connection((host, int(port)), timeout=HANG_SECONDS)
+        self._open.callback(plain.close)
+        if not tls:
+            return plain
+        context = ssl.create_default_context(cadata=self._certificate.decode())
+        context.check_hostname = False
+        context.set_alpn_protocols(["h2"])
+        wrapped = context.wrap_socket(plain, suppress_ragged_eofs=True)
+        self._open.callback(wrapped.close)
+        return wrapped

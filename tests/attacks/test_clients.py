@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every attempt of a hostile client of a pool is answered with the right status, and costs nobody else anything."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.attacks import client_connections, client_messages, clients
+from tests.attacks.outsiders import HANG_SECONDS, ClientAttempt
+from tests.attacks.pool_under_attack import PoolUnderAttack
+
+_KEEPALIVE_SECONDS = 1.0
+# What the front itself takes, what a network brings between two looks at it, and what its allocator keeps.
+_BEYOND_BYTES = 1000 * clients.MIB
+
+
+class PoolAndNeighbours:
+    """A pool whose victim says that it is there, and what the pool holds."""
+
+    def __init__(self, directory: Path) -> None:
+        self._log = directory / "log"
+        self._ended = threading.Event()
+        log = self._log.open("wb")
+        self.pool = PoolUnderAttack(directory, 2, *clients.SETTINGS, stderr=log)
+        log.close()
+        self._alive = threading.Thread(target=self._keep_alive)
+
+    def __enter__(self) -> PoolAndNeighbours:
+        self.pool.__enter__()
+        self._alive.start()
+        self._checked_bytes = self._metric("updraft_artifact_store_bytes")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._alive.join()
+        self.pool.close()
+
+    def _keep_alive(self) -> None:
+        while not self._ended.wait(_KEEPALIVE_SECONDS):
+            self.pool.keep_victim_alive()
+
+    def check_unharmed(self) -> None:
+        """All that was taken is back: processes, places, room, memory; and others are served."""
+        self.pool.check_unharmed()
+        expected = {"updraft_exchanges_waiting": 0.0, "updraft_exchanges_running": 1.0}
+        self._becomes(expected)
+        assert self._metric("updraft_artifact_store_bytes") <= self._checked_bytes
+        assert self._peak_bytes < clients.QUEUE_BYTES + _BEYOND_BYTES
+        # The supervisor, and gRPC's own library, do not write JSON.
+        others = [line for line in self._log.read_bytes().splitlines() if not line.startswith(b"{")]
+        assert not [line for line in others if not re.match(rb"updraft-server: |[IWE]\d{4} |WARNING: ", line)], others
+        assert b"forged" not in b"".join(others)
+
+    @property
+    def _peak_bytes(self) -> int:
+        status = Path(f"/proc/{self.pool.surroundings.front}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert found
+        return int(found[1]) * 1024
+
+    def _metric(self, name: str) -> float:
+        found = re.search(rf"^{name} (\S+)$", self.pool.metrics(), re.MULTILINE)
+        assert found, name
+        return float(found[1])
+
+    def _becomes(self, expected: dict[str, float]) -> None:
+        began = time.monotonic()
+        while (found := {name: self._metric(name) for name in expected}) != expected:
+            assert time.monotonic() - began < HANG_SECONDS, found
+            time.sleep(0.05)
+
+
+class Pools:
+    """One pool for all attempts as long as it is unharmed, a fresh one after that."""
+
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
+        self._pool: PoolAndNeighbours | None = None
+
+    @contextlib.contextmanager
+    def unharmed(self) -> Iterator[PoolAndNeighbours]:
+        """A pool, which has to be unharmed at the end of the block."""
+        if self._pool is None:
+            self._open.close()
+            # Not pytest's: the path of a Unix socket has to be short.
+            made = tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True)
+            directory = self._open.enter_context(made)
+            self._pool = self._open.enter_context(PoolAndNeighbours(Path(directory)))
+        pool, self._pool = self._pool, None
+        yield pool
+        pool.check_unharmed()
+        self._pool = pool
+
+    def close(self) -> None:
+        self._open.close()
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[Pools]:
+    with contextlib.closing(Pools()) as pools:
+        yield pools
+
+
+def _name(attempt: ClientAttempt) -> str:
+    return attempt.name
+
+
+@pytest.mark.parametrize(
+    "attempt", [*clients.ATTEMPTS, *client_messages.ATTEMPTS, *client_connections.ATTEMPTS], ids=_name
+)
+def test_a_client_harms_nobody(pools: Pools, attempt: ClientAttempt) -> None:
+    with pools.unharmed() as neighbours, neighbours.pool.outsider() as outsider:
+        outsider.victims_bytes = neighbours.pool.victims_bytes
+        outsider.is_another_served = neighbours.pool.check_unharmed
+        told: Any = set(attempt.run(outsider) or ())
+        # While it still has all its connections.
+        neighbours.pool.check_unharmed()
+    assert told <= attempt.told, told

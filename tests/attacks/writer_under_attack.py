@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real writer with secrets, a file of a neighbour that is under way, and newcomers."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import grpc
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.attacks.outsiders import HANG_SECONDS, Outsider
+from tests.support.certificates import Authority
+from updraft.client.writer import WriterClient
+
+MIB = 1 << 20
+QUOTA_BYTES = 64 * MIB
+# What a writer takes in addition (gpu-writer/README.md), and what gRPC holds of messages that are on their way.
+_BEYOND_BYTES = 700 * MIB
+_SETTINGS = [
+    f"--quota-bytes={QUOTA_BYTES}",
+    "--max-open-files=32",
+    "--first-message-timeout-seconds=2",
+    "--stall-timeout-seconds=2",
+    "--admission-timeout-seconds=5",
+    "--handshake-timeout-seconds=2",
+    "--client-silence-seconds=60",
+]
+_ROWS = pa.record_batch({"n": pa.array(range(1000), pa.int64())})
+
+
+class WriterUnderAttack:
+    """A writer below one root; beside it lies what nobody may write to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root, self.outside = directory / "root", directory / "outside"
+        self.root.mkdir()
+        self.outside.mkdir()
+        self._log = directory / "log"
+        self._ready = directory / "ready.json"
+        self._token = secrets.token_hex(16)
+        authority = Authority(directory / "certificates")
+        identity = authority.identity("127.0.0.1")
+        self._certificate = authority.certificate.read_bytes()
+        tokens = directory / "tokens"
+        tokens.write_text(self._token + "\n")
+        command = [sys.executable, "-c", "from updraft_writer.cli import main; main()", "serve"]
+        command += [f"--{name}=127.0.0.1:0" for name in ("listen", "admin-listen", "metrics-listen")]
+        command += [f"--root={self.root}", f"--ready-file={self._ready}", f"--token-file={tokens}"]
+        command += [f"--tls-certificate-file={identity.certificate}", f"--tls-key-file={identity.key}", *_SETTINGS]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stderr=log)
+        self._until(self._ready.exists)
+        self._serving = self._told["writer"]
+        credentials = grpc.ssl_channel_credentials(self._certificate)
+        self._client = WriterClient(self._told["listen"], token=self._token, credentials=credentials)
+        self._neighbour = self._client.create(str(self.root / "neighbour.parquet"), _ROWS.schema)
+        self._neighbour.write(_ROWS)
+        self._newcomers = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        return dict(json.loads(self._ready.read_text()))
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        began = time.monotonic()
+        while not condition():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() - began < HANG_SECONDS
+            time.sleep(0.02)
+
+    def outsider(self) -> Outsider:
+        """A client that has the writer's token."""
+        return Outsider(self._told["listen"], self._certificate, self._token)
+
+    def status(self) -> dict[str, Any]:
+        """What the writer says of itself."""
+        import urllib.request
+
+        with urllib.request.urlopen(f"http://{self._told['metrics_listen']}/status.json", timeout=HANG_SECONDS) as page:
+            return dict(json.load(page))
+
+    def check_served(self) -> None:
+        """The same process serves, the neighbour's file goes on, and a newcomer's is written."""
+        assert self._told["writer"] == self._serving
+        self._neighbour.write(_ROWS)
+        self._newcomers += 1
+        path = self.root / f"newcomer-{self._newcomers}.parquet"
+        with self._client.create(str(path), _ROWS.schema) as file:
+            file.write(_ROWS)
+        assert pq.read_table(path).num_rows == _ROWS.num_rows
+        path.unlink()
+
+    def check_unharmed(self) -> None:
+        """All that was taken is back, and nothing lies where it should not."""
+        self.check_served()
+        # The neighbour holds its own rows, until its row group is full.
+        self._until(lambda: self.status()["open_files"] == 1 and not self.status()["batches_waiting"])
+        held_bytes = self.status()["held_bytes"]
+        assert held_bytes <= 2 * 8 * _ROWS.num_rows * 1000, self.status()
+        assert self.status()["peak_bytes"] <= QUOTA_BYTES
+        assert not list(self.outside.iterdir())
+        unfinished = [path for path in self.root.rglob("*.updraft") if path.is_file()]
+        assert len(unfinished) == 1, unfinished
+        assert self._peak_bytes < QUOTA_BYTES + _BEYOND_BYTES, self._peak_bytes
+        others = [line for line in self._log.read_bytes().splitlines() if not line.startswith(b"{")]
+        assert not [line for line in others if not re.match(rb"[IWE]\d{4} |WARNING: ", line)], others
+
+    @property
+    def _peak_bytes(self) -> int:
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self._serving}/status").read_text())
+        assert found
+        return int(found[1]) * 1024

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts of a hostile function (tests/attacks) in the workers' container of a restricted pod."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+from pyspark import cloudpickle
+
+from tests.attacks import alters, alters_processes, attempts, kills, lies, reads, reads_network, survives
+from tests.attacks.attempts import Verdict, carried, verdict_of
+from tests.attacks.exchanges import BrokenExchangeError, Exchange
+from tests.kube.cluster import Release
+from tests.support.waiting import until
+
+_POOL = "pool-default"
+_RUNTIME = "/run/updraft/front"
+_OWN_BROADCAST, _VICTIMS_BROADCAST = 2, 1
+_REFUSED = [*reads.ATTEMPTS, *reads_network.ATTEMPTS, *alters.ATTEMPTS, *alters_processes.ATTEMPTS]
+# Its own: nobody else's.
+_ENDS_ITS_WORKER = ("its_own", "both_ways")
+
+
+class PoolInAPod:
+    """One pod of a pool, with a victim whose exchange goes on, and an attacker."""
+
+    def __init__(self, release: Release) -> None:
+        self._release = release
+        self._pod = release.pods(_POOL)[0]
+        self._token = release.token()
+        self._channel = grpc.insecure_channel(f"{self._pod.status.pod_ip}:8815")
+        self._restarts = release.restarts(_POOL)
+        self._victim = self._exchange("app-of-the-victim", _keeps_a_secret, _VICTIMS_BROADCAST)
+        told = json.loads(self._victim.ask())
+        self._victims_pid = told["victim"]
+        with self._exchange("app-of-the-attacker", _path_of_broadcast, _OWN_BROADCAST) as own:
+            own_artifact = own.ask()
+        self._surroundings = SimpleNamespace(
+            **told,
+            own_artifact=own_artifact,
+            # The front's number means nothing in the workers' container, where the first process is their supervisor.
+            front=1,
+            supervisor=1,
+            supervisors_group=1,
+            is_root=False,
+            tokens="/etc/updraft/tokens/tokens",
+            key="/etc/updraft/tls/tls.key",
+            token=self._token,
+            ready_file=f"{_RUNTIME}/ready",
+            metrics="127.0.0.1:9825",
+            admin="127.0.0.1:8825",
+            metrics_token=f"{_RUNTIME}/metrics-token",
+            runtime=_RUNTIME,
+            artifacts=f"{_RUNTIME}/artifacts",
+            reversed_secret=secrets.token_hex(16),
+            callbacks_at_the_end=1000,
+        )
+
+    def attempt(self, attempt: Callable[[Any], Any], *, application: str = "app-of-the-attacker") -> Verdict:
+        """What the attempt came to in an exchange of its own."""
+        number = _OWN_BROADCAST if application == "app-of-the-attacker" else None
+        try:
+            with self._exchange(application, carried(attempt, self._surroundings), number) as exchange:
+                return verdict_of(exchange.ask())
+        except BrokenExchangeError as error:
+            return Verdict(died=True, ended=str(error))
+
+    def check_unharmed(self) -> None:
+        """No container was started again, the victim's exchange goes on, and a newcomer is served."""
+        assert json.loads(self._victim.ask())["victim"] == self._victims_pid
+        assert self.attempt(_is_well, application="app-of-a-newcomer") == Verdict(evidence="'well'")
+        assert self._release.restarts(_POOL) == self._restarts
+
+    def close(self) -> None:
+        self._victim.cancel()
+        self._channel.close()
+
+    def _exchange(self, application: str, function: Callable[[Any], Any], broadcast: int | None) -> Exchange:
+        broadcasts = None if broadcast is None else {broadcast: pickle.dumps(application)}
+        return Exchange(self._channel, self._token, application, function, broadcasts)
+
+
+def _is_well(_: Any) -> str:
+    return "well"
+
+
+def _keeps_a_secret(column: Any) -> Any:
+    import builtins
+    import json
+    import os
+    import tempfile
+
+    import pyarrow as pa
+    from pyspark.broadcast import _broadcastRegistry
+
+    if not hasattr(builtins, "kept"):
+        file = tempfile.NamedTemporaryFile(mode="w", delete=False)  # noqa: SIM115 - kept
+        file.write("a secret")
+        file.flush()
+        builtins.kept = file  # type: ignore[attr-defined]
+    told = {
+        "victim": os.getpid(),
+        "zygote": os.getppid(),
+        "victims_file": builtins.kept.name,  # type: ignore[attr-defined]
+        "victims_artifact": _broadcastRegistry[1]._path,
+    }
+    return pa.array([json.dumps(told)] * len(column))
+
+
+def _path_of_broadcast(column: Any) -> Any:
+    import pyarrow as pa
+    from pyspark.broadcast import _broadcastRegistry
+
+    return pa.array([_broadcastRegistry[2]._path] * len(column))
+
+
+_HERE = sys.modules[__name__]
+for _module in (alters, alters_processes, attempts, kills, lies, reads, reads_network, survives, _HERE):
+    cloudpickle.register_pickle_by_value(_module)
+
+
+@pytest.fixture(scope="module")
+def pool(release: Release) -> Iterator[PoolInAPod]:
+    release.scale(_POOL, 1)
+    pool = until("a pod serves", lambda: PoolInAPod(release), timeout_seconds=60)
+    with contextlib.closing(pool):
+        yield pool
+    release.scale(_POOL, 2)
+
+
+def _named(attempt: Callable[[Any], Any]) -> str:
+    return attempt.__name__
+
+
+@pytest.mark.parametrize("attempt", _REFUSED, ids=_named)
+def test_a_function_in_a_pod_fails(pool: PoolInAPod, attempt: Callable[[Any], Any]) -> None:
+    verdict = pool.attempt(attempt)
+    pool.check_unharmed()
+    assert verdict.failed, verdict
+    assert not verdict.died, verdict
+
+
+@pytest.mark.parametrize("attempt", [*kills.ATTEMPTS], ids=_named)
+def test_a_function_in_a_pod_cannot_kill(pool: PoolInAPod, attempt: Callable[[Any], Any]) -> None:
+    verdict = pool.attempt(attempt)
+    pool.check_unharmed()
+    assert verdict.failed, verdict
+    assert verdict.died == attempt.__name__.startswith(_ENDS_ITS_WORKER), verdict
+
+
+@pytest.mark.parametrize("attempt", [*lies.ATTEMPTS], ids=_named)
+def test_a_function_in_a_pod_that_lies_breaks_its_own_exchange(pool: PoolInAPod, attempt: Callable[[Any], Any]) -> None:
+    verdict = pool.attempt(attempt)
+    pool.check_unharmed()
+    assert verdict.died, verdict
+
+
+def _residue(residue: survives.Residue) -> Any:
+    # Nobody may mount in a container, so workers of one pod share it.
+    marks = [pytest.mark.xfail(strict=True)] if residue.name == "shared_memory" else []
+    return pytest.param(residue, id=residue.name, marks=marks)
+
+
+@pytest.mark.parametrize("residue", [*map(_residue, survives.RESIDUES)])
+def test_nothing_survives_in_a_pod(pool: PoolInAPod, residue: survives.Residue) -> None:
+    left = pool.attempt(residue.leave)
+    noticed = pool.attempt(residue.notice, application="app-that-comes-later")
+    pool.check_unharmed()
+    assert not left.broken, left
+    assert noticed.failed, noticed
+    assert not noticed.died, noticed
