@@ -48,7 +48,7 @@ class Zygotes:
         modules: Iterable[str] = (),
         *,
         restricted: bool = False,
-        own_shared_memory: bool = True,
+        shared_memory: str = "own",
     ) -> None:
         files = directory / "files"
         files.mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ class Zygotes:
             str(self.scratch),
             settings,
             restricted=restricted,
-            own_shared_memory=own_shared_memory,
+            shared_memory=shared_memory,
         )
         self._door: socket.socket
         self.process = self._started()

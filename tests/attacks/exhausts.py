@@ -73,16 +73,25 @@ def memory_that_is_shared(target: Any) -> Any:
 
 @ENDED
 def memory_in_many_files_in_memory(target: Any) -> Any:
-    import mmap
-    import os
+    from multiprocessing.shared_memory import SharedMemory
 
     size = 48 * MIB
-    maps = []
-    for _ in range(_BEYOND_MEMORY_BYTES // size):
-        file = os.memfd_create("taken")
-        os.ftruncate(file, size)
-        maps.append(written(mmap.mmap(file, size), size))
-    return held(*maps)
+    taken = [SharedMemory(create=True, size=size) for _ in range(_BEYOND_MEMORY_BYTES // size)]
+    for memory in taken:
+        written(memory.buf, size)
+    return held(*taken)
+
+
+@ENDED
+def memory_in_files_in_memory_that_nobody_maps(target: Any) -> Any:
+    import os
+
+    for number in range(_BEYOND_MEMORY_BYTES // (48 * MIB)):
+        file = os.open(f"/dev/shm/taken-{number}", os.O_WRONLY | os.O_CREAT)
+        for _ in range(48):
+            os.write(file, b"\x01" * MIB)
+        os.close(file)
+    return held()
 
 
 @ENDED
@@ -212,7 +221,15 @@ def a_large_file_of_holes(target: Any) -> Any:
 def a_large_file_in_memory(target: Any) -> Any:
     import os
 
-    os.ftruncate(os.memfd_create("large"), _BEYOND_FILE_BYTES)
+    os.ftruncate(os.open("/dev/shm/large", os.O_RDWR | os.O_CREAT), _BEYOND_FILE_BYTES)
+    return "it is there"
+
+
+@REFUSED
+def a_file_in_memory_without_a_name(target: Any) -> Any:
+    import os
+
+    os.write(os.memfd_create("taken"), bytes(MIB))
     return "it is there"
 
 
@@ -220,7 +237,7 @@ def a_large_file_in_memory(target: Any) -> Any:
 def room_set_aside_for_a_file(target: Any) -> Any:
     import os
 
-    os.posix_fallocate(os.memfd_create("large"), 0, _BEYOND_FILE_BYTES)
+    os.posix_fallocate(os.open("/dev/shm/set-aside", os.O_RDWR | os.O_CREAT), 0, _BEYOND_FILE_BYTES)
     return "it is there"
 
 

@@ -164,13 +164,7 @@ def test_a_function_in_a_pod_that_lies_breaks_its_own_exchange(pool: PoolInAPod,
     assert verdict.died, verdict
 
 
-def _residue(residue: survives.Residue) -> Any:
-    # Nobody may mount in a container, so workers of one pod share it.
-    marks = [pytest.mark.xfail(strict=True)] if residue.name == "shared_memory" else []
-    return pytest.param(residue, id=residue.name, marks=marks)
-
-
-@pytest.mark.parametrize("residue", [*map(_residue, survives.RESIDUES)])
+@pytest.mark.parametrize("residue", survives.RESIDUES, ids=lambda residue: residue.name)
 def test_nothing_survives_in_a_pod(pool: PoolInAPod, residue: survives.Residue) -> None:
     left = pool.attempt(residue.leave)
     noticed = pool.attempt(residue.notice, application="app-that-comes-later")

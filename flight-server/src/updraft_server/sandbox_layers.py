@@ -13,7 +13,7 @@ RESTRICTED = "restricted"
 """The profile that has neither network nor subprocesses."""
 
 NEEDS: Mapping[str, str] = {
-    SHARED_MEMORY: "user namespaces for everybody, or CAP_SYS_ADMIN, and --shared-memory own",
+    SHARED_MEMORY: "Linux 5.2, user namespaces for everybody or CAP_SYS_ADMIN, and --shared-memory own or pool",
     SECCOMP: "Linux 3.5 on x86_64, 3.19 on aarch64, built with CONFIG_SECCOMP_FILTER",
     CAPABILITIES: "any Linux, and a service whose user is root or was given no capabilities",
     HIDDEN_MEMORY: "any Linux",

@@ -240,15 +240,17 @@ class WorkersSettings(PoolSettings):
         "registered functions too. Threads work in both. A pool does not start where the kernel cannot restrict.",
         default="compatible",
     )
-    shared_memory: Literal["own", "machine"] = setting(
+    shared_memory: Literal["own", "pool", "machine"] = setting(
         "Which /dev/shm workers have. own: each one of its own, which goes with it, where the kernel lets the pool's "
         "user mount (the layer shared-memory); elsewhere that of the machine or pod, where files can be opened, but "
-        "not listed, by every owner, and none at all with the profile restricted. machine: always that.",
+        "not listed, by every owner, and none at all with the profile restricted. pool: the same, where nobody but "
+        "this pool uses /dev/shm, as in a container: a file that nobody uses goes as soon as no exchange runs that can "
+        "have made it. machine: always that of the machine.",
         default="own",
     )
     worker_file_bytes: int = setting(
         "Size that a file may reach to which a worker or a process of its function writes; beyond it a write fails "
-        "with the error File too large. It holds for files in memory (memfd, /dev/shm) too.",
+        "with the error File too large. It holds for files in /dev/shm too.",
         default=64 * 1024 * MIB,
         unit="bytes",
         ge=MIB,

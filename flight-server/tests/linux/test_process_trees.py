@@ -42,5 +42,5 @@ def test_threads_and_children_are_counted(threads: int) -> None:
 def test_nothing_is_told_of_what_has_ended() -> None:
     child = subprocess.Popen(["true"])
     child.wait()
-    assert process_trees([child.pid])[child.pid] == ProcessTree((), 0, 0, 0)
+    assert process_trees([child.pid])[child.pid] == ProcessTree((), 0, 0)
     assert process_trees([os.getpid()])[os.getpid()].threads >= 1

@@ -169,4 +169,4 @@ def test_processor_time_and_memory_of_a_tree_are_those_of_a_process_and_its_chil
         assert tree.memory_bytes > process_trees([parent.pid])[parent.pid].memory_bytes / 2 > 0
         assert 0 < tree.own_bytes < tree.memory_bytes
         parent.communicate(b"\n")
-    assert process_trees([parent.pid]) == {parent.pid: ((), 0, 0, 0)}
+    assert process_trees([parent.pid]) == {parent.pid: ((), 0, 0, 0, 0)}

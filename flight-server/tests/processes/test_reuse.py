@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker that is used again does not remember what the exchange before it did."""
 
+import asyncio
 import json
 import resource
+import time
 
+import pyarrow as pa
+import pyspark
 import pytest
 from pool_driver import Zygotes, batches_of, exchange, running_pool
 from pyspark.sql.types import StringType
@@ -11,6 +15,8 @@ from session_commands import scalar_arrow
 
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.interface import until
+from updraft_server.pool.worker_events import WorkerOutput
+from updraft_server.worker.pyspark.adapters import minor_version
 
 
 def look_around(x):
@@ -187,3 +193,27 @@ async def test_the_time_zone_of_a_command_holds_for_its_exchange_only(zygotes: Z
             for environment in ({"TZ": "UTC"}, {"TZ": "Asia/Tokyo"}, {"TZ": "UTC"})
         ]
     assert hours == ["00", "09", "00"]
+
+
+@pytest.mark.skipif(minor_version(pyspark.__version__) < (4, 1), reason="PySpark does that since 4.1")
+async def test_each_exchange_of_a_worker_shows_where_it_is_now_and_then(zygotes: Zygotes) -> None:
+    lines: list[str] = []
+    shown = asyncio.Event()
+
+    def take(output: WorkerOutput) -> None:
+        lines.append(output.line)
+        if "in dawdles" in output.line:
+            shown.set()
+
+    def dawdles(x: pa.Array) -> pa.Array:
+        time.sleep(30)
+        return x
+
+    command = scalar_arrow(dawdles, environment={"PYTHON_TRACEBACK_DUMP_INTERVAL_SECONDS": "1"})
+    quick = scalar_arrow(lambda x: x, environment={"PYTHON_TRACEBACK_DUMP_INTERVAL_SECONDS": "1"})
+    async with running_pool(zygotes, on_output=take) as pool:
+        assert (await exchange(pool, batches_of([1]), quick)).error is None
+        running = asyncio.ensure_future(exchange(pool, batches_of([1]), command))
+        await asyncio.wait_for(shown.wait(), 20)
+        running.cancel()
+        await asyncio.wait({running})

@@ -2,19 +2,28 @@
 """Each worker has a /dev/shm of its own, where this machine lets it."""
 
 import errno
+import mmap
 import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pool_driver import Zygotes, running_pool
+from pool_driver import Zygotes, leased, running_pool
 from pyspark import cloudpickle
 from session_commands import said
 
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.linux import seccomp
+from updraft_server.linux.process_control import forbid_new_privileges
+from updraft_server.pool.bindings import Binding
+from updraft_server.pool.interface import until
+from updraft_server.pool.leases import LeaseOutcome, Owner
+from updraft_server.zygote.shared_memory import remove_left_behind
 
 # Workers cannot import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -27,7 +36,7 @@ def may_mount() -> bool:
     return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not may_mount(), reason="this user may not mount")
+may = pytest.mark.skipif(not may_mount(), reason="this user may not mount")
 
 
 @pytest.fixture(params=["own", "machine"])
@@ -37,9 +46,26 @@ def whose(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def zygotes(tmp_path: Path, whose: str) -> Iterator[Zygotes]:
-    started = Zygotes(tmp_path, WorkerSettings(allow_session_functions=True), own_shared_memory=whose == "own")
+    started = Zygotes(tmp_path, WorkerSettings(allow_session_functions=True), shared_memory=whose)
     yield started
     started.stop()
+    NAME.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def zygotes_that_may_not_mount(tmp_path: Path) -> Iterator[Zygotes]:
+    """As in a container, whose runtime refuses it."""
+
+    def start() -> Zygotes:
+        forbid_new_privileges()
+        seccomp.install(seccomp.Filter([seccomp.Rule("fsopen", errno.EPERM)]).filled())
+        return Zygotes(tmp_path, WorkerSettings(allow_session_functions=True), shared_memory="pool")
+
+    # A filter holds for one thread and what it forks.
+    with ThreadPoolExecutor(1) as thread:
+        started = thread.submit(start).result()
+        yield started
+        started.stop()
     NAME.unlink(missing_ok=True)
 
 
@@ -47,8 +73,21 @@ def leaves_a_file():
     return NAME.write_text("four")
 
 
+def keeps_shared_memory():
+    import builtins
+    import mmap
+
+    NAME.write_bytes(bytes(4096))
+    with NAME.open("r+b") as file:
+        builtins.kept = mmap.mmap(file.fileno(), 0)  # type: ignore[attr-defined]
+
+
 def finds_the_file():
     return NAME.exists()
+
+
+def fills_a_file_that_nobody_maps():
+    NAME.write_bytes(bytes(64 << 20))
 
 
 def takes_too_much():
@@ -60,6 +99,7 @@ def takes_too_much():
             return error.errno
 
 
+@may
 async def test_what_one_worker_puts_there_only_that_worker_has(zygotes: Zygotes, whose: str) -> None:
     async with running_pool(zygotes, workers=2) as pool:
         assert await said(pool, leaves_a_file, application="first") == "4"
@@ -68,7 +108,61 @@ async def test_what_one_worker_puts_there_only_that_worker_has(zygotes: Zygotes,
         assert finds_the_file() is (whose == "machine")
 
 
+@may
 @pytest.mark.parametrize("whose", ["own"])
 async def test_it_has_no_room_for_more_than_half_of_all_memory(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
         assert await said(pool, takes_too_much) == str(errno.ENOSPC)
+
+
+@may
+@pytest.mark.parametrize("whose", ["own"])
+async def test_files_that_nobody_maps_count_as_the_workers_memory(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        await said(pool, fills_a_file_that_nobody_maps, application="first")
+        usage = await pool.measure([worker.worker for worker in pool.workers if worker.state == "idle"])
+        assert [used.own_bytes >= 64 << 20 for used in usage.values()] == [True]
+
+
+async def test_what_a_function_leaves_in_a_pools_own_goes_with_its_exchange(
+    zygotes_that_may_not_mount: Zygotes,
+) -> None:
+    async with running_pool(zygotes_that_may_not_mount, workers=2) as pool:
+        assert await said(pool, leaves_a_file, application="first") == "4"
+        assert await said(pool, finds_the_file, application="second") == "False"
+        assert not finds_the_file()
+
+
+async def test_what_a_worker_keeps_in_use_there_stays(zygotes_that_may_not_mount: Zygotes) -> None:
+    async with running_pool(zygotes_that_may_not_mount) as pool:
+        await said(pool, keeps_shared_memory, application="first")
+        assert await said(pool, finds_the_file, application="first") == "True"
+        # The only place is given up for it.
+        await said(pool, finds_the_file, application="second")
+        await until(pool, lambda: pool.idle == 1)
+        assert await said(pool, finds_the_file, application="second") == "False"
+
+
+async def test_what_an_exchange_that_runs_can_have_made_stays(zygotes_that_may_not_mount: Zygotes) -> None:
+    async with running_pool(zygotes_that_may_not_mount, workers=3) as pool:
+        lease = await leased(pool, None, Binding(Owner("", "running", "")))
+        assert await said(pool, leaves_a_file, application="first") == "4"
+        assert await said(pool, finds_the_file, application="second") == "True"
+        lease.release(LeaseOutcome.BROKEN)
+        await until(pool, lambda: pool.idle == 3)
+        assert await said(pool, finds_the_file, application="third") == "False"
+
+
+def test_only_old_files_that_nobody_uses_are_removed(tmp_path: Path) -> None:
+    old, used, young = (tmp_path / name for name in ("old", "used", "young"))
+    for path in (old, used, young):
+        path.write_text("left")
+    before_seconds = time.time() + 60
+    (tmp_path / "link").symlink_to(old)
+    os.mkfifo(tmp_path / "pipe")
+    with used.open("r+") as file, mmap.mmap(file.fileno(), 0):
+        file.close()
+        remove_left_behind(old.stat().st_ctime - 60, tmp_path)
+        assert old.exists()
+        remove_left_behind(before_seconds, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "used"]

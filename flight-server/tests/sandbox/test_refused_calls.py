@@ -90,6 +90,8 @@ ALWAYS: dict[str, tuple[int, ...]] = {
     "kexec_file_load": (-1, -1, 0, 0, -1),
     "kexec_load": (0, -1, 0, -1),
     "keyctl": (-1,),
+    "memfd_create": (NOWHERE, 0),
+    "memfd_secret": (-1,),
     "mount": (0, NOWHERE, 0, 0, 0),
     "mount_setattr": (-1, NOWHERE, -1, 0, 0),
     "move_mount": (-1, NOWHERE, -1, NOWHERE, 0),

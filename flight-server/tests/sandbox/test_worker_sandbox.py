@@ -39,12 +39,12 @@ def test_a_layer_that_does_nothing_is_off(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_where_nobody_may_mount_workers_share_and_restricted_ones_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_path: str, _limit_bytes: int) -> None:
+    def refused(_memory: int, _path: str) -> None:
         raise PermissionError(errno.EPERM, "unshare: Operation not permitted")
 
     monkeypatch.setattr(worker_sandbox, "mount_memory", refused)
     sandbox = WorkerSandbox(own_shared_memory=True)
-    assert sandbox.layers[0].lack.startswith("unshare: Operation not permitted: it needs user namespaces")
+    assert sandbox.layers[0].lack.startswith("unshare: Operation not permitted: it needs Linux 5.2, user namespaces")
     assert sandbox.shared_memory
     assert not WorkerSandbox(restricted=True, own_shared_memory=True).shared_memory
     assert WorkerSandbox(restricted=True, own_shared_memory=False).shared_memory

@@ -36,7 +36,7 @@ workers are together here; those of each alone are with its container.
 {{- $scratch := dict "volume" "scratch" "path" "/tmp" "size" $workers.scratchSize -}}
 {{- $containers := list
   (dict "name" "front" "command" "front" "values" $front "listens" true "directory" $fronts "temporary" (dict "volume" "front-temporary" "path" "/tmp") "settings" (dict "runtimeDirectory" "/run/updraft/front"))
-  (dict "name" "workers" "command" "workers" "values" $workers "listens" false "directory" $scratch "reads" $fronts "settings" (dict "runtimeDirectory" "/tmp/updraft" "frontDirectory" "/run/updraft/front"))
+  (dict "name" "workers" "command" "workers" "values" $workers "listens" false "directory" $scratch "reads" $fronts "settings" (dict "runtimeDirectory" "/tmp/updraft" "frontDirectory" "/run/updraft/front" "sharedMemory" "pool"))
 -}}
 {{- $fixed := dict "kind" "pool" "containers" $containers "component" (printf "pool-%s" $name) "service" "server" "port" 8815 "waitingMetric" "updraft_exchanges_waiting" -}}
 {{- $_ := set $components (printf "%s-pool-%s" (include "updraft.fullname" $root) $name) (merge $fixed $own) -}}

@@ -46,8 +46,8 @@ class ZygoteSettings:
     worker: WorkerSettings = WorkerSettings()  # noqa: RUF009
     restricted: bool = False
     """Whether functions have neither network nor subprocesses."""
-    own_shared_memory: bool = True
-    """Whether each worker has a /dev/shm of its own, where that is possible."""
+    shared_memory: str = "own"
+    """Whose /dev/shm workers have: a worker's own where that is possible, the pool's alone, or the machine's."""
     required_layers: Sequence[str] = dataclasses.field(default_factory=list)
     """Layers of the sandbox without which it does not start."""
 
@@ -128,6 +128,14 @@ class ShowStack:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Sweep:
+    """No session function that runs has begun before: what is older in a /dev/shm that is the pool's alone may go."""
+
+    before_seconds: float
+    """Of the clock that files have their times from, since 1970."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
     """The front asks what workers use: MAX_WORKERS_PER_PACKET of them at most."""
 
@@ -153,7 +161,7 @@ class Exited:
     """Its exit code, or less than zero the signal that ended it; None where an earlier zygote forked it."""
 
 
-Packet: TypeAlias = Hello | Claim | Fork | Forked | ForkFailed | Kill | ShowStack | Measure | Measured | Exited
+Packet: TypeAlias = Hello | Claim | Fork | Forked | ForkFailed | Kill | ShowStack | Sweep | Measure | Measured | Exited
 
 _PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
 

@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces of user ids and of mounts: how a process gets a directory in memory that no other one sees."""
+"""Namespaces of user ids and of mounts: how a process gets a directory in memory that no other one sees.
+
+Whoever makes such a directory can look from outside how much it holds, which counts in no process until it is mapped.
+"""
 
 import ctypes
+import errno
 import os
 from pathlib import Path
 
 from updraft_server.linux.capabilities import SYS_ADMIN, held_capabilities, holds_capability
+from updraft_server.linux.system_calls import ARCHITECTURES, call_number
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
+_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
+_FSOPEN_CLOEXEC, _FSMOUNT_CLOEXEC = 1, 1
+_FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
+_MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 0x2, 0x4
+_MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_AT_FDCWD = -100
 # Shared memory and semaphores are few; an inode costs the kernel a KiB.
 _MOST_FILES = 65_536
 
@@ -30,19 +40,36 @@ def enter_user_namespace_to_mount() -> bool:
     return True
 
 
-def mount_memory(path: str, limit_bytes: int) -> None:
-    """Mount an empty directory in memory over `path`, which only this process and its children see; raises OSError."""
+def new_memory(limit_bytes: int) -> int:
+    """The descriptor of an empty directory in memory that is nowhere yet; raises OSError."""
+    context = _call("fsopen", b"tmpfs", _FSOPEN_CLOEXEC)
+    try:
+        for key, value in {"mode": "1777", "size": str(limit_bytes), "nr_inodes": str(_MOST_FILES)}.items():
+            _call("fsconfig", context, _FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
+        _call("fsconfig", context, _FSCONFIG_CMD_CREATE, None, None, 0)
+        return _call("fsmount", context, _FSMOUNT_CLOEXEC, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV)
+    finally:
+        os.close(context)
+
+
+def mount_memory(memory: int, path: str) -> None:
+    """Mount what `new_memory` made over `path`, where only this process and its children see it; raises OSError."""
     _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
     # Nothing that is mounted here reaches others.
     _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount")
-    options = f"mode=1777,size={limit_bytes},nr_inodes={_MOST_FILES}"
-    flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
-    _checked(_libc.mount(b"updraft", os.fsencode(path), b"tmpfs", flags, options.encode()), f"mount {path}")
+    _call("move_mount", memory, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
+
+
+def memory_used_bytes(memory: int) -> int:
+    """What lies in a directory that `new_memory` made."""
+    room = os.fstatvfs(memory)
+    return (room.f_blocks - room.f_bfree) * room.f_frsize
 
 
 def _enter_user_namespace() -> None:
     user, group = os.geteuid(), os.getegid()
-    _checked(_libc.unshare(_CLONE_NEWUSER), "unshare")
+    # What is nowhere yet can be made only by whoever may mount where it is.
+    _checked(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
@@ -55,7 +82,7 @@ def _works_in_a_child() -> bool:
         status = 1
         try:
             _enter_user_namespace()
-            mount_memory("/dev/shm", 1 << 20)  # noqa: S108 - its own
+            mount_memory(new_memory(1 << 20), "/dev/shm")  # noqa: S108 - its own
             status = 0
         finally:
             os._exit(status)
@@ -63,7 +90,16 @@ def _works_in_a_child() -> bool:
     return status == 0
 
 
-def _checked(result: int, what: str) -> None:
+def _call(name: str, *arguments: int | bytes | None) -> int:
+    number = call_number(name) if os.uname().machine in ARCHITECTURES else None
+    if number is None:
+        raise OSError(errno.ENOSYS, f"{name}: {os.strerror(errno.ENOSYS)}")
+    wide = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    return _checked(_libc.syscall(ctypes.c_long(number), *wide), name)
+
+
+def _checked(result: int, what: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result

@@ -19,7 +19,7 @@ _STARTED = 19
 _RESIDENT_PAGES = 21
 
 # Fields of /proc/PID/status, which stays readable where smaps does not: of processes that hide their memory.
-_OWN_MEMORY = ("RssAnon:", "RssShmem:")
+_ANONYMOUS, _SHARED = "RssAnon:", "RssShmem:"
 
 # The children of a process are listed by thread: with more than these it is cheaper to read all of /proc once.
 _MOST_THREADS = 64
@@ -36,6 +36,8 @@ class ProcessTree(NamedTuple):
     """Resident memory; a page that several processes share counts in each."""
     own_bytes: int
     """The part of it that no file stands behind: anonymous and shared memory."""
+    shared_bytes: int = 0
+    """The shared memory alone, files in memory included that are mapped."""
     threads: int = 0
     """Of all its processes together."""
 
@@ -56,11 +58,7 @@ def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
 
 def own_bytes(process: int | str = "self") -> int:
     """Anonymous and shared memory of a process; 0 for one that has ended."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text(errors="replace").splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(_OWN_MEMORY))
+    return sum(_anonymous_and_shared(process))
 
 
 def parents() -> Mapping[int, int]:
@@ -82,12 +80,24 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
         if pid not in found and (stat := _read(Path(f"/proc/{pid}"))) is not None:
             found[pid] = stat
             unseen.extend(children.of(pid, stat.threads))
+    memory = [_anonymous_and_shared(process) for process in found]
     return ProcessTree(
         tuple((pid, found[pid].ticks) for pid in sorted(found)),
-        sum(stat.memory_bytes for stat in found.values()),
-        sum(map(own_bytes, found)),
-        sum(stat.threads for stat in found.values()),
+        memory_bytes=sum(stat.memory_bytes for stat in found.values()),
+        own_bytes=sum(map(sum, memory)),
+        shared_bytes=sum(shared for _, shared in memory),
+        threads=sum(stat.threads for stat in found.values()),
     )
+
+
+def _anonymous_and_shared(process: int | str) -> tuple[int, int]:
+    """In bytes; nothing for a process that has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(errors="replace").splitlines()
+    except OSError:
+        return 0, 0
+    found = dict(line.split(maxsplit=2)[:2] for line in lines if line.startswith((_ANONYMOUS, _SHARED)))
+    return int(found.get(_ANONYMOUS, 0)) * 1024, int(found.get(_SHARED, 0)) * 1024
 
 
 class _Children:

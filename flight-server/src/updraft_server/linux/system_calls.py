@@ -43,6 +43,8 @@ _NUMBERS: Mapping[str, tuple[int, int | None]] = {
     "keyctl": (250, 219),
     "kill": (62, 129),
     "listen": (50, 201),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
     "migrate_pages": (256, 238),
     "mount": (165, 40),
     "mount_setattr": (442, 442),

@@ -8,6 +8,7 @@
 import asyncio
 import contextlib
 import itertools
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -33,7 +34,7 @@ from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, Worker
 from updraft_server.pool.worker_lease import WorkerLease
 from updraft_server.pool.worker_starts import WorkerStarts
 from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError
-from updraft_server.sandbox_layers import SandboxLayer
+from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 
 _log = structlog.get_logger(__name__)
 
@@ -41,6 +42,7 @@ _LAST_DEATHS_SECONDS = 2.0
 # How often the memory of workers is looked up: the zygote reads all of /proc for it.
 _MEASUREMENT_SECONDS = 10.0
 _MEASUREMENT_TIMEOUT_SECONDS = 5.0
+_CLOCK_REALTIME_COARSE = 5
 
 
 class Pool:
@@ -224,6 +226,7 @@ class Pool:
         self.zygote_pid = hello.pid
         self.sandbox = tuple(SandboxLayer(*layer) for layer in hello.sandbox)
         self.functions = tuple(RegisteredFunctionInfo(*function) for function in hello.functions)
+        self._sweep_shared_memory()
         self._changed()
 
     def _surplus(self) -> int:
@@ -274,6 +277,7 @@ class Pool:
 
     def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: Binding) -> Lease:
         worker.state = WorkerState.BUSY
+        worker.owners_since_seconds = None if binding.owner is None else _file_time_seconds()
         worker.bound = Bound(binding, next(self._uses))
         lease = WorkerLease(worker, task, self._released)
         self._leases.add(lease)
@@ -288,12 +292,18 @@ class Pool:
         is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
         if not is_reusable or self._closing:
             self._discard(worker)
-        elif self._surplus() > 0:
+        else:
+            self._retain(worker)
+        self._heal()
+
+    def _retain(self, worker: PooledWorker) -> None:
+        worker.owners_since_seconds = None
+        self._sweep_shared_memory()
+        if self._surplus() > 0:
             self._spares.keep(worker)
         else:
             worker.state = WorkerState.IDLE
             worker.bound = Bound(worker.bound.binding, next(self._uses))
-        self._heal()
 
     def _discard(self, worker: PooledWorker) -> None:
         worker.kill()
@@ -310,7 +320,20 @@ class Pool:
     def _died(self, worker: PooledWorker, death: WorkerDeath) -> None:
         self.exits[worker.reason_of(death)] += 1
         del self._workers[worker.id]
+        if worker.bound.binding is not None:
+            self._sweep_shared_memory()
         self._changed()
+
+    def _sweep_shared_memory(self) -> None:
+        """Have removed what none of the session functions that run can have made."""
+        if self._shares_memory:
+            running = (worker.owners_since_seconds for worker in self._workers.values())
+            oldest_seconds = min((since for since in running if since is not None), default=time.time())
+            self._zygote.sweep(oldest_seconds)
+
+    @property
+    def _shares_memory(self) -> bool:
+        return any(layer.name == SHARED_MEMORY and not layer.is_on for layer in self.sandbox)
 
     def _exited(self, packet: Exited) -> None:
         worker = self._workers.get(packet.worker)
@@ -331,3 +354,8 @@ class Pool:
         self.starting = min(self._starts.unasked, max(0, -self._surplus())) + self._starts.extra
         for callback in list(self._subscribers):
             callback()
+
+
+def _file_time_seconds() -> float:
+    """No file that is made from now on is older: the kernel takes their times from a clock that ticks."""
+    return time.clock_gettime(_CLOCK_REALTIME_COARSE)

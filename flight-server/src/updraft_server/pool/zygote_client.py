@@ -29,6 +29,7 @@ from updraft_server.ipc.zygote_packets import (
     Packet,
     PacketError,
     ShowStack,
+    Sweep,
     decode,
     encode,
 )
@@ -155,6 +156,10 @@ class ZygoteClient:
     def show_stack(self, worker: str) -> None:
         """Make a worker write its stacks; without a connection nothing happens."""
         self._send(ShowStack(worker))
+
+    def sweep(self, before_seconds: float) -> None:
+        """Remove what is older in a /dev/shm that is the pool's; without a connection nothing happens."""
+        self._send(Sweep(before_seconds))
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """What each of the workers uses that live; raises ZygoteError. The caller bounds the wait."""

@@ -37,6 +37,9 @@ _ALWAYS = {
     "io_uring_setup io_uring_enter io_uring_register": errno.ENOSYS,
     # Keys belong to the user: one function's Kerberos ticket would be the next one's.
     "add_key request_key keyctl": errno.EPERM,
+    # Files in memory that have no name: what is written to them counts in no process until it is mapped. Shared memory
+    # has names in /dev/shm.
+    "memfd_create memfd_secret": errno.ENOSYS,
     # Named by numbers that all containers of a pod can guess, and left behind by whoever made them.
     "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink": errno.EPERM,
     # The machine's: modules, boot, clock, names, ports, terminal and log.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from updraft.service.container_memory import memory_limits
 from updraft_server.linux import landlock, seccomp
 from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
-from updraft_server.linux.namespaces import mount_memory
+from updraft_server.linux.namespaces import mount_memory, new_memory
 from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
 from updraft_server.linux.system_calls import ARCHITECTURES, call_number
 from updraft_server.sandbox.refused_calls import (
@@ -65,28 +65,38 @@ class WorkerSandbox:
     @property
     def shared_memory(self) -> bool:
         """Whether session functions may use /dev/shm: theirs, or everybody's where jobs have to run as on stock."""
-        is_own = any(layer.name == SHARED_MEMORY and layer.is_on for layer in self.layers)
-        return is_own or not (self._restricted and self._own_shared_memory)
+        return self.has_own_shared_memory or not (self._restricted and self._own_shared_memory)
 
-    def enter(self, front_pid: int) -> None:
+    @property
+    def has_own_shared_memory(self) -> bool:
+        """Whether each worker has a /dev/shm of its own."""
+        return any(layer.name == SHARED_MEMORY and layer.is_on for layer in self.layers)
+
+    def new_shared_memory(self) -> int | None:
+        """The descriptor of what will be one worker's /dev/shm; None where it has none of its own; raises OSError."""
+        return new_memory(self._shared_memory_bytes) if self.has_own_shared_memory else None
+
+    def enter(self, front_pid: int, shared_memory: int | None = None) -> None:
         """Confine this process, a worker that was just forked, for good; raises OSError.
 
         Args:
             front_pid: The front that the worker is for, or 0 where its number means nothing here.
+            shared_memory: From `new_shared_memory`.
         """
         forbid_new_privileges()
         for layer in self.layers:
             if layer.is_on:
-                self._apply(layer.name, front_pid)
+                self._apply(layer.name, front_pid, shared_memory)
 
-    def _apply(self, layer: str, front_pid: int) -> None:
+    def _apply(self, layer: str, front_pid: int, shared_memory: int | None = None) -> None:
         """Landlock is not here: a worker confines itself when it gets its owner (`owner_files`).
 
         The restricted profile is a part of the filter.
         """
         if layer == SHARED_MEMORY:
             # First, since it takes a capability.
-            mount_memory(SHARED_MEMORY_PATH, self._shared_memory_bytes)
+            memory = new_memory(self._shared_memory_bytes) if shared_memory is None else shared_memory
+            mount_memory(memory, SHARED_MEMORY_PATH)
         elif layer == HIDDEN_MEMORY:
             hide_memory()
         elif layer == CAPABILITIES:
@@ -109,7 +119,7 @@ class WorkerSandbox:
         if layer == RESTRICTED and not self._restricted:
             return "the profile of the pool is compatible"
         if layer == SHARED_MEMORY and not self._own_shared_memory:
-            return "--shared-memory is not own"
+            return "--shared-memory is machine"
         try:
             self._apply(layer, 0)
         except OSError as error:

@@ -36,7 +36,7 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
         workers_directory=str(workers),
         scratch_directory=str(scratch),
         restricted=settings.profile == RESTRICTED,
-        own_shared_memory=settings.shared_memory == "own",
+        shared_memory=settings.shared_memory,
         # Nobody runs with less than the profile says.
         required_layers=[*settings.require, *([RESTRICTED] if settings.profile == RESTRICTED else [])],
         worker=WorkerSettings(

@@ -58,9 +58,9 @@ def become_worker(
         os.dup2(stack_kept, _WORKER_STACK, inheritable=False)
         # Before what a session ships runs, and where C code is stuck too: Python's own handlers would wait for that.
         faulthandler.register(worker_stack.SIGNAL, _WORKER_STACK)
-        os.closerange(_WORKER_STACK + 1, os.sysconf("SC_OPEN_MAX"))
-        # Last, for it refuses some of what came before; a worker that cannot enter it runs nothing.
+        # It refuses some of what came before; a worker that cannot enter it runs nothing.
         enter_sandbox()
+        os.closerange(_WORKER_STACK + 1, os.sysconf("SC_OPEN_MAX"))
         run(socket.socket(fileno=_WORKER_SOCKET))
     except BaseException:
         traceback.print_exc()

@@ -51,7 +51,7 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     # Workers inherit it: once is cheaper than in each of them.
     close_bounding_set()
     # Before the image, whose modules may have a say in what forks do.
-    sandbox = WorkerSandbox(restricted=settings.restricted, own_shared_memory=settings.own_shared_memory)
+    sandbox = WorkerSandbox(restricted=settings.restricted, own_shared_memory=settings.shared_memory != "machine")
     _require(settings.required_layers, sandbox)
     try:
         image = Image(settings.worker, settings.function_modules, settings.files_directory, sandbox.shared_memory)
@@ -67,7 +67,8 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     gc.freeze()
     records = WorkerRecords(Path(settings.workers_directory))
     scratch_directory = Path(settings.scratch_directory)
-    zygote = Zygote(image, door, lifeline, heartbeat, records, score, sandbox, scratch_directory)
+    sweeps = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
+    zygote = Zygote(image, door, lifeline, heartbeat, records, score, sandbox, scratch_directory, sweeps)
     # Its workers are a front's, which finishes what runs: the supervisor bounds that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())
     zygote.run()

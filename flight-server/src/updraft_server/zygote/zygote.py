@@ -34,11 +34,13 @@ from updraft_server.ipc.zygote_packets import (
     Packet,
     PacketError,
     ShowStack,
+    Sweep,
     decode,
     encode,
 )
 from updraft_server.linux.descendants import children
 from updraft_server.linux.held_memory import held_bytes
+from updraft_server.linux.namespaces import memory_used_bytes
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import kill_group, outlive_parent
 from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
@@ -47,6 +49,7 @@ from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.zygote.forked_worker import become_worker, socketpair
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.scratch import ScratchDirectories
+from updraft_server.zygote.shared_memory import remove_left_behind
 from updraft_server.zygote.strays import Strays
 
 _SEND_TIMEOUT_SECONDS = 5.0
@@ -67,6 +70,12 @@ class _Worker:
     """Whose it is; None while it waits to be claimed."""
     is_child: bool
     """False for one that an earlier zygote forked: somebody else reaps it."""
+    shared_memory: int | None = None
+    """A descriptor of its /dev/shm; None where it has none of its own, or an earlier zygote made it."""
+
+    @property
+    def shared_memory_bytes(self) -> int:
+        return 0 if self.shared_memory is None else memory_used_bytes(self.shared_memory)
 
 
 class Zygote:
@@ -82,6 +91,7 @@ class Zygote:
         score: OutOfMemoryScore,
         sandbox: WorkerSandbox,
         scratch_directory: Path,
+        sweeps_shared_memory: bool,  # noqa: FBT001 - one of a kind
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
@@ -90,6 +100,7 @@ class Zygote:
         self._records = records
         self._score = score
         self._sandbox = sandbox
+        self._sweeps_shared_memory = sweeps_shared_memory
         self._selector = selectors.DefaultSelector()
         self._fronts: dict[socket.socket, int] = {}
         """Each with its number, 0 where that means nothing here."""
@@ -212,6 +223,9 @@ class Zygote:
             case ShowStack():
                 if (worker := self._of(front, packet.worker)) is not None:
                     _signal(worker, worker_stack.SIGNAL)
+            case Sweep():
+                if self._sweeps_shared_memory:
+                    remove_left_behind(packet.before_seconds)
             case Measure():
                 self._measure(front, packet)
             case _:
@@ -227,43 +241,42 @@ class Zygote:
 
     def _fork(self, front: socket.socket, packet: Fork) -> None:
         name = next(self._ids)
-        try:
-            scratch = self._scratch.make(name)
-            front_end, worker_end = socketpair()
-            output_read, output_write = os.pipe()
-            stack_read, stack_write = os.pipe()
-            with self._score.raised():
-                pid = os.fork()
-        except OSError as error:
-            self._scratch.discard(name)
-            self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
-            return
-        if pid == 0:
-            front_pid = self._fronts[front]
-            become_worker(
-                worker_end,
-                output_write,
-                stack_write,
-                self._lifeline,
-                self._close_all,
-                lambda: self._sandbox.enter(front_pid),
-                functools.partial(self._image.run_worker, scratch),
-            )
-        worker_end.close()
-        os.close(output_write)
-        os.close(stack_write)
-        worker = _Worker(name, pid, os.pidfd_open(pid), front, is_child=True)
-        self._hold(worker)
-        try:
-            self._records.add(worker.id, pid)
-        except OSError as error:
-            _kill(worker)
-            self._send(front, ForkFailed(packet.request, f"cannot note the worker: {error}"))
-        else:
-            self._send(front, Forked(packet.request, worker.id, pid), [front_end.fileno(), output_read, stack_read])
-        front_end.close()
-        os.close(output_read)
-        os.close(stack_read)
+        shared_memory: int | None = None
+        with contextlib.ExitStack() as descriptors:
+            try:
+                scratch = self._scratch.make(name)
+                front_end, worker_end = map(descriptors.enter_context, socketpair())
+                output_read, output_write = _pipe(descriptors)
+                stack_read, stack_write = _pipe(descriptors)
+                shared_memory = self._sandbox.new_shared_memory()
+                with self._score.raised():
+                    pid = os.fork()
+            except OSError as error:
+                if shared_memory is not None:
+                    os.close(shared_memory)
+                self._scratch.discard(name)
+                self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
+                return
+            if pid == 0:
+                front_pid = self._fronts[front]
+                become_worker(
+                    worker_end,
+                    output_write,
+                    stack_write,
+                    self._lifeline,
+                    self._close_all,
+                    lambda: self._sandbox.enter(front_pid, shared_memory),
+                    functools.partial(self._image.run_worker, scratch),
+                )
+            worker = _Worker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
+            self._hold(worker)
+            try:
+                self._records.add(worker.id, pid)
+            except OSError as error:
+                _kill(worker)
+                self._send(front, ForkFailed(packet.request, f"cannot note the worker: {error}"))
+            else:
+                self._send(front, Forked(packet.request, worker.id, pid), [front_end.fileno(), output_read, stack_read])
 
     def _hold(self, worker: _Worker) -> None:
         self._workers[worker.id] = worker
@@ -278,7 +291,13 @@ class Zygote:
         trees = process_trees(worker.pid for worker in workers)
         held = held_bytes()
         usage = {
-            worker.id: _usage(trees[worker.pid], self._image_bytes, held, self._scratch.size(worker.id))
+            worker.id: _usage(
+                trees[worker.pid],
+                self._image_bytes,
+                held,
+                self._scratch.size(worker.id),
+                worker.shared_memory_bytes,
+            )
             for worker in workers
         }
         self._send(front, Measured(packet.request, usage))
@@ -301,6 +320,8 @@ class Zygote:
         del self._workers[worker.id]
         self._selector.unregister(worker.pidfd)
         os.close(worker.pidfd)
+        if worker.shared_memory is not None:
+            os.close(worker.shared_memory)
         status = None
         if worker.is_child:
             # Not reaped yet, so its number still names its own group: what its functions started ends with it.
@@ -340,11 +361,21 @@ def _signal(worker: _Worker, number: int) -> None:
         signal.pidfd_send_signal(worker.pidfd, number)
 
 
-def _usage(tree: ProcessTree, image_bytes: int, container_bytes: int | None, scratch: TreeSize) -> WorkerUsage:
+def _pipe(descriptors: contextlib.ExitStack) -> tuple[int, int]:
+    ends = os.pipe()
+    for end in ends:
+        descriptors.callback(os.close, end)
+    return ends
+
+
+def _usage(
+    tree: ProcessTree, image_bytes: int, container_bytes: int | None, scratch: TreeSize, shared_files_bytes: int
+) -> WorkerUsage:
     # Whoever compares two measurements need not see process ids.
     mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
     processor_seconds = sum(ticks for _, ticks in tree.ticks) / _TICKS_PER_SECOND
-    own_bytes = max(0, tree.own_bytes - image_bytes)
+    # Files in /dev/shm are the tree's too as far as its processes have mapped them.
+    own_bytes = max(0, tree.own_bytes - image_bytes) + max(0, shared_files_bytes - tree.shared_bytes)
     if container_bytes is not None:
         own_bytes = min(own_bytes, container_bytes)
     return WorkerUsage(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyspark.worker
 from pyspark.messages import SparkMessageReceiver, ZeroCopyByteStream
+from pyspark.util import with_faulthandler
 
 from updraft_server.worker.pyspark.init_message import compose
 from updraft_server.worker.pyspark.trailer import TIMINGS
@@ -30,6 +31,10 @@ class _Receiver(SparkMessageReceiver):  # type: ignore[misc]
         """The exchange has its own finish, which was checked when the input ended."""
 
 
+# Without it the stacks that a session wants to see now and then are shown in a process's first exchange only.
+_invoke = with_faulthandler(pyspark.worker.invoke_udf)
+
+
 def invoke(init_message: bytes, stream: Any) -> None:
     """Run PySpark's worker over a session stream; it ends with SystemExit after it has reported an exception."""
-    pyspark.worker.invoke_udf(_Receiver(init_message, stream), stream)
+    _invoke(_Receiver(init_message, stream), stream)
