@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -76,6 +78,23 @@ def test_stocks_python_metrics_are_there_by_name(sides: Sides, spark: SparkSessi
     assert 8 * _ROWS <= metrics["pythonDataSent"] < 16 * _ROWS
     assert 8 * _ROWS <= metrics["pythonDataReceived"] < 16 * _ROWS
     assert 0 < metrics["pythonTotalTime"] < 60_000
+    assert metrics["updraftReplays"] == 0
+
+
+def test_replays_on_another_worker_are_counted(sides: Sides, spark: SparkSession, tmp_path: Path) -> None:
+    struck = tmp_path / "struck"
+
+    def dies_once(values: Any) -> Any:
+        if not struck.exists():
+            struck.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return values
+
+    with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
+        frame = spark.range(0, 100, 1, 1).select(F.arrow_udf(dies_once, "bigint", F.ArrowUDFType.SCALAR)("id"))
+        assert len(frame.collect()) == 100
+        metrics = _metrics(frame, "Flight")
+    assert (metrics["updraftReplays"], metrics["updraftExchanges"]) == (1, 1)
 
 
 def test_explain_shows_where_functions_run(sides: Sides, spark: SparkSession) -> None:

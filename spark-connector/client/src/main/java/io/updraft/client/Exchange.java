@@ -241,6 +241,14 @@ public final class Exchange extends CallShell<ExchangeCore> {
   }
 
   /**
+   * How many times it was sent again to another worker, as {@link Replay} allows, after its worker
+   * or connection was lost. A pool that is asked again because it was full or away does not count.
+   */
+  public int replays() {
+    return read(core::replays);
+  }
+
+  /**
    * Ends the exchange; a waiting task thread wakes with the reason. Idempotent, from any thread.
    */
   public void cancel(String reason) {

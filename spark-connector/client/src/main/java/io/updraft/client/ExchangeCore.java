@@ -64,6 +64,10 @@ final class ExchangeCore extends CallCore {
     return bytesReceived;
   }
 
+  int replays() {
+    return recovery.replays();
+  }
+
   /** Whether the pool has asked for the deferred function. */
   boolean isPayloadWanted() {
     return payloadWanted;

@@ -57,6 +57,7 @@ final class Recovery {
   private Duration toldOfWait = Duration.ZERO;
   private int acquireTries;
   private int replays;
+  private int replaysInARow;
   private long suspect = NOTHING;
 
   Recovery(ClientOptions options, RetryBudget budget, long nowNanos) {
@@ -65,9 +66,14 @@ final class Recovery {
     this.acquiringSinceNanos = nowNanos;
   }
 
+  /** How many times unanswered batches moved to another worker, in all. */
+  int replays() {
+    return replays;
+  }
+
   /** A batch was answered: the pool works, and the suspected batch did no harm. */
   void progressed() {
-    replays = 0;
+    replaysInARow = 0;
     suspect = NOTHING;
   }
 
@@ -191,11 +197,13 @@ final class Recovery {
       return new Decision.GiveUp(failure.withMessage(verdict(failure, blamed)));
     }
     suspect = blamed == NOTHING ? suspect : blamed;
-    if (replays >= options.maxReplays()) {
+    if (replaysInARow >= options.maxReplays()) {
       return new Decision.GiveUp(
           failure.withMessage(
-              "given up after %d replays in a row: %s".formatted(replays, failure.message())));
+              "given up after %d replays in a row: %s"
+                  .formatted(replaysInARow, failure.message())));
     }
+    replaysInARow++;
     replays++;
     acquireTries = 0;
     acquiringSinceNanos = nowNanos;

@@ -72,6 +72,7 @@ final class ReplayFromTheStartTest {
                 ClientOptions.builder(pool.endpoint()).build(), Replay.FROM_THE_START)) {
       assertEquals(List.of(1L, 2L, 3L), task.run(3, ROWS));
       assertEquals(2, pool.calls().size());
+      assertEquals(1, task.exchange().replays());
     }
   }
 

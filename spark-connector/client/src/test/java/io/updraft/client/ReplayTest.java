@@ -39,6 +39,7 @@ final class ReplayTest {
         ExchangeFixture task = task(pool)) {
       assertEquals(allNumbers(), task.run(BATCHES, 20_000));
       assertEquals(2, pool.calls().size());
+      assertEquals(1, task.exchange().replays());
     }
   }
 
@@ -81,6 +82,22 @@ final class ReplayTest {
         ExchangeFixture task = task(pool)) {
       assertEquals(allNumbers(), task.run(BATCHES, 100));
       assertEquals(11, pool.calls().size());
+      assertEquals(10, task.exchange().replays());
+    }
+  }
+
+  @Test
+  void a_pool_that_is_asked_again_before_any_work_is_not_counted_as_a_replay() throws Exception {
+    try (TestPool pool =
+            TestPool.of(
+                Behaviours.full("1"),
+                Behaviours.workerDiesAfter(3),
+                Behaviours.full("1"),
+                Behaviours::echo);
+        ExchangeFixture task = task(pool)) {
+      assertEquals(allNumbers(), task.run(BATCHES, 100));
+      assertEquals(4, pool.calls().size());
+      assertEquals(1, task.exchange().replays());
     }
   }
 

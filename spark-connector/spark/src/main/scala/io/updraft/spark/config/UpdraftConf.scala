@@ -74,7 +74,8 @@ object UpdraftConf
     prefix + "maxReplays",
     "Maximum number of times in a row that a task continues on another worker after its worker or connection was " +
       "lost. An answered batch resets the count. Only deterministic functions that answer row for row can continue; " +
-      "others start again if they are declared `deterministic`. A batch that ends two workers fails the task.",
+      "others start again if they are declared `deterministic`. A batch that ends two workers fails the task. The SQL " +
+      "tab counts all of them at the operator, as *replays on another worker* (`updraftReplays`).",
     Values.count(least = 0),
     Some("3")
   )

@@ -22,6 +22,7 @@ final class ExchangeMetrics(val all: Map[String, SQLMetric]) extends Serializabl
 
   /** The exchange ended, in whatever way. */
   def closed(exchange: Exchange): Unit = {
+    all("updraftReplays") += exchange.replays()
     all("pythonDataSent") += exchange.bytesSent()
     all("pythonDataReceived") += exchange.bytesReceived()
   }
@@ -47,6 +48,7 @@ object ExchangeMetrics {
     SparkInternals.pythonMetrics(context) ++ Map(
       "updraftExchanges" -> SQLMetrics.createMetric(context, "exchanges with the pool"),
       "updraftBatchesSent" -> SQLMetrics.createMetric(context, "batches sent to the pool"),
+      "updraftReplays" -> SQLMetrics.createMetric(context, "replays on another worker"),
       "updraftWaitTime" -> SQLMetrics.createNanoTimingMetric(
         context,
         "time that tasks waited for the pool"
