@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -200,6 +201,23 @@ def test_an_endpoint_where_nobody_listens_can_mean_local(spark: SparkSession) ->
         frame = _plus_one(spark)
         assert len(frame.collect()) == _ROWS
         assert stock_operators(executed_plan(frame))
+
+
+def test_an_endpoint_that_accepts_connections_and_says_nothing_can_mean_local(spark: SparkSession) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        confs = {
+            ENABLED: "true",
+            ENDPOINT: f"grpc://127.0.0.1:{silent.getsockname()[1]}",
+            "spark.updraft.udf.connectTimeout": "1s",
+            "spark.updraft.udf.fallback": "local",
+        }
+        with runtime_confs(spark, confs):
+            frame = _plus_one(spark)
+            assert len(frame.collect()) == _ROWS
+            plan = executed_plan(frame)
+    assert stock_operators(plan)
+    assert "answered within 1.0 s" in plan
+    assert "(unreachable)" in plan
 
 
 def test_a_malformed_endpoint_is_named_with_its_setting(spark: SparkSession) -> None:

@@ -4,12 +4,15 @@ package io.updraft.client;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.CodedInputStream;
 import io.grpc.Status;
+import io.netty.handler.ssl.SslHandshakeTimeoutException;
 import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.PoolStatus;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
+import java.util.stream.Stream;
 
 /**
  * Asks a pool whether it takes this client at all, before there are tasks: its token, and the
@@ -37,11 +40,14 @@ public final class PoolCheck {
    * What a pool has answered.
    *
    * @param refusal why it takes no call of this client
+   * @param silence that nothing came back in time, for the user; empty if something did
    * @param status what it is; empty if that is not known: it may be restarting or full, and tasks
    *     find out
    */
-  public record Answer(Optional<Refusal> refusal, Optional<PoolStatus> status) {
-    private static final Answer UNKNOWN = new Answer(Optional.empty(), Optional.empty());
+  public record Answer(
+      Optional<Refusal> refusal, Optional<String> silence, Optional<PoolStatus> status) {
+    private static final Answer UNKNOWN =
+        new Answer(Optional.empty(), Optional.empty(), Optional.empty());
 
     /** Whether the pool takes this client's calls. */
     public boolean isAccepted() {
@@ -82,7 +88,8 @@ public final class PoolCheck {
       if (input.readTag() != BODY_FIELD_TAG) {
         return Answer.UNKNOWN;
       }
-      return new Answer(Optional.empty(), Optional.of(PoolStatus.parseFrom(input.readBytes())));
+      PoolStatus status = PoolStatus.parseFrom(input.readBytes());
+      return new Answer(Optional.empty(), Optional.empty(), Optional.of(status));
     } catch (IOException e) {
       // Whatever it is that listens there, tasks get its own words.
       return Answer.UNKNOWN;
@@ -90,6 +97,10 @@ public final class PoolCheck {
   }
 
   private static Answer refused(ActionCall.Outcome outcome, ClientOptions options) {
+    Optional<String> silence = silenceOf(outcome.status(), options);
+    if (silence.isPresent()) {
+      return new Answer(Optional.empty(), silence, Optional.empty());
+    }
     Failure failure = Failure.ofStatus(outcome.status(), options);
     boolean refusedByTls =
         failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
@@ -98,7 +109,22 @@ public final class PoolCheck {
       return Answer.UNKNOWN;
     }
     return new Answer(
-        Optional.of(new Refusal(failure.kind(), failure.message())), Optional.empty());
+        Optional.of(new Refusal(failure.kind(), failure.message())),
+        Optional.empty(),
+        Optional.empty());
+  }
+
+  /** Netty ends a TLS handshake by a timeout of its own, which may come before ours. */
+  private static Optional<String> silenceOf(Status status, ClientOptions options) {
+    String told = "nothing that listens at %s answered".formatted(options.endpoint());
+    if (status.getCode() == Status.Code.DEADLINE_EXCEEDED) {
+      double seconds = options.connectTimeout().toMillis() / 1000.0;
+      return Optional.of("%s within %s s".formatted(told, seconds));
+    }
+    return Stream.iterate(status.getCause(), Objects::nonNull, Throwable::getCause)
+        .filter(SslHandshakeTimeoutException.class::isInstance)
+        .findFirst()
+        .map(timeout -> told + ": " + timeout.getMessage());
   }
 
   private static Optional<Refusal> mismatch(

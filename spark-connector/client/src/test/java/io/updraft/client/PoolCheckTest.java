@@ -13,9 +13,14 @@ import io.updraft.proto.v1.ErrorKind;
 import io.updraft.proto.v1.PoolStatus;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.time.Duration;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(120)
 final class PoolCheckTest {
@@ -97,11 +102,38 @@ final class PoolCheckTest {
     assertTrue(protocol.message().contains("version 9 of the protocol"), protocol.message());
   }
 
+  /** A port where the kernel accepts connections, and nobody ever reads or writes. */
+  private static String silenceAt(String scheme, Duration connectTimeout) throws Exception {
+    try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
+      Endpoint endpoint = Endpoint.parse(scheme + "://127.0.0.1:" + silent.getLocalPort());
+      PoolCheck.Answer answer =
+          PoolCheck.ask(ClientOptions.builder(endpoint).connectTimeout(connectTimeout).build());
+      assertFalse(answer.isAccepted());
+      assertEquals(Optional.empty(), answer.refusalOf("3.11", "4.2.1"));
+      return answer.silence().orElseThrow().replace(endpoint.toString(), "it");
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"grpc", "grpc+tls"})
+  void what_accepts_connections_and_says_nothing_is_given_up(String scheme) throws Exception {
+    assertEquals(
+        "nothing that listens at it answered within 0.5 s",
+        silenceAt(scheme, Duration.ofMillis(500)));
+  }
+
+  @Test
+  void a_tls_handshake_that_times_out_before_us_is_silence_too() throws Exception {
+    String told = silenceAt("grpc+tls", Duration.ofSeconds(60));
+    assertTrue(told.startsWith("nothing that listens at it answered: handshake timed out"), told);
+  }
+
   @Test
   void what_may_change_or_is_not_known_is_left_to_the_tasks() throws Exception {
     for (Status status :
         new Status[] {Status.UNAVAILABLE, Status.RESOURCE_EXHAUSTED, Status.UNIMPLEMENTED}) {
       PoolCheck.Answer answer = answer(status, STATUS);
+      assertEquals(Optional.empty(), answer.silence());
       assertFalse(answer.isAccepted());
       assertEquals(Optional.empty(), answer.refusalOf("2.7", "1.0"));
     }

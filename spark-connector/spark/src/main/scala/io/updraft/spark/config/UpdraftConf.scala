@@ -26,7 +26,8 @@ object UpdraftConf
     "What to do when the pool is unreachable, refuses the session's token or certificate, or has another version of " +
       "Python, Spark or the protocol. `fail`: the query fails with an error that names the setting to fix. `local`: " +
       "the driver asks the pool while it plans; the query then runs its UDFs in Spark's own Python workers, and the " +
-      "plan and the log give the reason. What happens after planning fails tasks in both cases.",
+      "plan and the log give the reason. An endpoint that accepts connections and gives no answer within " +
+      "`connectTimeout` counts as unreachable. What happens after planning fails tasks in both cases.",
     Values.choice("fail", "local"),
     Some("fail")
   )

@@ -43,6 +43,10 @@ object PoolProbe extends Logging {
     def problem(functions: Seq[PythonFuncExpression]): Option[FallbackReason] =
       silence.map(FallbackReason.Unreachable.about).orElse(refusal(functions).map(reason))
 
+    /** That something accepts connections and says nothing. */
+    def unanswered: Option[FallbackReason] =
+      pool.flatMap(_.silence.toScala).map(FallbackReason.Unreachable.about)
+
     def refusal(functions: Seq[PythonFuncExpression]): Option[PoolCheck.Refusal] = for {
       said <- pool
       refusal <- PythonCall.pythonVersions(functions).flatMap { version =>
@@ -55,12 +59,17 @@ object PoolProbe extends Logging {
   private val answered = ConcurrentHashMap.newKeySet[String]()
   private val accepting = ConcurrentHashMap.newKeySet[ConnectionSettings]()
 
-  /** Why the query runs without the pool, where the session lets it; None: it runs on the pool. */
+  /** Why the query runs without the pool, where the session lets it; None: it runs on the pool. A
+    * pool that may only be slow to answer is one to wait for where it is needed, as tasks do.
+    */
   def problem(
       settings: UdfSettings,
       functions: Seq[PythonFuncExpression]
   ): Option[FallbackReason] =
-    if (settings.fallback == "local") ask(settings).problem(functions) else None
+    if (settings.fallback == "local") {
+      val answer = ask(settings)
+      answer.problem(functions).orElse(answer.unanswered)
+    } else None
 
   /** Raises an error that says what to set when the pool cannot run the functions. */
   def require(settings: UdfSettings, functions: Seq[PythonFuncExpression]): Unit = {

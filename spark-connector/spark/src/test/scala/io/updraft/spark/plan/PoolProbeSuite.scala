@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import java.net.{InetAddress, ServerSocket}
+
+import org.apache.spark.sql.internal.SQLConf
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import io.updraft.spark.reasons.FallbackReason
+
+class PoolProbeSuite extends AnyFunSuite {
+
+  private def settings(port: Int, fallback: String): UdfSettings = {
+    val conf = new SQLConf
+    conf.setConfString(UpdraftConf.endpoint.key, s"grpc://127.0.0.1:$port")
+    conf.setConfString(UpdraftConf.connectTimeout.key, "500ms")
+    conf.setConfString(UpdraftConf.fallback.key, fallback)
+    UpdraftConf.settings(conf).get
+  }
+
+  /** With a port where the kernel accepts connections, and nobody ever reads or writes. */
+  private def withSilence(body: ServerSocket => Unit): Unit = {
+    val silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress)
+    try body(silent)
+    finally silent.close()
+  }
+
+  test(
+    "an endpoint that accepts connections and says nothing is a reason to run locally, for a moment"
+  ) {
+    withSilence { silent =>
+      val local = settings(silent.getLocalPort, "local")
+      val reason = PoolProbe.problem(local, Nil)
+      assert(reason.map(_.name).contains(FallbackReason.Unreachable.name))
+      assert(reason.get.text.endsWith(s"listens at ${local.endpoint} answered within 0.5 s"))
+      silent.close()
+      // The port is closed now: whoever asked again would say so.
+      assert(PoolProbe.problem(local, Nil) == reason)
+    }
+  }
+
+  test("a query that needs the pool leaves an endpoint that says nothing to its tasks") {
+    withSilence { silent =>
+      val needed = settings(silent.getLocalPort, "fail")
+      assert(PoolProbe.problem(needed, Nil).isEmpty)
+      PoolProbe.require(needed, Nil)
+    }
+  }
+}
