@@ -83,6 +83,23 @@ def test_one_more_death_after_that_time_holds_it_back_for_longer() -> None:
     assert "for 20 seconds" in held(back, request)
 
 
+def test_what_is_held_back_is_counted_until_its_time_is_over() -> None:
+    clock = Clock()
+    back = HoldBack(2, clock)
+    for payload in (b"bad", b"bad", b"worse", b"worse", b"unlucky"):
+        back.died(OWNER, session(payload))
+    assert back.held_now() == 2
+    clock.now_seconds += 10
+    assert back.held_now() == 0
+
+
+def test_an_owner_who_is_held_back_as_a_whole_is_counted() -> None:
+    back = HoldBack(2, Clock())
+    for number in range(32):
+        back.died(OWNER, session(b"%d" % number))
+    assert back.held_now() == 1
+
+
 def test_a_function_whose_workers_others_kill_goes_on_as_long_as_it_succeeds_now_and_then() -> None:
     back, request = HoldBack(3, Clock()), session(b"good")
     for _ in range(100):
@@ -136,6 +153,9 @@ async def test_a_front_counts_deaths_by_what_a_function_did(
         last = await one()
         assert ("held back" in last.details()) == is_held
         assert len(pool.leases) == (2 if is_held else 3)
+        value = front.front.metrics.registry.get_sample_value
+        assert value("updraft_functions_held_back") == is_held
+        assert value("updraft_exchanges_held_back_total") == is_held
         pool.script = echo
 
 
@@ -199,3 +219,4 @@ async def test_what_waited_meanwhile_gets_no_worker_to_kill(running_front: Runni
         assert "exited with code 3" in ends[0]
         assert "held back" in ends[1]
         assert [lease.outcome for lease in pool.leases] == [LeaseOutcome.BROKEN, LeaseOutcome.CLEAN]
+        assert front.front.metrics.registry.get_sample_value("updraft_exchanges_held_back_total") == 1

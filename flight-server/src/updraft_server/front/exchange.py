@@ -78,6 +78,11 @@ class Exchanges:
         self._tracer = tracer
         self._early_reads = early_reads
         self._hold_back = HoldBack(settings.held_back_after_deaths)
+        metrics.watch(
+            "updraft_functions_held_back",
+            "Functions that are refused because they keep killing workers; an owner held back as a whole is one more.",
+            self._hold_back.held_now,
+        )
 
     async def serve(self, call: Call) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
@@ -119,19 +124,26 @@ class Exchanges:
             owner = _owner(call, request)
             with self._admission.place(owner.tenant, request.task_key, request.held_bytes) as place:
                 request, artifacts = await place.unless_lost(self._prepared(call, request, owner, stack))
-                self._hold_back.check(owner, request)
+                self._refuse_if_held_back(owner, request)
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
                     binding = self._binding(owner, request)
                     grant = await self._admission.worker(place, binding)
             try:
                 # Those that waited beside it may have killed theirs meanwhile.
-                self._hold_back.check(owner, request)
+                self._refuse_if_held_back(owner, request)
             except UpdraftError:
                 grant.release(LeaseOutcome.CLEAN)
                 raise
             exchange.phase = ExchangePhase.RUNNING
             await self._with_worker(call, request, owner, artifacts, grant, exchange)
+
+    def _refuse_if_held_back(self, owner: Owner, request: Request) -> None:
+        try:
+            self._hold_back.check(owner, request)
+        except UpdraftError:
+            self._metrics.held_back.inc()
+            raise
 
     def _binding(self, owner: Owner, request: Request) -> Binding:
         if request.is_session:

@@ -93,6 +93,11 @@ class HoldBack:
                 if record.deaths <= 0:
                     del self._records[culprit.key]
 
+    def held_now(self) -> int:
+        """How many are held back; an owner whose functions all are is one more."""
+        now_seconds = self._clock()
+        return sum(record.held_until_seconds > now_seconds for record in self._records.values())
+
     def _forget_old(self, now_seconds: float) -> None:
         while self._records:
             key, record = next(iter(self._records.items()))

@@ -59,6 +59,11 @@ class FrontMetrics:
         self.worker_deaths = Counter(
             "updraft_worker_deaths_total", "Workers that died while they held an exchange.", registry=self.registry
         )
+        self.held_back = Counter(
+            "updraft_exchanges_held_back_total",
+            "Exchanges that were refused because their function, or whoever brings it, keeps killing workers.",
+            registry=self.registry,
+        )
         self.healing_seconds = seconds(
             "updraft_healing_seconds", "Time from the loss of a worker until all are warm again."
         )
