@@ -34,9 +34,9 @@ from updraft_writer.settings import ServeSettings
 from updraft_writer.shared_values import refuse_shared_views
 
 _MAX_UNANSWERED_ASKS = 16
-# Larger batches are decoded on a thread: copying and checking them would make all other exchanges wait. The header has
-# some 50 bytes for each column.
-_MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 256 << 10, 8 << 20
+# Larger batches are decoded on a thread: copying and checking them would make all other exchanges wait. For these the
+# thread would take longer than the decoding. The header has some 50 bytes for each column.
+_MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
 # Every batch asks for the quota, but most do not wait. Only real waits get a span.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
 
