@@ -246,8 +246,8 @@ class WorkersSettings(PoolSettings):
         "Which /dev/shm workers have. own: each one of its own, which goes with it, where the kernel lets the pool's "
         "user mount (the layer shared-memory); elsewhere that of the machine or pod, where files can be opened, but "
         "not listed, by every owner, and none at all with the profile restricted. pool: the same, where nobody but "
-        "this pool uses /dev/shm, as in a container: a file that nobody uses goes as soon as no exchange runs that can "
-        "have made it. machine: always that of the machine.",
+        "this pool uses /dev/shm, as in a container: what nobody has open or mapped there goes when the last running "
+        "exchange of any owner ends. machine: always that of the machine.",
         default="own",
     )
     worker_file_bytes: int = setting(

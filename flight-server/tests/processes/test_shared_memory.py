@@ -7,7 +7,6 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +22,7 @@ from updraft_server.linux.process_control import forbid_new_privileges
 from updraft_server.pool.bindings import Binding
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome, Owner
-from updraft_server.zygote.shared_memory import remove_left_behind
+from updraft_server.zygote.shared_memory import remove_unused_files
 
 # Workers cannot import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -143,26 +142,34 @@ async def test_what_a_worker_keeps_in_use_there_stays(zygotes_that_may_not_mount
         assert await said(pool, finds_the_file, application="second") == "False"
 
 
-async def test_what_an_exchange_that_runs_can_have_made_stays(zygotes_that_may_not_mount: Zygotes) -> None:
+async def test_what_a_function_leaves_stays_while_its_owner_has_another_exchange(
+    zygotes_that_may_not_mount: Zygotes,
+) -> None:
+    async with running_pool(zygotes_that_may_not_mount, workers=3) as pool:
+        lease = await leased(pool, None, Binding(Owner("", "first", "")))
+        assert await said(pool, leaves_a_file, application="first") == "4"
+        assert await said(pool, finds_the_file, application="first") == "True"
+        lease.release(LeaseOutcome.BROKEN)
+        assert await said(pool, finds_the_file, application="second") == "False"
+
+
+async def test_what_a_function_leaves_goes_while_another_owner_has_an_exchange(
+    zygotes_that_may_not_mount: Zygotes,
+) -> None:
     async with running_pool(zygotes_that_may_not_mount, workers=3) as pool:
         lease = await leased(pool, None, Binding(Owner("", "running", "")))
         assert await said(pool, leaves_a_file, application="first") == "4"
-        assert await said(pool, finds_the_file, application="second") == "True"
+        assert await said(pool, finds_the_file, application="second") == "False"
         lease.release(LeaseOutcome.BROKEN)
-        await until(pool, lambda: pool.idle == 3)
-        assert await said(pool, finds_the_file, application="third") == "False"
 
 
-def test_only_old_files_that_nobody_uses_are_removed(tmp_path: Path) -> None:
-    old, used, young = (tmp_path / name for name in ("old", "used", "young"))
-    for path in (old, used, young):
+def test_only_plain_files_that_nobody_uses_are_removed(tmp_path: Path) -> None:
+    left, used, opened = (tmp_path / name for name in ("left", "used", "opened"))
+    for path in (left, used, opened):
         path.write_text("left")
-    before_seconds = time.time() + 60
-    (tmp_path / "link").symlink_to(old)
+    (tmp_path / "link").symlink_to(left)
     os.mkfifo(tmp_path / "pipe")
-    with used.open("r+") as file, mmap.mmap(file.fileno(), 0):
+    with opened.open("a"), used.open("r+") as file, mmap.mmap(file.fileno(), 0):
         file.close()
-        remove_left_behind(old.stat().st_ctime - 60, tmp_path)
-        assert old.exists()
-        remove_left_behind(before_seconds, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "used"]
+        remove_unused_files(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "opened", "pipe", "used"]

@@ -129,10 +129,7 @@ class ShowStack:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sweep:
-    """No session function that runs has begun before: what is older in a /dev/shm that is the pool's alone may go."""
-
-    before_seconds: float
-    """Of the clock that files have their times from, since 1970."""
+    """An owner's last exchange has ended: what nobody uses in a /dev/shm that is the pool's alone may be its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

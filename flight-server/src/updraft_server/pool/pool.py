@@ -8,7 +8,6 @@
 import asyncio
 import contextlib
 import itertools
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -42,7 +41,6 @@ _LAST_DEATHS_SECONDS = 2.0
 # How often the memory of workers is looked up: the zygote reads all of /proc for it.
 _MEASUREMENT_SECONDS = 10.0
 _MEASUREMENT_TIMEOUT_SECONDS = 5.0
-_CLOCK_REALTIME_COARSE = 5
 
 
 class Pool:
@@ -226,7 +224,7 @@ class Pool:
         self.zygote_pid = hello.pid
         self.sandbox = tuple(SandboxLayer(*layer) for layer in hello.sandbox)
         self.functions = tuple(RegisteredFunctionInfo(*function) for function in hello.functions)
-        self._sweep_shared_memory()
+        self._zygote.sweep()
         self._changed()
 
     def _surplus(self) -> int:
@@ -277,7 +275,6 @@ class Pool:
 
     def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: Binding) -> Lease:
         worker.state = WorkerState.BUSY
-        worker.owners_since_seconds = None if binding.owner is None else _file_time_seconds()
         worker.bound = Bound(binding, next(self._uses))
         lease = WorkerLease(worker, task, self._released)
         self._leases.add(lease)
@@ -292,18 +289,13 @@ class Pool:
         is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
         if not is_reusable or self._closing:
             self._discard(worker)
-        else:
-            self._retain(worker)
-        self._heal()
-
-    def _retain(self, worker: PooledWorker) -> None:
-        worker.owners_since_seconds = None
-        self._sweep_shared_memory()
-        if self._surplus() > 0:
+        elif self._surplus() > 0:
             self._spares.keep(worker)
         else:
             worker.state = WorkerState.IDLE
             worker.bound = Bound(worker.bound.binding, next(self._uses))
+        self._sweep_behind(worker)
+        self._heal()
 
     def _discard(self, worker: PooledWorker) -> None:
         worker.kill()
@@ -320,16 +312,17 @@ class Pool:
     def _died(self, worker: PooledWorker, death: WorkerDeath) -> None:
         self.exits[worker.reason_of(death)] += 1
         del self._workers[worker.id]
-        if worker.bound.binding is not None:
-            self._sweep_shared_memory()
+        self._sweep_behind(worker)
         self._changed()
 
-    def _sweep_shared_memory(self) -> None:
-        """Have removed what none of the session functions that run can have made."""
-        if self._shares_memory:
-            running = (worker.owners_since_seconds for worker in self._workers.values())
-            oldest_seconds = min((since for since in running if since is not None), default=time.time())
-            self._zygote.sweep(oldest_seconds)
+    def _sweep_behind(self, worker: PooledWorker) -> None:
+        """Have shared memory swept where workers share it and no exchange of the worker's owner runs any more."""
+        binding = worker.bound.binding
+        if binding is None or binding.owner is None or not self._shares_memory:
+            return
+        running = (lease.held.bound.binding for lease in self._leases)
+        if all(other is None or other.owner != binding.owner for other in running):
+            self._zygote.sweep()
 
     @property
     def _shares_memory(self) -> bool:
@@ -354,8 +347,3 @@ class Pool:
         self.starting = min(self._starts.unasked, max(0, -self._surplus())) + self._starts.extra
         for callback in list(self._subscribers):
             callback()
-
-
-def _file_time_seconds() -> float:
-    """No file that is made from now on is older: the kernel takes their times from a clock that ticks."""
-    return time.clock_gettime(_CLOCK_REALTIME_COARSE)

@@ -61,8 +61,6 @@ class PooledWorker:
         self._state = WorkerState.STARTING
         self.bound = Bound(None, 0)
         """Whose it is, and when it was used last."""
-        self.owners_since_seconds: float | None = None
-        """Since when, by the wall clock, a session function runs in it; None while there is none."""
         self._context: dict[str, str] = {}
         """Whose exchange it works on, for its output."""
         self._loop = asyncio.get_running_loop()

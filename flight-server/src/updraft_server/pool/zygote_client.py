@@ -157,9 +157,9 @@ class ZygoteClient:
         """Make a worker write its stacks; without a connection nothing happens."""
         self._send(ShowStack(worker))
 
-    def sweep(self, before_seconds: float) -> None:
-        """Remove what is older in a /dev/shm that is the pool's; without a connection nothing happens."""
-        self._send(Sweep(before_seconds))
+    def sweep(self) -> None:
+        """Remove what nobody uses in a /dev/shm that is the pool's alone; without a connection nothing happens."""
+        self._send(Sweep())
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """What each of the workers uses that live; raises ZygoteError. The caller bounds the wait."""

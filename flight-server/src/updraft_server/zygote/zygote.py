@@ -49,7 +49,7 @@ from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.zygote.forked_worker import become_worker, socketpair
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.scratch import ScratchDirectories
-from updraft_server.zygote.shared_memory import remove_left_behind
+from updraft_server.zygote.shared_memory import remove_unused_files
 from updraft_server.zygote.strays import Strays
 
 _SEND_TIMEOUT_SECONDS = 5.0
@@ -225,7 +225,7 @@ class Zygote:
                     _signal(worker, worker_stack.SIGNAL)
             case Sweep():
                 if self._sweeps_shared_memory:
-                    remove_left_behind(packet.before_seconds)
+                    remove_unused_files()
             case Measure():
                 self._measure(front, packet)
             case _:
