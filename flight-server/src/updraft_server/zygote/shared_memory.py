@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Removes what session functions have left in a /dev/shm that all workers of a pool share.
 
-The kernel does not say who made a file. What nobody has open to write or mapped is taken for left behind: whoever
-shares memory has it mapped. Workers of registered functions, and what modules of functions have started, keep theirs so.
+The kernel does not say who made a file. What nobody has open to write or mapped is taken for left behind, since whoever
+shares memory has it mapped. Workers of registered functions keep theirs so, and so does what modules of functions have
+started.
 """
 
 import contextlib
