@@ -41,7 +41,7 @@ class Bench:
             sink,
             shape,
             self.quota,
-            tenant="t",
+            retained=self.quota.charge("t"),
             encode_threads=self.threads,
         )
         self.files.add(file)

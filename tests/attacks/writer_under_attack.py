@@ -114,7 +114,7 @@ class WriterUnderAttack:
         self._until(lambda: self.status()["open_files"] == 1 and not self.status()["batches_waiting"])
         held_bytes = self.status()["held_bytes"]
         assert held_bytes <= 2 * 8 * _ROWS.num_rows * 1000, self.status()
-        assert self.status()["peak_bytes"] <= QUOTA_BYTES
+        assert self.status()["peak_bytes"] <= QUOTA_BYTES, self.status()
         assert not list(self.outside.iterdir())
         unfinished = [path for path in self.root.rglob("*.updraft") if path.is_file()]
         assert len(unfinished) == 1, unfinished

@@ -4,16 +4,18 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 from updraft.errors import SinkError
 from updraft.service.spans import Span
 from updraft.v1.write_pb2 import Delivery, WriteCommand
 from updraft_writer.encoders.choice import choose_encoder
+from updraft_writer.encoders.option_limits import filters_from_start_bytes, filters_of_row_group_bytes
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
 from updraft_writer.gpu.gpu import Gpu
 from updraft_writer.open_file import OpenFile, Shape
 from updraft_writer.open_files import OpenFiles, Place
-from updraft_writer.quota import Quota
+from updraft_writer.quota import Quota, Reservation
 from updraft_writer.reason import Reason
 from updraft_writer.replies import Replies, ReturnedSink
 from updraft_writer.request import WriteRequest
@@ -23,6 +25,7 @@ from updraft_writer.sinks.sink import Sink, Standing, Storage
 from updraft_writer.sinks.stored import RetryPolicy, StoredSink
 
 _MAX_ROW_GROUP_ROWS = 1 << 31
+_UNASKED_FILTER_BYTES = 1 << 20
 
 
 class FileFactory:
@@ -49,9 +52,13 @@ class FileFactory:
         # Granted before the first await, so that files that open at the same time see each other's grants.
         stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if command.HasField("orc") else 0
         sink = await self._sink(command, replies)
-        # On a thread: it writes an empty file, to find out what the format accepts.
         gpu = self._gpu
-        encoder = await asyncio.to_thread(choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes)
+        with ExitStack() as unless_made:
+            retained = self._room_for_filters(request)
+            unless_made.callback(retained.release)
+            # On a thread: it writes an empty file, to find out what the format accepts.
+            encoder = await asyncio.to_thread(choose_encoder, command, schema, gpu, max_stripe_bytes=stripe_bytes)
+            unless_made.pop_all()
         shape = Shape(
             schema,
             target_bytes=lambda: self._files.target_bytes(wanted_bytes),
@@ -62,7 +69,8 @@ class FileFactory:
             sink,
             shape,
             self._quota,
-            tenant=request.tenant,
+            retained=retained,
+            row_group_filter_bytes=filters_of_row_group_bytes(command),
             encode_threads=self._encode_threads,
             device=gpu.admission.place(hold=request.holds_gpu) if isinstance(gpu, Gpu) else None,
             span=span,
@@ -75,6 +83,16 @@ class FileFactory:
         """Raise WriteRefusedError or SinkError if this writer could not store the file; creates nothing."""
         if command.delivery == Delivery.DELIVERY_DIRECT:
             await self._found(command.path)
+
+    def _room_for_filters(self, request: WriteRequest) -> Reservation:
+        """What the file retains, with the bloom filters that it begins with; raises QuotaError and WriteOptionError."""
+        filter_bytes = filters_from_start_bytes(request.command)
+        # As little as that is in the noise of the library's own buffers.
+        if filter_bytes > _UNASKED_FILTER_BYTES:
+            self._quota.check_room(filter_bytes, "bloom filters")
+        retained = self._quota.charge(request.tenant)
+        retained.resize(filter_bytes)
+        return retained
 
     async def _sink(self, command: WriteCommand, replies: Replies) -> Sink:
         settings = self._settings

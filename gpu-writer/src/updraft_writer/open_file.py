@@ -64,7 +64,10 @@ class OpenFile:
     shape: Shape
     quota: Quota
     _: KW_ONLY
-    tenant: str
+    retained: Reservation
+    """For what the file holds between row groups; the file releases it."""
+    row_group_filter_bytes: int = 0
+    """Memory that the bloom filters of each row group take until the file ends."""
     encode_threads: Executor
     device: DevicePlace | None = None
     span: Span = UNRECORDED
@@ -76,8 +79,7 @@ class OpenFile:
     def __post_init__(self) -> None:
         self._life = FileLife()
         self._builder = RowGroupBuilder(max_rows=self.shape.max_rows)
-        self._retained = self.quota.charge(self.tenant)
-        self._retained.resize(self.encoder.retained_bytes)
+        self.retained.resize(self.encoder.retained_bytes)
         self._changed = asyncio.Event()
         self._encode_turn = asyncio.Lock()
         self._store_turn = asyncio.Lock()
@@ -192,7 +194,7 @@ class OpenFile:
         self._leave_device()
         # A step on a thread cannot be interrupted, and uses the memory reserved for it until it returns.
         await asyncio.gather(*self._moving, *([self._completion] if self._completion else []), return_exceptions=True)
-        self._retained.release()
+        self.retained.release()
         if self._life.state is not FileState.PUBLISHED:
             await self.sink.discard()
 
@@ -241,6 +243,7 @@ class OpenFile:
 
     async def _encode(self, group: RowGroup) -> list[bytes]:
         self._life.check()
+        self._make_room_for_filters(group)
         async with self._turn_on_device(group.raw_bytes):
             # If the file has ended, its turn has ended too.
             self._life.check()
@@ -265,14 +268,25 @@ class OpenFile:
         if self.device is not None:
             self.device.close()
 
+    def _make_room_for_filters(self, group: RowGroup) -> None:
+        """Account for the bloom filters of a row group before they are there; raises QuotaError.
+
+        Most rows take less room encoded: half of what is reserved for the encoding is for small filters.
+        """
+        spare_bytes = max(0, group.reservation.held_bytes - group.raw_bytes) // 2
+        more_bytes = self.row_group_filter_bytes - spare_bytes
+        if more_bytes > 0:
+            self.quota.check_room(more_bytes, "bloom filters of a row group")
+            self.retained.resize(self.retained.held_bytes + more_bytes)
+
     def _charge_retained(self, held: Reservation) -> None:
         """Account for what the encoder retains, out of the reservation of the row group that it has just encoded.
 
         What the encoder no longer retains is now in the pieces, which the row group's reservation covers.
         """
         retained_bytes = self.encoder.retained_bytes
-        held.hand_over(self._retained, retained_bytes - self._retained.held_bytes)
-        self._retained.resize(retained_bytes)
+        held.hand_over(self.retained, retained_bytes - self.retained.held_bytes)
+        self.retained.resize(retained_bytes)
 
     async def _store(self, piece: bytes, held: Reservation) -> None:
         self._life.check()
@@ -288,7 +302,7 @@ class OpenFile:
             self._life.check()
             with self.span.child("updraft.writer.publish"):
                 for piece in await self._on_encode_thread(self.encoder.close):
-                    await self._store(piece, self._retained)
+                    await self._store(piece, self.retained)
                 self._leave_device()
                 self._life.handle(FileEvent.PUBLISH)
                 await self.sink.publish()

@@ -106,7 +106,7 @@ async def test_a_file_that_ends_while_it_waits_for_the_device_waits_no_longer() 
     other, place = gpu.admission.place(hold=False), gpu.admission.place(hold=True)
     with ThreadPoolExecutor(1) as threads:
         shape = Shape(SCHEMA, lambda: 1, max_rows=1 << 30)
-        file = OpenFile(encoder, sink, shape, quota, tenant="t", encode_threads=threads, device=place)
+        file = OpenFile(encoder, sink, shape, quota, retained=quota.charge("t"), encode_threads=threads, device=place)
         async with other.step(device.memory_bytes):
             for _ in range(3):
                 file.add(BATCH, await quota.acquire("t", reserved_bytes(BATCH_BYTES)), raw_bytes=BATCH_BYTES)

@@ -4,7 +4,7 @@
 import math
 
 from updraft.errors import EncodeError, WriteOptionError
-from updraft.v1.write_pb2 import OrcOptions, ParquetOptions
+from updraft.v1.write_pb2 import OrcOptions, ParquetOptions, WriteCommand
 
 DEFAULT_BLOOM_DISTINCT_VALUES = 1_000_000
 DEFAULT_BLOOM_FALSE_POSITIVES = 0.01
@@ -82,13 +82,26 @@ def bloom_bytes(options: ParquetOptions) -> int:
     )
 
 
+def filters_from_start_bytes(command: WriteCommand) -> int:
+    """Memory of the bloom filters that a file has as soon as it is open; raises WriteOptionError for wrong options."""
+    check_orc(command.orc)
+    return orc_bloom_bytes(command.orc) if command.HasField("orc") else 0
+
+
+def filters_of_row_group_bytes(command: WriteCommand) -> int:
+    """What each row group adds to that until the file ends; raises WriteOptionError for wrong options."""
+    check_parquet(command.parquet)
+    return bloom_bytes(command.parquet)
+
+
 def orc_bloom_bytes(options: OrcOptions) -> int:
     """Memory of the bloom filters of one stride, which are there from the start."""
     values = options.row_index_stride or DEFAULT_ROW_INDEX_STRIDE
     false_positives = options.bloom_filter_false_positive_probability or DEFAULT_ORC_FALSE_POSITIVES
     # As the library computes it: whole words of the optimal number of bits for a value in each row.
     bits = -values * math.log(false_positives) / math.log(2) ** 2
-    return len(options.bloom_filter_columns) * (math.ceil(bits / 64) * 8)
+    # A column that is named twice has one.
+    return len(set(options.bloom_filter_columns)) * (math.ceil(bits / 64) * 8)
 
 
 def _filter_bytes(distinct_values: int, false_positives: float) -> int:
