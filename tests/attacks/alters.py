@@ -78,6 +78,54 @@ def packages_that_every_process_imports(target: Any) -> Any:
 
 
 @ATTEMPTS
+def who_can_open_what_everybody_imports(target: Any) -> Any:
+    import fcntl
+    import os
+    import signal
+
+    import pyarrow
+
+    # Everybody else who opens it then waits until the kernel breaks the lease, 45 seconds later.
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    file = os.open(os.path.join(os.path.dirname(pyarrow.__file__), "cuda.py"), os.O_RDONLY)
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    return "leased"
+
+
+@ATTEMPTS
+def who_can_change_an_artifact_of_its_own(target: Any) -> Any:
+    import fcntl
+    import os
+
+    fcntl.fcntl(os.open(target.own_artifact, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    return "leased"
+
+
+@ATTEMPTS
+def notes_on_the_tokens_file(target: Any) -> Any:
+    return noted(target.tokens)
+
+
+@ATTEMPTS
+def notes_on_a_temporary_file_of_a_neighbour(target: Any) -> Any:
+    return noted(target.victims_file)
+
+
+def noted(path: str) -> Any:
+    """Leave an attribute at a file; a file system without attributes is as good as a refusal."""
+    import errno
+    import os
+
+    try:
+        os.setxattr(path, "user.planted", b"1")
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        return None
+    return os.getxattr(path, "user.planted")
+
+
+@ATTEMPTS
 def the_interpreter(target: Any) -> Any:
     import sys
 

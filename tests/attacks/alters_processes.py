@@ -186,6 +186,17 @@ def settings_of_the_kernel(target: Any) -> Any:
 
 
 @ATTEMPTS
+def the_log_of_the_kernel(target: Any) -> Any:
+    return overwrite("/dev/kmsg")
+
+
+@ATTEMPTS
+def whether_it_ends_with_the_pool(target: Any) -> Any:
+    # Whoever could write to the lifeline would also keep it from ending.
+    return overwrite("/proc/self/fd/4")
+
+
+@ATTEMPTS
 def its_cgroup(target: Any) -> Any:
     import os
 

@@ -107,6 +107,26 @@ def memory_of_arrow(target: Any) -> Any:
 
 
 @ENDED
+def memory_of_page_tables(target: Any) -> Any:
+    import mmap
+
+    # Memory that is only read is one page of zeros, and a table for each range that was touched.
+    page = mmap.PAGESIZE
+    reach = page * (page // 8)
+    no_reserve, no_huge_pages = 0x4000, 15
+    room = mmap.mmap(
+        -1,
+        _BEYOND_MEMORY_BYTES // page * reach,
+        flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve,
+        prot=mmap.PROT_READ,
+    )
+    room.madvise(no_huge_pages)
+    for start in range(0, len(room), reach):
+        room[start]
+    return held(room)
+
+
+@ENDED
 def memory_of_its_children(target: Any) -> Any:
     size = _BEYOND_MEMORY_BYTES // 4
     return children(4, lambda: written(bytearray(size), size))
@@ -239,6 +259,19 @@ def room_set_aside_for_a_file(target: Any) -> Any:
 
     os.posix_fallocate(os.open("/dev/shm/set-aside", os.O_RDWR | os.O_CREAT), 0, _BEYOND_FILE_BYTES)
     return "it is there"
+
+
+@REFUSED
+def watches_that_a_user_has_few_of(target: Any) -> Any:
+    import ctypes
+    import os
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    taken = [libc.inotify_init1(0) for _ in range(100)]
+    if min(taken) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return len(taken)
 
 
 @REFUSED

@@ -178,6 +178,46 @@ def the_zygote_by_what_it_reads(target: Any) -> Any:
 
 
 @ATTEMPTS
+def everybody_by_their_lifeline(target: Any) -> Any:
+    import os
+
+    # All workers end, and the zygote, when anything moves in the pipe whose reading end each of them has.
+    lifeline = os.open("/proc/self/fd/4", os.O_WRONLY | os.O_NONBLOCK)
+    return f"wrote {os.write(lifeline, b'x')} byte"
+
+
+@ATTEMPTS
+def the_front_by_descriptors_that_it_has_to_close(target: Any) -> Any:
+    import array
+    import contextlib
+    import os
+    import socket
+    import struct
+
+    from updraft_server.ipc.frames import FrameKind, encode_header
+
+    # Closing a connection that nobody reads takes as long as whoever opened it has said.
+    listening = socket.create_server(("127.0.0.1", 0))
+    slow = socket.create_connection(listening.getsockname())
+    slow.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            slow.send(bytes(1 << 16))
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
+    descriptors = array.array("i", [slow.fileno()])
+    with socket.socket(fileno=os.dup(3)) as front:
+        front.sendmsg([encode_header(FrameKind.MESSAGE)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+
+
+@ATTEMPTS
+def the_machine_by_a_watchdog(target: Any) -> Any:
+    import os
+
+    # Opened by its path alone, so that nothing is started where it is allowed.
+    return os.path.exists("/dev/watchdog") and os.open("/dev/watchdog", os.O_RDONLY)
+
+
+@ATTEMPTS
 def its_own_worker_at_once(target: Any) -> Any:
     import os
 
@@ -228,3 +268,31 @@ def the_front_by_a_flood_of_observers(target: Any) -> Any:
     with contextlib.ExitStack() as flood:
         for _ in range(500):
             flood.enter_context(socket.create_connection((host, int(port)), 30)).send(b"GET /metrics HTTP/1.1\r\nX: ")
+
+
+@ATTEMPTS
+def the_zygote_by_descriptors_in_flight(target: Any) -> Any:
+    import array
+    import builtins
+    import contextlib
+    import errno
+    import resource
+    import socket
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # Beyond the limit of its processes a user cannot send any more; they are in flight for as long as these are open.
+    kept: list[Any] = []
+    builtins.kept_in_flight = kept  # type: ignore[attr-defined]
+    descriptors = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 253))]
+    try:
+        while len(kept) < 1000:
+            ends = socket.socketpair()
+            kept.append(ends)
+            ends[0].setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    ends[0].sendmsg([b"x"], descriptors)
+    except OSError as error:
+        if error.errno not in (errno.ETOOMANYREFS, errno.EMFILE):
+            raise

@@ -18,7 +18,18 @@ import psutil
 from pyspark import cloudpickle
 from served_pool import Server
 
-from tests.attacks import alters, alters_processes, attempts, exhausts, kills, lies, reads, reads_network, survives
+from tests.attacks import (
+    alters,
+    alters_processes,
+    attempts,
+    exhausts,
+    kills,
+    lies,
+    reads,
+    reads_files,
+    reads_network,
+    survives,
+)
 from tests.attacks.attempts import Verdict, carried, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.attacks.outsiders import Outsider
@@ -182,5 +193,6 @@ def _path_of_broadcast(column: Any) -> Any:
 
 
 _HERE = sys.modules[__name__]
-for _module in (alters, alters_processes, attempts, exhausts, kills, lies, reads, reads_network, survives, _HERE):
+_ATTEMPTS = alters, alters_processes, exhausts, kills, lies, reads, reads_files, reads_network, survives
+for _module in (attempts, *_ATTEMPTS, _HERE):
     cloudpickle.register_pickle_by_value(_module)

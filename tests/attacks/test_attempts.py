@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.attacks import alters, alters_processes, exhausts, kills, lies, reads, reads_network
+from tests.attacks import alters, alters_processes, exhausts, kills, lies, reads, reads_files, reads_network
 from tests.attacks.pool_under_attack import PoolUnderAttack
 from tests.attacks.survives import NOT_YET, RESIDUES, Residue
 
@@ -61,7 +61,11 @@ def pools_with_small_limits() -> Iterator[Pools]:
         yield pools
 
 
-@pytest.mark.parametrize("attempt", [*reads.ATTEMPTS, *reads_network.ATTEMPTS], ids=lambda attempt: attempt.__name__)
+@pytest.mark.parametrize(
+    "attempt",
+    [*reads.ATTEMPTS, *reads_files.ATTEMPTS, *reads_network.ATTEMPTS],
+    ids=lambda attempt: attempt.__name__,
+)
 def test_a_function_cannot_read(pools: Pools, attempt: Callable[[Any], Any]) -> None:
     with pools.unharmed() as pool:
         verdict = pool.attempt(attempt)

@@ -259,7 +259,8 @@ class WorkersSettings(PoolSettings):
     )
     worker_descriptors: int = setting(
         "Number of files, sockets and pipes that a worker, and each process that its function starts, may have open; "
-        "beyond it a call fails with the error Too many open files.",
+        "beyond it a call fails with the error Too many open files. At most what the service itself may have, less a "
+        "reserve.",
         default=65_536,
         unit="descriptors",
         ge=256,

@@ -25,7 +25,9 @@ def machine(root: Path, files: dict[str, str]) -> Path:
     [
         ({}, None),
         ({"proc/meminfo": MEMINFO}, 600 * 1024),
+        ({"proc/meminfo": MEMINFO + "PageTables: 50 kB\n"}, 650 * 1024),
         ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.stat": NEW}, 3200),
+        ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.stat": NEW + "pagetables 40\n"}, 3240),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.stat": NEW, "proc/meminfo": MEMINFO}, 3200),
         ({"proc/self/cgroup": "4:cpu,memory:/a\n", "sys/fs/cgroup/memory/a/memory.stat": OLD}, 4100),
         # Whoever may move processes between groups could move one out of this sum.

@@ -12,10 +12,12 @@ from pathlib import Path, PurePosixPath
 _MACHINE = ("AnonPages:", "Shmem:")
 _GROUP = ("anon", "shmem")
 _OLD_GROUP = ("total_rss", "total_shmem")
+# Where the kernel counts them.
+_PAGE_TABLES = frozenset({"PageTables:", "pagetables"})
 
 
 def held_bytes(root: Path = Path("/")) -> int | None:
-    """Anonymous and shared memory of all processes that this one's could be; None where the kernel does not say."""
+    """Anonymous and shared memory and page tables of all processes that this one's could be; None: not known here."""
     found = [held for path, names in _files(root) if (held := _sum(path, names)) is not None]
     return min(found, default=None)
 
@@ -38,10 +40,11 @@ def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
 
 
 def _sum(path: Path, names: tuple[str, ...]) -> int | None:
-    """Of the values of all these names; None where one is missing, which could be the larger one."""
-    lines = (line.split() for line in _text(path).splitlines())
-    values = [int(words[1]) * (1024 if words[-1] == "kB" else 1) for words in lines if words and words[0] in names]
-    return sum(values) if len(values) == len(names) else None
+    """Of the values of all these names, and page tables; None where one is missing, which could be the larger one."""
+    lines = [words for line in _text(path).splitlines() if (words := line.split())]
+    wanted = _PAGE_TABLES.union(names)
+    values = {words[0]: int(words[1]) * (1024 if words[-1] == "kB" else 1) for words in lines if words[0] in wanted}
+    return sum(values.values()) if values.keys() >= set(names) else None
 
 
 def _text(path: Path) -> str:

@@ -19,7 +19,7 @@ _STARTED = 19
 _RESIDENT_PAGES = 21
 
 # Fields of /proc/PID/status, which stays readable where smaps does not: of processes that hide their memory.
-_ANONYMOUS, _SHARED = "RssAnon:", "RssShmem:"
+_ANONYMOUS, _SHARED, _PAGE_TABLES = "RssAnon:", "RssShmem:", "VmPTE:"
 
 # The children of a process are listed by thread: with more than these it is cheaper to read all of /proc once.
 _MOST_THREADS = 64
@@ -35,7 +35,7 @@ class ProcessTree(NamedTuple):
     memory_bytes: int
     """Resident memory; a page that several processes share counts in each."""
     own_bytes: int
-    """The part of it that no file stands behind: anonymous and shared memory."""
+    """The part of it that no file stands behind: anonymous and shared memory, and the page tables that map it all."""
     shared_bytes: int = 0
     """The shared memory alone, files in memory included that are mapped."""
     threads: int = 0
@@ -57,7 +57,7 @@ def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
 
 
 def own_bytes(process: int | str = "self") -> int:
-    """Anonymous and shared memory of a process; 0 for one that has ended."""
+    """Anonymous and shared memory of a process, and its page tables; 0 for one that has ended."""
     return sum(_anonymous_and_shared(process))
 
 
@@ -91,13 +91,18 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
 
 
 def _anonymous_and_shared(process: int | str) -> tuple[int, int]:
-    """In bytes; nothing for a process that has ended."""
+    """In bytes, page tables as anonymous memory; nothing for a process that has ended.
+
+    Reading memory that was never written takes page tables and nothing else.
+    """
     try:
         lines = Path(f"/proc/{process}/status").read_text(errors="replace").splitlines()
     except OSError:
         return 0, 0
-    found = dict(line.split(maxsplit=2)[:2] for line in lines if line.startswith((_ANONYMOUS, _SHARED)))
-    return int(found.get(_ANONYMOUS, 0)) * 1024, int(found.get(_SHARED, 0)) * 1024
+    counted = _ANONYMOUS, _SHARED, _PAGE_TABLES
+    found = dict(line.split(maxsplit=2)[:2] for line in lines if line.startswith(counted))
+    anonymous, shared, tables = (int(found.get(name, 0)) * 1024 for name in counted)
+    return anonymous + tables, shared
 
 
 class _Children:

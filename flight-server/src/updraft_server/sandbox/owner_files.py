@@ -50,6 +50,13 @@ _DEVICE = READ_FILE | READ_DIRECTORY | WRITE_FILE | TRUNCATE
 _SHARED_MEMORY = READ_FILE | WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
 
 _DEVICES = "/dev"
+# The machine's own, by their numbers: consoles, serial lines and what they show, keyboards and mice; memory, ports and
+# the kernel's log.
+_REFUSED_MAJORS = frozenset({4, 7, 13})
+_REFUSED_DEVICES = frozenset({os.makedev(5, 1), *(os.makedev(1, minor) for minor in (1, 2, 4, 11))})
+# Watchdogs, which restart the machine, made-up keyboards, page faults and virtual machines. What functions use, such as
+# GPUs, has major numbers of its own; beneath a directory of its own (RDMA) it is left alone.
+_MISCELLANEOUS_MAJOR = 10
 _PROJECTED = "..data"
 """A link in each Kubernetes volume of a secret: what is beside it is the secret too, under its next name."""
 
@@ -141,19 +148,28 @@ def _whole_secret(path: str) -> str:
 
 def _usable_devices() -> list[str]:
     """Terminals, null, random numbers, GPUs and the like: no disks, whose bytes are everybody's files."""
-    usable = []
-    for path, mode in _modes(_DEVICES):
-        directory = stat.S_ISDIR(mode) and path != SHARED_MEMORY_PATH
-        if stat.S_ISCHR(mode) or (directory and not any(stat.S_ISBLK(inner) for _, inner in _modes(path))):
-            usable.append(path)
-    return usable
+    return [path for path, found in _found_in(_DEVICES) if _is_usable(path, found)]
 
 
-def _modes(directory: str) -> Iterator[tuple[str, int]]:
+def _is_usable(path: str, found: os.stat_result) -> bool:
+    if stat.S_ISDIR(found.st_mode):
+        inside = (inner for _, inner in _found_in(path))
+        return path != SHARED_MEMORY_PATH and not any(map(_is_the_machines, inside))
+    is_miscellaneous = os.major(found.st_rdev) == _MISCELLANEOUS_MAJOR
+    return stat.S_ISCHR(found.st_mode) and not (is_miscellaneous or _is_the_machines(found))
+
+
+def _is_the_machines(found: os.stat_result) -> bool:
+    if not stat.S_ISCHR(found.st_mode):
+        return stat.S_ISBLK(found.st_mode)
+    return os.major(found.st_rdev) in _REFUSED_MAJORS or found.st_rdev in _REFUSED_DEVICES
+
+
+def _found_in(directory: str) -> Iterator[tuple[str, os.stat_result]]:
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                yield entry.path, entry.stat(follow_symlinks=False).st_mode
+                yield entry.path, entry.stat(follow_symlinks=False)
 
 
 def _allow(rules: Ruleset, path: str, rights: int) -> None:

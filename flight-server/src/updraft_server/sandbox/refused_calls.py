@@ -40,6 +40,10 @@ _ALWAYS = {
     # Files in memory that have no name: what is written to them counts in no process until it is mapped. Shared memory
     # has names in /dev/shm.
     "memfd_create memfd_secret": errno.ENOSYS,
+    # What happens to files of others, their names included: Landlock does not cover it.
+    "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
+    # Notes on files of others, and rights to them, neither of which Landlock covers. Copying a file goes on without.
+    "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat": errno.ENOTSUP,
     # Named by numbers that all containers of a pod can guess, and left behind by whoever made them.
     "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink": errno.EPERM,
     # The machine's: modules, boot, clock, names, ports, terminal and log.
@@ -62,6 +66,7 @@ _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _F_SETOWN, _F_SETOWN_EX = fcntl.F_SETOWN, 15
+_F_SETLEASE, _F_NOTIFY, _F_SETDELEG = fcntl.F_SETLEASE, fcntl.F_NOTIFY, 1040
 # FIOSETOWN and SIOCSPGRP; TIOCSTI and TIOCLINUX type into a terminal.
 _OWNING_IOCTLS, _TYPING_IOCTLS = (0x8901, 0x8902), (0x5412, 0x541C)
 
@@ -82,6 +87,7 @@ def refused_calls() -> Iterator[Rule]:
     yield from _others_priorities_and_limits()
     yield from _signals_to_the_pool()
     yield from _own_protection()
+    yield from _claims_on_files()
     yield from _sockets()
 
 
@@ -143,6 +149,12 @@ def _own_protection() -> Iterator[Rule]:
     yield Rule("prctl", errno.EPERM, [equals(0, _PR_SET_CHILD_SUBREAPER), equals(1, 0)])
     for number in _TYPING_IOCTLS:
         yield Rule("ioctl", errno.EPERM, [equals(1, number)])
+
+
+def _claims_on_files() -> Iterator[Rule]:
+    """A lease makes everybody else wait, for 45 seconds each time, to open a file that can only be read here."""
+    for command in (_F_SETLEASE, _F_NOTIFY, _F_SETDELEG):
+        yield Rule("fcntl", errno.EPERM, [equals(1, command)])
 
 
 def _sockets() -> Iterator[Rule]:

@@ -9,12 +9,15 @@ has. It holds each process for itself, and counts nothing that is shared (`mmap`
 
 import resource
 
+from updraft_server.linux.descriptors_in_flight import limit_of_workers
+
 
 def limit_resources(*, file_bytes: int, descriptors: int) -> None:
     """Hold the limits in this process for good; what is tighter already stays.
 
     Raising a hard limit takes CAP_SYS_RESOURCE, which a worker gives up.
     """
+    descriptors = limit_of_workers(descriptors)
     for which, limit in ((resource.RLIMIT_FSIZE, file_bytes), (resource.RLIMIT_NOFILE, descriptors)):
         soft, hard = resource.getrlimit(which)
         resource.setrlimit(which, (_smaller(soft, limit), _smaller(hard, limit)))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from updraft.service.child import Child
 from updraft_server.ipc.zygote_packets import DOOR_VARIABLE, LIFELINE_VARIABLE, SETTINGS_VARIABLE, ZygoteSettings
+from updraft_server.linux.descriptors_in_flight import allow_more_than
 
 # What a zygote and its workers inherit of the environment: nothing that could be a secret.
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
@@ -38,20 +39,31 @@ def control_listener(path: Path) -> socket.socket:
 
 def start_zygote(settings: ZygoteSettings, door: socket.socket) -> Child:
     """Start a zygote that serves the fronts that come over `door`."""
+    allow_more_than(settings.worker.max_descriptors)
     environment = zygote_environment(os.environ)
     environment[SETTINGS_VARIABLE] = settings.encode()
     environment[DOOR_VARIABLE] = str(door.fileno())
-    environment[LIFELINE_VARIABLE] = str(_lifeline())
-    return Child("updraft_server.zygote.process", environment, [door.fileno(), _lifeline()])
+    lifeline = _lifeline(settings.workers_directory)
+    environment[LIFELINE_VARIABLE] = str(lifeline)
+    return Child("updraft_server.zygote.process", environment, [door.fileno(), lifeline])
 
 
 @functools.cache
-def _lifeline() -> int:
+def _lifeline(directory: str) -> int:
     """A pipe that nobody writes to: it ends with this process, and workers with it.
 
-    Their parent's death cannot tell them: a worker outlives its zygote.
+    Their parent's death cannot tell them: a worker outlives its zygote. Whoever could write to it would end all workers
+    at once. A pipe without a name can be opened for writing by whoever holds its reading end (/proc/self/fd), past
+    Landlock; one that was made in a directory hidden from workers cannot.
     """
-    reading, _held_open = os.pipe()
+    path = Path(directory, "lifeline")
+    path.unlink(missing_ok=True)
+    os.mkfifo(path, 0o600)
+    try:
+        reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        _held_open = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    finally:
+        path.unlink()
     return reading
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a fork needs before, and what the child does first: it leaves everything of the zygote behind but its memory."""
 
+import contextlib
 import faulthandler
 import fcntl
 import os
@@ -20,6 +21,7 @@ _WORKER_LIFELINE = 4
 _WORKER_STACK = 5
 _OUT_OF_THE_WAY = 64
 _SO_SNDBUFFORCE = 32
+_SO_PASSRIGHTS = 83
 
 
 def become_worker(
@@ -76,4 +78,7 @@ def socketpair() -> tuple[socket.socket, socket.socket]:
             end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER_BYTES)
         except PermissionError:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+    # Who closes a worker's descriptor last may have to wait for it: it must not be the front (SO_LINGER). Linux 6.16.
+    with contextlib.suppress(OSError):
+        ends[0].setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
     return ends

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts to learn what others do with their files, without opening any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.attacks.attempts import Attempts, system_call
+
+ATTEMPTS = Attempts()
+
+_ALL_EVENTS = 0xFFF
+
+
+def watched(directory: str) -> str:
+    """Ask for the names of files that are made, opened and removed there."""
+    import ctypes
+    import errno
+    import os
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    events = libc.inotify_init1(os.O_CLOEXEC)
+    if events < 0 or libc.inotify_add_watch(events, directory.encode(), _ALL_EVENTS) < 0:
+        number = ctypes.get_errno() or errno.EPERM
+        raise OSError(number, os.strerror(number))
+    return f"watches {directory}"
+
+
+@ATTEMPTS
+def the_names_of_what_a_neighbour_makes(target: Any) -> Any:
+    import os
+
+    return watched(os.path.dirname(target.victims_file))
+
+
+@ATTEMPTS
+def which_workers_come_and_go(target: Any) -> Any:
+    return watched(target.runtime + "/workers")
+
+
+@ATTEMPTS
+def when_the_tokens_are_read(target: Any) -> Any:
+    return watched(target.tokens)
+
+
+@ATTEMPTS
+def which_libraries_others_import(target: Any) -> Any:
+    import os
+
+    import pyarrow
+
+    return watched(os.path.dirname(pyarrow.__file__))
+
+
+@ATTEMPTS
+def the_names_of_what_a_neighbour_makes_as_an_ordinary_user_may(target: Any) -> Any:
+    import os
+
+    # Since Linux 5.13 nobody needs a right for it, as long as it names files by their handles.
+    report_names = 0xC00
+    os.close(system_call("fanotify_init", report_names, 0))
+    return "could be watched"
+
+
+@ATTEMPTS
+def when_a_neighbours_directory_changes(target: Any) -> Any:
+    import fcntl
+    import os
+
+    directory = os.open("/usr/lib", os.O_RDONLY)
+    fcntl.fcntl(directory, fcntl.F_NOTIFY, fcntl.DN_ACCESS | fcntl.DN_CREATE)
+    return "is told of what others open"
+
+
+@ATTEMPTS
+def the_log_of_the_kernel_by_its_device(target: Any) -> Any:
+    import os
+
+    return os.read(os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK), 8192)
+
+
+@ATTEMPTS
+def what_a_console_shows(target: Any) -> Any:
+    import os
+
+    return os.open("/dev/vcs", os.O_RDONLY) or os.open("/dev/tty1", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
