@@ -12,6 +12,7 @@ from flight_messages import FlightData
 from updraft.errors import (
     UpdraftError,
 )
+from updraft.service.identity import ANYBODY
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.relay import Relay, RelayLimits
 from updraft_server.front.transfer import Transfer
@@ -25,6 +26,8 @@ MAX_MESSAGE_BYTES = 10_000
 
 class ScriptedCall:
     """A client that sends what it was given, then half-closes; without an end it says nothing more."""
+
+    identity = ANYBODY
 
     remaining_seconds = None
 

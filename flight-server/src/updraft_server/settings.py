@@ -317,7 +317,7 @@ class ServeSettings(WorkersSettings, FrontSettings):
     @property
     def secret_paths(self) -> tuple[str, ...]:
         """What session functions cannot read, beside the pool's own directories: the front's secrets are here too."""
-        files = (self.token_file, self.tls_key_file, self.metrics_token_file)
+        files = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file)
         return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
 
 

@@ -11,6 +11,7 @@ from front_harness import Running
 
 from updraft.errors import PoolFullError
 from updraft.service.early_reads import EarlyReads, allocated_bytes
+from updraft.service.identity import ANYBODY
 from updraft_server.pool.testing import FakePool
 
 MIB = 1024 * 1024
@@ -19,6 +20,8 @@ OWN_BYTES = 64 * MIB
 
 class Sending:
     """A client whose message comes when it may."""
+
+    identity = ANYBODY
 
     def __init__(self) -> None:
         self.message: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()

@@ -11,6 +11,7 @@ import structlog
 from updraft.errors import UpdraftError
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import Call, MessageLimits, first_message, schema_header, tenant_of, within_deadline
+from updraft.service.identity import Identity, Scope
 from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
 from updraft_writer.encoders.encoder import Footer
@@ -23,6 +24,8 @@ from updraft_writer.quota import Quota
 from updraft_writer.replies import Replies
 from updraft_writer.request import SERVICE, WriteRequest, checked_command, parse_command, with_schema
 from updraft_writer.settings import ServeSettings
+
+_WRITE = Scope.WRITE, "write files"
 
 _log = structlog.get_logger(__name__)
 
@@ -63,12 +66,13 @@ class Exchanges:
         with self.tracer.exchange("updraft.writer.file", call.header(TRACE_HEADER)) as span:
             await self._serve(call, span)
 
-    async def check(self, encoded: bytes) -> None:
+    async def check(self, encoded: bytes, identity: Identity) -> None:
         """Raise the error with which this writer would refuse to open such a file now; creates nothing."""
+        identity.require(*_WRITE)
         command = checked_command(encoded)
         _log.info("asked whether a file would be opened", path=command.path)
         self.files.check_open()
-        await self.factory.check(command)
+        await self.factory.check(command, identity.roots)
 
     async def _serve(self, call: Call, span: Span) -> None:
         replies, record = Replies(call), _Record(time.monotonic(), span)
@@ -126,10 +130,12 @@ class Exchanges:
         limits = MessageLimits(SERVICE, settings.max_message_bytes, settings.first_message_timeout_seconds)
         early = self.early_reads.of(call)
         first = await first_message(early, limits)
+        call.identity.require(*_WRITE)
         command = parse_command(first)
         header = await schema_header(early, first, limits)
         # On a thread: a schema of many columns takes a third of a second.
-        return await asyncio.to_thread(with_schema, command, header, tenant=tenant_of(call, command.task))
+        tenant, roots = tenant_of(call, command.task), call.identity.roots
+        return await asyncio.to_thread(with_schema, command, header, tenant=tenant, roots=roots)
 
     async def _let_go(self, record: _Record) -> None:
         """Wait until nothing is left of a file: a client that sees the call's end may remove the directory.

@@ -2,9 +2,10 @@
 """Makes the file for a command: its encoder, its sink, and the rule for cutting its row groups."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 
 from updraft.errors import SinkError
 from updraft.service.spans import Span
@@ -32,7 +33,7 @@ class FileFactory:
     """Makes files. `storage` finds the storage for a path; tests replace it."""
 
     def __init__(self, quota: Quota, files: OpenFiles, gpu: Gpu | Reason, settings: ServeSettings) -> None:
-        self.storage: Callable[[str], Storage] = Roots(settings.root, sync_files=settings.sync_files).storage
+        self.storage: Callable[..., Storage] = Roots(settings.root, sync_files=settings.sync_files).storage
         self._quota = quota
         self._files = files
         self._gpu = gpu
@@ -51,7 +52,7 @@ class FileFactory:
         wanted_bytes = self._row_group_bytes(command)
         # Granted before the first await, so that files that open at the same time see each other's grants.
         stripe_bytes = self._files.grant_stripe(place, wanted_bytes) if command.HasField("orc") else 0
-        sink = await self._sink(command, replies)
+        sink = await self._sink(request, replies)
         gpu = self._gpu
         with ExitStack() as unless_made:
             retained = self._room_for_filters(request)
@@ -79,10 +80,13 @@ class FileFactory:
             sink.on_silence = file.storage_is_silent
         return file
 
-    async def check(self, command: WriteCommand) -> None:
-        """Raise WriteRefusedError or SinkError if this writer could not store the file; creates nothing."""
+    async def check(self, command: WriteCommand, roots: Sequence[str]) -> None:
+        """Raise WriteRefusedError or SinkError if this writer could not store the file; creates nothing.
+
+        `roots` are the caller's own, as those of a request.
+        """
         if command.delivery == Delivery.DELIVERY_DIRECT:
-            await self._found(command.path)
+            await self._found(command.path, roots)
 
     def _room_for_filters(self, request: WriteRequest) -> Reservation:
         """What the file retains, with the bloom filters that it begins with; raises QuotaError and WriteOptionError."""
@@ -94,25 +98,26 @@ class FileFactory:
         retained.resize(filter_bytes)
         return retained
 
-    async def _sink(self, command: WriteCommand, replies: Replies) -> Sink:
-        settings = self._settings
+    async def _sink(self, request: WriteRequest, replies: Replies) -> Sink:
+        settings, command = self._settings, request.command
         if command.delivery == Delivery.DELIVERY_RETURN:
             return ReturnedSink(replies, silence_seconds=settings.client_silence_seconds)
         return StoredSink(
-            await self._found(command.path),
+            await self._found(command.path, request.roots),
             command.path,
             self._store_threads,
             RetryPolicy(attempts=settings.store_attempts),
             silence_seconds=settings.storage_silence_seconds,
         )
 
-    async def _found(self, path: str) -> Storage:
+    async def _found(self, path: str, roots: Sequence[str]) -> Storage:
         """The storage for a path; raises UpdraftError, also when a storage does not answer.
 
         Resolving links and storages may hang, so it runs on the storage threads; the loop's own serve every file.
         """
         silence_seconds = self._settings.storage_silence_seconds
-        looking = asyncio.get_running_loop().run_in_executor(self._store_threads, self.storage, path)
+        find = partial(self.storage, path, roots) if roots else partial(self.storage, path)
+        looking = asyncio.get_running_loop().run_in_executor(self._store_threads, find)
         try:
             async with asyncio.timeout(silence_seconds or None):
                 return await looking

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first message of an exchange: what to write, where, for whom; everything that can be refused without data is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
@@ -32,6 +33,8 @@ class WriteRequest:
     command: WriteCommand
     decoder: ArrowDecoder
     tenant: str
+    roots: Sequence[str] = ()
+    """Below which of the writer's roots the client may write; empty: below all of them."""
     has_views: bool = False
     """Whether rows may share the bytes of strings."""
 
@@ -89,9 +92,9 @@ def checked_command(encoded: bytes | memoryview) -> WriteCommand:
     return command
 
 
-def with_schema(command: WriteCommand, header: memoryview, *, tenant: str) -> WriteRequest:
+def with_schema(command: WriteCommand, header: memoryview, *, tenant: str, roots: Sequence[str] = ()) -> WriteRequest:
     """The request completed by Arrow's header of the schema; raises ProtocolError, LimitError and WriteOptionError."""
     schema = encapsulated_message(header, memoryview(b""))
     decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS)
     refuse_shared_types(decoder.schema)
-    return WriteRequest(command, decoder, tenant, has_views(decoder.schema))
+    return WriteRequest(command, decoder, tenant, roots, has_views(decoder.schema))

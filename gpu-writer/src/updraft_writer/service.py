@@ -9,6 +9,7 @@ from typing import Any
 from updraft.errors import FunctionNotFoundError
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.service.flight_service import Action, Call, FlightService
+from updraft.service.identity import Identity
 from updraft.service.lifecycle import Lifecycle
 from updraft_writer.exchanges import Exchanges
 from updraft_writer.gpu.gpu import Gpu, described
@@ -60,11 +61,11 @@ class WriterService(FlightService):
         """Raises FunctionNotFoundError: a writer serves no flights."""
         raise FunctionNotFoundError("a writer has no functions: exchange with a WriteCommand")
 
-    async def _encoded_status(self, _body: bytes) -> bytes:
+    async def _encoded_status(self, _body: bytes, _identity: Identity) -> bytes:
         return json.dumps(self.status()).encode()
 
-    async def _check(self, body: bytes) -> bytes:
-        await self._exchanges.check(body)
+    async def _check(self, body: bytes, identity: Identity) -> bytes:
+        await self._exchanges.check(body, identity)
         return b""
 
     def status(self) -> dict[str, object]:

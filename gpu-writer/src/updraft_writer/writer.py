@@ -15,7 +15,7 @@ import structlog
 from updraft.errors import PoolUnavailableError, QuotaError
 from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft.service.early_reads import EarlyReads
-from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
+from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
@@ -80,7 +80,7 @@ class Writer:
         )
         self._health = HealthBoard()
         pages = {"/status.json": self._status_page}
-        self._listeners = Listeners(settings, flight_handler(self._service), self._health, pages)
+        self._listeners = Listeners(settings, self._service, self._health, pages)
         self._watch()
 
     async def run(self) -> None:

@@ -19,6 +19,7 @@ from updraft.service.exchange import (
     tenant_of,
     within_deadline,
 )
+from updraft.service.identity import ANYBODY
 from updraft.v1.exchange_pb2 import Owner, RequestMetadata, TaskIdentity
 
 LIMITS = MessageLimits("pool", max_message_bytes=1000, first_message_timeout_seconds=0.2)
@@ -30,6 +31,8 @@ TASK = TaskIdentity(owner=Owner(application_id="app"), query_id="7", stage_id=1,
 
 class Client:
     """Says what it was given, then nothing."""
+
+    identity = ANYBODY
 
     def __init__(self, *messages: bytes | None, deadline_seconds: float | None = None, tenant: str = "") -> None:
         self._messages = list(messages)

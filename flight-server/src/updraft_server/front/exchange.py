@@ -27,6 +27,7 @@ from updraft.service.exchange import (
     tenant_of,
     within_deadline,
 )
+from updraft.service.identity import Scope
 from updraft.service.spans import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.front.activity import Activity, ExchangePhase, OpenExchange
@@ -46,6 +47,9 @@ from updraft_server.pool.leases import LeaseOutcome, Owner
 
 if TYPE_CHECKING:
     from updraft_server.settings import FrontSettings
+
+_SHIP = Scope.SESSION, "run functions that it brings"
+_CALL = Scope.CALL, "run registered functions"
 
 _log = structlog.get_logger(__name__)
 
@@ -100,6 +104,8 @@ class Exchanges:
             request = parse_request(first)
             exchange.identity = request.log_context
             exchange.span.describe(exchange.identity)
+            # Before anything is said of what there is.
+            call.identity.require(*(_SHIP if request.is_session else _CALL))
             request = resolve(request, self._capabilities())
             structlog.contextvars.bind_contextvars(**exchange.identity)
             schema = bytes(await schema_header(early, first, self._message_limits))

@@ -22,7 +22,7 @@ import structlog
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.early_reads import EarlyReads
-from updraft.service.flight_service import FLIGHT_SERVICE_NAME, flight_handler
+from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
 from updraft.service.heartbeat import Heartbeat
 from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_beating
@@ -155,7 +155,7 @@ class Front:
         )
         pages = status_pages(lambda: self.sampler.report)
         self._neighbours_token_file = neighbours_token_file
-        self._listeners = Listeners(settings, flight_handler(service), self._health, pages, neighbours_token_file)
+        self._listeners = Listeners(settings, service, self._health, pages, neighbours_token_file)
         self._watch_pool()
 
     async def run(self) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Any
 
-from updraft.errors import ActionRefusedError, FunctionNotFoundError
+from updraft.errors import FunctionNotFoundError
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.service.flight_service import Action, Call, FlightService
+from updraft.service.identity import Identity
 from updraft.service.lifecycle import Lifecycle, Phase
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus, SandboxLayer
 from updraft_server.front.admission import Admission
@@ -23,6 +24,10 @@ POOL_STATUS_ACTION = "updraft.pool_status"
 _STATUS_DOC = "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus."
 WORKER_STACK_ACTION = "updraft.worker_stack"
 _STACK_DOC = "Where the Python of the worker with this id is, or of every busy one: JSON, worker ids to texts."
+_NO_STACKS = (
+    "clients may not read the stacks of this pool's workers, which name the code of every tenant: start the pool with "
+    "--allow-remote-stacks, or call as an identity with the scope admin"
+)
 _DRAIN_DOC = "Finish what runs, take nothing new, then stop: as on SIGTERM."
 
 _STATES = {
@@ -48,9 +53,9 @@ class PoolService(FlightService):
         allow_remote_stacks: bool,
     ) -> None:
         status = Action(POOL_STATUS_ACTION, _STATUS_DOC, self._encoded_status)
-        stack = [Action(WORKER_STACK_ACTION, _STACK_DOC, self._stacks)] if allow_remote_stacks else []
+        stack = Action(WORKER_STACK_ACTION, _STACK_DOC, self._stacks, "" if allow_remote_stacks else _NO_STACKS)
         super().__init__(
-            SERVICE, [status, *stack], lifecycle, drain_doc=_DRAIN_DOC, allow_remote_drain=allow_remote_drain
+            SERVICE, [status, stack], lifecycle, drain_doc=_DRAIN_DOC, allow_remote_drain=allow_remote_drain
         )
         self._exchanges = exchanges
         self._pool = pool
@@ -94,16 +99,7 @@ class PoolService(FlightService):
             sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],
         )
 
-    async def do_action(self, name: str, body: bytes) -> bytes:
-        """As of every service; raises ActionRefusedError for stacks where clients may not have them."""
-        if name == WORKER_STACK_ACTION and name not in {action.name for action in self.list_actions()}:
-            raise ActionRefusedError(
-                "clients may not read the stacks of this pool's workers, which name the code of every tenant: start "
-                "the pool with --allow-remote-stacks"
-            )
-        return await super().do_action(name, body)
-
-    async def _stacks(self, body: bytes) -> bytes:
+    async def _stacks(self, body: bytes, _identity: Identity) -> bytes:
         """Of the worker that is named, or of all that are busy, one after the other."""
         name = body.decode("utf-8", "replace")
         busy = [worker.worker for worker in self._pool.workers if worker.state == "busy"]
@@ -112,7 +108,7 @@ class PoolService(FlightService):
             raise FunctionNotFoundError(f"no worker has the id {name!r}: busy are {', '.join(busy) or 'none'}")
         return json.dumps({worker: stack for worker, stack in stacks.items() if stack is not None}).encode()
 
-    async def _encoded_status(self, _body: bytes) -> bytes:
+    async def _encoded_status(self, _body: bytes, _identity: Identity) -> bytes:
         return self.status().SerializeToString()
 
 

@@ -12,6 +12,7 @@ from front_harness import Running
 
 from updraft.errors import ProtocolError
 from updraft.service.exchange import MessageLimits
+from updraft.service.identity import ANYBODY
 from updraft.v1.exchange_pb2 import Artifact, ErrorKind, Owner
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
 
@@ -144,6 +145,8 @@ async def test_owners_that_are_away_are_few(
 
 class Dripping:
     """A client that sends a byte at a time, without end and without a pause that is too long."""
+
+    identity = ANYBODY
 
     def __init__(self) -> None:
         self._offset = 0

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which paths a client may write: only those below the roots that the writer was started with."""
 
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from pyarrow import fs
 
 from updraft.errors import SinkError, WriteRefusedError
-from updraft_writer.location import Root, parse_location, resolved
+from updraft_writer.location import Location, Root, parse_location, resolved
 from updraft_writer.sinks.local import LocalStorage
 from updraft_writer.sinks.remote import RemoteStorage
 from updraft_writer.sinks.sink import Storage
@@ -25,8 +26,11 @@ class Roots:
         self._sync_files = sync_files
         self._unsynced: set[Path] = set()
 
-    def storage(self, path: str) -> Storage:
-        """The storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable."""
+    def storage(self, path: str, within: Sequence[str] = ()) -> Storage:
+        """The storage for a file; raises WriteRefusedError outside the roots and SinkError if it is unreachable.
+
+        `within` are roots of the caller's own, below those of the writer; empty: it may write below all of these.
+        """
         try:
             location = resolved(parse_location(path))
         except (ValueError, RuntimeError) as error:
@@ -39,6 +43,8 @@ class Roots:
         if root is None:
             allowed = ", ".join(map(str, self._roots)) or "none: it was started without --root"
             raise WriteRefusedError(f"{path} lies outside the roots of this writer ({allowed})")
+        if within:
+            root = _narrowed(root, location, path, within)
         if location.scheme == "file":
             return LocalStorage(
                 Path(location.path), root=Path(root.place.path), sync=self._sync_files, unsynced=self._unsynced
@@ -50,6 +56,18 @@ class Roots:
             reason = str(error).partition("\n")[0]
             raise SinkError(f"cannot reach {path}: {reason}{_NEEDS.get(location.scheme, '')}") from error
         return RemoteStorage(file_system, inner_path)
+
+
+def _narrowed(root: Root, location: Location, path: str, within: Sequence[str]) -> Root:
+    """The root of the caller's that has the location: no link leads out of it. Raises WriteRefusedError."""
+    try:
+        own = [resolved(parse_location(place)) for place in within]
+    except (ValueError, RuntimeError, OSError) as error:
+        raise WriteRefusedError(f"a root of this identity cannot be used: {error}") from None
+    for place in own:
+        if place.contains(location) and (place == root.place or root.place.contains(place)):
+            return root._replace(place=place)
+    raise WriteRefusedError(f"{path} lies outside the roots of this identity ({', '.join(within)})")
 
 
 def _file_system(root: Root, path: PurePosixPath) -> tuple[fs.FileSystem, str]:

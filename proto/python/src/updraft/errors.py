@@ -14,6 +14,7 @@
      +- PoolUnavailableError     the service is draining, has no worker or is unreachable
      +- DeadlineError            the call's deadline or a time limit of the service has passed
      +- UnauthenticatedError     the call has no token, or a wrong one
+     +- PermissionDeniedError    the caller's identity may not do that
      +- InternalError            a defect of the service
      +- QuotaError               the writer had no room in time; has a retry hint
      +- SinkError                the storage failed; the message says whether the file was published
@@ -132,6 +133,10 @@ class DeadlineError(UpdraftError, kind=ErrorKind.ERROR_KIND_DEADLINE, code="DEAD
 
 class UnauthenticatedError(UpdraftError, kind=ErrorKind.ERROR_KIND_UNAUTHENTICATED, code="UNAUTHENTICATED"):
     """Raised when a call has no token, or a wrong one."""
+
+
+class PermissionDeniedError(UpdraftError, kind=ErrorKind.ERROR_KIND_PERMISSION_DENIED, code="PERMISSION_DENIED"):
+    """Raised when who calls is known, and may not do that or not for that tenant."""
 
 
 class InternalError(UpdraftError, kind=ErrorKind.ERROR_KIND_INTERNAL, code="INTERNAL"):

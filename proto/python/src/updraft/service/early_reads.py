@@ -16,6 +16,7 @@ import structlog
 
 from updraft.errors import UpdraftError
 from updraft.service.exchange import Call
+from updraft.service.identity import Identity
 
 # Memory grows by what a network brings meanwhile.
 _LOOK_SECONDS = 0.05
@@ -124,6 +125,10 @@ class _EarlyCall:
 
     def header(self, name: str) -> str:
         return self._call.header(name)
+
+    @property
+    def identity(self) -> Identity:
+        return self._call.identity
 
     @property
     def remaining_seconds(self) -> float | None:

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from updraft.errors import DeadlineError, LimitError, ProtocolError, VersionMismatchError
 from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION, TENANT_HEADER
+from updraft.service.identity import Identity
 from updraft.service.log_lines import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
 
@@ -45,6 +46,10 @@ class Call(Protocol):
 
     def header(self, name: str) -> str:
         """A request header, empty when absent."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who calls."""
 
     @property
     def remaining_seconds(self) -> float | None:
@@ -141,8 +146,11 @@ def check_version(client_version: int, service: str) -> None:
 
 
 def tenant_of(call: Call, task: TaskIdentity) -> str:
-    """Whose share of the service the exchange takes: the header's tenant, else the owner's, else the application."""
-    return call.header(TENANT_HEADER) or task.owner.tenant or task.owner.application_id
+    """Whose share of the service the exchange takes: the identity's; raises PermissionDeniedError.
+
+    An identity of no tenant says itself which one it is: the header's, else the owner's, else the application.
+    """
+    return call.identity.tenant_of([call.header(TENANT_HEADER), task.owner.tenant]) or task.owner.application_id
 
 
 def task_context(task: TaskIdentity) -> dict[str, str]:

@@ -19,19 +19,26 @@ import grpc.aio
 import structlog
 
 from updraft.errors import ActionRefusedError, InternalError, ProtocolError, UpdraftError
+from updraft.service.identity import ANYBODY, Door, Identity, Scope, certificate_names
 from updraft.service.lifecycle import Event, Lifecycle
 
 FLIGHT_SERVICE_NAME = "arrow.flight.protocol.FlightService"
 RETRY_AFTER_TRAILER = "retry-after-ms"
 DRAIN_ACTION = "updraft.drain"
 
+_NO_DRAIN = (
+    "clients may not drain this service: send its process SIGTERM (in a cluster: `updraft drain POD`), "
+    "start it with --allow-remote-drain, or call as an identity with the scope admin"
+)
+
 _log = structlog.get_logger(__name__)
 
 
 class Call:
-    """One exchange: raw messages in and out, the client's headers and its deadline."""
+    """One exchange: raw messages in and out, who calls, the client's headers and its deadline."""
 
-    def __init__(self, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+    def __init__(self, context: "grpc.aio.ServicerContext[bytes, bytes]", identity: Identity = ANYBODY) -> None:
+        self.identity = identity
         self._context = context
         self._headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
 
@@ -61,8 +68,10 @@ class Action(NamedTuple):
     name: str
     doc: str
     """For people who list the actions."""
-    run: Callable[[bytes], Awaitable[bytes]]
-    """Takes the body of the request and returns that of the answer; raises UpdraftError."""
+    run: Callable[[bytes, Identity], Awaitable[bytes]]
+    """Takes the body of the request and who asks, and returns the body of the answer; raises UpdraftError."""
+    refusal: str = ""
+    """What those are told who lack the scope `admin`; empty where it is for everybody who is known."""
 
 
 class FlightService(ABC):
@@ -71,12 +80,11 @@ class FlightService(ABC):
     def __init__(
         self, name: str, actions: Iterable[Action], lifecycle: Lifecycle, *, drain_doc: str, allow_remote_drain: bool
     ) -> None:
-        """`name` is what messages call the service; DRAIN_ACTION is one of its actions where clients may use it."""
+        """`name` is what messages call the service; DRAIN_ACTION is an action of every service."""
         self._name = name
         self._lifecycle = lifecycle
-        self._actions = {action.name: action for action in actions}
-        if allow_remote_drain:
-            self._actions[DRAIN_ACTION] = Action(DRAIN_ACTION, drain_doc, self._drain)
+        drain = Action(DRAIN_ACTION, drain_doc, self._drain, "" if allow_remote_drain else _NO_DRAIN)
+        self._actions = {action.name: action for action in [*actions, drain]}
 
     @abstractmethod
     async def do_exchange(self, call: Call) -> None:
@@ -90,29 +98,32 @@ class FlightService(ABC):
     def flight_info(self, descriptor: Any) -> Any:
         """The FlightInfo for a pyarrow.flight.FlightDescriptor; raises FunctionNotFoundError."""
 
-    def list_actions(self) -> Iterable[Action]:
-        """Every action that is allowed."""
-        return self._actions.values()
+    def list_actions(self, identity: Identity) -> Iterable[Action]:
+        """Every action that is allowed to the caller."""
+        return [action for action in self._actions.values() if _may(identity, action)]
 
-    async def do_action(self, name: str, body: bytes) -> bytes:
+    async def do_action(self, name: str, body: bytes, identity: Identity) -> bytes:
         """Run an action; raises what it raises, ProtocolError for one that does not exist, ActionRefusedError."""
-        if action := self._actions.get(name):
-            return await action.run(body)
-        if name == DRAIN_ACTION:
-            raise ActionRefusedError(
-                "clients may not drain this service: send its process SIGTERM (in a cluster: `updraft drain POD`), "
-                "or start it with --allow-remote-drain"
-            )
-        raise ProtocolError(f"no action {name!r}: this {self._name} has {', '.join(self._actions)}")
+        action = self._actions.get(name)
+        if action is None:
+            known = ", ".join(allowed.name for allowed in self.list_actions(identity))
+            raise ProtocolError(f"no action {name!r}: this {self._name} has {known}")
+        if not _may(identity, action):
+            raise ActionRefusedError(action.refusal)
+        return await action.run(body, identity)
 
-    async def _drain(self, _body: bytes) -> bytes:
+    async def _drain(self, _body: bytes, _identity: Identity) -> bytes:
         self._lifecycle.handle(Event.DRAIN_REQUESTED)
         return b""
 
 
-def flight_handler(service: FlightService) -> grpc.GenericRpcHandler:
-    """The gRPC handler for `service`; all other Flight methods end with UNIMPLEMENTED."""
-    adapter = _Adapter(service)
+def _may(identity: Identity, action: Action) -> bool:
+    return not action.refusal or Scope.ADMIN in identity.scopes
+
+
+def flight_handler(service: FlightService, door: Door) -> grpc.GenericRpcHandler:
+    """The gRPC handler for `service`, for whom the door knows; all other Flight methods end with UNIMPLEMENTED."""
+    adapter = _Adapter(service, door)
     return grpc.method_handlers_generic_handler(
         FLIGHT_SERVICE_NAME,
         {
@@ -128,37 +139,48 @@ def flight_handler(service: FlightService) -> grpc.GenericRpcHandler:
 class _Adapter:
     """The gRPC methods, one coroutine each."""
 
-    def __init__(self, service: FlightService) -> None:
+    def __init__(self, service: FlightService, door: Door) -> None:
         self._service = service
+        self._door = door
 
     async def do_exchange(self, _requests: Any, context: Any) -> None:
         async with _errors_as_status(context):
-            await self._service.do_exchange(Call(context))
+            await self._service.do_exchange(Call(context, self._identity(context)))
 
     async def list_flights(self, _request: bytes, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
+            self._identity(context)
             await _flight_types()
             for info in self._service.list_flights():
                 yield bytes(info.serialize())
 
     async def flight_info(self, request: bytes, context: Any) -> bytes:
         async with _errors_as_status(context):
+            self._identity(context)
             flight = await _flight_types()
             return bytes(self._service.flight_info(_deserialized(flight.FlightDescriptor, request)).serialize())
 
     async def list_actions(self, _request: bytes, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
+            identity = self._identity(context)
             flight = await _flight_types()
-            for action in self._service.list_actions():
+            for action in self._service.list_actions(identity):
                 # An ActionType has no serialize(); its two fields are those of an Action.
                 yield bytes(flight.Action(action.name, action.doc.encode()).serialize())
 
     async def do_action(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
+            identity = self._identity(context)
             flight = await _flight_types()
             action = _deserialized(flight.Action, request)
-            result = await self._service.do_action(action.type, action.body.to_pybytes())
+            result = await self._service.do_action(action.type, action.body.to_pybytes(), identity)
             yield bytes(flight.Result(result).serialize())
+
+    def _identity(self, context: Any) -> Identity:
+        """Who calls; raises UnauthenticatedError."""
+        headers = dict(context.invocation_metadata() or ())
+        names = certificate_names(context.auth_context())
+        return self._door.identity(str(headers.get("authorization", "")), names)
 
 
 @asynccontextmanager

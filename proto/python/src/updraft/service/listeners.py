@@ -17,10 +17,12 @@ from prometheus_client import CollectorRegistry
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.descriptors import allow_all_descriptors
+from updraft.service.flight_service import FlightService, flight_handler
 from updraft.service.health import LIVE, HealthBoard
+from updraft.service.identity import Door
 from updraft.service.lifecycle import StartError
 from updraft.service.observers import Observers
-from updraft.service.security import BearerTokens, TokenInterceptor, server_credentials
+from updraft.service.security import server_credentials
 from updraft.service.web import WebPages, serve_pages
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ _MIN_CLIENT_PING_MILLISECONDS = 10_000
 _KEEPALIVE_ANSWER_MILLISECONDS = 20_000
 
 _LAST_WORDS_SECONDS = 2.0
-_TOKENS_LOOK_SECONDS = 0.5
+_DOOR_LOOK_SECONDS = 0.5
 
 _UNIX_UMASKS = {"owner": 0o177, "group": 0o117, "everyone": 0o111}
 
@@ -48,7 +50,7 @@ class Listeners:
     def __init__(
         self,
         settings: "ServiceSettings",
-        handler: grpc.GenericRpcHandler,
+        service: FlightService,
         health: HealthBoard,
         pages: WebPages = MappingProxyType({}),
         neighbours_token_file: Path | None = None,
@@ -57,7 +59,7 @@ class Listeners:
 
         Args:
             settings: Addresses, tokens and certificates.
-            handler: What is served over Flight.
+            service: What is served over Flight.
             health: What is served of grpc.health.v1.
             pages: Pages beside the metrics.
             neighbours_token_file: Of the tokens that this machine's own users need for pages and metrics, unless the
@@ -65,7 +67,7 @@ class Listeners:
         """
         self.addresses: dict[str, str] = {}
         self._settings = settings
-        self._handler = handler
+        self._service = service
         self._health = health
         self._pages = pages
         self._neighbours_token_file = neighbours_token_file
@@ -90,21 +92,18 @@ class Listeners:
         """End everything."""
         await self._stack.aclose()
 
-    def _server(self, interceptors: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:
-        server = grpc.aio.server(interceptors=interceptors, options=_channel_options(self._settings))
+    def _server(self) -> grpc.aio.Server:
+        server = grpc.aio.server(options=_channel_options(self._settings))
         self._stack.push_async_callback(server.stop, None)
         self._health.add_to(server)
         return server
 
     async def _start_flight(self) -> None:
         settings = self._settings
-        interceptors = []
-        if settings.token_file is not None:
-            tokens = BearerTokens(settings.token_file)
-            self._stack.callback(asyncio.create_task(_keep_watching(tokens)).cancel)
-            interceptors.append(TokenInterceptor(tokens))
-        self._flight = server = self._server(interceptors)
-        server.add_generic_rpc_handlers((self._handler,))
+        door = Door(settings.token_file, settings.identities_file)
+        self._stack.callback(asyncio.create_task(_keep_watching(door)).cancel)
+        self._flight = server = self._server()
+        server.add_generic_rpc_handlers((flight_handler(self._service, door),))
         if settings.listen_address is not None:
             self.addresses["listen"] = _bind(server, str(settings.listen_address), self._credentials())
         if settings.listen_unix is not None:
@@ -120,7 +119,7 @@ class Listeners:
     async def _start_admin(self) -> None:
         if self._settings.admin_address is None:
             return
-        server = self._server(())
+        server = self._server()
         self.addresses["admin_listen"] = _bind(server, str(self._settings.admin_address), None)
         await server.start()
 
@@ -143,15 +142,16 @@ class Listeners:
             return
         if settings.insecure_no_token:
             _log.warning("anybody who reaches this address can use this service", listen=str(address))
-        if settings.token_file is not None and settings.tls_certificate_file is None:
+        has_tokens = settings.token_file is not None or settings.identities_file is not None
+        if has_tokens and settings.tls_certificate_file is None:
             _log.warning("tokens cross the network in plain text: give --tls-certificate-file", listen=str(address))
 
 
-async def _keep_watching(tokens: BearerTokens) -> None:
-    """Check the token file even while nobody calls, so that the log reports an unusable file in time."""
+async def _keep_watching(door: Door) -> None:
+    """Check its files even while nobody calls, so that the log reports an unusable one in time."""
     while True:
-        await asyncio.sleep(_TOKENS_LOOK_SECONDS)
-        tokens.refresh()
+        await asyncio.sleep(_DOOR_LOOK_SECONDS)
+        door.refresh()
 
 
 def _channel_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:

@@ -11,16 +11,14 @@ import hashlib
 import hmac
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import grpc
-import grpc.aio
 import structlog
 
 from updraft.errors import UnauthenticatedError
-from updraft.service.health import HEALTH_METHOD_PREFIX
 from updraft.service.lifecycle import StartError
 
 _log = structlog.get_logger(__name__)
@@ -144,43 +142,66 @@ def _certificate_configuration(chain: bytes, key: bytes, client_ca: bytes | None
     return grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=client_ca)
 
 
-class BearerTokens:
-    """The tokens of a file, one per line; blank lines and lines that start with # are ignored.
+class Revocable(Generic[Content]):
+    """What a file grants. When the file has been missing or unusable for two seconds, it grants nothing until it is
+    usable again: removing it revokes what it granted.
 
-    When the file has been missing or unusable for two seconds, no token is valid until it is usable again: removing the
-    file revokes the tokens. Every check looks at the file. Call `refresh` more often than every two seconds, so that
-    the file is also watched while no client calls.
+    Every look at it looks at the file. Call `refresh` more often than every two seconds, so that the file is also
+    watched while no client calls.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path, parse: Callable[[bytes], Content], noun: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`noun` is what logs call what the file grants; raises SecurityError when it cannot be used."""
         self._path = path
-        self._files = WatchedFiles((path,), _token_digests, clock)
-        self._valid = self._files.content
+        self._noun = noun
+        self._files = WatchedFiles((path,), parse, clock)
+        self._valid: Content | None = self._files.content
+
+    @property
+    def current(self) -> Content | None:
+        """What it grants now; None: nothing."""
+        self.refresh()
+        return self._valid
 
     def refresh(self) -> None:
-        """Check the file, and log if that revokes all tokens or restores them."""
+        """Check the file, and log if that revokes everything or restores it."""
         known = self._files.content
         if self._files.unconfirmed_seconds > _GRACE_SECONDS:
-            if self._valid:
-                _log.error("no token is valid any more: the token file cannot be used", file=str(self._path))
-            self._valid = ()
+            if self._valid is not None:
+                _log.error(
+                    f"no {self._noun} is valid any more: the {self._noun} file cannot be used", file=str(self._path)
+                )
+            self._valid = None
         else:
-            if not self._valid:
-                _log.warning("tokens are valid again: the token file can be used", file=str(self._path))
+            if self._valid is None:
+                _log.warning(f"{self._noun}s are valid again: the {self._noun} file can be used", file=str(self._path))
             self._valid = known
+
+
+class BearerTokens:
+    """The tokens of a file, one per line; blank lines and lines that start with # are ignored."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._granted = Revocable(path, _token_digests, "token", clock)
+
+    def refresh(self) -> None:
+        """See `Revocable`."""
+        self._granted.refresh()
 
     def check(self, authorization: str) -> None:
         """Raise UnauthenticatedError unless `authorization` is `Bearer <one of the tokens>`."""
         if not authorization.startswith(_BEARER):
             raise UnauthenticatedError("this service needs a token: send the header 'authorization: Bearer <token>'")
         presented = _digest(authorization.removeprefix(_BEARER).strip().encode())
-        self.refresh()
-        if not self._valid:
+        valid = self._granted.current
+        if valid is None:
             raise UnauthenticatedError(
                 "no token is valid: this service cannot use its token file, and its log says why"
             )
         # Compares all tokens, each in constant time, so that the duration reveals nothing.
-        matches = [hmac.compare_digest(presented, known) for known in self._valid]
+        matches = [hmac.compare_digest(presented, known) for known in valid]
         if not any(matches):
             raise UnauthenticatedError("the token is not one that this service knows")
 
@@ -199,30 +220,3 @@ def _token_digests(content: bytes) -> tuple[bytes, ...]:
         if not (token.isascii() and token.decode("ascii").isprintable()):
             raise ValueError(f"line {number} of the token file is not a token: expected printable ASCII")
     return tuple(_digest(token) for _, token in tokens)
-
-
-class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio has no types
-    """Admits calls with a valid token; health checks need none."""
-
-    def __init__(self, tokens: BearerTokens) -> None:
-        self._tokens = tokens
-
-    async def intercept_service(
-        self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
-    ) -> grpc.RpcMethodHandler:
-        """The handler of the call, or one that refuses it."""
-        if not handler_call_details.method.startswith(HEALTH_METHOD_PREFIX):
-            headers = dict(handler_call_details.invocation_metadata or ())
-            try:
-                self._tokens.check(str(headers.get("authorization", "")))
-            except UnauthenticatedError as error:
-                return _refusal(error)
-        return await continuation(handler_call_details)
-
-
-def _refusal(error: UnauthenticatedError) -> grpc.RpcMethodHandler:
-    async def refuse(_requests: Any, context: Any) -> None:
-        await context.abort(grpc.StatusCode[error.code], error.status_message())
-
-    # Works for every kind of call: a refusal sends no message and waits for none.
-    return grpc.stream_stream_rpc_method_handler(refuse)

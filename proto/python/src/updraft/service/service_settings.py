@@ -76,6 +76,13 @@ class ServiceSettings(Settings):
         "it can be read again.",
         default=None,
     )
+    identities_file: Path | None = setting(
+        "TOML file of the identities of clients: the SHA-256 digests of their tokens and the names in their "
+        "certificates, with the tenant of each and its scopes (call, session, write, admin). It holds no secret, and "
+        "is read again when it changes, as --token-file is. Clients with a token of --token-file have the scopes call, "
+        "session and write, and say themselves which tenant they are.",
+        default=None,
+    )
     insecure_no_token: bool = setting(
         "Accept clients without a token or certificate on addresses that other machines can reach.",
         default=False,
@@ -157,16 +164,17 @@ class ServiceSettings(Settings):
     @model_validator(mode="after")
     def _strangers_are_kept_out(self) -> Self:
         address = self.listen_address
-        guarded = self.token_file is not None or self.tls_client_ca_file is not None or self.insecure_no_token
-        if self.listen_unix_access == "everyone" and self.token_file is None and not self.insecure_no_token:
+        has_door = self.token_file is not None or self.identities_file is not None
+        guarded = has_door or self.tls_client_ca_file is not None or self.insecure_no_token
+        if self.listen_unix_access == "everyone" and not has_door and not self.insecure_no_token:
             raise ValueError(
                 "--listen-unix-access everyone lets any user of this machine use the service: "
-                "give --token-file, or say --insecure-no-token"
+                "give --token-file or --identities-file, or say --insecure-no-token"
             )
         if address is not None and not address.is_loopback and not guarded:
             raise ValueError(
                 f"--listen {address} is reachable from other machines, and anybody there could use the service: "
-                "give --token-file or --tls-client-ca-file, or say --insecure-no-token"
+                "give --token-file, --identities-file or --tls-client-ca-file, or say --insecure-no-token"
             )
         return self
 

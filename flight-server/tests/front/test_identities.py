@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an identity may ask of a front: each scope at each door, and no tenant but its own."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pyarrow.flight as flight
+import pytest
+import trustme
+from flight_messages import all_replies, batch, command_request, echo_command, finish, reply_metadata
+from front_calls import admitted, in_a_thread
+from front_harness import Running, RunningFront
+
+from updraft.protocol import TENANT_HEADER
+from updraft.v1.exchange_pb2 import ErrorKind, ExchangeCommand, Owner, SessionFunction, TaskIdentity
+from updraft_server.pool.testing import FakePool
+
+SCOPES = ("call", "session", "write", "admin")
+SESSION = SessionFunction(python_version="3.11", spark_version="4.3.0")
+
+
+def session(tenant: str = "") -> ExchangeCommand:
+    owner = Owner(tenant=tenant, application_id="app")
+    return echo_command(session=SESSION, task=TaskIdentity(owner=owner, stage_id=2, task_attempt_id=4))
+
+
+EXCHANGES = {"call": echo_command(), "session": session()}
+
+
+@pytest.fixture
+def identities(tmp_path: Path) -> Path:
+    """One for each scope, of the tenant a, whose token is the scope's name."""
+    path = tmp_path / "identities.toml"
+    path.write_text(
+        "".join(
+            f'[[identity]]\nname = "{scope}-of-a"\ntenant = "a"\nscopes = ["{scope}"]\n'
+            f'token_sha256 = ["{hashlib.sha256(scope.encode()).hexdigest()}"]\ncertificates = ["{scope}.a"]\n'
+            for scope in SCOPES
+        )
+    )
+    return path
+
+
+async def outcome(
+    front: RunningFront, command: ExchangeCommand, token: str, *headers: tuple[str, str], allowed: bool = False
+) -> tuple[grpc.StatusCode, ErrorKind | None, str]:
+    """The status of an exchange, and the kind and message of the error that it was told in-band.
+
+    One that is not allowed sends its command alone: a client that writes on may learn of the end before it learns why.
+    """
+    call = front.exchange(metadata=(("authorization", f"Bearer {token}"), *headers))
+    return await ended(call, command, allowed=allowed)
+
+
+async def ended(call: Any, command: ExchangeCommand, *, allowed: bool) -> tuple[grpc.StatusCode, ErrorKind | None, str]:
+    """As `outcome`."""
+    for message in (command_request(command), *((batch(1), finish(1)) if allowed else ())):
+        await call.write(message)
+    if allowed:
+        await call.done_writing()
+    replies, error = await all_replies(call)
+    if error is None:
+        return grpc.StatusCode.OK, None, ""
+    told = reply_metadata(replies[-1]).error if replies else None
+    return error.code(), told.kind if told is not None else None, str(error.details())
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("wanted", EXCHANGES)
+async def test_an_exchange_takes_its_scope(running_front: Running, identities: Path, wanted: str, scope: str) -> None:
+    pool = FakePool()
+    async with running_front(pool, identities_file=identities, allow_session_functions=True) as front:
+        code, kind, says = await outcome(front, EXCHANGES[wanted], scope, allowed=wanted == scope)
+    if wanted == scope:
+        assert code is grpc.StatusCode.OK
+    else:
+        assert (code, kind) == (grpc.StatusCode.PERMISSION_DENIED, ErrorKind.ERROR_KIND_PERMISSION_DENIED)
+        assert f"the identity '{scope}-of-a' may not" in says
+        assert f"that takes the scope {wanted}, and it has {scope}" in says
+    assert len(pool.leases) == (wanted == scope)
+
+
+async def test_whoever_is_unknown_learns_nothing(running_front: Running, identities: Path) -> None:
+    async with running_front(FakePool(), identities_file=identities) as front:
+        for token in ("", "other", hashlib.sha256(b"call").hexdigest()):
+            call = front.exchange(metadata=(("authorization", f"Bearer {token}"),))
+            _, error = await all_replies(call)
+            assert error is not None
+            assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert "of-a" not in str(error.details())
+            assert await admitted(front.channel, f"Bearer {token}") is grpc.StatusCode.UNAUTHENTICATED
+        assert await admitted(front.channel, "Bearer write") is grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize(
+    ("command", "headers"),
+    [
+        (session(), [(TENANT_HEADER, "b")]),
+        (session("b"), []),
+        (session("b"), [(TENANT_HEADER, "a")]),
+        (session("a"), [(TENANT_HEADER, "b")]),
+    ],
+    ids=["header", "owner", "owner behind a header", "header before an owner"],
+)
+async def test_nobody_acts_for_another_tenant(
+    running_front: Running, identities: Path, command: ExchangeCommand, headers: Sequence[tuple[str, str]]
+) -> None:
+    pool = FakePool()
+    async with running_front(pool, identities_file=identities, allow_session_functions=True) as front:
+        code, kind, says = await outcome(front, command, "session", *headers)
+    assert (code, kind) == (grpc.StatusCode.PERMISSION_DENIED, ErrorKind.ERROR_KIND_PERMISSION_DENIED)
+    assert "is of the tenant 'a' and cannot act for 'b'" in says
+    assert pool.leases == []
+
+
+@pytest.mark.parametrize("headers", [[], [(TENANT_HEADER, "a")]])
+async def test_its_own_tenant_is_that_of_the_owner(
+    running_front: Running, identities: Path, headers: Sequence[tuple[str, str]]
+) -> None:
+    pool = FakePool()
+    async with running_front(pool, identities_file=identities, allow_session_functions=True) as front:
+        assert (await outcome(front, session(), "session", *headers, allowed=True))[0] is grpc.StatusCode.OK
+    [lease] = pool.leases
+    assert lease.binding.owner is not None
+    assert (lease.binding.owner.tenant, lease.binding.owner.application_id) == ("a", "app")
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("action", ["updraft.drain", "updraft.worker_stack"])
+async def test_only_an_administrator_drains_and_reads_stacks(
+    running_front: Running, identities: Path, action: str, scope: str
+) -> None:
+    def ask(location: str) -> Any:
+        with flight.connect(location) as client:
+            options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {scope}".encode())])
+            listed = {each.type for each in client.list_actions(options)}
+            try:
+                return listed, list(client.do_action(action, options))
+            except flight.FlightUnauthorizedError:
+                return listed, None
+
+    async with running_front(FakePool(), identities_file=identities) as front:
+        listed, answer = await in_a_thread(ask, f"grpc://{front.address}")
+        assert (action in listed, answer is not None) == (scope == "admin", scope == "admin")
+        if scope == "admin" and action == "updraft.drain":
+            await front.stopped()
+
+
+@pytest.mark.parametrize(("name", "code"), [("session.a", "OK"), ("call.a", "PERMISSION_DENIED")])
+async def test_a_client_certificate_is_an_identity(
+    running_front: Running, tmp_path: Path, identities: Path, name: str, code: str
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+    served = authority.issue_cert("localhost")
+    served.cert_chain_pems[0].write_to_path(tmp_path / "tls.crt")
+    served.private_key_pem.write_to_path(tmp_path / "tls.key")
+    client = authority.issue_cert(common_name=name)
+    credentials = grpc.ssl_channel_credentials(
+        authority.cert_pem.bytes(), client.private_key_pem.bytes(), client.cert_chain_pems[0].bytes()
+    )
+    files = {"tls_certificate_file": "tls.crt", "tls_key_file": "tls.key", "tls_client_ca_file": "ca.crt"}
+    settings: dict[str, Any] = {setting: tmp_path / file for setting, file in files.items()}
+    async with running_front(FakePool(), identities_file=identities, allow_session_functions=True, **settings) as front:
+        address = f"localhost:{front.address.rpartition(':')[2]}"
+        async with grpc.aio.secure_channel(address, credentials) as channel:
+            front.channel = channel
+            call = front.exchange()
+            found, _, _ = await ended(call, session(), allowed=code == "OK")
+            assert found.name == code
