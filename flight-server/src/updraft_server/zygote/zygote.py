@@ -111,8 +111,9 @@ class Zygote:
         self._image_processes = frozenset(children())
         # Every worker begins with it, and shares it as long as it does not write there.
         self._image_bytes = own_bytes()
-        # Ids of an earlier zygote's workers may still be in use.
-        self._ids = map(f"{secrets.token_hex(3)}-{{}}".format, itertools.count(1))
+        # Ids of an earlier zygote's workers may still be in use. They name scratch directories too: whoever guesses one
+        # could take away the rights to it, since Landlock does not cover chmod.
+        self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
         self._claims_end_seconds = math.inf
         self._is_ending = False
 
