@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from updraft.errors import PermissionDeniedError, UnauthenticatedError
-from updraft.service.identity import ANYBODY, Door, Identity, Scope, certificate_names
+from updraft.service.door import Door, certificate_names
+from updraft.service.identity import ANYBODY, Identity, Scope
 from updraft.service.security import SecurityError
 
 

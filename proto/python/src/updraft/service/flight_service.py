@@ -19,7 +19,8 @@ import grpc.aio
 import structlog
 
 from updraft.errors import ActionRefusedError, InternalError, ProtocolError, UpdraftError
-from updraft.service.identity import ANYBODY, Door, Identity, Scope, certificate_names
+from updraft.service.door import Door, certificate_names
+from updraft.service.identity import ANYBODY, Identity, Scope
 from updraft.service.lifecycle import Event, Lifecycle
 
 FLIGHT_SERVICE_NAME = "arrow.flight.protocol.FlightService"

@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.descriptors import allow_all_descriptors
+from updraft.service.door import Door
 from updraft.service.flight_service import FlightService, flight_handler
 from updraft.service.health import LIVE, HealthBoard
-from updraft.service.identity import Door
 from updraft.service.lifecycle import StartError
 from updraft.service.observers import Observers
 from updraft.service.security import server_credentials
