@@ -36,6 +36,7 @@ _CORPUS = BUILD / "fuzz-corpus"
 # Inputs have a few KiB. CPU seconds: what else the machine does is no stall.
 _STALL_SECONDS = 1.0
 _MOST_GROWTH_BYTES = 256 << 20
+_HANG_SECONDS = 90.0
 _PROGRESS_SECONDS = 60.0
 _CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
@@ -93,6 +94,8 @@ def saved(path: Path) -> tuple[Target, Pieces]:
 
 def _campaign(target: Target, seed: int, seconds: float) -> Path | None:
     """Read inputs of one target until the time is over or there is a finding; the finding's file."""
+    # What waits takes no processor time: a reader that hangs says where, and ends the campaign.
+    faulthandler.dump_traceback_later(seconds + _HANG_SECONDS, exit=True)
     first_bytes, slowest_seconds, runs = _reset_peak_bytes(), 0.0, 0
     began = told = time.monotonic()
     while (now := time.monotonic()) - began < seconds:
