@@ -237,3 +237,8 @@ def memory_of_a_neighbour_in_one_call(target: Any) -> Any:
         begin = next(int(line.partition("-")[0], 16) for line in maps if " rw-p" in line)
     here = ctypes.create_string_buffer(ctypes.string_at(begin, 8), 8)
     return exchange_memory("process_vm_writev", target.victim, here, begin)
+
+
+@ATTEMPTS
+def what_somebody_sees_on_a_screen(target: Any) -> Any:
+    return overwrite(target.terminal)

@@ -66,6 +66,8 @@ class PoolUnderAttack:
         self._channel = grpc.secure_channel(
             ready["listen"], grpc.ssl_channel_credentials(self._authority.certificate.read_bytes())
         )
+        # Of whoever has started the pool.
+        self._terminal = os.openpty()
         self._members = {"supervisor": supervisor.pid, "front": ready["front"], "zygote": ready["zygote"]}
         self.surroundings = SimpleNamespace(
             **self._members,
@@ -82,6 +84,7 @@ class PoolUnderAttack:
             artifacts=str(runtime / "artifacts"),
             reversed_secret=secrets.token_hex(16),
             callbacks_at_the_end=1000,
+            terminal=os.ttyname(self._terminal[1]),
         )
         self._has_victim = workers > 1
         self._victim: Exchange | None = None
@@ -157,6 +160,8 @@ class PoolUnderAttack:
         # What was stopped would never end of itself.
         self.server.process.kill()
         self.server.process.wait()
+        for end in self._terminal:
+            os.close(end)
 
     def _exchange(self, application: str, function: Callable[[Any], Any], broadcasts: Any) -> Exchange:
         return Exchange(self._channel, self._token, application, function, broadcasts)

@@ -84,3 +84,19 @@ def what_a_console_shows(target: Any) -> Any:
     import os
 
     return os.open("/dev/vcs", os.O_RDONLY) or os.open("/dev/tty1", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+@ATTEMPTS
+def what_somebody_types(target: Any) -> Any:
+    import os
+
+    return os.open(target.terminal, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+@ATTEMPTS
+def what_somebody_types_at_any_terminal(target: Any) -> Any:
+    import os
+
+    # The one that makes others is everybody's.
+    names = [name for name in os.listdir("/dev/pts") if name.isdigit()]
+    return [os.open(f"/dev/pts/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) for name in names]

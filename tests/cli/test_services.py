@@ -48,7 +48,16 @@ def test_tls_and_a_token_are_used_and_the_certificates_last_day_is_shown(
 
 def test_the_layers_of_a_pools_sandbox_are_listed(pool: LocalPool, updraft: Run) -> None:
     status = json.loads(updraft("status", "--endpoint", pool.tcp_endpoint, "--output", "json").stdout)["status"]
-    names = {"shared-memory", "seccomp", "capabilities", "hidden-memory", "landlock", "landlock-scopes", "restricted"}
+    names = {
+        "shared-memory",
+        "terminals",
+        "seccomp",
+        "capabilities",
+        "hidden-memory",
+        "landlock",
+        "landlock-scopes",
+        "restricted",
+    }
     assert status["sandbox"].keys() == names
     layers = ", ".join(name for name, lack in status["sandbox"].items() if not lack)
     assert layers in updraft("status", "--endpoint", pool.tcp_endpoint).stdout

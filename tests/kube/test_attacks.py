@@ -16,7 +16,7 @@ import grpc
 import pytest
 from pyspark import cloudpickle
 
-from tests.attacks import alters, alters_processes, attempts, kills, lies, reads, reads_network, survives
+from tests.attacks import alters, alters_processes, attempts, kills, lies, reads, reads_files, reads_network, survives
 from tests.attacks.attempts import Verdict, carried, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.kube.cluster import Release
@@ -25,7 +25,13 @@ from tests.support.waiting import until
 _POOL = "pool-default"
 _RUNTIME = "/run/updraft/front"
 _OWN_BROADCAST, _VICTIMS_BROADCAST = 2, 1
-_REFUSED = [*reads.ATTEMPTS, *reads_network.ATTEMPTS, *alters.ATTEMPTS, *alters_processes.ATTEMPTS]
+_REFUSED = [
+    *reads.ATTEMPTS,
+    *reads_files.ATTEMPTS,
+    *reads_network.ATTEMPTS,
+    *alters.ATTEMPTS,
+    *alters_processes.ATTEMPTS,
+]
 # Its own: nobody else's.
 _ENDS_ITS_WORKER = ("its_own", "both_ways")
 
@@ -63,6 +69,8 @@ class PoolInAPod:
             artifacts=f"{_RUNTIME}/artifacts",
             reversed_secret=secrets.token_hex(16),
             callbacks_at_the_end=1000,
+            # Of whoever looks into the container.
+            terminal="/dev/pts/0",
         )
 
     def attempt(self, attempt: Callable[[Any], Any], *, application: str = "app-of-the-attacker") -> Verdict:
@@ -124,7 +132,7 @@ def _path_of_broadcast(column: Any) -> Any:
 
 
 _HERE = sys.modules[__name__]
-for _module in (alters, alters_processes, attempts, kills, lies, reads, reads_network, survives, _HERE):
+for _module in (alters, alters_processes, attempts, kills, lies, reads, reads_files, reads_network, survives, _HERE):
     cloudpickle.register_pickle_by_value(_module)
 
 

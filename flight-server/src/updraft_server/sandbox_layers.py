@@ -7,6 +7,9 @@ from typing import NamedTuple
 SHARED_MEMORY = "shared-memory"
 """A directory for shared memory of each worker's own."""
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - it is meant
+TERMINALS = "terminals"
+"""Terminals of each worker's own."""
+TERMINALS_PATH = "/dev/pts"
 SECCOMP, CAPABILITIES, HIDDEN_MEMORY = "seccomp", "capabilities", "hidden-memory"
 LANDLOCK, LANDLOCK_SCOPES = "landlock", "landlock-scopes"
 RESTRICTED = "restricted"
@@ -14,6 +17,7 @@ RESTRICTED = "restricted"
 
 NEEDS: Mapping[str, str] = {
     SHARED_MEMORY: "Linux 5.2, user namespaces for everybody or CAP_SYS_ADMIN, and --shared-memory own or pool",
+    TERMINALS: "Linux 5.2, and user namespaces for everybody or CAP_SYS_ADMIN",
     SECCOMP: "Linux 3.5 on x86_64, 3.19 on aarch64, built with CONFIG_SECCOMP_FILTER",
     CAPABILITIES: "any Linux, and a service whose user is root or was given no capabilities",
     HIDDEN_MEMORY: "any Linux",

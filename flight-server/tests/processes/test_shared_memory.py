@@ -6,22 +6,17 @@ import errno
 import mmap
 import os
 import secrets
-import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from mounting import needs_mounts
 from pool_driver import Zygotes, leased, running_pool
 from pyspark import cloudpickle
 from session_commands import said
 
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.linux import seccomp
-from updraft_server.linux.capabilities import SYS_ADMIN, holds_capability
-from updraft_server.linux.namespaces import mount_memory, new_memory
-from updraft_server.linux.process_control import forbid_new_privileges
 from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import LeaseOutcome, Owner
 from updraft_server.pool.pool import Pool
@@ -31,14 +26,6 @@ from updraft_server.zygote.shared_memory import remove_unused_files
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 NAME = Path(f"/dev/shm/updraft-{secrets.token_hex(8)}")
-
-
-def may_mount() -> bool:
-    code = "from updraft_server.linux.namespaces import *; exit(not enter_user_namespace_to_mount())"
-    return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-may = pytest.mark.skipif(not may_mount(), reason="this user may not mount")
 
 
 @pytest.fixture(params=["own", "machine"])
@@ -52,27 +39,6 @@ def zygotes(tmp_path: Path, whose: str) -> Iterator[Zygotes]:
     yield started
     started.stop()
     NAME.unlink(missing_ok=True)
-
-
-@pytest.fixture
-def zygotes_that_may_not_mount(tmp_path: Path) -> Iterator[Zygotes]:
-    """As in a container, whose runtime refuses it, and whose /dev/shm is nobody else's."""
-    if not holds_capability(SYS_ADMIN):
-        pytest.skip("only root gives one of several threads a /dev/shm of its own")
-
-    def start() -> Zygotes:
-        memory = new_memory(64 << 20)
-        mount_memory(memory, str(NAME.parent))
-        os.close(memory)
-        forbid_new_privileges()
-        seccomp.install(seccomp.Filter([seccomp.Rule("fsopen", errno.EPERM)]).filled())
-        return Zygotes(tmp_path, WorkerSettings(allow_session_functions=True), shared_memory="pool")
-
-    # Mounts and filters hold for one thread and what it forks.
-    with ThreadPoolExecutor(1) as thread:
-        started = thread.submit(start).result()
-        yield started
-        started.stop()
 
 
 def leaves_a_file():
@@ -105,7 +71,7 @@ def takes_too_much():
             return error.errno
 
 
-@may
+@needs_mounts
 async def test_what_one_worker_puts_there_only_that_worker_has(zygotes: Zygotes, whose: str) -> None:
     async with running_pool(zygotes, workers=2) as pool:
         assert await said(pool, leaves_a_file, application="first") == "4"
@@ -114,14 +80,14 @@ async def test_what_one_worker_puts_there_only_that_worker_has(zygotes: Zygotes,
         assert finds_the_file() is (whose == "machine")
 
 
-@may
+@needs_mounts
 @pytest.mark.parametrize("whose", ["own"])
 async def test_it_has_no_room_for_more_than_half_of_all_memory(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
         assert await said(pool, takes_too_much) == str(errno.ENOSPC)
 
 
-@may
+@needs_mounts
 @pytest.mark.parametrize("whose", ["own"])
 async def test_files_that_nobody_maps_count_as_the_workers_memory(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:

@@ -6,8 +6,10 @@ WITHOUT_PYSPARK = """
 import sys
 sys.modules["pyspark"] = None
 from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.sandbox.owner_files import OwnerFiles
 from updraft_server.zygote.image import Image
-print([name for name, _, _ in Image(WorkerSettings(), (), "/nonexistent").hello().functions])
+settings = WorkerSettings()
+print([name for name, _, _ in Image(settings, OwnerFiles(settings), (), "/nonexistent").hello().functions])
 """
 
 

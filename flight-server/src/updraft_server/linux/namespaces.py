@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces of user ids and of mounts: how a process gets a directory in memory that no other one sees.
+"""Namespaces of user ids and of mounts: how a process gets files in memory and terminals of its own.
 
-Whoever makes such a directory can look from outside how much it holds, which counts in no process until it is mapped.
+Whoever makes a directory in memory can look from outside how much it holds, which counts in no process until it is mapped.
 """
 
 import ctypes
 import errno
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from updraft_server.linux.capabilities import SYS_ADMIN, held_capabilities, holds_capability
@@ -16,7 +17,7 @@ _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 _FSOPEN_CLOEXEC, _FSMOUNT_CLOEXEC = 1, 1
 _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
-_MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 0x2, 0x4
+_MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_NOEXEC = 0x2, 0x4, 0x8
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _AT_FDCWD = -100
 # Shared memory and semaphores are few; an inode costs the kernel a KiB.
@@ -42,28 +43,50 @@ def enter_user_namespace_to_mount() -> bool:
 
 def new_memory(limit_bytes: int) -> int:
     """The descriptor of an empty directory in memory that is nowhere yet; raises OSError."""
-    context = _call("fsopen", b"tmpfs", _FSOPEN_CLOEXEC)
-    try:
-        for key, value in {"mode": "1777", "size": str(limit_bytes), "nr_inodes": str(_MOST_FILES)}.items():
-            _call("fsconfig", context, _FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
-        _call("fsconfig", context, _FSCONFIG_CMD_CREATE, None, None, 0)
-        return _call("fsmount", context, _FSMOUNT_CLOEXEC, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV)
-    finally:
-        os.close(context)
+    options = {"mode": "1777", "size": str(limit_bytes), "nr_inodes": str(_MOST_FILES)}
+    return _new_file_system("tmpfs", options, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV)
 
 
 def mount_memory(memory: int, path: str) -> None:
     """Mount what `new_memory` made over `path`, where only this process and its children see it; raises OSError."""
-    _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
-    # Nothing that is mounted here reaches others.
-    _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount")
-    _call("move_mount", memory, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
+    _mount_for_oneself(memory, path)
+
+
+def mount_terminals(path: str) -> None:
+    """Mount terminals of its own over `path`, /dev/pts, for this process and its children; raises OSError.
+
+    The file /dev/ptmx makes terminals there from then on: the kernel looks for them in the directory beside it.
+    """
+    # Every mount of it is an instance of its own since Linux 4.7.
+    terminals = _new_file_system("devpts", {"mode": "600", "ptmxmode": "666"}, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NOEXEC)
+    try:
+        _mount_for_oneself(terminals, path)
+    finally:
+        os.close(terminals)
 
 
 def memory_used_bytes(memory: int) -> int:
     """What lies in a directory that `new_memory` made."""
     room = os.fstatvfs(memory)
     return (room.f_blocks - room.f_bfree) * room.f_frsize
+
+
+def _new_file_system(kind: str, options: Mapping[str, str], attributes: int) -> int:
+    context = _call("fsopen", kind.encode(), _FSOPEN_CLOEXEC)
+    try:
+        for key, value in options.items():
+            _call("fsconfig", context, _FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
+        _call("fsconfig", context, _FSCONFIG_CMD_CREATE, None, None, 0)
+        return _call("fsmount", context, _FSMOUNT_CLOEXEC, attributes)
+    finally:
+        os.close(context)
+
+
+def _mount_for_oneself(file_system: int, path: str) -> None:
+    _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
+    # Nothing that is mounted here reaches others.
+    _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount")
+    _call("move_mount", file_system, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
 
 
 def _enter_user_namespace() -> None:

@@ -4,7 +4,8 @@
 Everything stays readable but what the pool hides: models and data lie anywhere, and functions read them as in Spark's
 own worker. The scratch directory is writable, where it also is the working directory, as an executor's directory is for
 Spark's workers; so are the operator's `writable_paths`, /dev/shm and devices. /tmp is not, although it is on stock: it
-belongs to everybody, so that owners would meet there. An operator who knows better names it writable.
+belongs to everybody, so that owners would meet there. An operator who knows better names it writable. Terminals are a
+worker's own or none: at those of the pool's user somebody may be typing.
 
 Rules allow and never forbid, so what surrounds a hidden path is allowed piece by piece, as it is when the worker is
 bound: the directories above a hidden path cannot be listed, nor can be read what is put into them later.
@@ -15,7 +16,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
 from updraft_server.ipc.worker_settings import WorkerSettings
@@ -40,7 +41,7 @@ from updraft_server.linux.landlock import (
     landlock_version,
 )
 from updraft_server.linux.process_control import forbid_new_privileges
-from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
+from updraft_server.sandbox_layers import SHARED_MEMORY_PATH, TERMINALS_PATH
 
 _READ = EXECUTE | READ_FILE | READ_DIRECTORY
 _MAKE = MAKE_DIRECTORY | MAKE_FILE | MAKE_SOCKET | MAKE_PIPE | MAKE_LINK
@@ -64,16 +65,18 @@ _PROJECTED = "..data"
 class OwnerFiles:
     """The rules of a pool's workers, prepared once, in the zygote."""
 
-    def __init__(self, settings: WorkerSettings, *, shared_memory: bool = True) -> None:
+    def __init__(self, settings: WorkerSettings, *, shared_memory: bool = True, terminals: bool = False) -> None:
         """Prepare the rules.
 
         Args:
             settings: What is hidden, readable and writable.
             shared_memory: Whether /dev/shm can be used.
+            terminals: Whether those in /dev/pts are a worker's own, and can be used.
         """
         self._settings = settings
         self._shared_memory = shared_memory
-        self._devices = _usable_devices()
+        withheld = {SHARED_MEMORY_PATH} if terminals else {SHARED_MEMORY_PATH, TERMINALS_PATH}
+        self._devices = _usable_devices(withheld)
 
     def confine(self, scratch: Path, artifacts: str = "") -> bool:
         """Confine this process for good and make `scratch` its working directory; False: this kernel has no Landlock.
@@ -146,15 +149,14 @@ def _whole_secret(path: str) -> str:
     return str(directory) if (directory / _PROJECTED).is_symlink() else path
 
 
-def _usable_devices() -> list[str]:
-    """Terminals, null, random numbers, GPUs and the like: no disks, whose bytes are everybody's files."""
-    return [path for path, found in _found_in(_DEVICES) if _is_usable(path, found)]
+def _usable_devices(withheld: Set[str]) -> list[str]:
+    """Null, random numbers, GPUs and the like: no disks, whose bytes are everybody's files."""
+    return [path for path, found in _found_in(_DEVICES) if path not in withheld and _is_usable(path, found)]
 
 
 def _is_usable(path: str, found: os.stat_result) -> bool:
     if stat.S_ISDIR(found.st_mode):
-        inside = (inner for _, inner in _found_in(path))
-        return path != SHARED_MEMORY_PATH and not any(map(_is_the_machines, inside))
+        return not any(_is_the_machines(inner) for _, inner in _found_in(path))
     is_miscellaneous = os.major(found.st_rdev) == _MISCELLANEOUS_MAJOR
     return stat.S_ISCHR(found.st_mode) and not (is_miscellaneous or _is_the_machines(found))
 

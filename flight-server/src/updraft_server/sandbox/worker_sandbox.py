@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from updraft.service.container_memory import memory_limits
 from updraft_server.linux import landlock, seccomp
 from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
-from updraft_server.linux.namespaces import mount_memory, new_memory
+from updraft_server.linux.namespaces import mount_memory, mount_terminals, new_memory
 from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
 from updraft_server.linux.system_calls import ARCHITECTURES, call_number
 from updraft_server.sandbox.refused_calls import (
@@ -36,6 +36,8 @@ from updraft_server.sandbox_layers import (
     SECCOMP,
     SHARED_MEMORY,
     SHARED_MEMORY_PATH,
+    TERMINALS,
+    TERMINALS_PATH,
     SandboxLayer,
 )
 
@@ -70,7 +72,12 @@ class WorkerSandbox:
     @property
     def has_own_shared_memory(self) -> bool:
         """Whether each worker has a /dev/shm of its own."""
-        return any(layer.name == SHARED_MEMORY and layer.is_on for layer in self.layers)
+        return self._has(SHARED_MEMORY)
+
+    @property
+    def terminals(self) -> bool:
+        """Whether each worker has terminals of its own: functions may use no others."""
+        return self._has(TERMINALS)
 
     def new_shared_memory(self) -> int | None:
         """The descriptor of what will be one worker's /dev/shm; None where it has none of its own; raises OSError."""
@@ -94,15 +101,20 @@ class WorkerSandbox:
         The restricted profile is a part of the filter.
         """
         if layer == SHARED_MEMORY:
-            # First, since it takes a capability.
+            # Mounts come first, since they take a capability.
             memory = new_memory(self._shared_memory_bytes) if shared_memory is None else shared_memory
             mount_memory(memory, SHARED_MEMORY_PATH)
+        elif layer == TERMINALS:
+            mount_terminals(TERMINALS_PATH)
         elif layer == HIDDEN_MEMORY:
             hide_memory()
         elif layer == CAPABILITIES:
             give_up_capabilities()
         elif layer == SECCOMP:
             self._refuse_calls(front_pid)
+
+    def _has(self, name: str) -> bool:
+        return any(layer.name == name and layer.is_on for layer in self.layers)
 
     def _refuse_calls(self, front_pid: int) -> None:
         if self._filter is None:
@@ -176,8 +188,13 @@ def _shared_memory_problem() -> str:
     return "" if os.path.ismount(SHARED_MEMORY_PATH) else "what was mounted is not there"
 
 
+def _terminals_problem() -> str:
+    return "" if os.path.ismount(TERMINALS_PATH) else "what was mounted is not there"
+
+
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
     SHARED_MEMORY: _shared_memory_problem,
+    TERMINALS: _terminals_problem,
     SECCOMP: _calls_problem,
     CAPABILITIES: _capabilities_problem,
     HIDDEN_MEMORY: _memory_problem,

@@ -45,13 +45,20 @@ class Image:
     def __init__(
         self,
         settings: WorkerSettings,
+        files: OwnerFiles,
         function_modules: Iterable[str],
         files_directory: str,
-        shared_memory: bool = True,  # noqa: FBT001, FBT002 - one of a kind
     ) -> None:
-        """Raises what an import raises."""
+        """Raises what an import raises.
+
+        Args:
+            settings: Of every worker.
+            files: What functions of a session can use.
+            function_modules: With the registered functions.
+            files_directory: Where artifacts lie.
+        """
         self._settings = settings
-        self._files = OwnerFiles(settings, shared_memory=shared_memory)
+        self._files = files
         self._sessions = _session_runner(files_directory) if settings.allow_session_functions else None
         functions.load_modules(function_modules)
 

@@ -26,6 +26,7 @@ from updraft_server.ipc.zygote_packets import (
 from updraft_server.linux.capabilities import close_bounding_set
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import name_process
+from updraft_server.sandbox.owner_files import OwnerFiles
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.worker.registered.functions import FunctionModuleError
 from updraft_server.zygote.image import Image
@@ -54,7 +55,8 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     sandbox = WorkerSandbox(restricted=settings.restricted, own_shared_memory=settings.shared_memory != "machine")
     _require(settings.required_layers, sandbox)
     try:
-        image = Image(settings.worker, settings.function_modules, settings.files_directory, sandbox.shared_memory)
+        files = OwnerFiles(settings.worker, shared_memory=sandbox.shared_memory, terminals=sandbox.terminals)
+        image = Image(settings.worker, files, settings.function_modules, settings.files_directory)
     except FunctionModuleError as error:
         sys.stderr.write(f"updraft-server: {error}\n")
         sys.exit(EXIT_IMAGE_BROKEN)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Terminals are a worker's own, where this machine lets it, and out of reach elsewhere."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from mounting import needs_mounts
+from pool_driver import Zygotes, running_pool
+from pyspark import cloudpickle
+from session_commands import said
+
+# Workers cannot import this file.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture
+def operators_terminal() -> Iterator[str]:
+    """Where somebody may be typing."""
+    controlling, terminal = os.openpty()
+    yield os.ttyname(terminal)
+    os.close(controlling)
+    os.close(terminal)
+
+
+def uses_a_terminal():
+    controlling, terminal = os.openpty()
+    screen = os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY)
+    os.write(screen, b"seen")
+    return os.read(controlling, 4).decode()
+
+
+def opens(path):
+    def open_it():
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_NOCTTY))
+        except OSError as error:
+            return type(error).__name__
+        return "open"
+
+    return open_it
+
+
+@needs_mounts
+async def test_a_function_uses_terminals_that_nobody_else_has(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        assert await said(pool, uses_a_terminal) == "seen"
+
+
+@needs_mounts
+async def test_a_function_does_not_find_the_terminals_of_the_pools_user(
+    zygotes: Zygotes, operators_terminal: str
+) -> None:
+    async with running_pool(zygotes) as pool:
+        assert await said(pool, opens(operators_terminal)) == "FileNotFoundError"
+
+
+async def test_where_nobody_may_mount_terminals_are_out_of_reach(
+    zygotes_that_may_not_mount: Zygotes, operators_terminal: str
+) -> None:
+    async with running_pool(zygotes_that_may_not_mount) as pool:
+        assert await said(pool, opens(operators_terminal)) == "PermissionError"
