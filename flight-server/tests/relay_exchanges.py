@@ -12,6 +12,7 @@ from flight_messages import FlightData
 from updraft.errors import (
     UpdraftError,
 )
+from updraft.service.audit import NO_RECORD
 from updraft.service.identity import ANYBODY
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.relay import Relay, RelayLimits
@@ -28,6 +29,7 @@ class ScriptedCall:
     """A client that sends what it was given, then half-closes; without an end it says nothing more."""
 
     identity = ANYBODY
+    record = NO_RECORD
 
     remaining_seconds = None
 

@@ -130,6 +130,10 @@ def test_paths_are_given_one_by_one_or_with_commas(monkeypatch: pytest.MonkeyPat
 def test_secrets_that_the_settings_name_are_hidden() -> None:
     key, certificate = Path("/a/key"), Path("/a/certificate")
     settings = ServeSettings(
-        token_file=Path("/a/tokens"), tls_key_file=key, tls_certificate_file=certificate, hidden_paths=("/x",)
+        token_file=Path("/a/tokens"),
+        tls_key_file=key,
+        tls_certificate_file=certificate,
+        audit_file=Path("/a/audit"),
+        hidden_paths=("/x",),
     )
-    assert settings.secret_paths == ("/a/tokens", "/a/key", "/x")
+    assert settings.secret_paths == ("/a/tokens", "/a/key", "/a/audit", "/x")

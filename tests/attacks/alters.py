@@ -240,5 +240,10 @@ def memory_of_a_neighbour_in_one_call(target: Any) -> Any:
 
 
 @ATTEMPTS
+def who_has_used_the_pool(target: Any) -> Any:
+    return overwrite(target.audit)
+
+
+@ATTEMPTS
 def what_somebody_sees_on_a_screen(target: Any) -> Any:
     return overwrite(target.terminal)

@@ -58,6 +58,7 @@ class PoolUnderAttack:
             f"--token-file={tokens}",
             f"--tls-certificate-file={identity.certificate}",
             f"--tls-key-file={identity.key}",
+            f"--audit-file={directory}/audit",
             *arguments,
             **process,
         )
@@ -83,6 +84,7 @@ class PoolUnderAttack:
             runtime=str(runtime),
             artifacts=str(runtime / "artifacts"),
             reversed_secret=secrets.token_hex(16),
+            audit=f"{directory}/audit",
             callbacks_at_the_end=1000,
             terminal=os.ttyname(self._terminal[1]),
         )

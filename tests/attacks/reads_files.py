@@ -87,6 +87,12 @@ def what_a_console_shows(target: Any) -> Any:
 
 
 @ATTEMPTS
+def who_has_used_the_pool(target: Any) -> Any:
+    with open(target.audit) as log:
+        return log.read()
+
+
+@ATTEMPTS
 def what_somebody_types(target: Any) -> Any:
     import os
 

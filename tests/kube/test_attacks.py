@@ -68,6 +68,7 @@ class PoolInAPod:
             runtime=_RUNTIME,
             artifacts=f"{_RUNTIME}/artifacts",
             reversed_secret=secrets.token_hex(16),
+            audit="/var/log/updraft/audit",
             callbacks_at_the_end=1000,
             # Of whoever looks into the container.
             terminal="/dev/pts/0",

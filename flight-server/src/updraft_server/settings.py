@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_settings import NoDecode
 
+from updraft.service.audit_file import STANDARD_OUTPUT
 from updraft.service.service_settings import MIB, ServiceSettings
 from updraft.service.settings import Settings, reference_page, reference_table, restated, setting, split_at_commas
 from updraft_server.sandbox_layers import NEEDS, SHARED_MEMORY_PATH
@@ -317,7 +318,8 @@ class ServeSettings(WorkersSettings, FrontSettings):
     @property
     def secret_paths(self) -> tuple[str, ...]:
         """What session functions cannot read, beside the pool's own directories: the front's secrets are here too."""
-        files = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file)
+        audit = None if self.audit_file == STANDARD_OUTPUT else self.audit_file
+        files = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file, audit)
         return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
 
 

@@ -10,6 +10,7 @@ from flight_messages import FlightData, all_replies
 from front_harness import Running
 
 from updraft.errors import PoolFullError
+from updraft.service.audit import NO_RECORD
 from updraft.service.early_reads import EarlyReads, allocated_bytes
 from updraft.service.identity import ANYBODY
 from updraft_server.pool.testing import FakePool
@@ -22,6 +23,7 @@ class Sending:
     """A client whose message comes when it may."""
 
     identity = ANYBODY
+    record = NO_RECORD
 
     def __init__(self) -> None:
         self.message: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()

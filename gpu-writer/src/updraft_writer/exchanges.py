@@ -81,10 +81,13 @@ class Exchanges:
                 receipt = await self._write(call, replies, record)
             # A client may leave as soon as it has the receipt, which must not look like a file that was given up.
             record.outcome = "ok"
+            call.record.describe(rows=receipt.rows, bytes=receipt.file_bytes)
+            call.record.settle("ok")
             _raise_if_cancelled()
             await replies.receipt(receipt)
         except GivenUpError as given_up:
             record.outcome, record.reason = "aborted", str(given_up)
+            call.record.settle("aborted")
             await self._let_go(record)
         except UpdraftError as error:
             record.outcome, record.reason = type(error).__name__, error.status_message()
@@ -103,10 +106,13 @@ class Exchanges:
         identity = request.log_context
         structlog.contextvars.bind_contextvars(**identity)
         record.span.describe(identity)
+        file_format = str(request.command.WhichOneof("format"))
+        call.record.describe(**identity, tenant=request.tenant, format=file_format)
+        await call.record.opened()
         with ExitStack() as stack:
             place = stack.enter_context(self.files.place())
             file = record.file = await self.factory.make(request, replies, place, span=record.span)
-            record.format, record.encoder = str(request.command.WhichOneof("format")), file.encoder.name
+            record.format, record.encoder = file_format, file.encoder.name
             # From here on the place is kept until the file is closed, however long a storage takes.
             stack.callback(self._close_later, file, stack.pop_all(), record)
             self.files.add(file)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The writer's Prometheus metrics, all prefixed updraft_writer_."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from updraft.service.telemetry import log_drops_collector
+from updraft.service.telemetry import CountsCollector, log_drops_collector
 
 _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
@@ -44,6 +44,10 @@ class WriterMetrics:
         self.rows = counter("updraft_writer_rows_total", "Rows of files that were finished.")
         self.encode_seconds = counter("updraft_writer_encode_seconds_total", "Time of encoder threads.")
         self.store_seconds = counter("updraft_writer_store_seconds_total", "Time of pieces on their way to storage.")
+
+    def count_by_label(self, name: str, doc: str, label: str, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Add a counter with one series for each key of `counts`, which is called at each scrape."""
+        self.registry.register(CountsCollector(name, doc, label, counts))
 
     def watch(self, name: str, doc: str, value: Callable[[], float]) -> None:
         """Add a gauge that is read from `value` at each scrape."""

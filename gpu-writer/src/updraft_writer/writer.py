@@ -13,6 +13,7 @@ from dataclasses import asdict
 import structlog
 
 from updraft.errors import PoolUnavailableError, QuotaError
+from updraft.service.audit import AUDIT_DOC, Audit
 from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
@@ -34,6 +35,7 @@ from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_files import OpenFiles
 from updraft_writer.quota import Quota, QuotaLimits
 from updraft_writer.reason import Reason
+from updraft_writer.request import SERVICE
 from updraft_writer.service import WriterService
 from updraft_writer.settings import ServeSettings
 
@@ -80,13 +82,16 @@ class Writer:
         )
         self._health = HealthBoard()
         pages = {"/status.json": self._status_page}
-        self._listeners = Listeners(settings, self._service, self._health, pages)
+        self._audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
+        self.metrics.count_by_label("updraft_writer_audit_records", AUDIT_DOC, "outcome", self._audit.lines)
+        self._listeners = Listeners(settings, self._service, self._health, self._audit, pages)
         self._watch()
 
     async def run(self) -> None:
         """Serve until a drain has ended; raises StartError when a listener cannot start."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
+            stack.push_async_callback(asyncio.to_thread, self._audit.close)
             stack.callback(self.factory.close)
             stack.push_async_callback(self._listeners.close)
             stack.callback(asyncio.create_task(self._early_reads.watch()).cancel)

@@ -8,6 +8,7 @@ import pytest
 from updraft.errors import DeadlineError, LimitError, ProtocolError, VersionMismatchError
 from updraft.flight_data import join_flight_data
 from updraft.protocol import PROTOCOL_VERSION, TENANT_HEADER
+from updraft.service.audit import NO_RECORD
 from updraft.service.exchange import (
     MessageLimits,
     check_version,
@@ -33,6 +34,7 @@ class Client:
     """Says what it was given, then nothing."""
 
     identity = ANYBODY
+    record = NO_RECORD
 
     def __init__(self, *messages: bytes | None, deadline_seconds: float | None = None, tenant: str = "") -> None:
         self._messages = list(messages)

@@ -6,6 +6,7 @@ happens, the worker goes back exactly once and the client learns why.
 """
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -104,6 +105,7 @@ class Exchanges:
             request = parse_request(first)
             exchange.identity = request.log_context
             exchange.span.describe(exchange.identity)
+            call.record.describe(**exchange.identity)
             # Before anything is said of what there is.
             call.identity.require(*(_SHIP if request.is_session else _CALL))
             request = resolve(request, self._capabilities())
@@ -131,6 +133,7 @@ class Exchanges:
             with self._admission.place(owner.tenant, request.task_key, request.held_bytes) as place:
                 request, artifacts = await place.unless_lost(self._prepared(call, request, owner, stack))
                 self._refuse_if_held_back(owner, request)
+                await _recorded(call, request, owner)
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
                     binding = self._binding(owner, request)
@@ -240,6 +243,20 @@ def _nobody_knows_how(grant: Grant) -> bool:
     """Whether its worker has ended with the zygote that could have told how."""
     death = grant.lease.death
     return death.done() and death.result().status is None
+
+
+async def _recorded(call: Call, request: Request, owner: Owner) -> None:
+    """Let the audit log have whose the exchange is and what it runs; raises PoolUnavailableError."""
+    if not call.record.is_kept:
+        return
+    call.record.describe(tenant=owner.tenant, session=owner.session_id)
+    if request.is_session:
+        # A large one takes a while.
+        digest = await asyncio.to_thread(hashlib.sha256, request.payload)
+        call.record.describe(digest=f"sha256:{digest.hexdigest()}", eval_type=request.command.session.eval_type)
+    else:
+        call.record.describe(version=request.version)
+    await call.record.opened()
 
 
 def _owner(call: Call, request: Request) -> Owner:

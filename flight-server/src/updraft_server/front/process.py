@@ -21,6 +21,7 @@ import structlog
 
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
+from updraft.service.audit import AUDIT_DOC, Audit
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
@@ -40,6 +41,7 @@ from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
+from updraft_server.front.request import SERVICE
 from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges
 from updraft_server.front.service import PoolService
 from updraft_server.front.status.page import status_pages
@@ -155,7 +157,9 @@ class Front:
         )
         pages = status_pages(lambda: self.sampler.report)
         self._neighbours_token_file = neighbours_token_file
-        self._listeners = Listeners(settings, service, self._health, pages, neighbours_token_file)
+        self._audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
+        self.metrics.count_by_label("updraft_audit_records", AUDIT_DOC, "outcome", self._audit.lines)
+        self._listeners = Listeners(settings, service, self._health, self._audit, pages, neighbours_token_file)
         self._watch_pool()
 
     async def run(self) -> None:
@@ -170,6 +174,7 @@ class Front:
             ):
                 stack.callback(asyncio.create_task(background).cancel)
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
+            stack.push_async_callback(asyncio.to_thread, self._audit.close)
             stack.push_async_callback(self._listeners.close)
             stack.push_async_callback(self._pool.close, 0.0)
             # Listeners first: an address in use shows at once, and probes are answered while the workers start.

@@ -53,7 +53,8 @@ class PoolService(FlightService):
         allow_remote_stacks: bool,
     ) -> None:
         status = Action(POOL_STATUS_ACTION, _STATUS_DOC, self._encoded_status)
-        stack = Action(WORKER_STACK_ACTION, _STACK_DOC, self._stacks, "" if allow_remote_stacks else _NO_STACKS)
+        refusal = "" if allow_remote_stacks else _NO_STACKS
+        stack = Action(WORKER_STACK_ACTION, _STACK_DOC, self._stacks, refusal, is_recorded=True)
         super().__init__(
             SERVICE, [status, stack], lifecycle, drain_doc=_DRAIN_DOC, allow_remote_drain=allow_remote_drain
         )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Namespaces of user ids and of mounts: how a process gets files in memory and terminals of its own.
 
-Whoever makes a directory in memory can look from outside how much it holds, which counts in no process until it is mapped.
+Whoever makes a directory in memory can look from outside how much it holds, which counts in no process until it is
+mapped.
 """
 
 import ctypes

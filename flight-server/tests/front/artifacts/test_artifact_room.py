@@ -11,6 +11,7 @@ from flight_messages import keep_alive
 from front_harness import Running
 
 from updraft.errors import ProtocolError
+from updraft.service.audit import NO_RECORD
 from updraft.service.exchange import MessageLimits
 from updraft.service.identity import ANYBODY
 from updraft.v1.exchange_pb2 import Artifact, ErrorKind, Owner
@@ -147,6 +148,7 @@ class Dripping:
     """A client that sends a byte at a time, without end and without a pause that is too long."""
 
     identity = ANYBODY
+    record = NO_RECORD
 
     def __init__(self) -> None:
         self._offset = 0

@@ -15,6 +15,7 @@ from typing import NoReturn
 import structlog
 
 from updraft.errors import UpdraftError
+from updraft.service.audit import CallRecord
 from updraft.service.exchange import Call
 from updraft.service.identity import Identity
 
@@ -129,6 +130,10 @@ class _EarlyCall:
     @property
     def identity(self) -> Identity:
         return self._call.identity
+
+    @property
+    def record(self) -> CallRecord:
+        return self._call.record
 
     @property
     def remaining_seconds(self) -> float | None:

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from updraft.errors import DeadlineError, LimitError, ProtocolError, VersionMismatchError
 from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION, TENANT_HEADER
+from updraft.service.audit import CallRecord
 from updraft.service.identity import Identity
 from updraft.service.log_lines import shortened
 from updraft.v1.exchange_pb2 import RequestMetadata, TaskIdentity
@@ -50,6 +51,10 @@ class Call(Protocol):
     @property
     def identity(self) -> Identity:
         """Who calls."""
+
+    @property
+    def record(self) -> CallRecord:
+        """What the audit log says of it."""
 
     @property
     def remaining_seconds(self) -> float | None:

@@ -19,6 +19,7 @@ import grpc.aio
 import structlog
 
 from updraft.errors import ActionRefusedError, InternalError, ProtocolError, UpdraftError
+from updraft.service.audit import NO_RECORD, Audit, CallRecord
 from updraft.service.door import Door, certificate_names
 from updraft.service.identity import ANYBODY, Identity, Scope
 from updraft.service.lifecycle import Event, Lifecycle
@@ -38,8 +39,14 @@ _log = structlog.get_logger(__name__)
 class Call:
     """One exchange: raw messages in and out, who calls, the client's headers and its deadline."""
 
-    def __init__(self, context: "grpc.aio.ServicerContext[bytes, bytes]", identity: Identity = ANYBODY) -> None:
+    def __init__(
+        self,
+        context: "grpc.aio.ServicerContext[bytes, bytes]",
+        identity: Identity = ANYBODY,
+        record: CallRecord = NO_RECORD,
+    ) -> None:
         self.identity = identity
+        self.record = record
         self._context = context
         self._headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
 
@@ -73,6 +80,8 @@ class Action(NamedTuple):
     """Takes the body of the request and who asks, and returns the body of the answer; raises UpdraftError."""
     refusal: str = ""
     """What those are told who lack the scope `admin`; empty where it is for everybody who is known."""
+    is_recorded: bool = False
+    """Whether the audit log has it: it changes the service, or shows what the code of every tenant does."""
 
 
 class FlightService(ABC):
@@ -84,7 +93,8 @@ class FlightService(ABC):
         """`name` is what messages call the service; DRAIN_ACTION is an action of every service."""
         self._name = name
         self._lifecycle = lifecycle
-        drain = Action(DRAIN_ACTION, drain_doc, self._drain, "" if allow_remote_drain else _NO_DRAIN)
+        refusal = "" if allow_remote_drain else _NO_DRAIN
+        drain = Action(DRAIN_ACTION, drain_doc, self._drain, refusal, is_recorded=True)
         self._actions = {action.name: action for action in [*actions, drain]}
 
     @abstractmethod
@@ -103,14 +113,19 @@ class FlightService(ABC):
         """Every action that is allowed to the caller."""
         return [action for action in self._actions.values() if _may(identity, action)]
 
-    async def do_action(self, name: str, body: bytes, identity: Identity) -> bytes:
+    async def do_action(self, name: str, body: bytes, identity: Identity, record: CallRecord = NO_RECORD) -> bytes:
         """Run an action; raises what it raises, ProtocolError for one that does not exist, ActionRefusedError."""
         action = self._actions.get(name)
         if action is None:
             known = ", ".join(allowed.name for allowed in self.list_actions(identity))
             raise ProtocolError(f"no action {name!r}: this {self._name} has {known}")
+        record.describe(action=name)
         if not _may(identity, action):
             raise ActionRefusedError(action.refusal)
+        if action.is_recorded:
+            await record.opened()
+        else:
+            record.forget()
         return await action.run(body, identity)
 
     async def _drain(self, _body: bytes, _identity: Identity) -> bytes:
@@ -122,9 +137,9 @@ def _may(identity: Identity, action: Action) -> bool:
     return not action.refusal or Scope.ADMIN in identity.scopes
 
 
-def flight_handler(service: FlightService, door: Door) -> grpc.GenericRpcHandler:
+def flight_handler(service: FlightService, door: Door, audit: Audit) -> grpc.GenericRpcHandler:
     """The gRPC handler for `service`, for whom the door knows; all other Flight methods end with UNIMPLEMENTED."""
-    adapter = _Adapter(service, door)
+    adapter = _Adapter(service, door, audit)
     return grpc.method_handlers_generic_handler(
         FLIGHT_SERVICE_NAME,
         {
@@ -140,13 +155,15 @@ def flight_handler(service: FlightService, door: Door) -> grpc.GenericRpcHandler
 class _Adapter:
     """The gRPC methods, one coroutine each."""
 
-    def __init__(self, service: FlightService, door: Door) -> None:
+    def __init__(self, service: FlightService, door: Door, audit: Audit) -> None:
         self._service = service
         self._door = door
+        self._audit = audit
 
     async def do_exchange(self, _requests: Any, context: Any) -> None:
         async with _errors_as_status(context):
-            await self._service.do_exchange(Call(context, self._identity(context)))
+            with self._audit.call("exchange", context.peer()) as record:
+                await self._service.do_exchange(Call(context, self._identified(context, record), record))
 
     async def list_flights(self, _request: bytes, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
@@ -171,11 +188,17 @@ class _Adapter:
 
     async def do_action(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            identity = self._identity(context)
-            flight = await _flight_types()
-            action = _deserialized(flight.Action, request)
-            result = await self._service.do_action(action.type, action.body.to_pybytes(), identity)
+            with self._audit.call("action", context.peer()) as record:
+                identity = self._identified(context, record)
+                flight = await _flight_types()
+                action = _deserialized(flight.Action, request)
+                result = await self._service.do_action(action.type, action.body.to_pybytes(), identity, record)
             yield bytes(flight.Result(result).serialize())
+
+    def _identified(self, context: Any, record: CallRecord) -> Identity:
+        identity = self._identity(context)
+        record.describe(identity=identity.name, tenant=identity.tenant or "")
+        return identity
 
     def _identity(self, context: Any) -> Identity:
         """Who calls; raises UnauthenticatedError."""

@@ -16,6 +16,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
+from updraft.service.audit import Audit
 from updraft.service.descriptors import allow_all_descriptors
 from updraft.service.door import Door
 from updraft.service.flight_service import FlightService, flight_handler
@@ -52,6 +53,7 @@ class Listeners:
         settings: "ServiceSettings",
         service: FlightService,
         health: HealthBoard,
+        audit: Audit,
         pages: WebPages = MappingProxyType({}),
         neighbours_token_file: Path | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class Listeners:
             settings: Addresses, tokens and certificates.
             service: What is served over Flight.
             health: What is served of grpc.health.v1.
+            audit: What exchanges are recorded in; the caller closes it after the listeners.
             pages: Pages beside the metrics.
             neighbours_token_file: Of the tokens that this machine's own users need for pages and metrics, unless the
                 settings have tokens for everybody; None: they need none.
@@ -69,6 +72,7 @@ class Listeners:
         self._settings = settings
         self._service = service
         self._health = health
+        self._audit = audit
         self._pages = pages
         self._neighbours_token_file = neighbours_token_file
         self._stack = AsyncExitStack()
@@ -103,7 +107,7 @@ class Listeners:
         door = Door(settings.token_file, settings.identities_file)
         self._stack.callback(asyncio.create_task(_keep_watching(door)).cancel)
         self._flight = server = self._server()
-        server.add_generic_rpc_handlers((flight_handler(self._service, door),))
+        server.add_generic_rpc_handlers((flight_handler(self._service, door, self._audit),))
         if settings.listen_address is not None:
             self.addresses["listen"] = _bind(server, str(settings.listen_address), self._credentials())
         if settings.listen_unix is not None:

@@ -95,6 +95,18 @@ class ServiceSettings(Settings):
         "Authorities whose client certificates are accepted, in PEM; switches mutual TLS on.", default=None
     )
 
+    audit_file: Path | None = setting(
+        "File to which a JSON line is appended before each exchange, at its end, and for each refusal: who, which "
+        "function or file, from which address, and the outcome. - is standard output. A file that a log collector has "
+        "renamed is followed by a new one.",
+        default=None,
+    )
+    audit_failure: Literal["refuse", "count"] = setting(
+        "What happens while --audit-file cannot be written. refuse: exchanges are refused, and clients told to try "
+        "elsewhere; records of what has happened wait. count: work goes on, and records are lost and counted.",
+        default="refuse",
+    )
+
     allow_remote_drain: bool = setting(
         'Let every client that may connect drain the service, with DoAction("updraft.drain"). SIGTERM always drains '
         "it.",
