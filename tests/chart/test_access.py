@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
 
-from tests.chart.chart import Release, notes, render
+from tests.chart.chart import ChartError, Release, notes, render
 
 _POOL, _WRITER = "air-updraft-pool-default", "air-updraft-writer"
 
@@ -69,17 +70,88 @@ def test_only_the_namespace_may_connect_unless_clients_are_named() -> None:
     (calls, observation) = render().one("NetworkPolicy", _POOL)["spec"]["ingress"]
     assert calls["from"] == [{"podSelector": {}}]
     assert {port["port"] for port in calls["ports"]} == {"flight"}
-    assert "from" not in observation
     assert {port["port"] for port in observation["ports"]} == {"health", "metrics"}
 
 
+def test_only_the_monitoring_namespace_observes_unless_others_are_named() -> None:
+    def observers(policy: dict[str, Any]) -> Any:
+        release = render({"common": {"networkPolicy": policy}})
+        return release.one("NetworkPolicy", _POOL)["spec"]["ingress"][1].get("from")
+
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    assert observers({}) == [monitoring]
+    assert observers({"observers": [{"podSelector": {}}]}) == [{"podSelector": {}}]
+    assert observers({"observers": None}) is None
+
+
+def test_an_empty_list_of_observers_is_refused_because_it_used_to_mean_everybody() -> None:
+    with pytest.raises(ChartError, match=r"set common\.networkPolicy\.observers to null to admit everybody"):
+        render({"common": {"networkPolicy": {"observers": []}}})
+
+
+@pytest.mark.parametrize("name", [_POOL, _WRITER])
+@pytest.mark.parametrize(
+    ("address", "is_reached"),
+    [
+        ("10.0.3.17", True),
+        ("93.184.215.14", True),
+        # The DNS cache of a node.
+        ("169.254.20.10", True),
+        ("2001:db8::1", True),
+        ("169.254.169.254", False),
+        ("169.254.170.23", False),
+        ("100.100.100.200", False),
+        ("fd00:ec2::254", False),
+    ],
+)
+def test_the_credentials_of_nodes_are_out_of_reach(name: str, address: str, is_reached: bool) -> None:
+    policy = render().one("NetworkPolicy", name)["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    blocks = [peer["ipBlock"] for rule in policy["egress"] for peer in rule["to"] if "ipBlock" in peer]
+    reaching = [block for block in blocks if _is_in(address, block["cidr"])]
+    assert [not any(_is_in(address, hole) for hole in block["except"]) for block in reaching] == [is_reached]
+
+
+def _is_in(address: str, network: str) -> bool:
+    return ip_address(address) in ip_network(network)
+
+
 @pytest.mark.parametrize(("egress", "types"), [(None, ["Ingress"]), ([], ["Ingress", "Egress"])])
-def test_egress_is_unrestricted_until_rules_are_given(egress: Any, types: list[str]) -> None:
+def test_operators_say_what_pods_may_reach(egress: Any, types: list[str]) -> None:
     policy = render({"common": {"networkPolicy": {"egress": egress}}}).one("NetworkPolicy", _POOL)
     assert policy["spec"]["policyTypes"] == types
+    assert policy["spec"].get("egress") == egress
 
 
 def test_service_accounts_have_no_token_and_can_be_replaced() -> None:
     release = render({"writer": {"serviceAccount": {"name": "storage"}}})
     assert [account["automountServiceAccountToken"] for account in release.all("ServiceAccount")] == [False]
     assert release.pod(_WRITER)["serviceAccountName"] == "storage"
+
+
+def test_notes_say_what_each_open_door_means() -> None:
+    assert "Open doors" in notes()
+    everything = {
+        "common": {
+            "auth": {"insecureNoToken": True},
+            "networkPolicy": {"observers": None, "egress": None},
+        }
+    }
+    said = notes(everything)
+    for words in (
+        "anybody who reaches it can use it",
+        "cross the network in plain text",
+        "any machine of the cluster reads metrics and status",
+        "metadata service",
+        "who may connect runs code of its own in its workers",
+    ):
+        assert words in said, words
+    assert "no NetworkPolicy" in notes({"common": {"networkPolicy": {"enabled": False}}})
+
+
+def test_notes_name_no_door_that_is_closed() -> None:
+    closed = {
+        "common": {"tls": {"mode": "secret", "secretName": "certificates"}},
+        "poolDefaults": {"workers": {"allowSessionFunctions": False, "functions": {"modules": ["ours"]}}},
+    }
+    assert "Open doors" not in notes(closed)

@@ -42,9 +42,41 @@ Updraft is installed. Set this in your Spark jobs:
 
 (By default a JVM caches a name's addresses for 30 seconds. The Java option above lets executors notice new and lost pods sooner.)
 
+{{- with include "updraft.openDoors" . | trim }}
+
+Open doors:
+{{ . | nindent 2 }}
+{{- end }}
+
 To test and watch it:
 
   helm test {{ .Release.Name }} --namespace {{ $namespace }}
   updraft status --namespace {{ $namespace }}
   kubectl --namespace {{ $namespace }} get pods -l app.kubernetes.io/instance={{ .Release.Name }}
+{{- end }}
+
+{{/* What the values leave open, and what that means: one line each. */}}
+{{- define "updraft.openDoors" -}}
+{{- range $name, $values := include "updraft.components" . | fromYaml }}
+{{- $policy := $values.networkPolicy }}
+{{- if $values.auth.insecureNoToken }}
+{{ $values.component }}: anybody who reaches it can use it (auth.insecureNoToken).
+{{- end }}
+{{- if eq $values.tls.mode "off" }}
+{{ $values.component }}: tokens and rows cross the network in plain text (tls.mode is off).
+{{- end }}
+{{- if and (eq $values.kind "pool") $values.allowSessionFunctions }}
+{{ $values.component }}: who may connect runs code of its own in its workers (workers.allowSessionFunctions).
+{{- end }}
+{{- if not $policy.enabled }}
+{{ $values.component }}: no NetworkPolicy limits who connects, and what its pods reach (networkPolicy.enabled).
+{{- else }}
+{{- if kindIs "invalid" $policy.observers }}
+{{ $values.component }}: any machine of the cluster reads metrics and status, which name functions and tasks (networkPolicy.observers).
+{{- end }}
+{{- if kindIs "invalid" $policy.egress }}
+{{ $values.component }}: its pods reach the cloud's metadata service, and with it credentials of the node (networkPolicy.egress).
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
