@@ -123,6 +123,7 @@ async def test_nothing_runs_that_cannot_be_recorded(running_front: Running, sett
             assert error.code() is grpc.StatusCode.UNAVAILABLE
             assert "this pool does nothing that it cannot record" in error.details()
             assert "No space left on device" in error.details()
+        assert front.front.metrics.registry.get_sample_value("updraft_audit_failing") == 1
     assert not pool.leases
 
 

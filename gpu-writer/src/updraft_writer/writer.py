@@ -13,7 +13,7 @@ from dataclasses import asdict
 import structlog
 
 from updraft.errors import PoolUnavailableError, QuotaError
-from updraft.service.audit import AUDIT_DOC, Audit
+from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
 from updraft.service.container_memory import memory_limits, resident_bytes
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
@@ -84,6 +84,7 @@ class Writer:
         pages = {"/status.json": self._status_page}
         self._audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
         self.metrics.count_by_label("updraft_writer_audit_records", AUDIT_DOC, "outcome", self._audit.lines)
+        self.metrics.watch("updraft_writer_audit_failing", AUDIT_FAILING_DOC, self._audit.is_failing)
         self._listeners = Listeners(settings, self._service, self._health, self._audit, pages)
         self._watch()
 

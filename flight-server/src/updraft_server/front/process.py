@@ -21,7 +21,7 @@ import structlog
 
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
-from updraft.service.audit import AUDIT_DOC, Audit
+from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
@@ -159,6 +159,7 @@ class Front:
         self._neighbours_token_file = neighbours_token_file
         self._audit = Audit(SERVICE, settings.audit_file, refuses=settings.audit_failure == "refuse")
         self.metrics.count_by_label("updraft_audit_records", AUDIT_DOC, "outcome", self._audit.lines)
+        self.metrics.watch("updraft_audit_failing", AUDIT_FAILING_DOC, self._audit.is_failing)
         self._listeners = Listeners(settings, service, self._health, self._audit, pages, neighbours_token_file)
         self._watch_pool()
 

@@ -24,6 +24,8 @@ Fact = str | int | float
 
 AUDIT_DOC = "Records of the audit log, by outcome: written, lost. None without --audit-file."
 """Of the metric that counts them."""
+AUDIT_FAILING_DOC = "1 while the audit log cannot be written, else 0."
+"""Of the metric that says so."""
 
 _WRITE_TIMEOUT_SECONDS = 5.0
 _RETRY_AFTER_MILLISECONDS = 1000
@@ -59,6 +61,10 @@ class Audit:
     def lines(self) -> dict[str, int]:
         """How many records were written and lost."""
         return self._file.lines if self._file is not None else {}
+
+    def is_failing(self) -> bool:
+        """Whether the last attempt to write has failed."""
+        return self._file is not None and bool(self._file.failure)
 
     def call(self, what: str, peer: str) -> "CallRecord":
         """The records of one call, from now on.
