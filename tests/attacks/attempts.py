@@ -163,6 +163,8 @@ def system_call(name: str, *arguments: Any) -> int:
             "lookup_dcookie": 212,
             "personality": 135,
             "syslog": 103,
+            "splice": 275,
+            "vmsplice": 278,
         },
         "aarch64": {
             "ptrace": 117,
@@ -215,6 +217,8 @@ def system_call(name: str, *arguments: Any) -> int:
             "lookup_dcookie": 18,
             "personality": 92,
             "syslog": 116,
+            "splice": 76,
+            "vmsplice": 75,
         },
     }[os.uname().machine]
     libc = ctypes.CDLL(None, use_errno=True)

@@ -68,7 +68,21 @@ def memory_of_its_own(target: Any) -> Any:
 def memory_that_is_shared(target: Any) -> Any:
     import mmap
 
-    return held(written(mmap.mmap(-1, _BEYOND_MEMORY_BYTES), _BEYOND_MEMORY_BYTES))
+    size = 48 * MIB
+    return held(*(written(mmap.mmap(-1, size), size) for _ in range(_BEYOND_MEMORY_BYTES // size)))
+
+
+@ENDED
+def memory_that_is_shared_and_no_longer_mapped(target: Any) -> Any:
+    import mmap
+
+    size = 48 * MIB
+    taken = [mmap.mmap(-1, size) for _ in range(_BEYOND_MEMORY_BYTES // size)]
+    for memory in taken:
+        for start in range(0, size, MIB):
+            memory[start : start + MIB] = b"\x01" * MIB
+            memory.madvise(mmap.MADV_DONTNEED)
+    return held(*taken)
 
 
 @ENDED

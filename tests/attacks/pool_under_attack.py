@@ -23,6 +23,7 @@ from tests.attacks import (
     alters_processes,
     attempts,
     exhausts,
+    hides_memory,
     kills,
     lies,
     reads,
@@ -200,6 +201,6 @@ def _path_of_broadcast(column: Any) -> Any:
 
 
 _HERE = sys.modules[__name__]
-_ATTEMPTS = alters, alters_processes, exhausts, kills, lies, reads, reads_files, reads_network, survives
+_ATTEMPTS = alters, alters_processes, exhausts, hides_memory, kills, lies, reads, reads_files, reads_network, survives
 for _module in (attempts, *_ATTEMPTS, _HERE):
     cloudpickle.register_pickle_by_value(_module)

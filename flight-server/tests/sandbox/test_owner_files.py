@@ -116,3 +116,22 @@ except PermissionError:
         [sys.executable, "-c", script, str(tmp_path), str(shared_memory)], capture_output=True, text=True, check=True
     )
     assert ran.stdout.strip() == str(shared_memory)
+
+
+@pytest.mark.skipif(landlock_version() < LEAST_VERSION, reason="this kernel has no Landlock")
+def test_zeros_are_read_and_not_written(tmp_path: Path) -> None:
+    script = """
+import os, sys
+from pathlib import Path
+from updraft_server.ipc.worker_settings import WorkerSettings
+from updraft_server.sandbox.owner_files import OwnerFiles
+OwnerFiles(WorkerSettings()).confine(Path(sys.argv[1]))
+print(len(os.read(os.open("/dev/zero", os.O_RDONLY), 4)))
+os.close(os.open("/dev/null", os.O_RDWR))
+try:
+    os.open("/dev/zero", os.O_RDWR)
+except PermissionError:
+    print("refused")
+"""
+    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["4", "refused"]

@@ -4,7 +4,6 @@
 Arguments are such that a call does no harm where it is not refused.
 """
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -14,58 +13,15 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
+from sandboxed_children import NOWHERE, SANDBOX, error_of, in_a_child, needs_filters, refused
 
 from updraft_server.linux.system_calls import call_number
 from updraft_server.sandbox.refused_calls import refused_calls, restricted_calls
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
-from updraft_server.sandbox_layers import CAPABILITIES, SECCOMP
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-SANDBOX = WorkerSandbox()
 SUPERVISOR = os.getppid()
 
-pytestmark = pytest.mark.skipif(
-    not all(layer.is_on for layer in SANDBOX.layers if layer.name in (SECCOMP, CAPABILITIES)),
-    reason="this kernel has no filters, or this user capabilities",
-)
-
-NOWHERE = 1
-"""A pointer to memory that is not there."""
-
-
-def error_of(call: str, *arguments: int) -> int:
-    """The error of a call, 0 for none."""
-    ctypes.set_errno(0)
-    number = call_number(call)
-    assert number is not None
-    result = LIBC.syscall(*map(ctypes.c_long, (number, *arguments)))
-    return ctypes.get_errno() if result < 0 else 0
-
-
-def in_a_child(act: Callable[[], int], *, sandboxed: WorkerSandbox | None) -> int:
-    """What `act` returns in a child of this process, which is the child's zygote."""
-    child = os.fork()
-    if child == 0:
-        try:
-            # Some calls act on the terminal.
-            os.setsid()
-            if sandboxed is not None:
-                sandboxed.enter(os.getpid())
-            os._exit(act())
-        except OSError as error:
-            os._exit(error.errno or 255)
-        finally:
-            os._exit(255)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def refused(act: Callable[[], int], error: int) -> bool:
-    """Whether the sandbox is what refuses it; skips what the kernel refuses to everybody like this one."""
-    assert in_a_child(act, sandboxed=SANDBOX) == error
-    if in_a_child(act, sandboxed=None) == error:
-        pytest.skip("the kernel or this user's rights refuse it without the filter too")
-    return True
-
+pytestmark = needs_filters
 
 ALWAYS: dict[str, tuple[int, ...]] = {
     "acct": (NOWHERE,),
@@ -124,6 +80,7 @@ ALWAYS: dict[str, tuple[int, ...]] = {
     "removexattr": (NOWHERE, NOWHERE),
     "removexattrat": (-1, NOWHERE, 0, NOWHERE),
     "request_key": (NOWHERE, NOWHERE, 0, 0),
+    "sendfile": (-1, -1, 0, 1),
     "semctl": (-1, 0, -1, 0),
     "semget": (1, -1, 0),
     "semop": (-1, NOWHERE, 1),
@@ -137,12 +94,15 @@ ALWAYS: dict[str, tuple[int, ...]] = {
     "shmat": (-1, 0, 0),
     "shmctl": (-1, -1, 0),
     "shmget": (1, 0, 0),
+    "splice": (-1, 0, -1, 0, 1, 0),
     "swapoff": (NOWHERE,),
     "swapon": (NOWHERE, 0),
     "syslog": (-1, 0, 0),
+    "tee": (-1, -1, 1, 0),
     "umount2": (NOWHERE, 0),
     "userfaultfd": (-1,),
     "vhangup": (),
+    "vmsplice": (-1, NOWHERE, 1, 0),
 }
 
 
@@ -366,6 +326,28 @@ def test_packets_and_families_that_functions_do_not_need_are_refused(
 )
 def test_sockets_that_functions_need_are_there(family: int, kind: int) -> None:
     assert in_a_child(lambda: open_socket(family, kind), sandboxed=SANDBOX) == 0
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_no_message_holds_the_pages_that_it_was_sent_from(family: int) -> None:
+    def allow() -> int:
+        zero_copy = 60
+        with socket.socket(family) as made:
+            made.setsockopt(socket.SOL_SOCKET, zero_copy, 1)
+        return 0
+
+    assert refused(allow, errno.ENOPROTOOPT)
+
+
+def test_other_options_of_sockets_are_set() -> None:
+    def enlarge() -> int:
+        with socket.socket() as made:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            # The same number, of another level.
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return 0
+
+    assert in_a_child(enlarge, sandboxed=SANDBOX) == 0
 
 
 RESTRICTED_SANDBOX = WorkerSandbox(restricted=True)

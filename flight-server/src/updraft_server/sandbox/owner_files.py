@@ -51,6 +51,8 @@ _DEVICE = READ_FILE | READ_DIRECTORY | WRITE_FILE | TRUNCATE
 _SHARED_MEMORY = READ_FILE | WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
 
 _DEVICES = "/dev"
+# Whoever may write to it can map it: as shared memory that counts in no process once it is unmapped.
+_ZEROS = os.makedev(1, 5)
 # The machine's own, by their numbers: consoles, serial lines and what they show, keyboards and mice; memory, ports and
 # the kernel's log.
 _REFUSED_MAJORS = frozenset({4, 7, 13})
@@ -98,8 +100,8 @@ class OwnerFiles:
                 _allow(rules, path, _READ)
             for path in filter(None, [*self._settings.readable_paths, artifacts]):
                 _allow(rules, os.path.realpath(path), _READ)
-            for path in self._devices:
-                _allow(rules, path, _DEVICE)
+            for path, rights in self._devices:
+                _allow(rules, path, rights)
             if self._shared_memory:
                 _allow(rules, os.path.realpath(SHARED_MEMORY_PATH), _SHARED_MEMORY)
             for path in self._settings.writable_paths:
@@ -149,9 +151,10 @@ def _whole_secret(path: str) -> str:
     return str(directory) if (directory / _PROJECTED).is_symlink() else path
 
 
-def _usable_devices(withheld: Set[str]) -> list[str]:
+def _usable_devices(withheld: Set[str]) -> list[tuple[str, int]]:
     """Null, random numbers, GPUs and the like: no disks, whose bytes are everybody's files."""
-    return [path for path, found in _found_in(_DEVICES) if path not in withheld and _is_usable(path, found)]
+    usable = ((path, found) for path, found in _found_in(_DEVICES) if path not in withheld and _is_usable(path, found))
+    return [(path, READ_FILE if found.st_rdev == _ZEROS else _DEVICE) for path, found in usable]
 
 
 def _is_usable(path: str, found: os.stat_result) -> bool:

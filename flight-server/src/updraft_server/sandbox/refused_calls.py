@@ -2,8 +2,9 @@
 """The system calls that workers are refused, and all that functions start, with the reason for each group.
 
 What honest functions need stays: processes and threads of their own and signals to them, sockets to anywhere, shared
-memory and semaphores in /dev/shm, one's own priority and limits. EPERM is the kernel's own answer to a process without
-privileges; ENOSYS stands where libraries try an older call then, and EAFNOSUPPORT where they do without a socket.
+memory and semaphores in /dev/shm (where `shared_mappings` lets `mmap.mmap` take it), one's own priority and limits.
+EPERM is the kernel's own answer to a process without privileges; ENOSYS stands where libraries try an older call then,
+EINVAL where they copy instead, and EAFNOSUPPORT where they do without a socket.
 
 What a filter cannot do: it sees the number of a process, not whose process that is. Signals are refused to the
 processes of the pool that are known when a worker is forked. A process of the same user that is not among them can be
@@ -40,6 +41,9 @@ _ALWAYS = {
     # Files in memory that have no name: what is written to them counts in no process until it is mapped. Shared memory
     # has names in /dev/shm.
     "memfd_create memfd_secret": errno.ENOSYS,
+    # Pages that pipes and sockets hold without a copy: they count in no process once it has unmapped or truncated what
+    # they come from, and one byte of a huge page keeps all of it. Libraries copy instead when they read EINVAL.
+    "sendfile splice tee vmsplice": errno.EINVAL,
     # What happens to files of others, their names included: Landlock does not cover it.
     "inotify_init inotify_init1 fanotify_init": errno.ENOSYS,
     # Notes on files of others, and rights to them, neither of which Landlock covers. Copying a file goes on without.
@@ -76,7 +80,11 @@ _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _FAMILIES = (socket.AF_UNIX, *_INTERNET, socket.AF_NETLINK)
 _NETLINK_ROUTE = 0
 
+_SO_ZEROCOPY = 60
+
 _CLONE_THREAD = 0x10000
+
+_MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 
 
 def refused_calls() -> Iterator[Rule]:
@@ -89,6 +97,16 @@ def refused_calls() -> Iterator[Rule]:
     yield from _own_protection()
     yield from _claims_on_files()
     yield from _sockets()
+
+
+def shared_mappings() -> Iterator[Rule]:
+    """Shared memory that has no file: what a process no longer maps of it stays, and counts nowhere.
+
+    MAP_SHARED_VALIDATE has the bit of MAP_SHARED, and no other type of mapping has. The answer is not ENOMEM, which
+    would send whoever reads it looking for memory.
+    """
+    unnamed = _MAP_SHARED | _MAP_ANONYMOUS
+    yield Rule("mmap", errno.EPERM, [equals(3, unnamed, mask=unnamed)])
 
 
 def restricted_calls() -> Iterator[Rule]:
@@ -168,6 +186,8 @@ def _sockets() -> Iterator[Rule]:
     for family in _INTERNET:
         for kind in (socket.SOCK_RAW, _SOCK_PACKET):
             yield Rule("socket", errno.EPERM, [equals(0, family), equals(1, kind, mask=_SOCKET_TYPE)])
+    # As `sendfile`: an unsent message would hold the sender's pages.
+    yield Rule("setsockopt", errno.ENOPROTOOPT, [equals(1, socket.SOL_SOCKET), equals(2, _SO_ZEROCOPY)])
 
 
 def _not_own(argument: int) -> Refused:

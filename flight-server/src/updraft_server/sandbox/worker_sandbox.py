@@ -25,7 +25,9 @@ from updraft_server.sandbox.refused_calls import (
     pool_processes,
     refused_calls,
     restricted_calls,
+    shared_mappings,
 )
+from updraft_server.sandbox.shared_mappings import are_shared_mappings_refused, keep_in_files, keep_private
 from updraft_server.sandbox_layers import (
     CAPABILITIES,
     HIDDEN_MEMORY,
@@ -60,6 +62,8 @@ class WorkerSandbox:
         self._shared_memory_bytes = min(memory_limits().values()) // 2
         self._restricted = restricted
         rules = [*refused_calls(), *(restricted_calls() if restricted else ())]
+        if are_shared_mappings_refused():
+            rules.extend(shared_mappings())
         self._filter = seccomp.Filter(rules) if os.uname().machine in ARCHITECTURES else None
         self.layers: Sequence[SandboxLayer] = [SandboxLayer(name) for name in NEEDS]
         self.layers = [SandboxLayer(name, lack) for name, lack in _tried_in_a_child(self._try_layers).items()]
@@ -79,6 +83,11 @@ class WorkerSandbox:
         """Whether each worker has terminals of its own: functions may use no others."""
         return self._has(TERMINALS)
 
+    @property
+    def refuses_shared_mappings(self) -> bool:
+        """Whether shared memory of workers needs a file: `shared_mappings` gives it one."""
+        return are_shared_mappings_refused() and any(layer.name == SECCOMP and layer.is_on for layer in self.layers)
+
     def new_shared_memory(self) -> int | None:
         """The descriptor of what will be one worker's /dev/shm; None where it has none of its own; raises OSError."""
         return new_memory(self._shared_memory_bytes) if self.has_own_shared_memory else None
@@ -94,6 +103,11 @@ class WorkerSandbox:
         for layer in self.layers:
             if layer.is_on:
                 self._apply(layer.name, front_pid, shared_memory)
+        if self.refuses_shared_mappings:
+            if self._restricted:
+                keep_private()
+            else:
+                keep_in_files()
 
     def _apply(self, layer: str, front_pid: int, shared_memory: int | None = None) -> None:
         """Landlock is not here: a worker confines itself when it gets its owner (`owner_files`).

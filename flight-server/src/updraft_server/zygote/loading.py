@@ -27,6 +27,7 @@ from updraft_server.linux.capabilities import close_bounding_set
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import name_process
 from updraft_server.sandbox.owner_files import OwnerFiles
+from updraft_server.sandbox.shared_mappings import replace_mmap
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.worker.registered.functions import FunctionModuleError
 from updraft_server.zygote.image import Image
@@ -54,6 +55,8 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     # Before the image, whose modules may have a say in what forks do.
     sandbox = WorkerSandbox(restricted=settings.restricted, own_shared_memory=settings.shared_memory != "machine")
     _require(settings.required_layers, sandbox)
+    if sandbox.refuses_shared_mappings:
+        replace_mmap()
     try:
         files = OwnerFiles(settings.worker, shared_memory=sandbox.shared_memory, terminals=sandbox.terminals)
         image = Image(settings.worker, files, settings.function_modules, settings.files_directory)

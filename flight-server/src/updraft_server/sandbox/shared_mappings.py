@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets `mmap.mmap(-1, length)` share memory in workers, whose filter refuses shared memory that has no file.
+
+What a process no longer maps of such memory stays and counts in no process. A file without a name in /dev/shm does the
+same for a function and the children that it forks, and counts there. Programs, children of multiprocessing's `spawn`
+among them, have Python's own class, which fails there unless it is told MAP_PRIVATE.
+"""
+
+import contextlib
+import enum
+import errno
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
+
+# NVIDIA's driver library maps host memory so: what a GPU needs goes before a limit.
+_DRIVER_THAT_NEEDS_THEM = Path("/dev/nvidiactl")
+
+
+class _Keeping(enum.Enum):
+    """Where shared memory without a file is kept."""
+
+    BY_THE_KERNEL = enum.auto()
+    IN_FILES = enum.auto()
+    PRIVATELY = enum.auto()
+    """Where there is nobody to share it with."""
+
+
+class SharedMapping(mmap.mmap):
+    """As `mmap.mmap`, but for shared memory without a file once this process is a worker."""
+
+    __slots__ = ()
+
+    keeping = _Keeping.BY_THE_KERNEL
+
+    def __new__(
+        cls,
+        fileno: int,
+        length: int,
+        flags: int = mmap.MAP_SHARED,
+        prot: int = mmap.PROT_READ | mmap.PROT_WRITE,
+        access: int = mmap.ACCESS_DEFAULT,
+        offset: int = 0,
+        **newer: Any,
+    ) -> "SharedMapping":
+        """Take what the `mmap.mmap` of this Python takes; raises OSError where no directory has room."""
+        is_shared = flags & mmap.MAP_SHARED and access != mmap.ACCESS_COPY
+        if fileno != -1 or not is_shared or length <= 0 or SharedMapping.keeping is _Keeping.BY_THE_KERNEL:
+            return super().__new__(cls, fileno, length, flags, prot, access, offset, **newer)
+        if SharedMapping.keeping is _Keeping.PRIVATELY:
+            if access != mmap.ACCESS_DEFAULT:
+                prot = mmap.PROT_READ if access == mmap.ACCESS_READ else mmap.PROT_READ | mmap.PROT_WRITE
+            private = flags & ~mmap.MAP_SHARED | mmap.MAP_PRIVATE
+            return super().__new__(cls, -1, length, private, prot, mmap.ACCESS_DEFAULT, offset, **newer)
+        for directory in (SHARED_MEMORY_PATH, tempfile.gettempdir()):
+            # There is none, or it is not for this worker, or it is mounted so that nothing in it is executed.
+            with contextlib.suppress(OSError), _file_in(directory, offset + length) as file:
+                named = flags & ~mmap.MAP_ANONYMOUS
+                return super().__new__(cls, file.fileno(), length, named, prot, access, offset, **newer)
+        raise OSError(errno.ENOMEM, f"no room for {length} bytes of shared memory; MAP_PRIVATE needs none")
+
+
+def are_shared_mappings_refused() -> bool:
+    """Whether workers of this machine can do without shared memory that has no file."""
+    return not _DRIVER_THAT_NEEDS_THEM.exists()
+
+
+def replace_mmap() -> None:
+    """Put the class in the place of Python's own, before anything imports that by name; it does the same so far."""
+    SharedMapping.__name__ = SharedMapping.__qualname__ = "mmap"
+    SharedMapping.__module__ = "mmap"
+    vars(mmap)["mmap"] = SharedMapping
+
+
+def keep_in_files() -> None:
+    """Let shared memory be files without a name in /dev/shm, or in the directory of temporary files, from here on."""
+    SharedMapping.keeping = _Keeping.IN_FILES
+
+
+def keep_private() -> None:
+    """Let shared memory be private in this process, which starts no others."""
+    SharedMapping.keeping = _Keeping.PRIVATELY
+
+
+@contextlib.contextmanager
+def _file_in(directory: str, length: int) -> Iterator[IO[bytes]]:
+    room = os.statvfs(directory)
+    if length > room.f_bavail * room.f_frsize:
+        # A page that finds no room when it is touched would end the process.
+        raise OSError(errno.ENOSPC, directory)
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+        file.truncate(length)
+        yield file

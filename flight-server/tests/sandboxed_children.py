@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs something in a child that is confined as a worker is, and in one that is not."""
+
+import ctypes
+import os
+from collections.abc import Callable
+
+import pytest
+
+from updraft_server.linux.system_calls import call_number
+from updraft_server.sandbox.worker_sandbox import WorkerSandbox
+from updraft_server.sandbox_layers import CAPABILITIES, SECCOMP
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+SANDBOX = WorkerSandbox()
+
+needs_filters = pytest.mark.skipif(
+    not all(layer.is_on for layer in SANDBOX.layers if layer.name in (SECCOMP, CAPABILITIES)),
+    reason="this kernel has no filters, or this user capabilities",
+)
+
+NOWHERE = 1
+"""A pointer to memory that is not there."""
+
+
+def error_of(call: str, *arguments: int) -> int:
+    """The error of a call, 0 for none."""
+    ctypes.set_errno(0)
+    number = call_number(call)
+    assert number is not None
+    result = LIBC.syscall(*map(ctypes.c_long, (number, *arguments)))
+    return ctypes.get_errno() if result < 0 else 0
+
+
+def in_a_child(act: Callable[[], int], *, sandboxed: WorkerSandbox | None) -> int:
+    """What `act` returns in a child of this process, which is the child's zygote."""
+    child = os.fork()
+    if child == 0:
+        try:
+            # Some calls act on the terminal.
+            os.setsid()
+            if sandboxed is not None:
+                sandboxed.enter(os.getpid())
+            os._exit(act())
+        except OSError as error:
+            os._exit(error.errno or 255)
+        finally:
+            os._exit(255)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def refused(act: Callable[[], int], error: int) -> bool:
+    """Whether the sandbox is what refuses it; skips what the kernel refuses to everybody like this one."""
+    assert in_a_child(act, sandboxed=SANDBOX) == error
+    if in_a_child(act, sandboxed=None) == error:
+        pytest.skip("the kernel or this user's rights refuse it without the filter too")
+    return True

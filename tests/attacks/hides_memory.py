@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts to hold memory where it counts in no process: a pool cannot measure that, so the sandbox refuses the means.
+
+Each returns what it holds so; `exhausts` has what is measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.attacks.attempts import Attempts, system_call
+
+_BYTES = 8 << 20
+_SHARED, _ANONYMOUS = 0x01, 0x20
+_HUGE_PAGE_BYTES = 2 << 20
+
+REFUSED = Attempts()
+
+
+def left_unmapped(flags: int, file: int = -1) -> str:
+    """Map memory by the kernel's own call, write to it, and unmap all but its last page."""
+    import ctypes
+    import mmap
+    import os
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    arguments = (ctypes.c_size_t(_BYTES), mmap.PROT_READ | mmap.PROT_WRITE, flags, file, ctypes.c_long(0))
+    address = libc.mmap(None, *arguments)
+    if address == ctypes.c_void_p(-1).value:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    ctypes.memset(address, 1, _BYTES)
+    libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(_BYTES - mmap.PAGESIZE))
+    return f"{_BYTES} bytes are in no process"
+
+
+def file_of_large_pages() -> int:
+    """A temporary file that lies in the kernel's memory in pieces as large as its file system has them."""
+    import os
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(_BYTES))
+        file.seek(0)
+        return os.dup(file.fileno())
+
+
+@REFUSED
+def shared_memory_that_is_unmapped(target: Any) -> Any:
+    return left_unmapped(_SHARED | _ANONYMOUS)
+
+
+@REFUSED
+def shared_memory_that_other_flags_hide(target: Any) -> Any:
+    no_reserve = 0x4000
+    return left_unmapped(_SHARED | _ANONYMOUS | no_reserve)
+
+
+@REFUSED
+def zeros_that_are_written(target: Any) -> Any:
+    import os
+
+    return left_unmapped(_SHARED, os.open("/dev/zero", os.O_RDWR))
+
+
+@REFUSED
+def pages_in_a_pipe(target: Any) -> Any:
+    import ctypes
+    import os
+
+    class Vector(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    _reading, writing = os.pipe()
+    pages = ctypes.create_string_buffer(4096)
+    return system_call("vmsplice", writing, ctypes.byref(Vector(ctypes.addressof(pages), 4096)), 1, 0)
+
+
+@REFUSED
+def pages_of_a_file_in_a_pipe(target: Any) -> Any:
+    import os
+
+    _reading, writing = os.pipe()
+    file = file_of_large_pages()
+    held = system_call("splice", file, None, writing, None, 4096, 0)
+    os.ftruncate(file, 0)
+    return held
+
+
+@REFUSED
+def pages_of_a_file_in_a_socket(target: Any) -> Any:
+    import os
+    import socket
+
+    writing, _reading = socket.socketpair()
+    file = file_of_large_pages()
+    # One byte of each keeps all of it.
+    held = [os.sendfile(writing.fileno(), file, offset, 1) for offset in range(0, _BYTES, _HUGE_PAGE_BYTES)]
+    os.ftruncate(file, 0)
+    return held
+
+
+@REFUSED
+def pages_of_its_own_in_a_socket(target: Any) -> Any:
+    import socket
+
+    zero_copy = 60
+    with socket.socket() as unsent:
+        unsent.setsockopt(socket.SOL_SOCKET, zero_copy, 1)
+        return unsent.getsockopt(socket.SOL_SOCKET, zero_copy)
