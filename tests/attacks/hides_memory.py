@@ -109,3 +109,38 @@ def pages_of_its_own_in_a_socket(target: Any) -> Any:
     with socket.socket() as unsent:
         unsent.setsockopt(socket.SOL_SOCKET, zero_copy, 1)
         return unsent.getsockopt(socket.SOL_SOCKET, zero_copy)
+
+
+@REFUSED
+def a_socket_that_holds_more(target: Any) -> Any:
+    return enlarged("SO_SNDBUF")
+
+
+@REFUSED
+def a_socket_that_takes_more(target: Any) -> Any:
+    return enlarged("SO_RCVBUF")
+
+
+@REFUSED
+def a_socket_that_holds_more_than_a_user_may(target: Any) -> Any:
+    import socket
+
+    beyond_the_users = 32
+    with socket.socket() as large:
+        large.setsockopt(socket.SOL_SOCKET, beyond_the_users, _BYTES)
+    return "it is larger"
+
+
+def enlarged(name: str) -> int:
+    """The size of a socket's buffer, once it could be raised."""
+    import errno
+    import socket
+
+    option = getattr(socket, name)
+    with socket.socket(socket.AF_UNIX) as large:
+        before = large.getsockopt(socket.SOL_SOCKET, option)
+        large.setsockopt(socket.SOL_SOCKET, option, _BYTES)
+        after = large.getsockopt(socket.SOL_SOCKET, option)
+    if after <= before:
+        raise OSError(errno.EPERM, "the call was ignored")
+    return after

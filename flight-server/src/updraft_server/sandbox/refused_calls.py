@@ -81,6 +81,8 @@ _FAMILIES = (socket.AF_UNIX, *_INTERNET, socket.AF_NETLINK)
 _NETLINK_ROUTE = 0
 
 _SO_ZEROCOPY = 60
+# The call does nothing and says that it did.
+_IGNORED = 0
 
 _CLONE_THREAD = 0x10000
 
@@ -186,6 +188,9 @@ def _sockets() -> Iterator[Rule]:
     for family in _INTERNET:
         for kind in (socket.SOCK_RAW, _SOCK_PACKET):
             yield Rule("socket", errno.EPERM, [equals(0, family), equals(1, kind, mask=_SOCKET_TYPE)])
+    # What waits in a socket counts in no process either. The kernel too sets another size where one is too large.
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        yield Rule("setsockopt", _IGNORED, [equals(1, socket.SOL_SOCKET), equals(2, option)])
     # As `sendfile`: an unsent message would hold the sender's pages.
     yield Rule("setsockopt", errno.ENOPROTOOPT, [equals(1, socket.SOL_SOCKET), equals(2, _SO_ZEROCOPY)])
 
