@@ -30,6 +30,22 @@ def machine(root: Path, files: dict[str, str]) -> Path:
         ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.stat": NEW + "pagetables 40\n"}, 3240),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.stat": NEW, "proc/meminfo": MEMINFO}, 3200),
         ({"proc/self/cgroup": "4:cpu,memory:/a\n", "sys/fs/cgroup/memory/a/memory.stat": OLD}, 4100),
+        ({"proc/meminfo": MEMINFO + "SwapTotal: 90 kB\nSwapFree: 20 kB\n"}, 670 * 1024),
+        (
+            {
+                "proc/self/cgroup": "0::/a\n",
+                "sys/fs/cgroup/a/memory.stat": NEW,
+                "sys/fs/cgroup/a/memory.swap.current": "70\n",
+            },
+            3270,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/a\n",
+                "sys/fs/cgroup/memory/a/memory.stat": OLD + "swap 1\ntotal_swap 70\n",
+            },
+            4170,
+        ),
         # Whoever may move processes between groups could move one out of this sum.
         (
             {

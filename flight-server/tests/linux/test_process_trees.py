@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from updraft_server.linux.process_trees import ProcessTree, process_trees
+from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
 
 CODE = """
 import subprocess, sys, threading
@@ -44,3 +45,9 @@ def test_nothing_is_told_of_what_has_ended() -> None:
     child.wait()
     assert process_trees([child.pid])[child.pid] == ProcessTree((), 0, 0)
     assert process_trees([os.getpid()])[os.getpid()].threads >= 1
+
+
+def test_memory_that_is_swapped_out_stays_a_processs_own(tmp_path: Path) -> None:
+    fields = {"VmRSS": 900, "RssAnon": 100, "RssFile": 600, "RssShmem": 200, "VmPTE": 10, "VmSwap": 4000}
+    (tmp_path / "status").write_text("".join(f"{name}:\t{value} kB\n" for name, value in fields.items()))
+    assert own_bytes(tmp_path) == 4310 * 1024

@@ -17,7 +17,10 @@ _PAGE_TABLES = frozenset({"PageTables:", "pagetables"})
 
 
 def held_bytes(root: Path = Path("/")) -> int | None:
-    """Anonymous and shared memory and page tables of all processes that this one's could be; None: not known here."""
+    """Anonymous and shared memory, swapped out or not, and page tables of all processes that this one's could be.
+
+    None: not known here.
+    """
     found = [held for path, names in _files(root) if (held := _sum(path, names)) is not None]
     return min(found, default=None)
 
@@ -40,11 +43,15 @@ def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
 
 
 def _sum(path: Path, names: tuple[str, ...]) -> int | None:
-    """Of the values of all these names, and page tables; None where one is missing, which could be the larger one."""
+    """Of the values of all these names, page tables and swap; None where one is missing, which could be the largest."""
     lines = [words for line in _text(path).splitlines() if (words := line.split())]
-    wanted = _PAGE_TABLES.union(names)
-    values = {words[0]: int(words[1]) * (1024 if words[-1] == "kB" else 1) for words in lines if words[0] in wanted}
-    return sum(values.values()) if values.keys() >= set(names) else None
+    values = {words[0]: int(words[1]) * (1024 if words[-1] == "kB" else 1) for words in lines}
+    if not values.keys() >= set(names):
+        return None
+    held = sum(value for name, value in values.items() if name in _PAGE_TABLES.union(names))
+    # Of the machine, of an old group and of a new one, which has a file for it, each where there is any.
+    swapped = values.get("SwapTotal:", 0) - values.get("SwapFree:", 0) + values.get("total_swap", 0)
+    return held + swapped + int(_text(path.with_name("memory.swap.current")) or 0)
 
 
 def _text(path: Path) -> str:

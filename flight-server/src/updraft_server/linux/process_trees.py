@@ -19,7 +19,7 @@ _STARTED = 19
 _RESIDENT_PAGES = 21
 
 # Fields of /proc/PID/status, which stays readable where smaps does not: of processes that hide their memory.
-_ANONYMOUS, _SHARED, _PAGE_TABLES = "RssAnon:", "RssShmem:", "VmPTE:"
+_ANONYMOUS, _SHARED, _PAGE_TABLES, _SWAPPED = "RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:"
 
 # The children of a process are listed by thread: with more than these it is cheaper to read all of /proc once.
 _MOST_THREADS = 64
@@ -35,7 +35,7 @@ class ProcessTree(NamedTuple):
     memory_bytes: int
     """Resident memory; a page that several processes share counts in each."""
     own_bytes: int
-    """The part of it that no file stands behind: anonymous and shared memory, and the page tables that map it all."""
+    """What no file stands behind: anonymous and shared memory, swapped out or not, and the page tables of it all."""
     shared_bytes: int = 0
     """The shared memory alone, files in memory included that are mapped."""
     threads: int = 0
@@ -56,8 +56,8 @@ def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
     return {root: _tree(root, children) for root in roots}
 
 
-def own_bytes(process: int | str = "self") -> int:
-    """Anonymous and shared memory of a process, and its page tables; 0 for one that has ended."""
+def own_bytes(process: Path = Path("/proc/self")) -> int:
+    """Anonymous and shared memory of a process, swapped out or not, and its page tables; 0 for one that has ended."""
     return sum(_anonymous_and_shared(process))
 
 
@@ -80,7 +80,7 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
         if pid not in found and (stat := _read(Path(f"/proc/{pid}"))) is not None:
             found[pid] = stat
             unseen.extend(children.of(pid, stat.threads))
-    memory = [_anonymous_and_shared(process) for process in found]
+    memory = [_anonymous_and_shared(Path(f"/proc/{pid}")) for pid in found]
     return ProcessTree(
         tuple((pid, found[pid].ticks) for pid in sorted(found)),
         memory_bytes=sum(stat.memory_bytes for stat in found.values()),
@@ -90,19 +90,20 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
     )
 
 
-def _anonymous_and_shared(process: int | str) -> tuple[int, int]:
-    """In bytes, page tables as anonymous memory; nothing for a process that has ended.
+def _anonymous_and_shared(process: Path) -> tuple[int, int]:
+    """In bytes, page tables and what is swapped out as anonymous memory; nothing for a process that has ended.
 
-    Reading memory that was never written takes page tables and nothing else.
+    Reading memory that was never written takes page tables and nothing else. A process can have its memory swapped out
+    itself (MADV_PAGEOUT).
     """
     try:
-        lines = Path(f"/proc/{process}/status").read_text(errors="replace").splitlines()
+        lines = (process / "status").read_text(errors="replace").splitlines()
     except OSError:
         return 0, 0
-    counted = _ANONYMOUS, _SHARED, _PAGE_TABLES
+    counted = _ANONYMOUS, _SHARED, _PAGE_TABLES, _SWAPPED
     found = dict(line.split(maxsplit=2)[:2] for line in lines if line.startswith(counted))
-    anonymous, shared, tables = (int(found.get(name, 0)) * 1024 for name in counted)
-    return anonymous + tables, shared
+    anonymous, shared, tables, swapped = (int(found.get(name, 0)) * 1024 for name in counted)
+    return anonymous + tables + swapped, shared
 
 
 class _Children:

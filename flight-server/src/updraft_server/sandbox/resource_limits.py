@@ -6,8 +6,8 @@ Memory is not among them. RLIMIT_DATA counts private memory that is reserved, wh
 200 threads and 5288 for 295 with an untouched `np.zeros` of 4 GiB. What would let those pass is more than a container
 has. It holds each process for itself, and counts nothing that is shared (`mmap`, `memfd_create`): no limit of a worker.
 
-Nor is there one for what waits in sockets. The kernel says what all those of a network namespace hold (NETLINK_SOCK_DIAG)
-and what they take of a container (`sock` in memory.stat), but not whose a socket is: descriptors of a hidden process
+Nor is there one for what waits in sockets. The kernel says what all of a network namespace hold (NETLINK_SOCK_DIAG) and
+what they take of a container (`sock` in memory.stat), but not whose a socket is: descriptors of a hidden process
 cannot be listed, and one in flight is in no table, so that the sizes of those tables (`FDSize`) bound nothing. Whoever
 charged each worker what its table could hold would let one function have its neighbours ended.
 """
