@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`mmap.mmap(-1, length)` in a worker, whose filter refuses shared memory that has no file."""
 
+import errno
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,7 +32,6 @@ def zygotes(request: pytest.FixtureRequest) -> Iterator[Zygotes]:
 
 def it_is_shared_with_a_child() -> str:
     import mmap
-    import os
 
     room = mmap.mmap(-1, 8192)
     child = os.fork()
@@ -182,13 +183,14 @@ def files_are_sent_and_copied() -> list[bytes]:
     return found
 
 
+NO_ROOM = os.strerror(errno.ENOSPC)
 WITH_PROCESSES: dict[str, tuple[Callable[[], Any], str]] = {
     "a child": (it_is_shared_with_a_child, "four"),
     "multiprocessing": (arrays_and_values_are_shared, "([0, 1, 2, 3], 6)"),
     "joblib": (joblib_maps_a_large_array, "200000.0"),
     "too much": (
         more_than_there_is_is_refused,
-        f"[Errno 12] no room for {1 << 60} bytes of shared memory; MAP_PRIVATE needs none",
+        f"[Errno 28] {1 << 60} bytes of shared memory: {NO_ROOM}; private memory (MAP_PRIVATE) needs no file",
     ),
     "files": (files_are_sent_and_copied, "[b'four', b'4000', b'four', b'4000']"),
 }

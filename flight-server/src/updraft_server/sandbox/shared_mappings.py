@@ -57,12 +57,17 @@ class SharedMapping(mmap.mmap):
                 prot = mmap.PROT_READ if access == mmap.ACCESS_READ else mmap.PROT_READ | mmap.PROT_WRITE
             private = flags & ~mmap.MAP_SHARED | mmap.MAP_PRIVATE
             return super().__new__(cls, -1, length, private, prot, mmap.ACCESS_DEFAULT, offset, **newer)
+        problem = OSError()
         for directory in (SHARED_MEMORY_PATH, tempfile.gettempdir()):
-            # There is none, or it is not for this worker, or it is mounted so that nothing in it is executed.
-            with contextlib.suppress(OSError), _file_in(directory, offset + length) as file:
-                named = flags & ~mmap.MAP_ANONYMOUS
-                return super().__new__(cls, file.fileno(), length, named, prot, access, offset, **newer)
-        raise OSError(errno.ENOMEM, f"no room for {length} bytes of shared memory; MAP_PRIVATE needs none")
+            try:
+                with _file_in(directory, offset + length) as file:
+                    named = flags & ~mmap.MAP_ANONYMOUS
+                    return super().__new__(cls, file.fileno(), length, named, prot, access, offset, **newer)
+            except OSError as error:
+                # There is none, or no room, or it is not for this worker, or nothing in it may be executed.
+                problem = error
+        explained = f"{length} bytes of shared memory: {problem.strerror}; private memory (MAP_PRIVATE) needs no file"
+        raise OSError(problem.errno, explained) from problem
 
 
 def are_shared_mappings_refused() -> bool:
@@ -92,7 +97,7 @@ def _file_in(directory: str, length: int) -> Iterator[IO[bytes]]:
     room = os.statvfs(directory)
     if length > room.f_bavail * room.f_frsize:
         # A page that finds no room when it is touched would end the process.
-        raise OSError(errno.ENOSPC, directory)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         file.truncate(length)
         yield file
