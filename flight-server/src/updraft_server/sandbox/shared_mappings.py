@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from updraft_server.sandbox_layers import SHARED_MEMORY_PATH
 
-# NVIDIA's driver library maps host memory so: what a GPU needs goes before a limit.
+# NVIDIA's driver library may map host memory so: what a GPU could need goes before a limit.
 _DRIVER_THAT_NEEDS_THEM = Path("/dev/nvidiactl")
 
 
