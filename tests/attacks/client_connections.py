@@ -25,10 +25,11 @@ from tests.attacks.http2 import (
 )
 from tests.attacks.outsiders import FLIGHT, ClientAttempts, Outsider
 from tests.support.flight import _MESSAGES
+from updraft.service.descriptors import allow_all_descriptors
 
 ATTEMPTS = ClientAttempts()
 
-MANY = 300
+MANY, THOUSANDS = 300, 2000
 
 
 def _action(kind: str, body: bytes = b"") -> bytes:
@@ -78,6 +79,16 @@ def opens_and_cancels_exchanges_again_and_again(outsider: Outsider) -> list[str]
 def leaves_connections_half_open(outsider: Outsider) -> None:
     for _ in range(MANY):
         outsider.socket(tls=False)
+
+
+@ATTEMPTS()
+def opens_thousands_of_connections_and_says_nothing(outsider: Outsider) -> None:
+    allow_all_descriptors()
+    for _ in range(THOUSANDS):
+        outsider.socket(tls=False)
+    outsider.is_another_served()
+    for _ in range(THOUSANDS):
+        outsider.socket()
 
 
 @ATTEMPTS()

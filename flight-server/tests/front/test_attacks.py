@@ -29,6 +29,8 @@ ANSWER_SECONDS = 60.0
 
 HEADERS, CONTINUATION = 1, 9
 
+_A_CONNECTION_OF_ITS_OWN = [("grpc.use_local_subchannel_pool", 1)]
+
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
@@ -95,6 +97,26 @@ async def test_handshakes_that_never_end_are_hung_up_on(running_front: Running, 
             async with asyncio.timeout(ANSWER_SECONDS):
                 await asyncio.gather(*(hung_up(reader) for reader, _ in slow))
         assert await serves(front)
+
+
+async def test_connections_beyond_the_limit_are_hung_up_on_at_once(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.listeners.most_connections", lambda: 10)
+    async with running_front(FakePool(), handshake_timeout_seconds=1000.0) as front:
+        assert await serves(front)
+        async with connections(front.address, CONNECTIONS) as many:
+            ends = [asyncio.ensure_future(hung_up(reader)) for reader, _ in many]
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while sum(end.done() for end in ends) < CONNECTIONS - 9:
+                    await asyncio.sleep(0.01)
+            assert await serves(front)
+        await asyncio.gather(*ends)
+        async with grpc.aio.insecure_channel(front.address, options=_A_CONNECTION_OF_ITS_OWN) as another:
+            call = another.stream_stream(DO_EXCHANGE)(timeout=ANSWER_SECONDS, wait_for_ready=True)
+            await call.write(path_request("echo"))
+            await call.done_writing()
+            assert (await all_replies(call))[1] is None
 
 
 async def test_tls_handshakes_that_never_end_are_hung_up_on(running_front: Running, tmp_path: Path) -> None:

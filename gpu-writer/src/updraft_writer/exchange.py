@@ -39,6 +39,8 @@ _MAX_UNANSWERED_ASKS = 16
 _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
 # Every batch asks for the quota, but most do not wait. Only real waits get a span.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
+# Credit covers the body alone. As many columns as a schema may have take less than 3 MiB.
+_MAX_HEADER_BYTES = 4 << 20
 
 
 class GivenUpError(Exception):
@@ -119,7 +121,10 @@ class WriteExchange:
         if fields.descriptor:
             raise ProtocolError("a second flight descriptor arrived: only the first message has one")
         metadata = parse_metadata(WriteRequestMetadata, fields.app_metadata)
-        match metadata.WhichOneof("event"):
+        event = metadata.WhichOneof("event")
+        if event != "sequence" and (fields.data_header or fields.data_body):
+            raise ProtocolError(f"a message that is no batch ({event}) has data: only a batch may, once it has credit")
+        match event:
             case "ask":
                 self._take_ask(metadata.ask.body_bytes)
             case "sequence":
@@ -150,7 +155,11 @@ class WriteExchange:
         # It stays in the queue until the file has it: a synchronous file gives no credit for another batch before.
         reservation = self._credit[0]
         try:
-            raw_bytes = len(fields.data_body)
+            raw_bytes, header_bytes = len(fields.data_body), len(fields.data_header)
+            if header_bytes > _MAX_HEADER_BYTES:
+                raise LimitError(
+                    f"batch {sequence} has {header_bytes} bytes of Arrow metadata, the limit is {_MAX_HEADER_BYTES}"
+                )
             if reserved_bytes(raw_bytes) > reservation.held_bytes - self._allowance_bytes:
                 raise ProtocolError(f"batch {sequence} has {raw_bytes} bytes, which is more than its credit covers")
             batch, claims = await self._decoded(sequence, fields)

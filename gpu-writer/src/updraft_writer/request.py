@@ -8,6 +8,7 @@ from updraft.arrow_decoder import ArrowDecoder, encapsulated_message
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.exchange import check_version, parse_message, task_context
+from updraft.service.flight_service import MAX_ACTION_BODY_BYTES
 from updraft.service.log_lines import shortened
 from updraft.v1.write_pb2 import Delivery, Pace, WriteCommand
 from updraft_writer.shared_values import has_views, refuse_shared_types
@@ -19,8 +20,8 @@ _MAX_BATCH_ROWS = 1 << 26
 _MAX_PATH_CHARACTERS = 2048
 
 # The command of an open file stays in memory, and the quota does not know of it. A footer has room for the schema of as
-# many columns as a writer takes.
-_MAX_COMMAND_BYTES = 4 * 1024 * 1024
+# many columns as a writer takes. Before it opens files, a client asks with the same command (`updraft.check_write`).
+_MAX_COMMAND_BYTES = MAX_ACTION_BODY_BYTES
 # Each takes many times its bytes for as long as the file is open; Spark writes three keys, and a column has one filter.
 _MAX_FOOTER_KEYS = 1024
 _MAX_BLOOM_FILTERS = 32_768

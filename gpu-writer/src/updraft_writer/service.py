@@ -42,7 +42,12 @@ class WriterService(FlightService):
         status = Action(STATUS_ACTION, _STATUS_DOC, self._encoded_status)
         check = Action(CHECK_ACTION, _CHECK_DOC, self._check)
         super().__init__(
-            SERVICE, [status, check], lifecycle, drain_doc=_DRAIN_DOC, allow_remote_drain=allow_remote_drain
+            SERVICE,
+            [status, check],
+            lifecycle,
+            exchanges.early_reads,
+            drain_doc=_DRAIN_DOC,
+            allow_remote_drain=allow_remote_drain,
         )
         self._exchanges = exchanges
         self._quota = quota

@@ -38,6 +38,13 @@ def test_a_file_that_would_be_opened_is_answered_with_nothing_and_not_created(sh
     assert list(shared.root.iterdir()) == []
 
 
+def test_a_command_beyond_the_limit_is_refused_before_it_is_parsed(shared: RunningWriter) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="a request has 52428826 bytes, the limit is 4198400"):
+        check(shared, b"\xff" * (50 << 20))
+    with pytest.raises(pa.ArrowInvalid, match="the command has 4194305 bytes, the limit of this writer is 4194304"):
+        check(shared, b"\xff" * ((4 << 20) + 1))
+
+
 def test_a_path_outside_the_roots_is_refused(shared: RunningWriter, tmp_path: Path) -> None:
     with pytest.raises(flight.FlightUnauthorizedError, match="lies outside the roots of this writer"):
         check_file(shared, tmp_path / "f.parquet")

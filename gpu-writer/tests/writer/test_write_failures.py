@@ -12,6 +12,7 @@ import pytest
 from running_writer import (
     BATCH,
     BATCH_BYTES,
+    NOTHING,
     SCHEMA,
     RawExchange,
     RunningWriter,
@@ -32,6 +33,7 @@ from updraft.errors import (
     WriteOptionError,
     WriteRefusedError,
 )
+from updraft.flight_data import join_flight_data
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft.v1.write_pb2 import (
     Ask,
@@ -42,6 +44,7 @@ from updraft.v1.write_pb2 import (
     OrcOptions,
     ParquetOptions,
     Rebase,
+    WriteRequestMetadata,
 )
 from updraft_writer.sinks.local import LocalStorage
 
@@ -67,6 +70,11 @@ def broken(exchange: RawExchange, how: str) -> None:
     match how:
         case "a batch without credit":
             exchange.batch(2, BATCH)
+        case "garbage without credit":
+            exchange.send(join_flight_data(memoryview(b"\xff" * 100), b"\x10\x02", memoryview(b"\xff" * 100)))
+        case "data with an ask":
+            ask = WriteRequestMetadata(ask=Ask(body_bytes=BATCH_BYTES)).SerializeToString()
+            exchange.send(join_flight_data(NOTHING, ask, memoryview(bytes(BATCH_BYTES))))
         case "a batch larger than asked for":
             exchange.ask(BATCH_BYTES - 8)
             exchange.next_reply()
@@ -99,6 +107,8 @@ def broken(exchange: RawExchange, how: str) -> None:
     ("how", "says"),
     [
         ("a batch without credit", "without credit"),
+        ("garbage without credit", "batch 2 came without credit"),
+        ("data with an ask", "a message that is no batch (ask) has data"),
         ("a batch larger than asked for", "8000 bytes, which is more than its credit covers"),
         ("a gap in the numbers", "batch 3 came where batch 2 was expected"),
         ("another schema", "batch 2 has 2 arrays where its schema has 1"),
@@ -118,6 +128,17 @@ def test_who_breaks_the_protocol_gets_told_and_no_file(writer: RunningWriter, ho
     assert says in error.message
     writer.becomes_empty()
     assert not path.exists()
+
+
+def test_metadata_that_no_credit_covers_is_refused_before_it_is_decoded(writer: RunningWriter) -> None:
+    with RawExchange(writer.address, SCHEMA, command(writer.root / "broken.parquet")) as exchange:
+        exchange.ask(BATCH_BYTES)
+        exchange.next_reply()
+        sequence = WriteRequestMetadata(sequence=1).SerializeToString()
+        exchange.send(join_flight_data(memoryview(bytes((4 << 20) + 1)), sequence, NOTHING))
+        error = exchange.last_reply().error
+    assert error.kind == ErrorKind.ERROR_KIND_LIMIT
+    assert "batch 1 has 4194305 bytes of Arrow metadata, the limit is 4194304" in error.message
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ class Exchanges:
         self._metrics = metrics
         self._activity = activity
         self._tracer = tracer
-        self._early_reads = early_reads
+        self.early_reads = early_reads
         self._hold_back = HoldBack(settings.held_back_after_deaths)
         metrics.watch(
             "updraft_functions_held_back",
@@ -100,7 +100,7 @@ class Exchanges:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
-            early = self._early_reads.of(call)
+            early = self.early_reads.of(call)
             first = await first_message(early, self._message_limits)
             request = parse_request(first)
             exchange.identity = request.log_context
@@ -163,7 +163,7 @@ class Exchanges:
         self, call: Call, request: Request, owner: Owner, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
-        early = self._early_reads.of(call)
+        early = self.early_reads.of(call)
         dialogue = ArtifactDialogue(
             early, self._message_limits, timeout_seconds=self._settings.artifact_timeout_seconds
         )

@@ -56,7 +56,12 @@ class PoolService(FlightService):
         refusal = "" if allow_remote_stacks else _NO_STACKS
         stack = Action(WORKER_STACK_ACTION, _STACK_DOC, self._stacks, refusal, is_recorded=True)
         super().__init__(
-            SERVICE, [status, stack], lifecycle, drain_doc=_DRAIN_DOC, allow_remote_drain=allow_remote_drain
+            SERVICE,
+            [status, stack],
+            lifecycle,
+            exchanges.early_reads,
+            drain_doc=_DRAIN_DOC,
+            allow_remote_drain=allow_remote_drain,
         )
         self._exchanges = exchanges
         self._pool = pool

@@ -4,6 +4,11 @@
 import resource
 from contextlib import suppress
 
+# Flight over TCP, Flight over a Unix socket, and health. The last quarter is for files, workers and pages.
+_LISTENERS = 3
+# Of a kernel that sets no limit; gRPC takes 32 bits.
+_UNLIMITED = 1 << 20
+
 
 def allow_all_descriptors() -> None:
     """Raise this process's limit as far as the machine's operator allows.
@@ -15,3 +20,13 @@ def allow_all_descriptors() -> None:
     # A kernel whose own bound was lowered since then refuses: the service starts as it is.
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def most_connections() -> int:
+    """How many connections one listener of gRPC may have, so that all of them together leave descriptors for the rest.
+
+    gRPC hangs up on others at once. Without that it takes every descriptor, and then accepts nobody for as long as the
+    connections last.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (_UNLIMITED if limit == resource.RLIM_INFINITY else min(limit, _UNLIMITED)) // (_LISTENERS + 1)

@@ -18,15 +18,21 @@ import grpc
 import grpc.aio
 import structlog
 
-from updraft.errors import ActionRefusedError, InternalError, ProtocolError, UpdraftError
+from updraft.errors import ActionRefusedError, InternalError, LimitError, ProtocolError, UpdraftError
 from updraft.service.audit import NO_RECORD, Audit, CallRecord
 from updraft.service.door import Door, certificate_names
+from updraft.service.early_reads import EarlyReads
 from updraft.service.identity import ANYBODY, Identity, Scope
 from updraft.service.lifecycle import Event, Lifecycle
 
 FLIGHT_SERVICE_NAME = "arrow.flight.protocol.FlightService"
 RETRY_AFTER_TRAILER = "retry-after-ms"
 DRAIN_ACTION = "updraft.drain"
+
+MAX_ACTION_BODY_BYTES = 4 * 1024 * 1024
+"""The longest body is the command of a file, with which a client asks a writer whether it would open it."""
+# An action's name, or the path of a flight, is a line of text.
+_MAX_REQUEST_BYTES = MAX_ACTION_BODY_BYTES + 4096
 
 _NO_DRAIN = (
     "clients may not drain this service: send its process SIGTERM (in a cluster: `updraft drain POD`), "
@@ -88,9 +94,20 @@ class FlightService(ABC):
     """Base class of a Flight service. Its methods raise an UpdraftError when they fail."""
 
     def __init__(
-        self, name: str, actions: Iterable[Action], lifecycle: Lifecycle, *, drain_doc: str, allow_remote_drain: bool
+        self,
+        name: str,
+        actions: Iterable[Action],
+        lifecycle: Lifecycle,
+        early_reads: EarlyReads,
+        *,
+        drain_doc: str,
+        allow_remote_drain: bool,
     ) -> None:
-        """`name` is what messages call the service; DRAIN_ACTION is an action of every service."""
+        """`name` is what messages call the service; DRAIN_ACTION is an action of every service.
+
+        `early_reads` bounds the memory of requests together with the first messages of exchanges.
+        """
+        self.early_reads = early_reads
         self._name = name
         self._lifecycle = lifecycle
         refusal = "" if allow_remote_drain else _NO_DRAIN
@@ -137,17 +154,23 @@ def _may(identity: Identity, action: Action) -> bool:
     return not action.refusal or Scope.ADMIN in identity.scopes
 
 
-def flight_handler(service: FlightService, door: Door, audit: Audit) -> grpc.GenericRpcHandler:
-    """The gRPC handler for `service`, for whom the door knows; all other Flight methods end with UNIMPLEMENTED."""
-    adapter = _Adapter(service, door, audit)
+def flight_handler(
+    service: FlightService, door: Door, audit: Audit, *, request_timeout_seconds: float
+) -> grpc.GenericRpcHandler:
+    """The gRPC handler for `service`, for whom the door knows; all other Flight methods end with UNIMPLEMENTED.
+
+    Each method is one of streams, which on the wire is the same as one of a single request and answer: gRPC would take
+    a single request in, whatever its size, before anybody could ask who calls.
+    """
+    adapter = _Adapter(service, door, audit, request_timeout_seconds)
     return grpc.method_handlers_generic_handler(
         FLIGHT_SERVICE_NAME,
         {
             "DoExchange": grpc.stream_stream_rpc_method_handler(adapter.do_exchange),
-            "ListFlights": grpc.unary_stream_rpc_method_handler(adapter.list_flights),
-            "GetFlightInfo": grpc.unary_unary_rpc_method_handler(adapter.flight_info),
-            "ListActions": grpc.unary_stream_rpc_method_handler(adapter.list_actions),
-            "DoAction": grpc.unary_stream_rpc_method_handler(adapter.do_action),
+            "ListFlights": grpc.stream_stream_rpc_method_handler(adapter.list_flights),
+            "GetFlightInfo": grpc.stream_stream_rpc_method_handler(adapter.flight_info),
+            "ListActions": grpc.stream_stream_rpc_method_handler(adapter.list_actions),
+            "DoAction": grpc.stream_stream_rpc_method_handler(adapter.do_action),
         },
     )
 
@@ -155,41 +178,44 @@ def flight_handler(service: FlightService, door: Door, audit: Audit) -> grpc.Gen
 class _Adapter:
     """The gRPC methods, one coroutine each."""
 
-    def __init__(self, service: FlightService, door: Door, audit: Audit) -> None:
+    def __init__(self, service: FlightService, door: Door, audit: Audit, request_timeout_seconds: float) -> None:
         self._service = service
         self._door = door
         self._audit = audit
+        self._request_timeout_seconds = request_timeout_seconds
 
     async def do_exchange(self, _requests: Any, context: Any) -> None:
         async with _errors_as_status(context):
             with self._audit.call("exchange", context.peer()) as record:
                 await self._service.do_exchange(Call(context, self._identified(context, record), record))
 
-    async def list_flights(self, _request: bytes, context: Any) -> AsyncIterator[bytes]:
+    async def list_flights(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            self._identity(context)
+            await self._request(context, self._identity(context))
             await _flight_types()
             for info in self._service.list_flights():
                 yield bytes(info.serialize())
 
-    async def flight_info(self, request: bytes, context: Any) -> bytes:
+    async def flight_info(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            self._identity(context)
+            request = await self._request(context, self._identity(context))
             flight = await _flight_types()
-            return bytes(self._service.flight_info(_deserialized(flight.FlightDescriptor, request)).serialize())
+            yield bytes(self._service.flight_info(_deserialized(flight.FlightDescriptor, request)).serialize())
 
-    async def list_actions(self, _request: bytes, context: Any) -> AsyncIterator[bytes]:
+    async def list_actions(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
             identity = self._identity(context)
+            await self._request(context, identity)
             flight = await _flight_types()
             for action in self._service.list_actions(identity):
                 # An ActionType has no serialize(); its two fields are those of an Action.
                 yield bytes(flight.Action(action.name, action.doc.encode()).serialize())
 
-    async def do_action(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+    async def do_action(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
             with self._audit.call("action", context.peer()) as record:
                 identity = self._identified(context, record)
+                request = await self._request(context, identity)
                 flight = await _flight_types()
                 action = _deserialized(flight.Action, request)
                 result = await self._service.do_action(action.type, action.body.to_pybytes(), identity, record)
@@ -199,6 +225,20 @@ class _Adapter:
         identity = self._identity(context)
         record.describe(identity=identity.name, tenant=identity.tenant or "")
         return identity
+
+    async def _request(self, context: Any, identity: Identity) -> bytes:
+        """The one message of a call that is no exchange; raises ProtocolError, LimitError and what early reads raise."""
+        timeout_seconds = self._request_timeout_seconds
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                request = await self._service.early_reads.read(Call(context, identity))
+        except TimeoutError:
+            raise ProtocolError(f"no request within {timeout_seconds:g} seconds of the call's start") from None
+        if request is None:
+            raise ProtocolError("the call ended before its request")
+        if len(request) > _MAX_REQUEST_BYTES:
+            raise LimitError(f"a request has {len(request)} bytes, the limit is {_MAX_REQUEST_BYTES}")
+        return request
 
     def _identity(self, context: Any) -> Identity:
         """Who calls; raises UnauthenticatedError."""

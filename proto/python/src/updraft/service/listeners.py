@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
-from updraft.service.descriptors import allow_all_descriptors
+from updraft.service.descriptors import allow_all_descriptors, most_connections
 from updraft.service.door import Door
 from updraft.service.flight_service import FlightService, flight_handler
 from updraft.service.health import LIVE, HealthBoard
@@ -107,7 +107,9 @@ class Listeners:
         door = Door(settings.token_file, settings.identities_file)
         self._stack.callback(asyncio.create_task(_keep_watching(door)).cancel)
         self._flight = server = self._server()
-        server.add_generic_rpc_handlers((flight_handler(self._service, door, self._audit),))
+        timeout_seconds = settings.first_message_timeout_seconds
+        handler = flight_handler(self._service, door, self._audit, request_timeout_seconds=timeout_seconds)
+        server.add_generic_rpc_handlers((handler,))
         if settings.listen_address is not None:
             self.addresses["listen"] = _bind(server, str(settings.listen_address), self._credentials())
         if settings.listen_unix is not None:
@@ -165,6 +167,7 @@ def _channel_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         # Only identity: a compressed message would grow beyond the limit before its size could be checked.
         ("grpc.compression_enabled_algorithms_bitset", 1),
+        ("grpc.max_allowed_incoming_connections", most_connections()),
         ("grpc.max_concurrent_streams", settings.max_exchanges),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_seconds * 1000)),
         ("grpc.keepalive_time_ms", int(settings.keepalive_seconds * 1000)),
