@@ -108,8 +108,8 @@ async def test_connections_beyond_the_limit_are_hung_up_on_at_once(
         async with connections(front.address, CONNECTIONS) as many:
             ends = [asyncio.ensure_future(hung_up(reader)) for reader, _ in many]
             async with asyncio.timeout(ANSWER_SECONDS):
-                while sum(end.done() for end in ends) < CONNECTIONS - 9:
-                    await asyncio.sleep(0.01)
+                for end, _ in zip(asyncio.as_completed(ends), range(CONNECTIONS - 9), strict=False):
+                    await end
             assert await serves(front)
         await asyncio.gather(*ends)
         async with grpc.aio.insecure_channel(front.address, options=_A_CONNECTION_OF_ITS_OWN) as another:

@@ -227,7 +227,7 @@ class _Adapter:
         return identity
 
     async def _request(self, context: Any, identity: Identity) -> bytes:
-        """The one message of a call that is no exchange; raises ProtocolError, LimitError and what early reads raise."""
+        """The message of a call that is no exchange; raises ProtocolError, LimitError and what early reads raise."""
         timeout_seconds = self._request_timeout_seconds
         try:
             async with asyncio.timeout(timeout_seconds):
