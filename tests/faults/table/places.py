@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import struct
 import subprocess
 import threading
 import time
@@ -16,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import pytest
 
 from tests.faults.table import hostile
-from tests.faults.table.fault import ABORTED, OK, Fault
+from tests.faults.table.clock import Clock, off_clock, why_no_clock
+from tests.faults.table.fault import ABORTED, DEADLINE, OK, Fault
 from tests.faults.table.functions import computing, well
 from tests.faults.table.processes import archive
 from tests.faults.table.scene import Scene
@@ -29,17 +27,9 @@ _SMALL_DISK = "16m"
 _DAY_SECONDS = 86_400
 # Long enough for whatever the pool does every second.
 _TURN_SECONDS = 2.0
+# More than the first batch needs to reach its function.
+_DEADLINE_SECONDS = 6.0
 _NO_ROOM = frozenset({grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL})
-_CLOCK_SOURCE = Path(__file__).with_name("clock.c")
-_OFFSET = struct.Struct("l")
-# Read by every process of a pool when its interpreter starts. A zygote inherits few variables, LD_PRELOAD not among
-# them: whoever was started without it starts itself once more.
-_PRELOAD = """
-import os, sys
-if os.environ.get("LD_PRELOAD") != {library!r}:
-    os.environ.update(LD_PRELOAD={library!r}, UPDRAFT_TEST_CLOCK={offset!r})
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-"""
 
 
 class _UnreadPool(LocalPool):
@@ -55,8 +45,8 @@ class Place:
 
     log: Path | None = None
     """Where it writes its log."""
-    offset: Path | None = None
-    """The file that says by how many seconds its wall clock is off."""
+    clock: Clock | None = None
+    """Its wall clock."""
 
 
 def rows() -> Iterator[Fault]:
@@ -73,9 +63,11 @@ def rows() -> Iterator[Fault]:
     jumps = {"a-day-ahead": _DAY_SECONDS, "a-day-back": -_DAY_SECONDS, "to-1970": -int(time.time())}
     for name, seconds in jumps.items():
         idle, computing_ = f"clock-jumps-{name}-idle", f"clock-jumps-{name}-computing"
-        yield Fault(idle, _jumps_idle(seconds), OK, place=_clock, needs=_why_no_clock)
-        yield Fault(computing_, _jumps_computing(seconds), OK, place=_clock, needs=_why_no_clock)
-    yield Fault("clock-swings", _swings, OK, place=_clock, needs=_why_no_clock)
+        yield Fault(idle, _jumps_idle(seconds), OK, place=_clock, needs=why_no_clock)
+        yield Fault(computing_, _jumps_computing(seconds), OK, place=_clock, needs=why_no_clock)
+        passing = f"clock-jumps-{name}-deadline-passes"
+        yield Fault(passing, _jumps_before_the_deadline(seconds), DEADLINE, place=_clock, needs=why_no_clock)
+    yield Fault("clock-swings", _swings, OK, place=_clock, needs=why_no_clock)
     yield Fault("machine-pauses", _pauses, OK | ABORTED)
 
 
@@ -97,7 +89,7 @@ def _uploads(size_bytes: int) -> Callable[[Scene], grpc.StatusCode]:
 
 def _jumps_idle(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
     def happens(scene: Scene) -> grpc.StatusCode:
-        _put_off(scene, seconds)
+        scene.place.clock.put_off(seconds)
         time.sleep(_TURN_SECONDS)
         call = scene.call(hostile.tells_the_time)
         call.send()
@@ -110,14 +102,33 @@ def _jumps_idle(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
 
 
 def _jumps_computing(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
+    """Long before the call's deadline, which a jump ahead does not bring forward."""
+
     def happens(scene: Scene) -> grpc.StatusCode:
         call = scene.call(computing(scene.notes))
         call.send()
         scene.worker()
-        _put_off(scene, seconds)
+        scene.place.clock.put_off(seconds)
         time.sleep(_TURN_SECONDS)
         scene.go()
         return call.finish()
+
+    return happens
+
+
+def _jumps_before_the_deadline(seconds: int) -> Callable[[Scene], grpc.StatusCode]:
+    """The clock of the pool can neither hold off the client's deadline nor bring it forward."""
+
+    def happens(scene: Scene) -> grpc.StatusCode:
+        began_seconds = time.monotonic()
+        call = scene.call(computing(scene.notes), timeout_seconds=_DEADLINE_SECONDS)
+        call.send()
+        scene.victims.append(scene.worker())
+        scene.place.clock.put_off(seconds)
+        code = call.ended()
+        # By a clock that a day is missing from, it would have ended at once.
+        assert time.monotonic() - began_seconds >= _DEADLINE_SECONDS
+        return code
 
     return happens
 
@@ -127,7 +138,7 @@ def _swings(scene: Scene) -> grpc.StatusCode:
     call.send()
     scene.worker()
     for seconds in (3600, -3600, 60, -60, 0) * 4:
-        _put_off(scene, seconds)
+        scene.place.clock.put_off(seconds)
         time.sleep(0.1)
     scene.go()
     return call.finish()
@@ -146,16 +157,6 @@ def _pauses(scene: Scene) -> grpc.StatusCode:
         process.resume()
     scene.go()
     return call.finish()
-
-
-def _put_off(scene: Scene, seconds: int) -> None:
-    # In place: the processes of the pool have mapped the file.
-    with scene.place.offset.open("r+b") as offset:
-        offset.write(_OFFSET.pack(seconds))
-
-
-def _why_no_clock() -> str:
-    return "" if shutil.which("cc") else "a clock for the pool alone needs a C compiler"
 
 
 def why_no_mount() -> str:
@@ -193,15 +194,5 @@ def _unread_log(directory: Path) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def _clock(directory: Path) -> Iterator[Place]:
-    library, offset = directory / "clock.so", directory / "offset"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_CLOCK_SOURCE), "-ldl"], check=True)
-    offset.write_bytes(_OFFSET.pack(0))
-    packages = directory / "packages"
-    packages.mkdir()
-    (packages / "sitecustomize.py").write_text(_PRELOAD.format(library=str(library), offset=str(offset)))
-    changed = pytest.MonkeyPatch()
-    changed.setenv("PYTHONPATH", str(packages), prepend=os.pathsep)
-    try:
-        yield Place(offset=offset)
-    finally:
-        changed.undo()
+    with off_clock(directory) as clock:
+        yield Place(clock=clock)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.table import bombs, containers, networks, places, processes, storages
+from tests.faults.table import bombs, containers, networks, places, processes, storages, writer_clocks
 from tests.faults.table.fault import Fault, Pool
 from tests.faults.table.scene import Scene
 from tests.faults.table.writer_scene import WriterFault, WriterScene
 
 TABLE: list[Fault] = [*processes.rows(), *networks.rows(), *places.rows(), *bombs.rows(), *containers.rows()]
-WRITERS: list[WriterFault] = list(storages.rows())
+WRITERS: list[WriterFault] = [*storages.rows(), *writer_clocks.rows()]
 _AT_LEAST = 80
 
 

@@ -74,6 +74,8 @@ class WriterScene:
         # Not pytest's directory: a small disk is mounted over it.
         self._directory = Path(tempfile.mkdtemp(prefix="updraft-faults-"))
         self.root = self._directory / "data"
+        self.place: Any = None
+        """What the fault's `place` gave."""
         self._rules = self._directory / "rules"
         self._numbers = itertools.count(1)
         self._names = itertools.count(1)
@@ -88,7 +90,7 @@ class WriterScene:
     def __enter__(self) -> Self:
         self.root.mkdir()
         try:
-            self._cleared.enter_context(self._make_place(self.root))
+            self.place = self._cleared.enter_context(self._make_place(self.root))
             environment = self._cleared.enter_context(pytest.MonkeyPatch.context())
             environment.setenv("LD_PRELOAD", str(build_library("failing_calls", self._library_directory)))
             environment.setenv("FAILING_CALLS", str(self._rules))
@@ -119,9 +121,9 @@ class WriterScene:
         fresh.replace(self._rules)
 
     @contextlib.contextmanager
-    def open_file(self, name: str) -> Any:
+    def open_file(self, name: str, *, timeout_seconds: float = HANG_SECONDS) -> Any:
         """A file of this name beneath the root, published at the end of the block."""
-        with WriterClient(self.writer.tcp_address, timeout_seconds=HANG_SECONDS) as client:
+        with WriterClient(self.writer.tcp_address, timeout_seconds=timeout_seconds) as client:
             file: RemoteFile = client.create(str(self.root / name), TABLE.schema, _OPTIONS)
             with file:
                 yield file

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A wall clock for the processes of one service alone, which a test puts off while they run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_SOURCE = Path(__file__).with_name("clock.c")
+_OFFSET = struct.Struct("l")
+# Read by every process of a service when its interpreter starts. A zygote inherits few variables, LD_PRELOAD not among
+# them: whoever was started without it starts itself once more.
+_PRELOAD = """
+import os, sys
+if os.environ.get("LD_PRELOAD") != {library!r}:
+    os.environ.update(LD_PRELOAD={library!r}, UPDRAFT_TEST_CLOCK={offset!r})
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+"""
+
+
+class Clock:
+    """The wall clock of a service; the file says by how many seconds it is off."""
+
+    def __init__(self, offset: Path) -> None:
+        self._offset = offset
+        offset.write_bytes(_OFFSET.pack(0))
+
+    def put_off(self, seconds: int) -> None:
+        """Let it jump to so many seconds after the machine's clock, or before it."""
+        # In place: the processes have mapped the file.
+        with self._offset.open("r+b") as offset:
+            offset.write(_OFFSET.pack(seconds))
+
+
+def why_no_clock() -> str:
+    """Why this machine has none; empty where it has."""
+    return "" if shutil.which("cc") else "a clock for a service alone needs a C compiler"
+
+
+@contextlib.contextmanager
+def off_clock(directory: Path) -> Iterator[Clock]:
+    """The clock of the service that is started within the block; its files lie in the directory."""
+    library, offset = directory / "clock.so", directory / "offset"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_SOURCE), "-ldl"], check=True)
+    packages = directory / "packages"
+    packages.mkdir()
+    (packages / "sitecustomize.py").write_text(_PRELOAD.format(library=str(library), offset=str(offset)))
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("PYTHONPATH", str(packages), prepend=os.pathsep)
+        yield Clock(offset)
