@@ -12,4 +12,5 @@ def _may_mount() -> bool:
     return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+# In most containers nobody may; what holds there is tried with `zygotes_that_may_not_mount`.
 needs_mounts = pytest.mark.skipif(not _may_mount(), reason="this user may not mount")

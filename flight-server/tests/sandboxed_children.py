@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs something in a child that is confined as a worker is, and in one that is not."""
+"""System calls in a child of the test, with the sandbox of a worker and without.
+
+Arguments are such that a call does no harm where it is not refused.
+"""
 
 import ctypes
 import os

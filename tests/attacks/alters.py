@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.attacks.attempts import Attempts, exchange_memory
+from tests.attacks.attempts import Attempts, directory_of, exchange_memory
 
 ATTEMPTS = Attempts()
 
@@ -61,20 +61,12 @@ def code_of_the_pool(target: Any) -> Any:
 
 @ATTEMPTS
 def code_beside_the_pool(target: Any) -> Any:
-    import os
-
-    import updraft_server
-
-    return make_in(os.path.dirname(updraft_server.__file__))
+    return make_in(directory_of("updraft_server"))
 
 
 @ATTEMPTS
 def packages_that_every_process_imports(target: Any) -> Any:
-    import os
-
-    import pyarrow
-
-    return make_in(os.path.dirname(os.path.dirname(pyarrow.__file__)))
+    return make_in(directory_of("pyarrow") + "/..")
 
 
 @ATTEMPTS

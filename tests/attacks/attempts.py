@@ -78,6 +78,14 @@ def verdict_of(text: str) -> Verdict:
     return Verdict(**json.loads(text))
 
 
+def directory_of(package: str) -> str:
+    """Where a package lies that every process of the pool may import."""
+    import importlib
+    import os
+
+    return os.path.dirname(str(importlib.import_module(package).__file__))
+
+
 def occurrences_in_own_memory(needle: bytes) -> int:
     """How often the bytes lie in what this process can write to; the search itself holds a few."""
     found = 0

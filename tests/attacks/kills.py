@@ -132,8 +132,7 @@ def the_front_by_its_thread(target: Any) -> Any:
     return system_call("tgkill", target.front, target.front, 9) == 0
 
 
-@ATTEMPTS
-def the_front_by_the_owner_of_a_descriptor(target: Any) -> Any:
+def killed_by_the_owner_of_a_descriptor(pid: int) -> bool:
     """The kernel sends the signal when the pipe gets data, on behalf of whoever named the owner."""
     import fcntl
     import os
@@ -141,26 +140,22 @@ def the_front_by_the_owner_of_a_descriptor(target: Any) -> Any:
 
     read, write = os.pipe()
     fcntl.fcntl(read, 10, 9)
-    fcntl.fcntl(read, fcntl.F_SETOWN, target.front)
+    fcntl.fcntl(read, fcntl.F_SETOWN, pid)
     fcntl.fcntl(read, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
     os.write(write, b"x")
+    # The time in which it would die: there is nothing to wait for where it lives, as it has to.
     time.sleep(0.1)
-    return not os.path.exists(f"/proc/{target.front}")
+    return not os.path.exists(f"/proc/{pid}")
+
+
+@ATTEMPTS
+def the_front_by_the_owner_of_a_descriptor(target: Any) -> Any:
+    return killed_by_the_owner_of_a_descriptor(target.front)
 
 
 @ATTEMPTS
 def a_neighbour_by_the_owner_of_a_descriptor(target: Any) -> Any:
-    import fcntl
-    import os
-    import time
-
-    read, write = os.pipe()
-    fcntl.fcntl(read, 10, 9)
-    fcntl.fcntl(read, fcntl.F_SETOWN, target.victim)
-    fcntl.fcntl(read, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
-    os.write(write, b"x")
-    time.sleep(0.1)
-    return not os.path.exists(f"/proc/{target.victim}")
+    return killed_by_the_owner_of_a_descriptor(target.victim)
 
 
 @ATTEMPTS
@@ -283,7 +278,7 @@ def the_zygote_by_descriptors_in_flight(target: Any) -> Any:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # Beyond the limit of its processes a user cannot send any more; they are in flight for as long as these are open.
     kept: list[Any] = []
-    builtins.kept_in_flight = kept  # type: ignore[attr-defined]
+    vars(builtins)["kept_in_flight"] = kept
     descriptors = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 253))]
     try:
         while len(kept) < 1000:

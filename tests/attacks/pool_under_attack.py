@@ -187,9 +187,9 @@ def _keeps_a_secret(column: Any) -> Any:
         file = tempfile.NamedTemporaryFile(mode="w", delete=False)
         file.write("a secret")
         file.flush()
-        builtins.kept = file  # type: ignore[attr-defined]
+        vars(builtins)["kept"] = file
     path = _broadcastRegistry[1]._path
-    told = {"pid": os.getpid(), "file": builtins.kept.name, "broadcast": path}  # type: ignore[attr-defined]
+    told = {"pid": os.getpid(), "file": vars(builtins)["kept"].name, "broadcast": path}
     return pa.array([json.dumps(told)] * len(column))
 
 

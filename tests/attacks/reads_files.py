@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.attacks.attempts import Attempts, system_call
+from tests.attacks.attempts import Attempts, directory_of, system_call
 
 ATTEMPTS = Attempts()
 
@@ -45,11 +45,7 @@ def when_the_tokens_are_read(target: Any) -> Any:
 
 @ATTEMPTS
 def which_libraries_others_import(target: Any) -> Any:
-    import os
-
-    import pyarrow
-
-    return watched(os.path.dirname(pyarrow.__file__))
+    return watched(directory_of("pyarrow"))
 
 
 @ATTEMPTS

@@ -24,50 +24,30 @@ from tests.attacks import (
 )
 from tests.attacks.pool_under_attack import PoolUnderAttack
 from tests.attacks.survives import NOT_YET, RESIDUES, Residue
+from tests.attacks.until_harmed import UntilHarmed
+
+Pools = UntilHarmed[PoolUnderAttack]
 
 
-class Pools:
-    """One pool for all attempts as long as it is unharmed, a fresh one after that."""
-
-    def __init__(self, workers: int, *arguments: str) -> None:
-        self._workers = workers
-        self._arguments = arguments
-        self._open = contextlib.ExitStack()
-        self._pool: PoolUnderAttack | None = None
-
-    @contextlib.contextmanager
-    def unharmed(self) -> Iterator[PoolUnderAttack]:
-        """A pool, which has to be unharmed at the end of the block."""
-        if self._pool is None:
-            self._open.close()
-            # Not pytest's: the path of a Unix socket has to be short.
-            made = tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True)
-            directory = self._open.enter_context(made)
-            self._pool = self._open.enter_context(PoolUnderAttack(Path(directory), self._workers, *self._arguments))
-        pool, self._pool = self._pool, None
-        yield pool
-        pool.check_unharmed()
-        self._pool = pool
-
-    def close(self) -> None:
-        self._open.close()
+def pools_of(workers: int, *arguments: str) -> contextlib.closing[Pools]:
+    return contextlib.closing(UntilHarmed(lambda directory: PoolUnderAttack(directory, workers, *arguments)))
 
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[Pools]:
-    with contextlib.closing(Pools(workers=2)) as pools:
+    with pools_of(2) as pools:
         yield pools
 
 
 @pytest.fixture(scope="module")
 def pools_of_one_worker() -> Iterator[Pools]:
-    with contextlib.closing(Pools(workers=1)) as pools:
+    with pools_of(1) as pools:
         yield pools
 
 
 @pytest.fixture(scope="module")
 def pools_with_small_limits() -> Iterator[Pools]:
-    with contextlib.closing(Pools(2, *exhausts.LIMITS)) as pools:
+    with pools_of(2, *exhausts.LIMITS) as pools:
         yield pools
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,10 @@ from typing import Any
 import pytest
 
 from tests.attacks import client_connections, client_messages, clients
-from tests.attacks.outsiders import HANG_SECONDS, ClientAttempt
+from tests.attacks.outsiders import ClientAttempt
 from tests.attacks.pool_under_attack import PoolUnderAttack
+from tests.attacks.until_harmed import UntilHarmed
+from tests.support.waiting import until
 
 _KEEPALIVE_SECONDS = 1.0
 # What the front itself takes, what a network brings between two looks at it, and what its allocator keeps.
@@ -52,8 +52,8 @@ class PoolAndNeighbours:
     def check_unharmed(self) -> None:
         """All that was taken is back: processes, places, room, memory; and others are served."""
         self.pool.check_unharmed()
-        expected = {"updraft_exchanges_waiting": 0.0, "updraft_exchanges_running": 1.0}
-        self._becomes(expected)
+        until("nobody waits", lambda: self._metric("updraft_exchanges_waiting") == 0)
+        until("the victim alone has an exchange", lambda: self._metric("updraft_exchanges_running") == 1)
         assert self._metric("updraft_artifact_store_bytes") <= self._checked_bytes
         assert self._peak_bytes < clients.QUEUE_BYTES + _BEYOND_BYTES
         # The supervisor, and gRPC's own library, do not write JSON.
@@ -73,41 +73,13 @@ class PoolAndNeighbours:
         assert found, name
         return float(found[1])
 
-    def _becomes(self, expected: dict[str, float]) -> None:
-        began = time.monotonic()
-        while (found := {name: self._metric(name) for name in expected}) != expected:
-            assert time.monotonic() - began < HANG_SECONDS, found
-            time.sleep(0.05)
 
-
-class Pools:
-    """One pool for all attempts as long as it is unharmed, a fresh one after that."""
-
-    def __init__(self) -> None:
-        self._open = contextlib.ExitStack()
-        self._pool: PoolAndNeighbours | None = None
-
-    @contextlib.contextmanager
-    def unharmed(self) -> Iterator[PoolAndNeighbours]:
-        """A pool, which has to be unharmed at the end of the block."""
-        if self._pool is None:
-            self._open.close()
-            # Not pytest's: the path of a Unix socket has to be short.
-            made = tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True)
-            directory = self._open.enter_context(made)
-            self._pool = self._open.enter_context(PoolAndNeighbours(Path(directory)))
-        pool, self._pool = self._pool, None
-        yield pool
-        pool.check_unharmed()
-        self._pool = pool
-
-    def close(self) -> None:
-        self._open.close()
+Pools = UntilHarmed[PoolAndNeighbours]
 
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[Pools]:
-    with contextlib.closing(Pools()) as pools:
+    with contextlib.closing(UntilHarmed(PoolAndNeighbours)) as pools:
         yield pools
 
 

@@ -10,35 +10,15 @@ import pytest
 
 from tests.attacks import writer_clients
 from tests.attacks.outsiders import ClientAttempt
+from tests.attacks.until_harmed import UntilHarmed
 from tests.attacks.writer_under_attack import WriterUnderAttack
 
-
-class Writers:
-    """One writer for all attempts as long as it is unharmed, a fresh one after that."""
-
-    def __init__(self, factory: pytest.TempPathFactory) -> None:
-        self._factory = factory
-        self._open = contextlib.ExitStack()
-        self._writer: WriterUnderAttack | None = None
-
-    @contextlib.contextmanager
-    def unharmed(self) -> Iterator[WriterUnderAttack]:
-        """A writer, which has to be unharmed at the end of the block."""
-        if self._writer is None:
-            self._open.close()
-            self._writer = self._open.enter_context(WriterUnderAttack(self._factory.mktemp("writer")))
-        writer, self._writer = self._writer, None
-        yield writer
-        writer.check_unharmed()
-        self._writer = writer
-
-    def close(self) -> None:
-        self._open.close()
+Writers = UntilHarmed[WriterUnderAttack]
 
 
 @pytest.fixture(scope="module")
-def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Writers]:
-    with contextlib.closing(Writers(tmp_path_factory)) as writers:
+def writers() -> Iterator[Writers]:
+    with contextlib.closing(UntilHarmed(WriterUnderAttack)) as writers:
         yield writers
 
 

@@ -8,7 +8,6 @@ import re
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 
 from tests.attacks.outsiders import HANG_SECONDS, Outsider
 from tests.support.certificates import Authority
+from tests.support.waiting import until
 from updraft.client.writer import WriterClient
 
 MIB = 1 << 20
@@ -58,7 +58,7 @@ class WriterUnderAttack:
         command += [f"--tls-certificate-file={identity.certificate}", f"--tls-key-file={identity.key}", *_SETTINGS]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stderr=log)
-        self._until(self._ready.exists)
+        self._until("the writer is ready", self._ready.exists)
         self._serving = self._told["writer"]
         credentials = grpc.ssl_channel_credentials(self._certificate)
         self._client = WriterClient(self._told["listen"], token=self._token, credentials=credentials)
@@ -78,12 +78,12 @@ class WriterUnderAttack:
     def _told(self) -> dict[str, Any]:
         return dict(json.loads(self._ready.read_text()))
 
-    def _until(self, condition: Callable[[], bool]) -> None:
-        began = time.monotonic()
-        while not condition():
+    def _until(self, what: str, condition: Callable[[], bool]) -> None:
+        def happens() -> bool:
             assert self._process.poll() is None, self._log.read_text()
-            assert time.monotonic() - began < HANG_SECONDS
-            time.sleep(0.02)
+            return condition()
+
+        until(what, happens)
 
     def outsider(self) -> Outsider:
         """A client that has the writer's token."""
@@ -111,7 +111,8 @@ class WriterUnderAttack:
         """All that was taken is back, and nothing lies where it should not."""
         self.check_served()
         # The neighbour holds its own rows, until its row group is full.
-        self._until(lambda: self.status()["open_files"] == 1 and not self.status()["batches_waiting"])
+        self._until("only the neighbour's file is open", lambda: self.status()["open_files"] == 1)
+        self._until("no batch waits", lambda: not self.status()["batches_waiting"])
         held_bytes = self.status()["held_bytes"]
         assert held_bytes <= 2 * 8 * _ROWS.num_rows * 1000, self.status()
         assert self.status()["peak_bytes"] <= QUOTA_BYTES, self.status()

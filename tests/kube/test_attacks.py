@@ -115,11 +115,11 @@ def _keeps_a_secret(column: Any) -> Any:
         file = tempfile.NamedTemporaryFile(mode="w", delete=False)  # noqa: SIM115 - kept
         file.write("a secret")
         file.flush()
-        builtins.kept = file  # type: ignore[attr-defined]
+        vars(builtins)["kept"] = file
     told = {
         "victim": os.getpid(),
         "zygote": os.getppid(),
-        "victims_file": builtins.kept.name,  # type: ignore[attr-defined]
+        "victims_file": vars(builtins)["kept"].name,
         "victims_artifact": _broadcastRegistry[1]._path,
     }
     return pa.array([json.dumps(told)] * len(column))

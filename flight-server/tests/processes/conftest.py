@@ -29,6 +29,7 @@ def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
 @pytest.fixture
 def zygotes_that_may_not_mount(tmp_path: Path) -> Iterator[Zygotes]:
     """As in a container, whose runtime refuses it, and whose /dev/shm is nobody else's."""
+    # Without it the test would have to do without a /dev/shm of its own, and to sweep the machine's.
     if not holds_capability(SYS_ADMIN):
         pytest.skip("only root gives one of several threads a /dev/shm of its own")
 

@@ -206,7 +206,8 @@ async def test_each_exchange_of_a_worker_shows_where_it_is_now_and_then(zygotes:
             shown.set()
 
     def dawdles(x: pa.Array) -> pa.Array:
-        time.sleep(30)
+        # Until its exchange is given up.
+        time.sleep(1000)
         return x
 
     command = scalar_arrow(dawdles, environment={"PYTHON_TRACEBACK_DUMP_INTERVAL_SECONDS": "1"})

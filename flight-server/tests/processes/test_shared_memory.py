@@ -7,7 +7,8 @@ import mmap
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def keeps_shared_memory():
 
     NAME.write_bytes(bytes(4096))
     with NAME.open("r+b") as file:
-        builtins.kept = mmap.mmap(file.fileno(), 0)  # type: ignore[attr-defined]
+        vars(builtins)["kept"] = mmap.mmap(file.fileno(), 0)
 
 
 def finds_the_file():
@@ -121,25 +122,30 @@ async def test_what_a_worker_keeps_in_use_there_stays(zygotes_that_may_not_mount
         await gone_soon(pool)
 
 
+@asynccontextmanager
+async def exchange_of(pool: Pool, application: str) -> AsyncIterator[None]:
+    """An exchange that goes on meanwhile."""
+    lease = await leased(pool, None, Binding(Owner("", application, "")))
+    yield
+    lease.release(LeaseOutcome.BROKEN)
+
+
 async def test_what_a_function_leaves_stays_while_its_owner_has_another_exchange(
     zygotes_that_may_not_mount: Zygotes,
 ) -> None:
     async with running_pool(zygotes_that_may_not_mount, workers=3) as pool:
-        lease = await leased(pool, None, Binding(Owner("", "first", "")))
-        assert await said(pool, leaves_a_file, application="first") == "4"
-        assert await said(pool, finds_the_file, application="first") == "True"
-        lease.release(LeaseOutcome.BROKEN)
+        async with exchange_of(pool, "first"):
+            assert await said(pool, leaves_a_file, application="first") == "4"
+            assert await said(pool, finds_the_file, application="first") == "True"
         await gone_soon(pool)
 
 
 async def test_what_a_function_leaves_goes_while_another_owner_has_an_exchange(
     zygotes_that_may_not_mount: Zygotes,
 ) -> None:
-    async with running_pool(zygotes_that_may_not_mount, workers=3) as pool:
-        lease = await leased(pool, None, Binding(Owner("", "running", "")))
+    async with running_pool(zygotes_that_may_not_mount, workers=3) as pool, exchange_of(pool, "running"):
         assert await said(pool, leaves_a_file, application="first") == "4"
         await gone_soon(pool)
-        lease.release(LeaseOutcome.BROKEN)
 
 
 def test_only_plain_files_that_nobody_uses_are_removed(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ environment.
 
 import asyncio
 import contextlib
-import functools
 import os
 import signal
 import socket
@@ -39,8 +38,8 @@ from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
+from updraft_server.front.pool_metrics import has_layer, watch_pool
 from updraft_server.front.request import SERVICE
 from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges
 from updraft_server.front.service import PoolService
@@ -161,7 +160,7 @@ class Front:
         self.metrics.count_by_label("updraft_audit_records", AUDIT_DOC, "outcome", self._audit.lines)
         self.metrics.watch("updraft_audit_failing", AUDIT_FAILING_DOC, self._audit.is_failing)
         self._listeners = Listeners(settings, service, self._health, self._audit, pages, neighbours_token_file)
-        self._watch_pool()
+        self._watch()
 
     async def run(self) -> None:
         """Serve until a drain has ended; raises StartError or PoolError when it cannot start."""
@@ -196,7 +195,7 @@ class Front:
             raise StartError(
                 f"--restricted-functions names {', '.join(unknown)}, which no module of --functions registers"
             )
-        if restricted and not self._has_layer(SECCOMP):
+        if restricted and not has_layer(self._pool, SECCOMP):
             raise StartError(f"--restricted-functions needs the layer {SECCOMP!r}: {NEEDS[RESTRICTED]}")
 
     async def _unless_draining(self, start: Coroutine[Any, Any, None]) -> None:
@@ -260,50 +259,15 @@ class Front:
             raise PoolUnavailableError("the pool has not started: try again")
         return self._capabilities()
 
-    def _watch_pool(self) -> None:
-        pool, metrics = self._pool, self.metrics
-        pool.subscribe(self._health_changed.set)
+    def _watch(self) -> None:
+        metrics, artifacts = self.metrics, self._artifact_store
+        self._pool.subscribe(self._health_changed.set)
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
-        metrics.watch_by_label(
-            "updraft_workers",
-            "Workers of the pool, by state; fresh ones stand by for owners to come, beyond --workers.",
-            "state",
-            {
-                "idle": lambda: pool.idle,
-                "busy": lambda: pool.busy,
-                "starting": lambda: pool.starting,
-                "fresh": lambda: pool.fresh,
-            },
-        )
-        metrics.watch_by_label(
-            "updraft_pool_sandbox_layer",
-            "Layers of the workers' sandbox: 1 where every worker has it, 0 where the kernel lacks it.",
-            "layer",
-            {name: functools.partial(self._has_layer, name) for name in NEEDS},
-        )
-        metrics.watch(
-            "updraft_workers_memory_bytes",
-            "Resident memory of all workers and what they have started, when they were last measured.",
-            lambda: sum(worker.memory_bytes or 0 for worker in pool.workers),
-        )
-        metrics.count_by_label(
-            "updraft_worker_exits",
-            "Workers that ended, by what ended them: signal, exit or pool.",
-            "reason",
-            lambda: pool.exits,
-        )
-        wanted = self._settings.workers + _fresh_workers(self._settings)
-        healing = HealingTime(wanted, metrics.healing_seconds.observe)
-        # A fresh one stands in for a worker that is lost, and is then the one that has to be replaced.
-        pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))
+        watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
-        artifacts = self._artifact_store
         metrics.watch(
             "updraft_artifact_store_bytes", "Broadcast variables and files kept.", lambda: artifacts.used_bytes
         )
-
-    def _has_layer(self, name: str) -> bool:
-        return any(layer.is_on for layer in self._pool.sandbox if layer.name == name)
 
     async def _publish_health(self) -> None:
         while True:

@@ -58,7 +58,7 @@ def process_trees(roots: Iterable[int]) -> Mapping[int, ProcessTree]:
 
 def own_bytes(process: Path = Path("/proc/self")) -> int:
     """Anonymous and shared memory of a process, swapped out or not, and its page tables; 0 for one that has ended."""
-    return sum(_anonymous_and_shared(process))
+    return sum(_private_and_shared(process))
 
 
 def parents() -> Mapping[int, int]:
@@ -80,7 +80,7 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
         if pid not in found and (stat := _read(Path(f"/proc/{pid}"))) is not None:
             found[pid] = stat
             unseen.extend(children.of(pid, stat.threads))
-    memory = [_anonymous_and_shared(Path(f"/proc/{pid}")) for pid in found]
+    memory = [_private_and_shared(Path(f"/proc/{pid}")) for pid in found]
     return ProcessTree(
         tuple((pid, found[pid].ticks) for pid in sorted(found)),
         memory_bytes=sum(stat.memory_bytes for stat in found.values()),
@@ -90,7 +90,7 @@ def _tree(root: int, children: "_Children") -> ProcessTree:
     )
 
 
-def _anonymous_and_shared(process: Path) -> tuple[int, int]:
+def _private_and_shared(process: Path) -> tuple[int, int]:
     """In bytes, page tables and what is swapped out as anonymous memory; nothing for a process that has ended.
 
     Reading memory that was never written takes page tables and nothing else. A process can have its memory swapped out

@@ -28,14 +28,7 @@ def supervise(settings: ServeSettings) -> int:
         _neighbours_token(settings, directory) as token,
         _clearing(directory / SCRATCH),
     ):
-        side = Supervisor(
-            front=settings,
-            workers=settings,
-            directory=directory,
-            front_directory=directory,
-            neighbours_token_file=token,
-        )
-        return side.run()
+        return _run_with_front(settings, directory, token, workers=settings)
 
 
 def supervise_front(settings: SeparateFrontSettings) -> int:
@@ -46,14 +39,7 @@ def supervise_front(settings: SeparateFrontSettings) -> int:
         tempfile.TemporaryDirectory(prefix="updraft-", ignore_cleanup_errors=True) as unseen,
         _neighbours_token(settings, Path(unseen)) as token,
     ):
-        side = Supervisor(
-            front=settings,
-            workers=None,
-            directory=directory,
-            front_directory=directory,
-            neighbours_token_file=token,
-        )
-        return side.run()
+        return _run_with_front(settings, directory, token, workers=None)
 
 
 def supervise_workers(settings: SeparateWorkersSettings) -> int:
@@ -63,6 +49,20 @@ def supervise_workers(settings: SeparateWorkersSettings) -> int:
             front=None, workers=settings, directory=directory, front_directory=settings.front_directory.absolute()
         )
         return side.run()
+
+
+def _run_with_front(
+    front: FrontSettings, directory: Path, neighbours_token_file: Path | None, *, workers: ServeSettings | None
+) -> int:
+    """Run a front, whose directory is the supervisor's own, with its workers where it has them here."""
+    side = Supervisor(
+        front=front,
+        workers=workers,
+        directory=directory,
+        front_directory=directory,
+        neighbours_token_file=neighbours_token_file,
+    )
+    return side.run()
 
 
 @contextlib.contextmanager

@@ -91,7 +91,8 @@ class Zygote:
         score: OutOfMemoryScore,
         sandbox: WorkerSandbox,
         scratch_directory: Path,
-        sweeps_shared_memory: bool,  # noqa: FBT001 - one of a kind
+        *,
+        sweeps_shared_memory: bool,
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat

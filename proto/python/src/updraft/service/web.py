@@ -118,7 +118,7 @@ def _shut(connection: socket.socket) -> None:
 class _Handler(WSGIRequestHandler):
     timeout = _SILENCE_SECONDS
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
+    def log_message(self, *_line: Any) -> None:
         """Log nothing."""
 
 
