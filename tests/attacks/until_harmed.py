@@ -35,12 +35,13 @@ class UntilHarmed(Generic[Attacked]):
     @contextlib.contextmanager
     def unharmed(self) -> Iterator[Attacked]:
         """The service, which has to be unharmed at the end of the block."""
-        if self._service is None:
+        service, self._service = self._service, None
+        if service is None:
             self._open.close()
             # Not pytest's: the path of a Unix socket has to be short.
             made = tempfile.TemporaryDirectory(prefix="updraft-attacks-", ignore_cleanup_errors=True)
-            self._service = self._open.enter_context(self._start(Path(self._open.enter_context(made))))
-        service, self._service = self._service, None
+            service = self._start(Path(self._open.enter_context(made)))
+            self._open.enter_context(service)
         yield service
         service.check_unharmed()
         self._service = service
