@@ -12,7 +12,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 
-/** One Flight action, asked once: how it ended and what it gave. */
+/** One Flight action: how it ended and what it gave. */
 final class ActionCall extends ClientCall.Listener<InputStream> {
   private static final byte[] NOTHING = {};
 
@@ -30,11 +30,26 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
   private ActionCall() {}
 
   /**
-   * Asks and waits at most the connect timeout.
+   * Asks and waits at most the connect timeout; asks once more if the token was refused and has
+   * been replaced meanwhile.
    *
+   * @throws IllegalArgumentException if the token file cannot be used
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled
    */
   static Outcome run(ChannelPool.Connection connection, ClientOptions options, FlightAction action)
+      throws InterruptedException {
+    BearerToken token = new BearerToken(options);
+    token.renew();
+    Outcome outcome = ask(connection, options, token, action);
+    boolean refused = outcome.status().getCode() == Status.Code.UNAUTHENTICATED;
+    return refused && token.renew() ? ask(connection, options, token, action) : outcome;
+  }
+
+  private static Outcome ask(
+      ChannelPool.Connection connection,
+      ClientOptions options,
+      BearerToken token,
+      FlightAction action)
       throws InterruptedException {
     CallOptions callOptions =
         CallOptions.DEFAULT.withDeadlineAfter(
@@ -44,7 +59,7 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
     ClientCall<FlightAction, InputStream> call =
         connection.channel().newCall(FlightMethod.DO_ACTION, callOptions);
     ActionCall listener = new ActionCall();
-    call.start(listener, CallHeaders.of(options));
+    call.start(listener, CallHeaders.of(options, token));
     try {
       call.request(1);
       call.sendMessage(action);

@@ -56,6 +56,9 @@ abstract class CallCore {
   /** When the next call begins; only while backing off. */
   private long againNanos;
 
+  /** Why the next call needs another token than the last; null if it does not. */
+  private Failure tokenRefusal;
+
   private long progressNanos;
   private boolean sendingFinished;
 
@@ -111,6 +114,13 @@ abstract class CallCore {
     return Math.max(1, options.deadline().toNanos() - (nowNanos - openedNanos));
   }
 
+  /** The next call has no other token than the last: it is in vain if the peer refused that. */
+  final void tokenUnchanged() {
+    if (tokenRefusal != null) {
+      fail(tokenRefusal);
+    }
+  }
+
   /** A new call takes over; false when the outcome is known. */
   final boolean begin(Call next) {
     if (phase != Phase.BACKING_OFF) {
@@ -119,6 +129,7 @@ abstract class CallCore {
     phase = phase.after(Phase.Event.BEGUN);
     call = next;
     inBand = null;
+    tokenRefusal = null;
     onBegun();
     return true;
   }
@@ -217,6 +228,11 @@ abstract class CallCore {
     if (decision instanceof Recovery.Decision.Again again) {
       phase = phase.after(Phase.Event.LOST);
       againNanos = nowNanos + again.pause().toNanos();
+    } else if (decision instanceof Recovery.Decision.WithAnotherToken needed) {
+      // The task's thread looks for one: this may be gRPC's event loop, which reads no files.
+      phase = phase.after(Phase.Event.LOST);
+      againNanos = nowNanos;
+      tokenRefusal = needed.failure();
     } else if (decision instanceof Recovery.Decision.GiveUp last) {
       fail(last.failure());
     }

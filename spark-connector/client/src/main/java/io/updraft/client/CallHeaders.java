@@ -14,9 +14,9 @@ final class CallHeaders {
 
   private CallHeaders() {}
 
-  static Metadata of(ClientOptions options) {
+  static Metadata of(ClientOptions options, BearerToken token) {
     Metadata headers = new Metadata();
-    options.token().ifPresent(token -> headers.put(AUTHORIZATION, "Bearer " + token));
+    token.value().ifPresent(value -> headers.put(AUTHORIZATION, "Bearer " + value));
     options.tenant().ifPresent(tenant -> headers.put(TENANT, tenant));
     options.traceParent().ifPresent(parent -> headers.put(TRACE_PARENT, parent));
     return headers;

@@ -33,6 +33,9 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   private final Condition changed = lock.newCondition();
   private final LongPredicate recoveryDue;
 
+  /** Only for the task's thread. */
+  private final BearerToken token;
+
   private volatile FlightCall call;
 
   /** Bytes of the messages that the core wanted sent; only under the lock. */
@@ -44,13 +47,14 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
     this.allocator = allocator;
     this.wire = new WireAllocator(allocator);
     this.core = core;
+    this.token = new BearerToken(options);
     this.recoveryDue = core::isRecoveryDue;
   }
 
   /** One of the shell's calls. */
   abstract class ShellCall extends FlightCall {
     ShellCall() {
-      super(options, task, allocator, core.remainingNanos(System.nanoTime()));
+      super(options, token, task, allocator, core.remainingNanos(System.nanoTime()));
     }
 
     @Override
@@ -88,6 +92,9 @@ abstract class CallShell<C extends CallCore> implements AutoCloseable {
   final void startCall() {
     if (call != null) {
       call.leave("another call takes its place");
+    }
+    if (!token.renew()) {
+      locked(core::tokenUnchanged);
     }
     FlightCall next = newCall();
     lock.lock();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.client;
 
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
@@ -49,6 +50,15 @@ public final class ClientOptions {
    */
   public Optional<String> token() {
     return Optional.ofNullable(values.token);
+  }
+
+  /**
+   * The file with the bearer token; it wins over {@link #token}. Each call reads it, and an
+   * exchange that is refused before any work was done is opened once more if it holds another token
+   * by then. Default: empty.
+   */
+  public Optional<Path> tokenFile() {
+    return Optional.ofNullable(values.tokenFile);
   }
 
   /** The files of TLS; only used with {@code grpc+tls}. Default: {@link TlsFiles#NONE}. */
@@ -152,6 +162,7 @@ public final class ClientOptions {
     private Endpoint endpoint;
     private Peer peer = Peer.POOL;
     private String token;
+    private Path tokenFile;
     private TlsFiles tls = TlsFiles.NONE;
     private String tenant;
     private String traceParent;
@@ -197,6 +208,12 @@ public final class ClientOptions {
     /** See {@link ClientOptions#token}. */
     public Builder token(String value) {
       token = value;
+      return this;
+    }
+
+    /** See {@link ClientOptions#tokenFile}. */
+    public Builder tokenFile(Path value) {
+      tokenFile = value;
       return this;
     }
 

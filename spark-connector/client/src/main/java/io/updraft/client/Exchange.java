@@ -54,7 +54,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
    * #poll} or {@link #take}.
    *
    * @param allocator holds the replies; request batches must come from its root
-   * @throws IllegalArgumentException if the options' TLS files cannot be used
+   * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    */
   public static Exchange open(
       ClientOptions options,

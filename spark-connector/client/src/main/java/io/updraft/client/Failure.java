@@ -87,13 +87,28 @@ record Failure(
       return new Failure(ErrorKind.ERROR_KIND_LIMIT, code, text, null, null, Origin.CLIENT);
     }
     if (status.getCode() == Status.Code.UNAUTHENTICATED) {
-      text += " (" + options.peer().tokenFileSetting() + ")";
+      text += "; " + acceptedToken(options);
     }
     boolean broken = cause instanceof IOException || isConnectionLoss(status);
     String reason = broken && cause != null ? text + ": " + cause : text;
     String message = peer + " answered " + code + ": " + reason;
     Origin origin = broken ? Origin.CONNECTION : Origin.POOL;
     return new Failure(kind, code, message, null, cause, origin);
+  }
+
+  /** How to give the peer a token that it accepts. */
+  private static String acceptedToken(ClientOptions options) {
+    Peer peer = options.peer();
+    if (options.tokenFile().isPresent()) {
+      return "put a token that the %s accepts into %s (%s)"
+          .formatted(peer.noun(), options.tokenFile().get(), peer.tokenFileSetting());
+    }
+    String file =
+        "a file with a token that the %s accepts (%s)"
+            .formatted(peer.noun(), peer.tokenFileSetting());
+    return options.token().isPresent()
+        ? "correct %s, or name %s".formatted(peer.tokenSetting(), file)
+        : "name " + file;
   }
 
   /**

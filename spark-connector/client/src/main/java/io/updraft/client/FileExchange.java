@@ -59,7 +59,7 @@ public final class FileExchange extends CallShell<FileCore> {
    *
    * @param allocator holds what comes back; batches must come from its root
    * @param sink where the bytes of a returned file go; with direct delivery it gets none
-   * @throws IllegalArgumentException if the options' TLS files cannot be used
+   * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    */
   public static FileExchange open(
       ClientOptions options,

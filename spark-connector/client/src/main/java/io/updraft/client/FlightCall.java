@@ -70,6 +70,7 @@ abstract class FlightCall implements CallCore.Call {
   }
 
   private final ClientOptions options;
+  private final BearerToken token;
   private final BufferAllocator allocator;
   private final long startedNanos = System.nanoTime();
   private final ChannelPool.Connection connection;
@@ -87,12 +88,18 @@ abstract class FlightCall implements CallCore.Call {
   /**
    * Prepares a call.
    *
+   * @param token looked up for this call
    * @param task whose call it is
    * @param remainingNanos until the call's deadline; zero for none
    */
   FlightCall(
-      ClientOptions options, TaskIdentity task, BufferAllocator allocator, long remainingNanos) {
+      ClientOptions options,
+      BearerToken token,
+      TaskIdentity task,
+      BufferAllocator allocator,
+      long remainingNanos) {
     this.options = options;
+    this.token = token;
     this.allocator = allocator;
     this.connection = ChannelPool.acquire(options, name(task));
     CallOptions callOptions = CallOptions.DEFAULT;
@@ -179,7 +186,7 @@ abstract class FlightCall implements CallCore.Call {
       keepAlives =
           EventLoops.TIMER.scheduleWithFixedDelay(
               this::keepAliveIfQuiet, LOOK_SECONDS, LOOK_SECONDS, TimeUnit.SECONDS);
-      call.start(new Listener(), CallHeaders.of(options));
+      call.start(new Listener(), CallHeaders.of(options, token));
     }
     call.request(replies);
     long bytes = send(OutgoingMessage.opening(command, schemaHeader));

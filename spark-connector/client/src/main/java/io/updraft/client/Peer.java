@@ -38,6 +38,11 @@ public enum Peer {
     return prefix + "replayBytes";
   }
 
+  /** The setting for the bearer token itself. */
+  String tokenSetting() {
+    return prefix + "token";
+  }
+
   /** The setting for the file with the bearer token. */
   public String tokenFileSetting() {
     return prefix + "tokenFile";

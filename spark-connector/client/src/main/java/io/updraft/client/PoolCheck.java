@@ -68,7 +68,7 @@ public final class PoolCheck {
   /**
    * Asks once and waits at most the connect timeout.
    *
-   * @throws IllegalArgumentException if the options' TLS files cannot be used
+   * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled
    */
   public static Answer ask(ClientOptions options) throws InterruptedException {

@@ -34,6 +34,9 @@ final class Recovery {
     /** A new call after a pause. */
     record Again(Duration pause) implements Decision {}
 
+    /** A new call at once if there is another token by now; else the exchange fails. */
+    record WithAnotherToken(Failure failure) implements Decision {}
+
     /** The exchange fails. */
     record GiveUp(Failure failure) implements Decision {}
   }
@@ -59,6 +62,9 @@ final class Recovery {
   private int replays;
   private int replaysInARow;
   private long suspect = NOTHING;
+
+  /** Whether the last call failed because the peer did not accept its token. */
+  private boolean tokenRefused;
 
   Recovery(ClientOptions options, RetryBudget budget, long nowNanos) {
     this.options = options;
@@ -86,6 +92,11 @@ final class Recovery {
   Decision decide(Failure failure, Progress progress, OptionalLong hint, long nowNanos) {
     if (failure.origin() == Failure.Origin.CLIENT) {
       return new Decision.GiveUp(failure);
+    }
+    boolean tokenRefusedBefore = tokenRefused;
+    tokenRefused = failure.kind() == ErrorKind.ERROR_KIND_UNAUTHENTICATED && !progress.workDone();
+    if (tokenRefused && !tokenRefusedBefore) {
+      return new Decision.WithAnotherToken(failure);
     }
     boolean refused = isRefusal(failure) || failure.origin() == Failure.Origin.CONNECTION;
     if (!progress.workDone() && refused) {

@@ -44,7 +44,7 @@ public final class WriteCheck {
    * Asks once and waits at most the connect timeout.
    *
    * @return empty if the writer would open the file
-   * @throws IllegalArgumentException if the options' TLS files cannot be used
+   * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled
    */
   public static Optional<Refusal> ask(ClientOptions options, WriteCommand command)

@@ -20,7 +20,7 @@ class FlightCallTest {
   /** A call that leaves everything to its test. */
   private static final class SilentCall extends FlightCall {
     SilentCall(ClientOptions options, BufferAllocator allocator) {
-      super(options, TaskIdentity.getDefaultInstance(), allocator, 0);
+      super(options, new BearerToken(options), TaskIdentity.getDefaultInstance(), allocator, 0);
     }
 
     @Override

@@ -148,7 +148,8 @@ class KeepAliveTest {
           ClientOptions.builder(pool.endpoint()).keepAlive(Duration.ofMillis(10)).build();
       try (ExchangeFixture task = new ExchangeFixture(options, Replay.NEVER)) {
         FlightCall bad =
-            new FlightCall(options, TaskIdentity.getDefaultInstance(), root, 0) {
+            new FlightCall(
+                options, new BearerToken(options), TaskIdentity.getDefaultInstance(), root, 0) {
               @Override
               void onReady(boolean first) {}
 

@@ -38,8 +38,9 @@ private[config] abstract class ConnectionConf(
 
   val tokenFile: ConfigEntry[String] = ConfigEntry(
     peer.tokenFileSetting,
-    s"File with the bearer token, on the driver and on each executor. It is read for each $unit, so you can replace " +
-      "the token without a restart.",
+    s"File with the bearer token, on the driver and on each executor. Every call to the $noun reads it, so you can " +
+      s"replace the token without a restart: rename a new file to it. A $unit whose token is refused before any work " +
+      "was done tries once more, if the file has another token by then; an exchange that is open goes on.",
     Values.path
   )
 

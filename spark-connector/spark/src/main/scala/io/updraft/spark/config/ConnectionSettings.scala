@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.config
 
-import java.io.IOException
-import java.nio.file.{Files, Path}
+import java.nio.file.Path
 import java.time.Duration
 import java.util.Optional
 import java.util.concurrent.TimeUnit
@@ -32,7 +31,7 @@ final case class ConnectionSettings(
     traceEndpoint: Option[String]
 ) {
 
-  /** The client's options on this machine; reads the token file. */
+  /** The client's options on this machine. */
   def clientOptions(): ClientOptions.Builder = {
     val builder = ClientOptions
       .builder(Endpoint.parse(endpoint))
@@ -44,7 +43,8 @@ final case class ConnectionSettings(
       .deadline(Duration.ofMillis(deadlineMilliseconds))
       .windowBytes(windowBytes)
       .maxMessageBytes(maxMessageBytes.toInt)
-    tokenFile.map(readToken).orElse(token).foreach(builder.token)
+    token.foreach(builder.token)
+    tokenFile.map(Path.of(_)).foreach(builder.tokenFile)
     tenant.foreach(builder.tenant)
     builder
   }
@@ -70,13 +70,6 @@ final case class ConnectionSettings(
     }
     result
   }
-
-  private def readToken(file: String): String =
-    try Files.readString(Path.of(file)).strip()
-    catch {
-      case e: IOException =>
-        throw new IllegalArgumentException(s"""${peer.tokenFileSetting} = "$file": $e""", e)
-    }
 
   /** Without the token: case classes are printed in logs and plans. */
   override def toString: String = s"ConnectionSettings($endpoint)"

@@ -17,7 +17,7 @@ final case class UdfSettings(
 
   def endpoint: String = connection.endpoint
 
-  /** The client's options on this machine; reads the token file. */
+  /** The client's options on this machine. */
   def clientOptions(): ClientOptions = {
     val builder = connection.clientOptions().windowBatches(windowBatches).maxReplays(maxReplays)
     replayBytes.foreach(builder.replayBytes)

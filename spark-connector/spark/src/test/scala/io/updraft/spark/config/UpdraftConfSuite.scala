@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.config
 
-import java.nio.file.Files
-
 import org.apache.spark.sql.internal.SQLConf
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -91,17 +89,14 @@ class UpdraftConfSuite extends AnyFunSuite {
       .foreach(entry => entry.read(_ => None))
   }
 
-  test("the token file is read when a task opens its exchange, and wins over the token") {
-    val file = Files.createTempFile("token", ".txt")
-    try {
-      val read = settings(
-        endpoint,
-        UpdraftConf.token.key -> "old",
-        UpdraftConf.tokenFile.key -> file.toString
-      ).get
-      Files.writeString(file, "new\n")
-      assert(read.clientOptions().token().get() == "new")
-    } finally Files.delete(file)
+  test("the token file is left to the calls of the client, which read it one by one") {
+    val named = settings(
+      endpoint,
+      UpdraftConf.token.key -> "hush",
+      UpdraftConf.tokenFile.key -> "/not/here"
+    ).get.clientOptions()
+    assert(named.token().get() == "hush")
+    assert(named.tokenFile().get().toString == "/not/here")
   }
 
   test("settings never print the token") {
