@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, Identity
 from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs
 
@@ -128,6 +129,26 @@ def test_a_client_that_mutual_tls_does_not_know_hears_which_setting_says_who_it_
         confs |= {_CERTIFICATE: executor.certificate, _KEY: executor.key}
     with pytest.raises(Exception, match=re.escape(_CERTIFICATE)):
         _answer(spark, _tls(mutual), confs)
+
+
+def test_a_renewed_certificate_is_used_without_a_restart(
+    spark: SparkSession, mutual: LocalPool, files: Files, tmp_path: Path
+) -> None:
+    expired = files.authority.identity("expired", not_after=datetime.now(UTC) - timedelta(hours=1))
+    certificate, key = tmp_path / "client.pem", tmp_path / "client.key"
+    confs: dict[str, Path | str] = {_CA: files.authority.certificate, _CERTIFICATE: certificate, _KEY: key}
+    _install(expired, certificate, key)
+    with pytest.raises(Exception, match=re.escape(_CERTIFICATE)):
+        _answer(spark, _tls(mutual), {**confs, **_CONNECT_TIMEOUT})
+    _install(files.authority.identity("renewed"), certificate, key)
+    assert _answer(spark, _tls(mutual), {**confs, **_CONNECT_TIMEOUT}) == list(range(1, 11))
+
+
+def _install(identity: Identity, certificate: Path, key: Path) -> None:
+    for source, target in ((identity.certificate, certificate), (identity.key, key)):
+        beside = target.with_suffix(".new")
+        beside.write_bytes(source.read_bytes())
+        beside.replace(target)
 
 
 def test_tls_where_the_pool_has_none_is_said(spark: SparkSession, pool: LocalPool, files: Files) -> None:
