@@ -123,8 +123,8 @@ def test_a_changed_file_is_read_again_and_a_removed_one_revokes(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "identity: Field required"),
-        ("identity = []", "identity: List should have at least 1 item"),
+        ("", "the file has neither an [[identity]] nor an [[issuer]]"),
+        ("identity = []", "the file has neither an [[identity]] nor an [[issuer]]"),
         ("not toml", "Expected"),
         (entry("a"), "the identity 'a' has neither token_sha256 nor certificates"),
         (entry("a", token_sha256='["secret"]'), "identity.0.token_sha256.0: String should match"),

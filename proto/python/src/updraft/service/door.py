@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells who calls a service, by the credentials that it presents."""
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +14,16 @@ from updraft.service.identity import ANYBODY, TOKEN_HOLDER, Identity
 from updraft.service.security import BearerTokens, Revocable
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from updraft.service.identities_file import KnownIdentities
+    from updraft.service.issued_tokens import IssuedTokens
+    from updraft.service.issuer import Issuer
 
 _BEARER = "Bearer "
+_MAX_ISSUED_CHARACTERS = 16 * 1024
+# How long a call waits for the new keys of its token's issuer.
+_KEYS_SECONDS = 5.0
 _SPIFFE = "spiffe://"
 
 
@@ -34,13 +43,47 @@ class Door:
         """
         self._tokens = BearerTokens(token_file) if token_file is not None else None
         self._identities = _revocable(identities_file) if identities_file is not None else None
+        known = self._identities.current if self._identities is not None else None
+        self._issuers: tuple[Issuer, ...] = known.issuers if known is not None else ()
+        self._issued = _issued_tokens(self._issuers) if self._issuers else None
 
     def refresh(self) -> None:
         """Check the files, and log if that revokes or restores what they name."""
         if self._tokens is not None:
             self._tokens.refresh()
         if self._identities is not None:
-            self._identities.refresh()
+            issued = self._issued_by(self._identities.current)
+            if issued is not None:
+                issued.refresh()
+
+    async def identify(self, authorization: str, certificate_names: Iterable[str] = ()) -> Identity:
+        """As `identity`; waits, for a bounded time, for the keys of a token's issuer that were not fetched yet."""
+        names = list(certificate_names)
+        try:
+            return self.identity(authorization, names)
+        except UnauthenticatedError:
+            awaited = self._awaited_keys(authorization)
+            if awaited is None:
+                raise
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(awaited)), _KEYS_SECONDS)
+        return self.identity(authorization, names)
+
+    def _awaited_keys(self, authorization: str) -> "Future[None] | None":
+        known = self._identities.current if self._identities is not None else None
+        issued = self._issued_by(known)
+        token = _issued_form(authorization)
+        return issued.awaited_keys(token) if issued is not None and token else None
+
+    def _issued_by(self, known: "KnownIdentities | None") -> "IssuedTokens | None":
+        """The tokens of the issuers that the file names now; None: it names none."""
+        if known is None:
+            return None
+        if known.issuers != self._issuers:
+            self._issuers = known.issuers
+            self._issued = self._issued or _issued_tokens(())
+            self._issued.update(known.issuers)
+        return self._issued if self._issuers else None
 
     def identity(self, authorization: str, certificate_names: Iterable[str] = ()) -> Identity:
         """Who calls; raises UnauthenticatedError.
@@ -56,6 +99,9 @@ class Door:
             found = _by_token(known, authorization) if authorization else _by_certificate(known, certificate_names)
             if found is not None:
                 return found
+        issued, token = self._issued_by(known), _issued_form(authorization)
+        if issued is not None and token and not self._is_plain(authorization):
+            return issued.identity(token)
         if self._tokens is not None:
             self._tokens.check(authorization)
             return TOKEN_HOLDER
@@ -68,6 +114,29 @@ class Door:
         raise UnauthenticatedError(
             "this service needs a token or a certificate that it knows: send the header 'authorization: Bearer <token>'"
         )
+
+    def _is_plain(self, authorization: str) -> bool:
+        """Whether a token is one of the file of tokens."""
+        if self._tokens is None:
+            return False
+        try:
+            self._tokens.check(authorization)
+        except UnauthenticatedError:
+            return False
+        return True
+
+
+def _issued_tokens(issuers: "Iterable[Issuer]") -> "IssuedTokens":
+    # It and its libraries take a tenth of a second to import: only a service that knows issuers waits for that.
+    from updraft.service.issued_tokens import IssuedTokens
+
+    return IssuedTokens(issuers)
+
+
+def _issued_form(authorization: str) -> str:
+    """The token, if it has the three parts of a signed JSON Web Token; else nothing."""
+    token = authorization.removeprefix(_BEARER).strip() if authorization.startswith(_BEARER) else ""
+    return token if token.count(".") == 2 and len(token) <= _MAX_ISSUED_CHARACTERS else ""
 
 
 def _revocable(path: Path) -> "Revocable[KnownIdentities]":

@@ -187,24 +187,24 @@ class _Adapter:
     async def do_exchange(self, _requests: Any, context: Any) -> None:
         async with _errors_as_status(context):
             with self._audit.call("exchange", context.peer()) as record:
-                await self._service.do_exchange(Call(context, self._identified(context, record), record))
+                await self._service.do_exchange(Call(context, await self._identified(context, record), record))
 
     async def list_flights(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            await self._request(context, self._identity(context))
+            await self._request(context, await self._identity(context))
             await _flight_types()
             for info in self._service.list_flights():
                 yield bytes(info.serialize())
 
     async def flight_info(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            request = await self._request(context, self._identity(context))
+            request = await self._request(context, await self._identity(context))
             flight = await _flight_types()
             yield bytes(self._service.flight_info(_deserialized(flight.FlightDescriptor, request)).serialize())
 
     async def list_actions(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            identity = self._identity(context)
+            identity = await self._identity(context)
             await self._request(context, identity)
             flight = await _flight_types()
             for action in self._service.list_actions(identity):
@@ -214,15 +214,15 @@ class _Adapter:
     async def do_action(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
             with self._audit.call("action", context.peer()) as record:
-                identity = self._identified(context, record)
+                identity = await self._identified(context, record)
                 request = await self._request(context, identity)
                 flight = await _flight_types()
                 action = _deserialized(flight.Action, request)
                 result = await self._service.do_action(action.type, action.body.to_pybytes(), identity, record)
             yield bytes(flight.Result(result).serialize())
 
-    def _identified(self, context: Any, record: CallRecord) -> Identity:
-        identity = self._identity(context)
+    async def _identified(self, context: Any, record: CallRecord) -> Identity:
+        identity = await self._identity(context)
         record.describe(identity=identity.name, tenant=identity.tenant or "")
         return identity
 
@@ -240,11 +240,11 @@ class _Adapter:
             raise LimitError(f"a request has {len(request)} bytes, the limit is {_MAX_REQUEST_BYTES}")
         return request
 
-    def _identity(self, context: Any) -> Identity:
+    async def _identity(self, context: Any) -> Identity:
         """Who calls; raises UnauthenticatedError."""
         headers = dict(context.invocation_metadata() or ())
         names = certificate_names(context.auth_context())
-        return self._door.identity(str(headers.get("authorization", "")), names)
+        return await self._door.identify(str(headers.get("authorization", "")), names)
 
 
 @asynccontextmanager

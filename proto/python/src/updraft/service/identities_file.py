@@ -9,22 +9,40 @@
     certificates = ["spiffe://example.org/a"]   # or a common name; needs --tls-client-ca-file
     roots = ["/data/team-a"]                    # of a writer: only below these; without it below all of its roots
 
+    [[issuer]]
+    name = "sign-on"                            # for logs and errors
+    issuer = "https://login.example.org"        # the claim iss of its JSON Web Tokens
+    audience = "updraft"                        # what their claim aud has to name
+    keys_url = "https://login.example.org/keys" # or keys_file = "/etc/keys.json", a key set or a public key in PEM
+    tenants = ["team-a", "team-b"]              # of which a token may name one; "*": whichever it names
+    scopes = ["call", "session"]                # more than these no token grants
+    roots = []                                  # as for an identity
+    tenant_claim = "tenant"                     # where a token names its tenant
+    scope_claim = "scope"                       # and its scopes: a list, or words
+    max_lifetime_seconds = 86400                # from iat to exp
+
 Two identities may not share a token or a certificate. The file holds no secret.
 """
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from updraft.service.identity import Identity, Scope
+from updraft.service.issuer import ANY_TENANT, Issuer
 
-_ANY_TENANT = "*"
+_DAY_SECONDS = 24 * 60 * 60
+_MAX_LIFETIME_DAYS = 31
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 Key = TypeVar("Key", bytes, str)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[\x21-\x7e]+$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=r"^[\x21-\x7e]+$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -39,10 +57,54 @@ class _Entry(BaseModel):
     roots: list[Name] = []
 
 
+def _safe_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.username is not None or not parts.hostname:
+        raise ValueError("expected https://host/path")
+    if parts.scheme != "https" and (parts.scheme, parts.hostname in _THIS_MACHINE) != ("http", True):
+        raise ValueError("expected https, or http to this machine: whoever answers says whose tokens count")
+    return url
+
+
+class _Issuer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    issuer: Text
+    audience: Text
+    keys_file: Path | None = None
+    keys_url: Annotated[Text, AfterValidator(_safe_url)] | None = None
+    tenants: list[Name] = Field(min_length=1)
+    scopes: list[Scope] = Field(min_length=1)
+    roots: list[Name] = []
+    tenant_claim: Text = "tenant"
+    scope_claim: Text = "scope"
+    max_lifetime_seconds: int = Field(default=_DAY_SECONDS, gt=0, le=_MAX_LIFETIME_DAYS * _DAY_SECONDS)
+
+    def checked(self) -> Issuer:
+        """Raises ValueError."""
+        if (self.keys_file is None) == (self.keys_url is None):
+            raise ValueError(f"the issuer {self.name!r} needs either keys_file or keys_url")
+        return Issuer(
+            self.name,
+            self.issuer,
+            self.audience,
+            self.keys_file,
+            self.keys_url,
+            self.tenant_claim,
+            self.scope_claim,
+            frozenset(self.tenants),
+            frozenset(self.scopes),
+            tuple(self.roots),
+            self.max_lifetime_seconds,
+        )
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    identity: list[_Entry] = Field(min_length=1)
+    identity: list[_Entry] = []
+    issuer: list[_Issuer] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +113,23 @@ class KnownIdentities:
 
     by_digest: Mapping[bytes, Identity]
     by_certificate: Mapping[str, Identity]
+    issuers: tuple[Issuer, ...]
 
 
 def parse_identities(content: bytes) -> KnownIdentities:
     """What the file says; raises ValueError, which names the place."""
     try:
-        entries = _File.model_validate(tomllib.loads(content.decode())).identity
+        file = _File.model_validate(tomllib.loads(content.decode()))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{place}: {first['msg']}") from None
+    if not file.identity and not file.issuer:
+        raise ValueError("the file has neither an [[identity]] nor an [[issuer]]")
     by_digest: dict[bytes, Identity] = {}
     by_certificate: dict[str, Identity] = {}
-    for entry in entries:
-        tenant = None if entry.tenant == _ANY_TENANT else entry.tenant
+    for entry in file.identity:
+        tenant = None if entry.tenant == ANY_TENANT else entry.tenant
         identity = Identity(entry.name, tenant, frozenset(entry.scopes), tuple(entry.roots))
         if not entry.token_sha256 and not entry.certificates:
             raise ValueError(f"the identity {entry.name!r} has neither token_sha256 nor certificates")
@@ -72,7 +137,16 @@ def parse_identities(content: bytes) -> KnownIdentities:
             _add(by_digest, digest, identity)
         for name in entry.certificates:
             _add(by_certificate, name, identity)
-    return KnownIdentities(by_digest, by_certificate)
+    return KnownIdentities(by_digest, by_certificate, _issuers(file.issuer))
+
+
+def _issuers(entries: list[_Issuer]) -> tuple[Issuer, ...]:
+    known: dict[str, Issuer] = {}
+    for entry in entries:
+        if entry.issuer in known:
+            raise ValueError(f"{known[entry.issuer].name!r} and {entry.name!r} are the same issuer {entry.issuer!r}")
+        known[entry.issuer] = entry.checked()
+    return tuple(known.values())
 
 
 def _add(known: dict[Key, Identity], key: Key, identity: Identity) -> None:

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public keys of an issuer of tokens, from a file or a URL. Only a service that knows issuers imports this."""
+
+import hashlib
+import http.client
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from jwt import PyJWTError
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+_log = structlog.get_logger(__name__)
+
+_MIN_RSA_BITS = 2048
+_MAX_KEYS = 64
+_MAX_REPLY_BYTES = 256 * 1024
+_READ_BYTES = 16 * 1024
+FETCH_SECONDS = 5.0
+"""How long an address has to answer."""
+_GIVEN_UP_SECONDS = 30.0
+"""A fetch that drips on for longer counts as lost."""
+REFRESH_SECONDS = 300.0
+"""How often keys are fetched that can be used."""
+PAUSE_SECONDS = 10.0
+"""The least time between two fetches, whoever asks."""
+KEPT_SECONDS = 3600.0
+"""How long keys serve whose address does not answer."""
+
+_READERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    "RSA": RSAAlgorithm.from_jwk,
+    "EC": ECAlgorithm.from_jwk,
+    "OKP": OKPAlgorithm.from_jwk,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A public key, and what it may verify: the token's header chooses among these, and nothing else."""
+
+    kid: str | None
+    algorithms: tuple[str, ...]
+    key: Any
+
+
+Keys = tuple[SigningKey, ...]
+
+
+class KeySource(Protocol):
+    """Where the keys of an issuer come from."""
+
+    @property
+    def current(self) -> Keys | None:
+        """The keys now, the same object as long as they are the same; None: nothing can be verified."""
+
+    def refresh(self) -> None:
+        """Look whether they have changed. Never blocks."""
+
+
+def parse_keys(content: bytes) -> Keys:
+    """The keys of a JSON Web Key Set or the public key of a PEM file; raises ValueError."""
+    try:
+        keys = _of_key_set(content) if content.lstrip().startswith(b"{") else _of_pem(content)
+    except (UnsupportedAlgorithm, RecursionError) as error:
+        raise ValueError(f"not a key set: {error}") from None
+    if not keys:
+        raise ValueError("no key can be used: expected RSA of 2048 bits or more, EC on P-256, or Ed25519")
+    return keys
+
+
+def _of_pem(content: bytes) -> Keys:
+    if b"BEGIN PUBLIC KEY" not in content:
+        raise ValueError("neither a JSON Web Key Set nor a public key in PEM")
+    key = load_pem_public_key(content)
+    return (SigningKey(None, algorithms, key),) if (algorithms := _algorithms(key)) else ()
+
+
+def _of_key_set(content: bytes) -> Keys:
+    entries = json.loads(content).get("keys")
+    if not isinstance(entries, list) or len(entries) > _MAX_KEYS:
+        raise ValueError(f"not a key set: 'keys' has to be a list of at most {_MAX_KEYS}")
+    return tuple(key for entry in entries if (key := _of_entry(entry)) is not None)
+
+
+def _of_entry(entry: Any) -> SigningKey | None:
+    """None for a key that is for something else, or of a kind that is not used here, such as a shared secret."""
+    if not isinstance(entry, dict):
+        raise ValueError("not a key set: a key has to be an object")
+    reader = _READERS.get(str(entry.get("kty")))
+    if reader is None or entry.get("use", "sig") != "sig":
+        return None
+    if "d" in entry:
+        raise ValueError("the key set holds a private key")
+    try:
+        key = reader(entry)
+    except (PyJWTError, ValueError, TypeError, KeyError):
+        return None
+    algorithms = tuple(name for name in _algorithms(key) if entry.get("alg", name) == name)
+    kid = entry.get("kid")
+    return SigningKey(kid if isinstance(kid, str) else None, algorithms, key) if algorithms else None
+
+
+def _algorithms(key: Any) -> tuple[str, ...]:
+    if isinstance(key, RSAPublicKey):
+        return ("RS256", "PS256") if key.key_size >= _MIN_RSA_BITS else ()
+    if isinstance(key, EllipticCurvePublicKey):
+        return ("ES256",) if isinstance(key.curve, SECP256R1) else ()
+    return ("EdDSA",) if isinstance(key, Ed25519PublicKey) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    keys: Keys
+    digest: bytes
+    seconds: float
+
+
+class UrlKeys:
+    """Keys that are published at a URL, fetched on threads of their own."""
+
+    def __init__(
+        self, url: str, clock: Callable[[], float] = time.monotonic, fetch: Callable[[str], bytes] | None = None
+    ) -> None:
+        """Fetches nothing yet; `fetch` gives what a URL has, and raises OSError or ValueError."""
+        self._url = url
+        self._clock = clock
+        self._fetch = fetch or fetch_keys
+        self._good: _Fetched | None = None
+        self._running: Future[None] | None = None
+        self._begun_seconds: float | None = None
+        self._problem = ""
+
+    @property
+    def current(self) -> Keys | None:
+        """The last good keys, for an hour after they were fetched."""
+        good = self._good
+        return good.keys if good is not None and self._clock() - good.seconds < KEPT_SECONDS else None
+
+    def refresh(self) -> None:
+        """Fetch them again when it is time."""
+        good = self._good
+        if good is None or self._problem or self._clock() - good.seconds >= REFRESH_SECONDS:
+            self.look_again()
+
+    def look_again(self) -> Future[None] | None:
+        """Fetch them out of turn, because a token names another key; None if they were fetched a moment ago.
+
+        The future ends, without an error, when the address has answered or failed to.
+        """
+        elapsed_seconds = None if self._begun_seconds is None else self._clock() - self._begun_seconds
+        if self._running is not None and (elapsed_seconds or 0.0) < _GIVEN_UP_SECONDS:
+            return self._running
+        if elapsed_seconds is not None and elapsed_seconds < PAUSE_SECONDS:
+            return None
+        self._begun_seconds = self._clock()
+        self._running = running = Future[None]()
+        # A daemon: an address that says nothing does not hold the service up when it ends.
+        threading.Thread(target=self._run, args=(running,), name="issuer-keys", daemon=True).start()
+        return running
+
+    def _run(self, running: "Future[None]") -> None:
+        try:
+            content = self._fetch(self._url)
+            self._take(running, parse_keys(content), hashlib.sha256(content).digest())
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            if self._running is running:
+                self._report(str(error) or type(error).__name__)
+        finally:
+            if self._running is running:
+                self._running = None
+            running.set_result(None)
+
+    def _take(self, running: "Future[None]", keys: Keys, digest: bytes) -> None:
+        if self._running is not running:
+            return
+        good = self._good
+        same = good is not None and good.digest == digest
+        self._good = _Fetched(good.keys if good is not None and same else keys, digest, self._clock())
+        if self._problem or not same:
+            _log.info("keys of an issuer were fetched", url=self._url, keys=len(keys))
+        self._problem = ""
+
+    def _report(self, problem: str) -> None:
+        if not self._problem:
+            _log.error(
+                "keys of an issuer cannot be fetched: the last good ones serve for an hour",
+                url=self._url,
+                reason=problem,
+            )
+        self._problem = problem
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """The URL was checked, what it leads to was not."""
+
+
+def fetch_keys(url: str) -> bytes:
+    """What a URL has, in bounded size and time; raises OSError, HTTPException or ValueError."""
+    # Plain HTTP is for this machine alone, where a proxy has no part.
+    direct = [urllib.request.ProxyHandler({})] if url.startswith("http://") else []
+    opener = urllib.request.build_opener(_NoRedirects, *direct)
+    end_seconds = time.monotonic() + FETCH_SECONDS
+    content = b""
+    with opener.open(url, timeout=FETCH_SECONDS) as reply:
+        while piece := reply.read1(_READ_BYTES):
+            content += piece
+            if len(content) > _MAX_REPLY_BYTES:
+                raise ValueError(f"more than {_MAX_REPLY_BYTES} bytes")
+            if time.monotonic() > end_seconds:
+                raise TimeoutError(f"not whole within {FETCH_SECONDS} s")
+    return content
