@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An issuer of JSON Web Tokens for tests: its keys, its key set and its tokens."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+ISSUER = "https://login.example.org"
+AUDIENCE = "updraft"
+
+
+class Key:
+    """A key pair; `algorithm` signs with it."""
+
+    def __init__(self, kid: str, algorithm: str = "ES256") -> None:
+        self.kid = kid
+        self.algorithm = algorithm
+        self.private: Any
+        converter: Any
+        if algorithm in ("RS256", "PS256"):
+            self.private, converter = rsa.generate_private_key(65537, 2048), RSAAlgorithm
+        elif algorithm == "EdDSA":
+            self.private, converter = ed25519.Ed25519PrivateKey.generate(), OKPAlgorithm
+        else:
+            self.private, converter = ec.generate_private_key(ec.SECP256R1()), ECAlgorithm
+        self.entry: dict[str, Any] = {**converter.to_jwk(self.private.public_key(), as_dict=True), "kid": kid}
+
+    @property
+    def pem(self) -> bytes:
+        """Its public half."""
+        return bytes(self.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+    def token(self, *, headers: dict[str, Any] | None = None, **claims: Any) -> str:
+        """A good token of `ISSUER` for the tenant a with the scope call, but for these claims; None leaves one out."""
+        return jwt.encode(
+            good_claims(**claims), self.private, self.algorithm, headers={"kid": self.kid, **(headers or {})}
+        )
+
+
+def good_claims(**others: Any) -> dict[str, Any]:
+    """The claims of such a token."""
+    now = int(time.time())
+    claims = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "job",
+        "iat": now,
+        "exp": now + 3600,
+        "tenant": "a",
+        "scope": "call",
+    }
+    return {name: value for name, value in (claims | others).items() if value is not None}
+
+
+def key_set(*keys: Key) -> bytes:
+    """The key set with these."""
+    return json.dumps({"keys": [key.entry for key in keys]}).encode()
+
+
+def entry(
+    keys: str, *, tenants: Sequence[str] = ("a", "b"), scopes: Sequence[str] = ("call", "session"), **more: Any
+) -> str:
+    """The table of `ISSUER` in an identities file; `keys` is the line that says where its keys are."""
+    values: dict[str, Any] = {
+        "name": "sign-on",
+        "issuer": ISSUER,
+        "audience": AUDIENCE,
+        "tenants": list(tenants),
+        "scopes": list(scopes),
+        **more,
+    }
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    return "\n".join(["[[issuer]]", *lines, keys, ""])

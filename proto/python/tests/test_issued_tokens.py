@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens of issuers: what they grant, and every reason to refuse one."""
+
+import base64
+import hashlib
+import hmac
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from issuing import ISSUER, Key, entry, good_claims, key_set
+
+from updraft.errors import PermissionDeniedError, UnauthenticatedError
+from updraft.service import issued_tokens, security
+from updraft.service.door import Door
+from updraft.service.identities_file import parse_identities
+from updraft.service.identity import TOKEN_HOLDER, Identity, Scope
+from updraft.service.security import SecurityError
+
+KEY, OTHER, RSA = Key("one"), Key("two"), Key("rsa", "RS256")
+
+
+class Service:
+    """A door whose identities file names one issuer, and the files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.keys = directory / "keys.json"
+        self.identities = directory / "identities.toml"
+        self.publish(KEY, RSA)
+
+    def publish(self, *keys: Key) -> None:
+        self.keys.write_bytes(key_set(*keys))
+
+    def door(self, token_file: Path | None = None, **table: Any) -> Door:
+        self.identities.write_text(entry(f'keys_file = "{self.keys}"', **table))
+        return Door(token_file, self.identities)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return Service(tmp_path)
+
+
+def identity(door: Door, token: str) -> Identity:
+    return door.identity(f"Bearer {token}")
+
+
+def refusal(door: Door, token: str) -> str:
+    with pytest.raises(UnauthenticatedError) as caught:
+        identity(door, token)
+    return caught.value.message
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "EdDSA"])
+def test_a_token_is_of_its_tenant_with_its_scopes(service: Service, algorithm: str) -> None:
+    key = Key("k", algorithm)
+    service.publish(KEY, key)
+    found = identity(service.door(roots=["/data/a"]), key.token(scope="call openid session"))
+    assert found == Identity("sign-on:job", "a", frozenset({Scope.CALL, Scope.SESSION}), ("/data/a",))
+
+
+def test_a_public_key_in_pem_verifies_whatever_key_id_a_token_has(service: Service) -> None:
+    service.keys.write_bytes(KEY.pem)
+    assert identity(service.door(), KEY.token()).tenant == "a"
+    assert refusal(service.door(), OTHER.token()) == "the token is not valid"
+
+
+def test_scopes_may_be_a_list_and_claims_may_have_other_names(service: Service) -> None:
+    door = service.door(tenant_claim="https://example.org/team", scope_claim="roles")
+    claims: dict[str, Any] = {"roles": ["call"], "scope": "admin", "https://example.org/team": "b"}
+    found = identity(door, KEY.token(**claims))
+    assert (found.tenant, found.scopes) == ("b", frozenset({Scope.CALL}))
+
+
+def test_an_issuer_for_one_tenant_needs_no_claim_for_it(service: Service) -> None:
+    assert identity(service.door(tenants=["a"]), KEY.token(tenant=None)).tenant == "a"
+
+
+def test_an_issuer_may_be_trusted_with_every_tenant(service: Service) -> None:
+    assert identity(service.door(tenants=["*"]), KEY.token(tenant="any")).tenant == "any"
+
+
+@pytest.mark.parametrize(
+    ("claims", "says"),
+    [
+        ({"exp": int(time.time()) - 60}, "the token has expired"),
+        ({"nbf": int(time.time()) + 600}, "the token is not valid yet"),
+        ({"iat": int(time.time()) + 600}, "the token is not valid yet"),
+        ({"aud": "another"}, "the token is for another audience than this service"),
+        ({"aud": None}, "the token lacks the claim 'aud'"),
+        ({"iss": "https://elsewhere.example.org"}, "the token is of an issuer that this service does not know"),
+        ({"iss": None}, "the token is of an issuer that this service does not know"),
+        ({"exp": None}, "the token lacks the claim 'exp'"),
+        ({"iat": None}, "the token lacks the claim 'iat'"),
+        ({"exp": int(time.time()) + 100_000}, "the token lives too long: "),
+        ({"exp": float("inf")}, "the token is not valid"),
+        ({"exp": "soon"}, "the token is not valid"),
+        ({"exp": [1]}, "the token is not valid"),
+    ],
+)
+def test_a_token_that_does_not_count_says_why(service: Service, claims: dict[str, Any], says: str) -> None:
+    assert refusal(service.door(), KEY.token(**claims)).startswith(says)
+
+
+def test_clocks_may_differ_by_some_seconds(service: Service) -> None:
+    assert identity(service.door(), KEY.token(exp=int(time.time()) - 10)).tenant == "a"
+
+
+def test_an_issuer_has_a_limit_of_its_own_for_the_life_of_tokens(service: Service) -> None:
+    door = service.door(max_lifetime_seconds=600)
+    now = int(time.time())
+    assert identity(door, KEY.token(iat=now, exp=now + 600)).tenant == "a"
+    message = refusal(door, KEY.token(iat=now, exp=now + 601))
+    assert message == "the token lives too long: 601 s from 'iat' to 'exp', and 600 s are allowed"
+
+
+@pytest.mark.parametrize(
+    ("claims", "says"),
+    [
+        ({"tenant": "c"}, "a token of this issuer cannot act for the tenant 'c'"),
+        ({"tenant": "*"}, "the token names no tenant: its claim 'tenant' has to be a text"),
+        ({"tenant": None}, "the token names no tenant"),
+        ({"tenant": ["a"]}, "the token names no tenant"),
+        ({"scope": "call admin"}, "a token of this issuer cannot have the scope admin"),
+        ({"scope": ["write", "call"]}, "a token of this issuer cannot have the scope write"),
+        ({"scope": None}, "the token grants nothing here: its claim 'scope' has none of call, session, write, admin"),
+        ({"scope": "openid"}, "the token grants nothing here"),
+        ({"scope": 1}, "the token grants nothing here"),
+    ],
+)
+def test_no_token_grants_more_than_its_issuer_may(service: Service, claims: dict[str, Any], says: str) -> None:
+    with pytest.raises(PermissionDeniedError) as caught:
+        identity(service.door(), KEY.token(**claims))
+    assert caught.value.message.startswith(says)
+
+
+def test_every_tenant_is_not_a_tenant(service: Service) -> None:
+    with pytest.raises(PermissionDeniedError, match="names no tenant"):
+        identity(service.door(tenants=["*"]), KEY.token(tenant="*"))
+
+
+def _part(value: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def _shared_secret(secret: bytes, kid: str) -> str:
+    """A token by HMAC whose secret is what everybody may know: PyJWT itself refuses to make one."""
+    signed = f"{_part({'alg': 'HS256', 'typ': 'JWT', 'kid': kid})}.{_part(good_claims())}"
+    mac = hmac.digest(secret, signed.encode(), hashlib.sha256)
+    return f"{signed}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"
+
+
+def _altered() -> str:
+    header, _, signature = KEY.token().split(".")
+    return f"{header}.{_part(good_claims(tenant='b'))}.{signature}"
+
+
+FORGERIES: dict[str, Callable[[], str]] = {
+    "no signature": lambda: f"{_part({'alg': 'none', 'kid': KEY.kid})}.{_part(good_claims())}.",
+    "a secret that is the public key": lambda: _shared_secret(RSA.pem, RSA.kid),
+    "another payload": _altered,
+    "another key": lambda: jwt.encode(good_claims(), OTHER.private, "ES256", headers={"kid": KEY.kid}),
+    "another algorithm than the key's": lambda: RSA.token(headers={"kid": KEY.kid}),
+    "no token": lambda: "a.b.c",
+    "empty parts": lambda: "..",
+    "no objects": lambda: ".".join([base64.urlsafe_b64encode(b"[]").decode()] * 3),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_token_is_not_valid_and_hears_no_more(service: Service, forgery: str) -> None:
+    assert refusal(service.door(), FORGERIES[forgery]()) == "the token is not valid"
+
+
+def test_a_bad_signature_hides_what_else_is_wrong(service: Service) -> None:
+    claims = good_claims(exp=1, aud="another", tenant="c")
+    assert refusal(service.door(), jwt.encode(claims, OTHER.private, "ES256", headers={"kid": KEY.kid})) == (
+        "the token is not valid"
+    )
+
+
+def test_an_unknown_key_is_not_answered_with_those_that_are_known(service: Service) -> None:
+    assert refusal(service.door(), OTHER.token()) == "the token is signed with a key that this service does not know"
+
+
+def test_the_key_says_which_algorithm_counts(service: Service) -> None:
+    narrow = Key("narrow", "RS256")
+    narrow.entry["alg"] = "PS256"
+    service.publish(narrow)
+    assert refusal(service.door(), narrow.token()) == "the token is not valid"
+
+
+def test_keys_that_are_replaced_count_at_once(service: Service) -> None:
+    door, old = service.door(), KEY.token()
+    identity(door, old)
+    service.publish(OTHER)
+    assert identity(door, OTHER.token()).tenant == "a"
+    assert "does not know" in refusal(door, old)
+
+
+@pytest.mark.parametrize("removed", ["keys", "identities"])
+def test_a_file_that_is_away_revokes_tokens_that_were_verified(
+    service: Service, removed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, token = service.door(), KEY.token()
+    identity(door, token)
+    getattr(service, removed).unlink()
+    # Long enough to write it again.
+    assert identity(door, token).tenant == "a"
+    monkeypatch.setattr(security, "_GRACE_SECONDS", -1.0)
+    refusal(door, token)
+
+
+def test_another_ceiling_counts_for_tokens_that_were_verified(service: Service) -> None:
+    door, token = service.door(), KEY.token()
+    identity(door, token)
+    service.identities.write_text(entry(f'keys_file = "{service.keys}"', tenants=["b"]))
+    with pytest.raises(PermissionDeniedError):
+        identity(door, token)
+
+
+def test_an_issuer_that_is_added_counts_at_once_and_one_without_keys_when_it_has_some(service: Service) -> None:
+    door = service.door()
+    late = service.directory / "late.json"
+    service.identities.write_text(entry(f'keys_file = "{late}"'))
+    assert "cannot use the keys of its issuer" in refusal(door, KEY.token())
+    late.write_bytes(key_set(KEY))
+    assert identity(door, KEY.token()).tenant == "a"
+
+
+def test_a_verified_token_is_remembered_until_it_expires(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified: list[str] = []
+    verify = issued_tokens._signed_claims
+
+    def counted(token: str, *rest: Any) -> dict[str, Any]:
+        verified.append(token)
+        return verify(token, *rest)
+
+    monkeypatch.setattr(issued_tokens, "_signed_claims", counted)
+    now = time.time()
+    service.door()
+    tokens = issued_tokens.IssuedTokens(parse_identities(service.identities.read_bytes()).issuers, lambda: now)
+    token = KEY.token()
+    assert tokens.identity(token) == tokens.identity(token)
+    assert verified == [token]
+    now += 3600 + issued_tokens._LEEWAY_SECONDS + 1
+    tokens.identity(token)
+    assert verified == [token, token]
+
+
+def test_only_so_many_tokens_are_remembered(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issued_tokens, "_MAX_VERIFIED", 2)
+    door = service.door()
+    for subject in ("a", "b", "c"):
+        identity(door, KEY.token(sub=subject))
+    assert door._issued is not None
+    assert len(door._issued._verified) == 2
+
+
+@pytest.mark.parametrize("subject", ["", "line\nbreak", "ü", None])
+def test_a_subject_that_a_log_cannot_show_is_left_out(service: Service, subject: str | None) -> None:
+    assert identity(service.door(), KEY.token(sub=subject)).name in ("sign-on", "sign-on:")
+
+
+def test_tokens_of_every_file_are_valid_beside_those_of_issuers(service: Service) -> None:
+    plain = service.directory / "tokens"
+    plain.write_text("plain\nwith.two.dots\n")
+    door = service.door(plain)
+    assert identity(door, "plain") is identity(door, "with.two.dots") is TOKEN_HOLDER
+    assert identity(door, KEY.token()).tenant == "a"
+    assert refusal(door, KEY.token(aud="another")) == "the token is for another audience than this service"
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("", "the issuer 'sign-on' needs either keys_file or keys_url"),
+        ('keys_file = "a"\nkeys_url = "https://b/c"', "the issuer 'sign-on' needs either keys_file or keys_url"),
+        ('keys_url = "http://login.example.org/keys"', "issuer.0.keys_url: Value error, expected https, or http to"),
+        ('keys_url = "file:///etc/keys"', "issuer.0.keys_url: Value error, expected https"),
+        ('keys_url = "https://user:password@host/keys"', "issuer.0.keys_url: Value error, expected https://host/path"),
+        ('keys_file = "/absent/keys.json"', "cannot read /absent/keys.json"),
+        ('keys_file = "a"\nmax_lifetime_seconds = 0', "issuer.0.max_lifetime_seconds: Input should be greater than 0"),
+        (f'keys_file = "a"\n{entry("")}keys_file = "b"', f"are the same issuer '{ISSUER}'"),
+    ],
+)
+def test_a_table_that_says_something_else_is_refused_with_the_place(service: Service, table: str, says: str) -> None:
+    service.identities.write_text(entry(table))
+    with pytest.raises(SecurityError) as caught:
+        Door(None, service.identities)
+    assert says in str(caught.value)
+
+
+def test_a_service_without_issuers_starts_without_what_verifies_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "identities.toml"
+    path.write_text(f'[[identity]]\nname = "a"\ntenant = "a"\nscopes = ["call"]\ntoken_sha256 = ["{"0" * 64}"]\n')
+    program = (
+        "import sys; from pathlib import Path; from updraft.service.door import Door\n"
+        f"Door(None, Path({str(path)!r}))\n"
+        "sys.exit(any(name.split('.')[0] in ('jwt', 'cryptography') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
