@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A front that takes tokens of an issuer: what they grant, and that a refusal is a status."""
+
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+from flight_messages import all_replies, batch, command_request, echo_command, finish
+from front_calls import admitted
+from front_harness import Running
+from issuing import Key, entry, key_set
+
+from updraft.protocol import TENANT_HEADER
+from updraft_server.pool.testing import FakePool
+
+KEY = Key("one")
+
+
+@pytest.fixture
+def identities(tmp_path: Path) -> Path:
+    (tmp_path / "keys.json").write_bytes(key_set(KEY))
+    path = tmp_path / "identities.toml"
+    path.write_text(entry(f'keys_file = "{tmp_path / "keys.json"}"'))
+    return path
+
+
+async def test_a_token_of_an_issuer_runs_a_function_for_its_tenant(running_front: Running, identities: Path) -> None:
+    pool = FakePool()
+    async with running_front(pool, identities_file=identities) as front:
+        call = front.exchange(metadata=(("authorization", f"Bearer {KEY.token()}"), (TENANT_HEADER, "a")))
+        for message in (command_request(echo_command()), batch(1), finish(1)):
+            await call.write(message)
+        await call.done_writing()
+        _, error = await all_replies(call)
+        assert error is None
+        assert await admitted(front.channel, f"Bearer {KEY.token()}") is grpc.StatusCode.OK
+    assert len(pool.leases) == 1
+
+
+@pytest.mark.parametrize(
+    ("token", "code", "says"),
+    [
+        (KEY.token(exp=int(time.time()) - 60), grpc.StatusCode.UNAUTHENTICATED, "the token has expired"),
+        (Key("one").token(), grpc.StatusCode.UNAUTHENTICATED, "the token is not valid"),
+        (KEY.token(tenant="c"), grpc.StatusCode.PERMISSION_DENIED, "cannot act for the tenant 'c'"),
+        (KEY.token(tenant="b"), grpc.StatusCode.PERMISSION_DENIED, "is of the tenant 'b' and cannot act for 'a'"),
+        (KEY.token(scope="session"), grpc.StatusCode.PERMISSION_DENIED, "'sign-on:job' may not"),
+    ],
+    ids=["expired", "forged", "beyond the ceiling", "another tenant", "another scope"],
+)
+async def test_a_token_that_does_not_suffice_is_refused_with_its_reason(
+    running_front: Running, identities: Path, token: str, code: grpc.StatusCode, says: str
+) -> None:
+    pool = FakePool()
+    async with running_front(pool, identities_file=identities) as front:
+        call = front.exchange(metadata=(("authorization", f"Bearer {token}"), (TENANT_HEADER, "a")))
+        await call.write(command_request(echo_command()))
+        _, error = await all_replies(call)
+    assert error is not None
+    assert (error.code(), pool.leases) == (code, [])
+    assert says in str(error.details())
