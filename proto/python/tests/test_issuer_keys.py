@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
     status = 200
 
     def do_GET(self) -> None:
-        self.send_response(self.status)
+        self.send_response(self.status if self.path == "/keys" else 200)
         self.send_header("Location", "/elsewhere")
         self.end_headers()
         self.wfile.write(self.content)
