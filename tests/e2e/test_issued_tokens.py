@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from issuing import Key, entry, key_set
@@ -34,7 +35,7 @@ class Issuer:
         self.key = key
         self.grant(scope="session")
 
-    def grant(self, **claims: str | int) -> None:
+    def grant(self, **claims: Any) -> None:
         beside = self.token.with_suffix(".new")
         beside.write_text(self.key.token(**claims))
         beside.replace(self.token)
