@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-against BASE=../checkout`: what UDFs cost with this tree's pool and connector beside another checkout's.
+
+Each checkout, in which `make setup connector` has run, starts a pool and a Spark of its own with its own code. Both are
+asked for the same case in turn, the order drawn for each pair, so that they meet the same noise. Printed is the median
+of the ratios of pairs, this tree's to the other's, in CPU seconds of all processes and in wall seconds, with the
+interval that has the true median 95 times of 100. It measures and never judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.programs.bench.cases import CASES
+from tests.support.paths import BUILD, REPOSITORY
+
+_DIRECTORY = BUILD / "bench"
+# Runs in a checkout with its own code: whatever it has changed of the cases' surroundings belongs to what it costs.
+_RUNNER = """
+import json, os, sys, tempfile
+from pathlib import Path
+from tests.programs.bench.cases import CASES
+from tests.programs.bench.spark_process import spark_processes
+from tests.programs.bench.variants import VARIANTS
+answers = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+cases = {case.name: case for case in CASES}
+variants = [variant for variant in VARIANTS if variant.name == "updraft"]
+with tempfile.TemporaryDirectory() as data, spark_processes(variants, Path(data)) as (process,):
+    print(json.dumps("ready"), file=answers)
+    for line in sys.stdin:
+        name, rows = json.loads(line)
+        print(json.dumps(process.run(cases[name], rows)), file=answers)
+"""
+_CONFIDENCE = 0.95
+_IN_MEMORY = [case for case in CASES if case.table is None]
+
+
+@dataclass
+class Pairs:
+    """Runs of a case, in the order of pairs: this tree's, and the other's."""
+
+    case: str
+    rows: int
+    cpu_s: list[tuple[float, float]] = field(default_factory=list)
+    wall_s: list[tuple[float, float]] = field(default_factory=list)
+
+
+def main() -> int:
+    """Measure, write build/bench/against.json, print the table."""
+    options = _options()
+    load, found = os.getloadavg()[0], []
+    _DIRECTORY.mkdir(parents=True, exist_ok=True)
+    with _runner(REPOSITORY) as ours, _runner(options.base) as theirs:
+        for case in options.cases:
+            pairs = Pairs(case.name, case.scaled(options.rows_scale))
+            order = random.Random(case.name)
+            for number in range(options.warm_up + options.pairs):
+                sides = order.sample([ours, theirs], 2)
+                seconds = {id(side): _run(side, pairs) for side in sides}
+                if number >= options.warm_up:
+                    (our_wall, our_cpu), (their_wall, their_cpu) = seconds[id(ours)], seconds[id(theirs)]
+                    pairs.wall_s.append((our_wall, their_wall))
+                    pairs.cpu_s.append((our_cpu, their_cpu))
+            found.append(pairs)
+            (_DIRECTORY / "against.json").write_text(json.dumps([asdict(entry) for entry in found], indent=1) + "\n")
+            print(f"measured {case.name}", flush=True)
+    _print(found, options, load)
+    return 0
+
+
+@contextlib.contextmanager
+def _runner(checkout: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [checkout / ".venv/bin/python", "-c", _RUNNER],
+        cwd=checkout,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    with process:
+        try:
+            _answer(process, checkout)
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def _run(process: subprocess.Popen[str], pairs: Pairs) -> tuple[float, float]:
+    """Wall and CPU seconds."""
+    assert process.stdin is not None
+    process.stdin.write(json.dumps([pairs.case, pairs.rows]) + "\n")
+    wall, cpu = _answer(process, pairs.case)
+    return wall, cpu
+
+
+def _answer(process: subprocess.Popen[str], what: object) -> tuple[float, float]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise SystemExit(f"bench-against: {what} gave no answer: see above")
+    answer: tuple[float, float] = json.loads(line)
+    return answer
+
+
+def _print(found: Sequence[Pairs], options: argparse.Namespace, load: float) -> None:
+    machine = f"{os.cpu_count()} cores, load average {load:.1f} at the start"
+    print(f"{options.pairs} pairs, {machine}; this tree / {options.base}")
+    print(f"{'case':24}{'CPU':>8}{'interval':>16}{'wall':>8}{'interval':>16}")
+    for pairs in found:
+        print(f"{pairs.case:24}{_columns(pairs.cpu_s)}{_columns(pairs.wall_s)}")
+    of_all = [(ours, theirs) for pairs in found for ours, theirs in pairs.cpu_s]
+    print(f"{'all':24}{_columns(of_all)}")
+
+
+def _columns(seconds: Sequence[tuple[float, float]]) -> str:
+    ratios = sorted(ours / theirs for ours, theirs in seconds)
+    outside = _outside(len(ratios))
+    interval = f"{ratios[outside]:.3f}-{ratios[-1 - outside]:.3f}"
+    return f"{statistics.median(ratios):8.3f}{interval:>16}"
+
+
+def _outside(count: int) -> int:
+    """How many of the sorted values lie outside on each side: each is below the true median with a chance of a half."""
+    below, chance = 0, 0.0
+    while chance + math.comb(count, below) / 2**count <= (1 - _CONFIDENCE) / 2:
+        chance += math.comb(count, below) / 2**count
+        below += 1
+    return max(0, below - 1)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench-against", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--base", type=Path, required=True, help="the other checkout")
+    names = "only these: names or patterns such as 'window_*' (all that read no table)"
+    parser.add_argument("--cases", nargs="+", default=["*"], help=names)
+    parser.add_argument("--pairs", type=int, default=15, help="counted runs of each case in each checkout (15)")
+    parser.add_argument("--warm-up", type=int, default=5, help="runs before those (5)")
+    parser.add_argument("--rows-scale", type=float, default=1.0, help="multiplies every number of rows (1)")
+    options = parser.parse_args()
+    options.base = options.base.resolve()
+    if not (options.base / ".venv/bin/python").exists():
+        parser.error(f"{options.base} is not set up: run `make setup connector` there")
+    options.cases = [case for case in _IN_MEMORY if any(fnmatch.fnmatch(case.name, name) for name in options.cases)]
+    if not options.cases:
+        parser.error("no case that reads no table is called that")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
