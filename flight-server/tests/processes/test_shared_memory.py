@@ -19,6 +19,7 @@ from session_commands import said
 
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.pool.bindings import Binding
+from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome, Owner
 from updraft_server.pool.pool import Pool
 from updraft_server.zygote.shared_memory import remove_unused_files
@@ -128,6 +129,17 @@ async def exchange_of(pool: Pool, application: str) -> AsyncIterator[None]:
     lease = await leased(pool, None, Binding(Owner("", application, "")))
     yield
     lease.release(LeaseOutcome.BROKEN)
+
+
+async def test_what_a_worker_keeps_in_use_is_gone_before_another_owner_gets_its_place(
+    zygotes_that_may_not_mount: Zygotes,
+) -> None:
+    async with running_pool(zygotes_that_may_not_mount, fresh_workers=1) as pool:
+        for number in range(5):
+            await until(pool, lambda: pool.fresh == 1)
+            await said(pool, keeps_shared_memory, application=f"keeps-{number}")
+            await until(pool, lambda: pool.fresh == 1)
+            assert await said(pool, finds_the_file, application=f"looks-{number}") == "False"
 
 
 async def test_what_a_function_leaves_stays_while_its_owner_has_another_exchange(

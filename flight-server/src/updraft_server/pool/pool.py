@@ -138,7 +138,11 @@ class Pool:
         if known is not None:
             return self._lease(known, task, binding)
         if not held:
-            return self._lease(self._in_place_of(victim(idle)), task, binding)
+            other = victim(idle)
+            lease = self._lease(self._in_place_of(other), task, binding)
+            if other is not None and self._shares_memory:
+                await self._gone(other, lease)
+            return lease
         if held >= self._settings.workers_per_task:
             raise NoIdleWorker(f"the task holds {held} workers, the maximum for one task")
         if self._surplus() + self._starts.extra >= self._settings.most_extra_workers:
@@ -167,6 +171,17 @@ class Pool:
             self._discard(other)
             self._heal()
         raise NoIdleWorker("no idle worker can serve the owner")
+
+    async def _gone(self, other: PooledWorker, lease: WorkerLease) -> None:
+        """Wait until a worker has ended and what it kept in memory that all share is swept; raises NoIdleWorker."""
+        try:
+            async with asyncio.timeout(_LAST_DEATHS_SECONDS):
+                await asyncio.shield(other.death)
+        except BaseException as error:
+            lease.release(LeaseOutcome.CANCELLED)
+            if isinstance(error, TimeoutError):
+                raise NoIdleWorker("the worker of another owner does not end") from None
+            raise
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change of idle, busy or starting; returns what ends the subscription."""
@@ -273,7 +288,7 @@ class Pool:
             undo.pop_all()
         return worker
 
-    def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: Binding) -> Lease:
+    def _lease(self, worker: PooledWorker, task: TaskKey | None, binding: Binding) -> WorkerLease:
         worker.state = WorkerState.BUSY
         worker.bound = Bound(binding, next(self._uses))
         lease = WorkerLease(worker, task, self._released)

@@ -314,6 +314,9 @@ class Zygote:
         if worker.id not in self._workers:
             return
         status = self._bury(worker)
+        if self._sweeps_shared_memory:
+            # Whoever hears of its end may be waiting for nothing else.
+            remove_unused_files()
         if worker.front is not None:
             self._send(worker.front, Exited(worker.id, status))
 
