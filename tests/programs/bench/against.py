@@ -45,6 +45,8 @@ with tempfile.TemporaryDirectory() as data, spark_processes(variants, Path(data)
         print(json.dumps(process.run(cases[name], rows)), file=answers)
 """
 _CONFIDENCE = 0.95
+
+Runner = subprocess.Popen[str]
 _IN_MEMORY = [case for case in CASES if case.table is None]
 
 
@@ -61,28 +63,34 @@ class Pairs:
 def main() -> int:
     """Measure, write build/bench/against.json, print the table."""
     options = _options()
-    load, found = os.getloadavg()[0], []
+    load = os.getloadavg()[0]
+    found = [Pairs(case.name, case.scaled(options.rows_scale)) for case in options.cases]
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
-    with _runner(REPOSITORY) as ours, _runner(options.base) as theirs:
-        for case in options.cases:
-            pairs = Pairs(case.name, case.scaled(options.rows_scale))
-            order = random.Random(case.name)
-            for number in range(options.warm_up + options.pairs):
-                sides = order.sample([ours, theirs], 2)
-                seconds = {id(side): _run(side, pairs) for side in sides}
-                if number >= options.warm_up:
-                    (our_wall, our_cpu), (their_wall, their_cpu) = seconds[id(ours)], seconds[id(theirs)]
-                    pairs.wall_s.append((our_wall, their_wall))
-                    pairs.cpu_s.append((our_cpu, their_cpu))
-            found.append(pairs)
-            (_DIRECTORY / "against.json").write_text(json.dumps([asdict(entry) for entry in found], indent=1) + "\n")
-            print(f"measured {case.name}", flush=True)
+    for start in range(1, options.starts + 1):
+        with _runner(REPOSITORY) as ours, _runner(options.base) as theirs:
+            for pairs in found:
+                _measure(pairs, ours, theirs, options)
+                (_DIRECTORY / "against.json").write_text(
+                    json.dumps([asdict(entry) for entry in found], indent=1) + "\n"
+                )
+                print(f"measured {pairs.case}, start {start} of {options.starts}", flush=True)
     _print(found, options, load)
     return 0
 
 
+def _measure(pairs: Pairs, ours: Runner, theirs: Runner, options: argparse.Namespace) -> None:
+    order = random.Random(pairs.case)
+    for number in range(options.warm_up + options.pairs):
+        sides = order.sample([ours, theirs], 2)
+        seconds = {id(side): _run(side, pairs) for side in sides}
+        if number >= options.warm_up:
+            (our_wall, our_cpu), (their_wall, their_cpu) = seconds[id(ours)], seconds[id(theirs)]
+            pairs.wall_s.append((our_wall, their_wall))
+            pairs.cpu_s.append((our_cpu, their_cpu))
+
+
 @contextlib.contextmanager
-def _runner(checkout: Path) -> Iterator[subprocess.Popen[str]]:
+def _runner(checkout: Path) -> Iterator[Runner]:
     process = subprocess.Popen(
         [checkout / ".venv/bin/python", "-c", _RUNNER],
         cwd=checkout,
@@ -100,7 +108,7 @@ def _runner(checkout: Path) -> Iterator[subprocess.Popen[str]]:
             process.stdin.close()
 
 
-def _run(process: subprocess.Popen[str], pairs: Pairs) -> tuple[float, float]:
+def _run(process: Runner, pairs: Pairs) -> tuple[float, float]:
     """Wall and CPU seconds."""
     assert process.stdin is not None
     process.stdin.write(json.dumps([pairs.case, pairs.rows]) + "\n")
@@ -108,7 +116,7 @@ def _run(process: subprocess.Popen[str], pairs: Pairs) -> tuple[float, float]:
     return wall, cpu
 
 
-def _answer(process: subprocess.Popen[str], what: object) -> tuple[float, float]:
+def _answer(process: Runner, what: object) -> tuple[float, float]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
@@ -119,7 +127,7 @@ def _answer(process: subprocess.Popen[str], what: object) -> tuple[float, float]
 
 def _print(found: Sequence[Pairs], options: argparse.Namespace, load: float) -> None:
     machine = f"{os.cpu_count()} cores, load average {load:.1f} at the start"
-    print(f"{options.pairs} pairs, {machine}; this tree / {options.base}")
+    print(f"{options.starts} x {options.pairs} pairs, {machine}; this tree / {options.base}")
     print(f"{'case':24}{'CPU':>8}{'interval':>16}{'wall':>8}{'interval':>16}")
     for pairs in found:
         print(f"{pairs.case:24}{_columns(pairs.cpu_s)}{_columns(pairs.wall_s)}")
@@ -150,7 +158,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--base", type=Path, required=True, help="the other checkout")
     names = "only these: names or patterns such as 'window_*' (all that read no table)"
     parser.add_argument("--cases", nargs="+", default=["*"], help=names)
-    parser.add_argument("--pairs", type=int, default=15, help="counted runs of each case in each checkout (15)")
+    parser.add_argument(
+        "--starts", type=int, default=3, help="start both so often: what a JVM makes of a case varies (3)"
+    )
+    parser.add_argument("--pairs", type=int, default=8, help="counted runs of each case in each checkout and start (8)")
     parser.add_argument("--warm-up", type=int, default=5, help="runs before those (5)")
     parser.add_argument("--rows-scale", type=float, default=1.0, help="multiplies every number of rows (1)")
     options = parser.parse_args()
