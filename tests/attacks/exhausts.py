@@ -161,6 +161,22 @@ def memory_of_a_grandchild_that_left_its_session(target: Any) -> Any:
 
 
 @ENDED
+def memory_of_a_process_whose_first_thread_has_ended(target: Any) -> Any:
+    import ctypes
+    import os
+    import threading
+
+    def take() -> None:
+        held(written(bytearray(_BEYOND_MEMORY_BYTES), _BEYOND_MEMORY_BYTES))
+        os._exit(0)
+
+    if os.fork() == 0:
+        threading.Thread(target=take).start()
+        ctypes.CDLL(None).pthread_exit(None)
+    return held()
+
+
+@ENDED
 def memory_of_a_program(target: Any) -> Any:
     import subprocess
     import sys
@@ -286,6 +302,13 @@ def watches_that_a_user_has_few_of(target: Any) -> Any:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return len(taken)
+
+
+@REFUSED
+def terminals_that_a_machine_has_few_of(target: Any) -> Any:
+    import os
+
+    return len([os.openpty() for _ in range(200)])
 
 
 @REFUSED

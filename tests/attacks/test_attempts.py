@@ -33,6 +33,9 @@ def pools_of(workers: int, *arguments: str) -> contextlib.closing[Pools]:
     return contextlib.closing(UntilHarmed(lambda directory: PoolUnderAttack(directory, workers, *arguments)))
 
 
+_ERRORS_OF_LIMITS = ("EFBIG", "EMFILE", "EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOPROTOOPT", "ENOSPC")
+
+
 @pytest.fixture(scope="module")
 def pools() -> Iterator[Pools]:
     with pools_of(2) as pools:
@@ -106,7 +109,7 @@ def test_a_function_meets_the_limits_that_the_kernel_holds(
 ) -> None:
     with pools_with_small_limits.unharmed() as pool:
         verdict = pool.attempt(attempt)
-    assert verdict.refused in ("EFBIG", "EMFILE", "EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOPROTOOPT"), verdict
+    assert verdict.refused in _ERRORS_OF_LIMITS, verdict
     assert not verdict.died, verdict
 
 

@@ -51,3 +51,26 @@ def test_memory_that_is_swapped_out_stays_a_processs_own(tmp_path: Path) -> None
     fields = {"VmRSS": 900, "RssAnon": 100, "RssFile": 600, "RssShmem": 200, "VmPTE": 10, "VmSwap": 4000}
     (tmp_path / "status").write_text("".join(f"{name}:\t{value} kB\n" for name, value in fields.items()))
     assert own_bytes(tmp_path) == 4310 * 1024
+
+
+WITHOUT_ITS_FIRST_THREAD = """
+import ctypes, threading
+def stay():
+    kept = b"x" * (64 << 20)
+    while "zombie" not in open("/proc/self/status").read():
+        pass
+    print(flush=True)
+    threading.Event().wait()
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_memory_counts_without_the_first_thread() -> None:
+    with subprocess.Popen([sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert process_trees([process.pid])[process.pid].own_bytes > 64 << 20
+        finally:
+            process.kill()

@@ -31,6 +31,19 @@ def uses_a_terminal():
     return os.read(controlling, 4).decode()
 
 
+def takes_terminals_without_end():
+    taken: list[int] = []
+    try:
+        while len(taken) < 1000:
+            taken.extend(os.openpty())
+    except OSError as error:
+        return f"{type(error).__name__} after {len(taken) // 2}"
+    finally:
+        for end in taken:
+            os.close(end)
+    return "no limit"
+
+
 def opens(path):
     def open_it():
         try:
@@ -46,6 +59,12 @@ def opens(path):
 async def test_a_function_uses_terminals_that_nobody_else_has(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
         assert await said(pool, uses_a_terminal) == "seen"
+
+
+@needs_mounts
+async def test_a_function_leaves_terminals_to_the_rest_of_the_machine(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        assert await said(pool, takes_terminals_without_end) == "OSError after 64"
 
 
 @needs_mounts

@@ -23,6 +23,9 @@ _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _AT_FDCWD = -100
 # Shared memory and semaphores are few; an inode costs the kernel a KiB.
 _MOST_FILES = 65_536
+# All mounts of a machine but its own share some 3,000 (`kernel.pty.max` less `kernel.pty.reserve`), other containers'
+# among them.
+_MOST_TERMINALS = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -59,7 +62,8 @@ def mount_terminals(path: str) -> None:
     The file /dev/ptmx makes terminals there from then on: the kernel looks for them in the directory beside it.
     """
     # Every mount of it is an instance of its own since Linux 4.7.
-    terminals = _new_file_system("devpts", {"mode": "600", "ptmxmode": "666"}, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NOEXEC)
+    options = {"mode": "600", "ptmxmode": "666", "max": str(_MOST_TERMINALS)}
+    terminals = _new_file_system("devpts", options, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NOEXEC)
     try:
         _mount_for_oneself(terminals, path)
     finally:

@@ -19,7 +19,7 @@ _STARTED = 19
 _RESIDENT_PAGES = 21
 
 # Fields of /proc/PID/status, which stays readable where smaps does not: of processes that hide their memory.
-_ANONYMOUS, _SHARED, _PAGE_TABLES, _SWAPPED = "RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:"
+_COUNTED = "RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:"
 
 # The children of a process are listed by thread: with more than these it is cheaper to read all of /proc once.
 _MOST_THREADS = 64
@@ -96,14 +96,22 @@ def _private_and_shared(process: Path) -> tuple[int, int]:
     Reading memory that was never written takes page tables and nothing else. A process can have its memory swapped out
     itself (MADV_PAGEOUT).
     """
-    try:
-        lines = (process / "status").read_text(errors="replace").splitlines()
-    except OSError:
-        return 0, 0
-    counted = _ANONYMOUS, _SHARED, _PAGE_TABLES, _SWAPPED
-    found = dict(line.split(maxsplit=2)[:2] for line in lines if line.startswith(counted))
-    anonymous, shared, tables, swapped = (int(found.get(name, 0)) * 1024 for name in counted)
+    found = _memory_of(process)
+    if not found:
+        # Its first thread may have ended alone: the kernel shows the memory of the others in theirs.
+        with contextlib.suppress(OSError):
+            found = next(filter(None, map(_memory_of, (process / "task").iterdir())), found)
+    anonymous, shared, tables, swapped = (int(found.get(name, 0)) * 1024 for name in _COUNTED)
     return anonymous + tables + swapped, shared
+
+
+def _memory_of(task: Path) -> Mapping[str, str]:
+    """What the status of a process or thread says of its memory, in KiB; nothing for one that has ended."""
+    try:
+        lines = (task / "status").read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    return dict(line.split(maxsplit=2)[:2] for line in lines if line.startswith(_COUNTED))
 
 
 class _Children:
