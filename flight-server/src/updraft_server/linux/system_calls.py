@@ -20,6 +20,7 @@ _NUMBERS: Mapping[str, tuple[int, int | None]] = {
     "clone3": (435, 435),
     "connect": (42, 203),
     "delete_module": (176, 106),
+    "epoll_ctl": (233, 21),
     "execve": (59, 221),
     "execveat": (322, 281),
     "fanotify_init": (300, 262),

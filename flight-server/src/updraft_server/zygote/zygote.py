@@ -102,7 +102,8 @@ class Zygote:
         self._score = score
         self._sandbox = sandbox
         self._sweeps_shared_memory = sweeps_shared_memory
-        self._selector = selectors.DefaultSelector()
+        # Not epoll, whose watches the kernel counts by user: a function can use them up.
+        self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
         """Each with its number, 0 where that means nothing here."""
         self._workers: dict[str, _Worker] = {}
