@@ -21,7 +21,7 @@ def write(writer: Any, path: Path) -> None:
 
 
 def records(log: Path, count: int) -> list[dict[str, Any]]:
-    give_up_seconds = time.monotonic() + 5
+    give_up_seconds = time.monotonic() + 60
     while (lines := log.read_text().splitlines()) and len(lines) < count:
         assert time.monotonic() < give_up_seconds, lines
         time.sleep(0.01)

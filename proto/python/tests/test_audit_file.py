@@ -18,7 +18,7 @@ FULL = Path("/dev/full")
 
 
 def until(condition: Callable[[], bool]) -> None:
-    give_up_seconds = time.monotonic() + 10
+    give_up_seconds = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < give_up_seconds
         time.sleep(0.005)
@@ -27,7 +27,7 @@ def until(condition: Callable[[], bool]) -> None:
 def write(file: AuditFile, line: bytes) -> None:
     written = threading.Event()
     file.write(line, written.set)
-    assert written.wait(10)
+    assert written.wait(60)
 
 
 def test_lines_are_in_the_file_when_that_is_said(tmp_path: Path) -> None:
@@ -126,6 +126,6 @@ def test_what_waits_is_given_up_at_the_end() -> None:
         file.write(b"nobody reads it")
         began_seconds = time.monotonic()
         file.close()
-        assert time.monotonic() - began_seconds < 8
+        assert time.monotonic() - began_seconds < 60
         file.write(b"too late")
         assert file.lines["lost"] >= 1
