@@ -21,6 +21,7 @@ from served_pool import Server
 from tests.attacks import (
     alters,
     alters_processes,
+    alters_rights,
     attempts,
     exhausts,
     hides_memory,
@@ -201,6 +202,18 @@ def _path_of_broadcast(column: Any) -> Any:
 
 
 _HERE = sys.modules[__name__]
-_ATTEMPTS = alters, alters_processes, exhausts, hides_memory, kills, lies, reads, reads_files, reads_network, survives
+_ATTEMPTS = (
+    alters,
+    alters_processes,
+    alters_rights,
+    exhausts,
+    hides_memory,
+    kills,
+    lies,
+    reads,
+    reads_files,
+    reads_network,
+    survives,
+)
 for _module in (attempts, *_ATTEMPTS, _HERE):
     cloudpickle.register_pickle_by_value(_module)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mounting import needs_mounts
 
 from tests.attacks import (
     alters,
     alters_processes,
+    alters_rights,
     exhausts,
     hides_memory,
     kills,
@@ -70,6 +72,15 @@ def test_a_function_cannot_read(pools: Pools, attempt: Callable[[Any], Any]) -> 
     "attempt", [*alters.ATTEMPTS, *alters_processes.ATTEMPTS], ids=lambda attempt: attempt.__name__
 )
 def test_a_function_cannot_alter(pools: Pools, attempt: Callable[[Any], Any]) -> None:
+    with pools.unharmed() as pool:
+        verdict = pool.attempt(attempt)
+    assert verdict.failed, verdict
+    assert not verdict.died, verdict
+
+
+@needs_mounts
+@pytest.mark.parametrize("attempt", [*alters_rights.ATTEMPTS], ids=lambda attempt: attempt.__name__)
+def test_a_function_cannot_alter_rights(pools: Pools, attempt: Callable[[Any], Any]) -> None:
     with pools.unharmed() as pool:
         verdict = pool.attempt(attempt)
     assert verdict.failed, verdict

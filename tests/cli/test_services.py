@@ -49,6 +49,7 @@ def test_tls_and_a_token_are_used_and_the_certificates_last_day_is_shown(
 def test_the_layers_of_a_pools_sandbox_are_listed(pool: LocalPool, updraft: Run) -> None:
     status = json.loads(updraft("status", "--endpoint", pool.tcp_endpoint, "--output", "json").stdout)["status"]
     names = {
+        "read-only-files",
         "shared-memory",
         "terminals",
         "seccomp",

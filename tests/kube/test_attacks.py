@@ -16,7 +16,18 @@ import grpc
 import pytest
 from pyspark import cloudpickle
 
-from tests.attacks import alters, alters_processes, attempts, kills, lies, reads, reads_files, reads_network, survives
+from tests.attacks import (
+    alters,
+    alters_processes,
+    alters_rights,
+    attempts,
+    kills,
+    lies,
+    reads,
+    reads_files,
+    reads_network,
+    survives,
+)
 from tests.attacks.attempts import Verdict, carried, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.kube.cluster import Release
@@ -31,6 +42,8 @@ _REFUSED = [
     *reads_network.ATTEMPTS,
     *alters.ATTEMPTS,
     *alters_processes.ATTEMPTS,
+    # Nobody may mount in a pod, where only its name, which nobody can list, keeps the directory's rights from others.
+    *(attempt for attempt in alters_rights.ATTEMPTS if attempt is not alters_rights.rights_of_the_scratch_of_another),
 ]
 # Its own: nobody else's.
 _ENDS_ITS_WORKER = ("its_own", "both_ways")
@@ -133,7 +146,19 @@ def _path_of_broadcast(column: Any) -> Any:
 
 
 _HERE = sys.modules[__name__]
-for _module in (alters, alters_processes, attempts, kills, lies, reads, reads_files, reads_network, survives, _HERE):
+for _module in (
+    alters,
+    alters_processes,
+    alters_rights,
+    attempts,
+    kills,
+    lies,
+    reads,
+    reads_files,
+    reads_network,
+    survives,
+    _HERE,
+):
     cloudpickle.register_pickle_by_value(_module)
 
 

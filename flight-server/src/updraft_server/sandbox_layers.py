@@ -4,6 +4,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+READ_ONLY_FILES = "read-only-files"
+"""No file can be changed but a worker's own, its rights and times included."""
 SHARED_MEMORY = "shared-memory"
 """A directory for shared memory of each worker's own."""
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - it is meant
@@ -16,6 +18,7 @@ RESTRICTED = "restricted"
 """The profile that has neither network nor subprocesses."""
 
 NEEDS: Mapping[str, str] = {
+    READ_ONLY_FILES: "Linux 5.12, user namespaces for everybody or CAP_SYS_ADMIN, and session functions",
     SHARED_MEMORY: "Linux 5.2, user namespaces for everybody or CAP_SYS_ADMIN, and --shared-memory own or pool",
     TERMINALS: "Linux 5.2, and user namespaces for everybody or CAP_SYS_ADMIN",
     SECCOMP: "Linux 3.5 on x86_64, 3.19 on aarch64, built with CONFIG_SECCOMP_FILTER",

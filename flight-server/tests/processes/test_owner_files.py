@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mounting import needs_mounts
 from ordinary_users import can_become_an_ordinary_user, ordinary_user
 from pool_driver import Zygotes, batches_of, exchange, running_pool
 from pyspark.sql.types import StringType
@@ -36,11 +37,13 @@ scoped = pytest.mark.skipif(landlock_version() < 6, reason="this kernel's Landlo
 HANG_SECONDS = 60.0
 
 _ATTEMPT = """
-import os
+import errno, os
 try:
     exec(code, {"os": os, **names})
 except OSError as error:
-    outcome = type(error).__name__
+    # Landlock, or what is read-only: the kernel asks the latter first, where there is both.
+    refusals = errno.EACCES, errno.EPERM, errno.EROFS
+    outcome = "refused" if error.errno in refusals else type(error).__name__
 else:
     outcome = "done"
 """
@@ -116,8 +119,8 @@ _LIST = "os.listdir(path)"
 async def test_a_secret_is_out_of_reach(house: House, code: str, secret: str) -> None:
     path = house.secrets / secret
     async with running_pool(house.zygotes) as pool:
-        assert await outcome(pool, code, path=str(path)) == "PermissionError"
-        assert await outcome(pool, code, path=f"/proc/self/root{path}") == "PermissionError"
+        assert await outcome(pool, code, path=str(path)) == "refused"
+        assert await outcome(pool, code, path=f"/proc/self/root{path}") == "refused"
     copy = house.data / uuid.uuid4().hex
     copy.write_bytes(path.read_bytes())
     assert unconfined(code, path=str(copy)) == "done"
@@ -141,10 +144,40 @@ async def test_the_state_of_the_pool_is_out_of_reach(house: House, code: str, wh
     (house.artifacts / "doomed").touch()
     path = str(house.runtime / where)
     async with running_pool(house.zygotes) as pool:
-        assert await outcome(pool, code, path=path) == "PermissionError"
+        assert await outcome(pool, code, path=path) == "refused"
     assert unconfined(code, path=path) == "done"
     with contextlib.suppress(FileNotFoundError):
         (house.runtime / "scratch-gone").rename(house.runtime / "scratch")
+
+
+@needs_mounts
+@pytest.mark.parametrize("code", ["os.chmod(path, 0)", "os.utime(path)", "os.chown(path, -1, -1)"])
+@pytest.mark.parametrize("file", ["secrets/tokens", "runtime/artifacts/value", "data/model"])
+async def test_rights_times_and_attributes_are_out_of_reach_too(house: House, code: str, file: str) -> None:
+    path = house.runtime.parent / file
+    async with running_pool(house.zygotes) as pool:
+        assert await outcome(pool, code, path=str(path)) == "refused"
+        # This process sees the same files, and may change them.
+        assert await outcome(pool, code, path=f"/proc/{os.getpid()}/root{path}") == "refused"
+    assert unconfined(code, path=str(path)) == "done"
+    path.chmod(0o644)
+
+
+@needs_mounts
+@pytest.mark.parametrize("path", ["note", "shared"])
+async def test_rights_of_what_may_be_written_may_be_changed(house: House, path: str) -> None:
+    code = (
+        "open(path, 'w').close(); os.chmod(path, 0o600); os.utime(path); os.chmod(os.path.dirname(path) or '.', 0o700)"
+    )
+    async with running_pool(house.zygotes) as pool:
+        assert await outcome(pool, code, path=path if path == "note" else str(house.shared / "rights")) == "done"
+
+
+@needs_mounts
+async def test_a_function_can_ask_what_it_may_write(house: House) -> None:
+    code = "assert os.access('.', os.W_OK) and not os.access(path, os.W_OK)"
+    async with running_pool(house.zygotes) as pool:
+        assert await outcome(pool, code, path=str(house.data)) == "done"
 
 
 async def test_the_scratch_of_another_worker_is_out_of_reach(house: House) -> None:
@@ -154,7 +187,7 @@ async def test_the_scratch_of_another_worker_is_out_of_reach(house: House) -> No
         for path in paths:
             assert unconfined("open(path, 'w').close()", path=path) == "done"
         outcomes = [await outcome(pool, _READ, path=path) for path in paths]
-        assert sorted(outcomes) == ["PermissionError", "done"], "one worker is its owner's, and has only its own"
+        assert sorted(outcomes) == ["done", "refused"], "one worker is its owner's, and has only its own"
         assert await outcome(pool, note) == "done"
 
 
@@ -173,7 +206,7 @@ async def test_what_all_share_can_neither_be_changed_nor_searched(house: House, 
         pytest.skip("this user could not write there anyway")
     path = path.replace("planted", f"planted-{uuid.uuid4().hex}")
     async with running_pool(house.zygotes) as pool:
-        assert await outcome(pool, code, path=path) == "PermissionError"
+        assert await outcome(pool, code, path=path) == "refused"
     assert unconfined(code, path=path) == "done"
     for clean in (os.unlink, os.rmdir):
         with contextlib.suppress(OSError):
@@ -186,10 +219,10 @@ async def test_a_function_signals_nobody_outside(house: House) -> None:
         workers = [info.pid for info in pool.workers]
         others = [os.getpid(), house.zygotes.process.pid]
         for pid in others:
-            assert await outcome(pool, "os.kill(pid, 0)", pid=pid) == "PermissionError"
+            assert await outcome(pool, "os.kill(pid, 0)", pid=pid) == "refused"
             assert unconfined("os.kill(pid, 0)", pid=pid) == "done"
         outcomes = {await outcome(pool, "os.kill(pid, 0)", pid=pid) for pid in workers for _ in range(2)}
-        assert "PermissionError" in outcomes
+        assert "refused" in outcomes
         assert unconfined("os.kill(pid, 0)", pid=workers[0]) == "done"
 
 
@@ -201,7 +234,7 @@ async def test_abstract_sockets_of_others_are_out_of_reach(house: House) -> None
         listener.bind(path)
         listener.listen()
         async with running_pool(house.zygotes) as pool:
-            assert await outcome(pool, code, path=path) == "PermissionError"
+            assert await outcome(pool, code, path=path) == "refused"
         assert unconfined(code, path=path) == "done"
 
 
@@ -233,7 +266,7 @@ async def test_artifacts_of_the_owner_stay_readable_and_no_others_become_so(hous
         # It came after the worker was bound.
         second = await exchange(pool, batches_of([1]), command, broadcasts={"1": own})
         assert [reply.table.column(0)[0].as_py() for reply in (first, second)] == ["FileNotFoundError", "done"]
-        assert await outcome(pool, _READ, path=others) == "PermissionError"
+        assert await outcome(pool, _READ, path=others) == "refused"
         # The front sends a worker nothing of that kind, unless the directory was made anew: a fresh worker can read it.
         third = await exchange(pool, batches_of([1]), command, broadcasts={"1": others})
     assert third.error.kind == exchange_pb2.ERROR_KIND_POOL_UNAVAILABLE
@@ -249,7 +282,7 @@ async def test_a_registered_function_is_not_confined_and_its_worker_is_afterward
     path = str(house.secrets / "tokens")
     async with running_pool(house.zygotes) as pool:
         assert (await exchange(pool, batches_of([1]))).error is None
-        assert await outcome(pool, _READ, path=path) == "PermissionError"
+        assert await outcome(pool, _READ, path=path) == "refused"
 
 
 def test_a_confined_worker_still_ends_with_the_pool() -> None:

@@ -20,6 +20,8 @@ from session_commands import said
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.sandbox_layers import NEEDS, RESTRICTED
 
+METRICS_TOKEN = "of-observers"
+
 # Workers cannot import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -146,8 +148,10 @@ async def test_a_compatible_worker_has_both(zygotes: Zygotes) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    options = ("--workers=1", f"--require={','.join(NEEDS)}", "--profile=restricted")
-    running = Server(tmp_path, *options, stderr=subprocess.PIPE, text=True)
+    observers = tmp_path / "metrics-token"
+    observers.write_text(METRICS_TOKEN)
+    options = ("--workers=1", "--profile=restricted", "--allow-session-functions", f"--metrics-token-file={observers}")
+    running = Server(tmp_path, *options, f"--require={','.join(NEEDS)}", stderr=subprocess.PIPE, text=True)
     yield running
     running.process.kill()
     running.process.wait()
@@ -156,7 +160,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_a_pool_says_in_its_log_and_its_metrics_which_layers_are_on(server: Server) -> None:
-    with urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}/metrics") as answer:
+    url, headers = f"http://{server.ready()['metrics_listen']}/metrics", {"Authorization": f"Bearer {METRICS_TOKEN}"}
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
         metrics = answer.read().decode()
     for name in NEEDS:
         assert f'updraft_pool_sandbox_layer{{layer="{name}"}} 1.0' in metrics
@@ -211,7 +216,7 @@ def test_a_pool_without_a_layer_that_is_not_required_starts_and_tells(tmp_path: 
     assert status == 0
     assert server.process.stderr is not None
     with server.process.stderr as log:
-        assert any("off: seccomp" in line for line in log)
+        assert any(re.search("off: .*seccomp", line) for line in log)
     assert worker["Seccomp"] == "0"
     assert int(worker["CapEff"], 16) == 0
 

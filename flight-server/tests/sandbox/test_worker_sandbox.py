@@ -11,7 +11,7 @@ from updraft_server.linux import seccomp
 from updraft_server.sandbox import worker_sandbox
 from updraft_server.sandbox.refused_calls import refused_calls
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
-from updraft_server.sandbox_layers import NEEDS, SECCOMP, SandboxLayer, in_words
+from updraft_server.sandbox_layers import NEEDS, SECCOMP, SHARED_MEMORY, SandboxLayer, in_words
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -44,7 +44,8 @@ def test_where_nobody_may_mount_workers_share_and_restricted_ones_have_none(monk
 
     monkeypatch.setattr(worker_sandbox, "mount_memory", refused)
     sandbox = WorkerSandbox(own_shared_memory=True)
-    assert sandbox.layers[0].lack.startswith("unshare: Operation not permitted: it needs Linux 5.2, user namespaces")
+    lacks = {layer.name: layer.lack for layer in sandbox.layers}
+    assert lacks[SHARED_MEMORY].startswith("unshare: Operation not permitted: it needs Linux 5.2, user namespaces")
     assert sandbox.shared_memory
     assert not WorkerSandbox(restricted=True, own_shared_memory=True).shared_memory
     assert WorkerSandbox(restricted=True, own_shared_memory=False).shared_memory

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces of user ids and of mounts: how a process gets files in memory and terminals of its own.
+"""Namespaces of user ids and of mounts: how a process gets files in memory and terminals of its own, and no others to
+change.
 
 Whoever makes a directory in memory can look from outside how much it holds, which counts in no process until it is
 mapped.
 """
 
+import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from updraft_server.linux.capabilities import SYS_ADMIN, held_capabilities, holds_capability
@@ -18,7 +21,11 @@ _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 _FSOPEN_CLOEXEC, _FSMOUNT_CLOEXEC = 1, 1
 _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
-_MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_NOEXEC = 0x2, 0x4, 0x8
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_NOEXEC = 0x1, 0x2, 0x4, 0x8
+_OPEN_TREE_CLONE = 1
+_AT_RECURSIVE = 0x8000
+# struct mount_attr: what to set, what to clear, how it propagates, whose ids it maps.
+_MOUNT_ATTR = struct.Struct("QQQQ")
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _AT_FDCWD = -100
 # Shared memory and semaphores are few; an inode costs the kernel a KiB.
@@ -70,6 +77,31 @@ def mount_terminals(path: str) -> None:
         os.close(terminals)
 
 
+def mount_read_only(writable: Iterable[str]) -> None:
+    """Make all files read-only but those at and beneath the writable paths, for this process and its children.
+
+    Rights, owners, times and extended attributes of what is read-only cannot be changed either. What is opened already
+    stays as it is. A path that does not exist is left out. Raises OSError; Linux 5.12.
+    """
+    with contextlib.ExitStack() as opened:
+        _separate_mounts()
+        mounts: list[tuple[str, int]] = []
+        # A path may lie beneath another one, which must not be mounted over it.
+        for path in sorted({os.path.realpath(path) for path in writable}):
+            with contextlib.suppress(FileNotFoundError):
+                flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+                mount = _call("open_tree", _AT_FDCWD, os.fsencode(path), flags)
+                opened.callback(os.close, mount)
+                mounts.append((path, mount))
+        attributes = _MOUNT_ATTR.pack(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+        _call("mount_setattr", _AT_FDCWD, b"/", _AT_RECURSIVE, attributes, _MOUNT_ATTR.size)
+        for path, mount in mounts:
+            _move_mount(mount, path)
+    # It may be one of the writable, of which it sees what is beneath that mount.
+    with contextlib.suppress(OSError):
+        os.chdir(Path.cwd())
+
+
 def memory_used_bytes(memory: int) -> int:
     """What lies in a directory that `new_memory` made."""
     room = os.fstatvfs(memory)
@@ -88,10 +120,18 @@ def _new_file_system(kind: str, options: Mapping[str, str], attributes: int) -> 
 
 
 def _mount_for_oneself(file_system: int, path: str) -> None:
+    _separate_mounts()
+    _move_mount(file_system, path)
+
+
+def _separate_mounts() -> None:
     _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
     # Nothing that is mounted here reaches others.
     _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount")
-    _call("move_mount", file_system, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
+
+
+def _move_mount(mount: int, path: str) -> None:
+    _call("move_mount", mount, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
 
 
 def _enter_user_namespace() -> None:

@@ -12,11 +12,12 @@ import os
 import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from updraft.service.container_memory import memory_limits
 from updraft_server.linux import landlock, seccomp
 from updraft_server.linux.capabilities import give_up_capabilities, held_capabilities
-from updraft_server.linux.namespaces import mount_memory, mount_terminals, new_memory
+from updraft_server.linux.namespaces import mount_memory, mount_read_only, mount_terminals, new_memory
 from updraft_server.linux.process_control import forbid_new_privileges, hide_memory, is_memory_hidden
 from updraft_server.linux.system_calls import ARCHITECTURES, call_number
 from updraft_server.sandbox.refused_calls import (
@@ -34,6 +35,7 @@ from updraft_server.sandbox_layers import (
     LANDLOCK,
     LANDLOCK_SCOPES,
     NEEDS,
+    READ_ONLY_FILES,
     RESTRICTED,
     SECCOMP,
     SHARED_MEMORY,
@@ -49,15 +51,23 @@ _INIT_PID = 1
 class WorkerSandbox:
     """Made in the zygote; entered in each worker."""
 
-    def __init__(self, *, restricted: bool = False, own_shared_memory: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        restricted: bool = False,
+        own_shared_memory: bool = False,
+        writable_paths: Sequence[str] | None = None,
+    ) -> None:
         """Find out which layers there are.
 
         Args:
             restricted: With neither network nor subprocesses.
             own_shared_memory: With a /dev/shm of each worker's own.
+            writable_paths: Whose files workers may change, beside their own; None: everybody's.
         """
         self._pool = pool_processes()
         self._own_shared_memory = own_shared_memory
+        self._writable_paths = writable_paths
         # As much as the kernel gives a /dev/shm of its own accord, but of the container's memory.
         self._shared_memory_bytes = min(memory_limits().values()) // 2
         self._restricted = restricted
@@ -92,30 +102,34 @@ class WorkerSandbox:
         """The descriptor of what will be one worker's /dev/shm; None where it has none of its own; raises OSError."""
         return new_memory(self._shared_memory_bytes) if self.has_own_shared_memory else None
 
-    def enter(self, front_pid: int, shared_memory: int | None = None) -> None:
+    def enter(self, front_pid: int, shared_memory: int | None = None, scratch: Path | None = None) -> None:
         """Confine this process, a worker that was just forked, for good; raises OSError.
 
         Args:
             front_pid: The front that the worker is for, or 0 where its number means nothing here.
             shared_memory: From `new_shared_memory`.
+            scratch: The directory that is the worker's own.
         """
         forbid_new_privileges()
         for layer in self.layers:
             if layer.is_on:
-                self._apply(layer.name, front_pid, shared_memory)
+                self._apply(layer.name, front_pid, shared_memory, scratch)
         if self.refuses_shared_mappings:
             if self._restricted:
                 keep_private()
             else:
                 keep_in_files()
 
-    def _apply(self, layer: str, front_pid: int, shared_memory: int | None = None) -> None:
+    def _apply(self, layer: str, front_pid: int, shared_memory: int | None = None, scratch: Path | None = None) -> None:
         """Landlock is not here: a worker confines itself when it gets its owner (`owner_files`).
 
         The restricted profile is a part of the filter.
         """
-        if layer == SHARED_MEMORY:
-            # Mounts come first, since they take a capability.
+        # Mounts come first, since they take a capability; of these what is written to goes over what is read only.
+        if layer == READ_ONLY_FILES:
+            writable = [*(self._writable_paths or ()), SHARED_MEMORY_PATH]
+            mount_read_only(writable if scratch is None else [*writable, str(scratch)])
+        elif layer == SHARED_MEMORY:
             memory = new_memory(self._shared_memory_bytes) if shared_memory is None else shared_memory
             mount_memory(memory, SHARED_MEMORY_PATH)
         elif layer == TERMINALS:
@@ -144,6 +158,8 @@ class WorkerSandbox:
     def _lack(self, layer: str) -> str:
         if layer == RESTRICTED and not self._restricted:
             return "the profile of the pool is compatible"
+        if layer == READ_ONLY_FILES and self._writable_paths is None:
+            return "the pool runs no session functions"
         if layer == SHARED_MEMORY and not self._own_shared_memory:
             return "--shared-memory is machine"
         try:
@@ -198,6 +214,10 @@ def _restriction_problem() -> str:
     return "there is no filter of system calls"
 
 
+def _read_only_files_problem() -> str:
+    return "" if os.statvfs("/").f_flag & os.ST_RDONLY else "what was made read-only is not"
+
+
 def _shared_memory_problem() -> str:
     return "" if os.path.ismount(SHARED_MEMORY_PATH) else "what was mounted is not there"
 
@@ -207,6 +227,7 @@ def _terminals_problem() -> str:
 
 
 _PROBLEMS: Mapping[str, Callable[[], str]] = {
+    READ_ONLY_FILES: _read_only_files_problem,
     SHARED_MEMORY: _shared_memory_problem,
     TERMINALS: _terminals_problem,
     SECCOMP: _calls_problem,

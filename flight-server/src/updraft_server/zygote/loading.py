@@ -53,7 +53,13 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     # Workers inherit it: once is cheaper than in each of them.
     close_bounding_set()
     # Before the image, whose modules may have a say in what forks do.
-    sandbox = WorkerSandbox(restricted=settings.restricted, own_shared_memory=settings.shared_memory != "machine")
+    sandbox = WorkerSandbox(
+        restricted=settings.restricted,
+        own_shared_memory=settings.shared_memory != "machine",
+        # Functions that are deployed with a pool are as free as the operator; where others run too, nobody knows which
+        # of them a worker will have.
+        writable_paths=settings.worker.writable_paths if settings.worker.allow_session_functions else None,
+    )
     _require(settings.required_layers, sandbox)
     if sandbox.refuses_shared_mappings:
         replace_mmap()

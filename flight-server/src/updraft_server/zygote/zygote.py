@@ -268,7 +268,7 @@ class Zygote:
                     stack_write,
                     self._lifeline,
                     self._close_all,
-                    lambda: self._sandbox.enter(front_pid, shared_memory),
+                    lambda: self._sandbox.enter(front_pid, shared_memory, scratch),
                     functools.partial(self._image.run_worker, scratch),
                 )
             worker = _Worker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
