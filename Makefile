@@ -73,7 +73,7 @@ pool: setup $(JAR) ## Run a pool in the foreground and print the Spark confs tha
 	@printf '  spark.jars                  %s\n' '$(abspath $(JAR))'
 	@printf '  spark.sql.extensions        io.updraft.spark.UpdraftExtensions\n'
 	@printf '  spark.updraft.udf.endpoint  grpc://127.0.0.1:%s\n\n' '$(PORT)'
-	@exec $(VENV)/bin/updraft-server serve --listen 127.0.0.1:$(PORT) --admin-listen 127.0.0.1:$$(($(PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(PORT) + 1010)) --workers $(WORKERS) --allow-session-functions
+	@exec $(VENV)/bin/updraft-server serve --listen 127.0.0.1:$(PORT) --admin-listen 127.0.0.1:$$(($(PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(PORT) + 1010)) --workers $(WORKERS) --session-functions=unsigned
 
 writer: setup ## Run a writer in the foreground; it may write below WRITE_ROOTS
 	@exec $(VENV)/bin/updraft-writer serve --listen 127.0.0.1:$(WRITER_PORT) --admin-listen 127.0.0.1:$$(($(WRITER_PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(WRITER_PORT) + 1010)) --root $(WRITE_ROOTS)

@@ -185,6 +185,6 @@ class Fixture:
 @asynccontextmanager
 async def fixture(running_front: Running, tmp_path: Path, **changes: Any) -> AsyncIterator[Fixture]:
     recorder = Recorder()
-    options = {"allow_session_functions": True, "artifact_timeout_seconds": 5, **changes}
+    options = {"session_functions": "unsigned", "artifact_timeout_seconds": 5, **changes}
     async with running_front(FakePool(2, recorder.script), **options) as front:
         yield Fixture(front, recorder, tmp_path / "artifacts")

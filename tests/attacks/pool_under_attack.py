@@ -55,7 +55,7 @@ class PoolUnderAttack:
         self.server = Server(
             directory,
             f"--workers={workers}",
-            "--allow-session-functions",
+            "--session-functions=unsigned",
             f"--runtime-directory={runtime}",
             f"--token-file={tokens}",
             f"--tls-certificate-file={identity.certificate}",

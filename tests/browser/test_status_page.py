@@ -22,7 +22,7 @@ _LEAST_CONTRAST = 4.5
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[LocalPool]:
-    with LocalPool(workers=2, session_functions=False) as running:
+    with LocalPool(workers=2, session_functions="off") as running:
         yield running
 
 
@@ -107,7 +107,7 @@ def test_only_tables_scroll_sideways(browser: Any, url: str, width: int) -> None
 
 
 def test_a_pool_that_has_gone_is_said(browser: Any) -> None:
-    with LocalPool(workers=1, session_functions=False) as pool:
+    with LocalPool(workers=1, session_functions="off") as pool:
         browser.get(f"http://{pool.metrics_address}/status")
     until(
         "the page says that nobody answers",

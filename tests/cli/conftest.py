@@ -57,7 +57,7 @@ def careful_pool(authority: Authority, token_file: Path) -> Iterator[LocalPool]:
         *("--tls-certificate-file", str(own.certificate), "--tls-key-file", str(own.key)),
         *("--tls-client-ca-file", str(authority.certificate), "--token-file", str(token_file)),
     ]
-    with LocalPool(workers=1, session_functions=False, arguments=arguments) as running:
+    with LocalPool(workers=1, session_functions="off", arguments=arguments) as running:
         yield running
 
 

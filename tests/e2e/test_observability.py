@@ -276,14 +276,14 @@ def test_what_a_query_that_needs_the_pool_has_learned_is_not_enough_for_one_that
 
 
 def test_a_pool_without_session_functions_refuses_them_in_words(spark: SparkSession) -> None:
-    with LocalPool(workers=1, session_functions=False) as closed:
+    with LocalPool(workers=1, session_functions="off") as closed:
         confs = {ENABLED: "true", ENDPOINT: closed.tcp_endpoint}
-        with runtime_confs(spark, confs), pytest.raises(Exception, match="allow-session-functions"):
+        with runtime_confs(spark, confs), pytest.raises(Exception, match="--session-functions unsigned or signed"):
             _plus_one(spark).collect()
 
 
 def test_the_server_says_what_each_setting_means() -> None:
     program = Path(sys.executable).with_name("updraft-server")
     text = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
-    for option in ("--listen", "--workers", "--allow-session-functions", "--drain-timeout-seconds", "--token-file"):
+    for option in ("--listen", "--workers", "--session-functions", "--drain-timeout-seconds", "--token-file"):
         assert option in text

@@ -29,7 +29,7 @@ _APPLICATION = "app-20261121174403-0007"
 def main() -> None:
     """Keep a pool busy for a while, then photograph its page."""
     done = Event()
-    with LocalPool(workers=_WORKERS, session_functions=False) as pool, ThreadPoolExecutor(_CLIENTS) as clients:
+    with LocalPool(workers=_WORKERS, session_functions="off") as pool, ThreadPoolExecutor(_CLIENTS) as clients:
         partitions = itertools.count(200)
         work = [clients.submit(_work, pool, partitions, done) for _ in range(_CLIENTS)]
         try:

@@ -27,7 +27,7 @@ class LocalPool(LocalService):
         self,
         *,
         workers: int = 2,
-        session_functions: bool = True,
+        session_functions: str = "unsigned",
         notes: Path | None = None,
         arguments: Sequence[str] = (),
     ):
@@ -38,7 +38,7 @@ class LocalPool(LocalService):
             [
                 *("--workers", str(workers)),
                 *(["--writable-paths", str(notes)] if notes else []),
-                *(["--allow-session-functions"] if session_functions else []),
+                *("--session-functions", session_functions),
                 *arguments,
             ],
         )

@@ -16,7 +16,7 @@ class Serve(ServeSettings):  # noqa: D101 - the help text is that of the setting
     examples: ClassVar[str] = """examples:
   updraft-server serve --workers 4
   updraft-server serve --functions my_package.functions --listen-unix /run/updraft/pool.sock
-  updraft-server serve --allow-session-functions --listen 0.0.0.0:8815 --token-file tokens \\
+  updraft-server serve --session-functions=unsigned --listen 0.0.0.0:8815 --token-file tokens \\
       --tls-certificate-file tls.crt --tls-key-file tls.key
 """
 

@@ -45,12 +45,19 @@ FunctionNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_co
 ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_modules)]
 
 
+SessionFunctions = Literal["off", "unsigned", "signed", "prefer-signed"]
+
+
 class PoolSettings(Settings):
     """What both halves of a pool need to be told, and alike."""
 
-    allow_session_functions: bool = setting(
-        "Run functions that Spark sessions send as pickles. Anybody who may connect can then run any code in the pool.",
-        default=False,
+    session_functions: SessionFunctions = setting(
+        "Whether the pool runs functions that Spark sessions send as pickles. off: registered functions alone. "
+        "unsigned: whoever may connect (and has the scope session) can run any code in the pool. signed: only what a "
+        "driver has signed with a key of --signers-file; whoever has stolen a token can send rows to that, and no code "
+        "of its own. prefer-signed: what is signed is checked, what is not runs and is counted in "
+        "updraft_session_functions_total, until all drivers sign.",
+        default="off",
     )
     max_message_bytes: int = restated(ServiceSettings, "max_message_bytes")
     drain_timeout_seconds: float = restated(ServiceSettings, "drain_timeout_seconds")
@@ -59,6 +66,11 @@ class PoolSettings(Settings):
 class FrontSettings(ServiceSettings, PoolSettings):
     """What the front of a pool needs to be told: whom it serves, and how much it takes on."""
 
+    signers_file: Path | None = setting(
+        "TOML file of the drivers whose signatures count (docs/guides/signed-functions.md), for --session-functions "
+        "signed and prefer-signed. It is read again when it changes: a key or a function is revoked within seconds.",
+        default=None,
+    )
     workers: int = setting(
         "Number of worker processes. Each serves one exchange at a time. Defaults to the number of CPUs.",
         default_factory=lambda: os.cpu_count() or 1,
@@ -70,7 +82,7 @@ class FrontSettings(ServiceSettings, PoolSettings):
         "Number of workers beyond --workers that are kept ready and have served nobody. A worker serves one owner "
         "(tenant, application and Spark Connect session) until it ends: when all idle workers are those of others, an "
         "owner gets a fresh one at once, and an idle one ends for it. They run nothing beside the others, and none is "
-        "kept without --allow-session-functions. 0 lets a new owner wait until a worker has started.",
+        "kept with --session-functions off. 0 lets a new owner wait until a worker has started.",
         default=2,
         unit="workers",
         ge=0,
@@ -208,6 +220,12 @@ class FrontSettings(ServiceSettings, PoolSettings):
         ge=0,
     )
 
+    @model_validator(mode="after")
+    def _signers_go_with_signatures(self) -> Self:
+        if (self.signers_file is not None) != (self.session_functions in ("signed", "prefer-signed")):
+            raise ValueError("--signers-file goes with --session-functions signed or prefer-signed, and these with it")
+        return self
+
 
 class WorkersSettings(PoolSettings):
     """What the workers' side of a pool needs to be told: what workers load, and what they may do."""
@@ -319,7 +337,9 @@ class ServeSettings(WorkersSettings, FrontSettings):
     def secret_paths(self) -> tuple[str, ...]:
         """What session functions cannot read, beside the pool's own directories: the front's secrets are here too."""
         audit = None if self.audit_file == STANDARD_OUTPUT else self.audit_file
-        files = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file, audit)
+        secrets = (self.token_file, self.identities_file, self.tls_key_file, self.metrics_token_file)
+        # That of signers is no secret, but who could write it would be one.
+        files = (*secrets, self.signers_file, audit)
         return (*(str(file.absolute()) for file in files if file is not None), *self.hidden_paths)
 
 

@@ -32,7 +32,7 @@ def settings(tmp_path: Path, log: Path) -> dict[str, Any]:
     identities.write_text(
         f'[[identity]]\nname = "driver"\ntenant = "a"\nscopes = ["call", "session"]\ntoken_sha256 = ["{digest}"]\n'
     )
-    return {"audit_file": log, "identities_file": identities, "allow_session_functions": True}
+    return {"audit_file": log, "identities_file": identities, "session_functions": "unsigned"}
 
 
 async def served(front: RunningFront, command: ExchangeCommand, token: str = "token", *, whole: bool = True) -> Any:

@@ -254,7 +254,7 @@ async def test_a_silent_call_ends_after_the_first_message_timeout(running_front:
         (
             [command_request(echo_command(session=SessionFunction()))],
             grpc.StatusCode.PERMISSION_DENIED,
-            "--allow-session-functions",
+            "--session-functions unsigned or signed",
         ),
         ([command_request(echo_command()), b"\x12\xff"], grpc.StatusCode.INVALID_ARGUMENT, "not a protobuf message"),
         ([command_request(echo_command()), batch(1)], grpc.StatusCode.INVALID_ARGUMENT, "without finish"),
@@ -292,7 +292,7 @@ async def test_a_session_function_for_another_python_never_takes_a_worker(
     running_front: Running,
 ) -> None:
     function = SessionFunction(python_version="3.13", spark_version="4.3.0")
-    async with running_front(FakePool(), allow_session_functions=True) as front:
+    async with running_front(FakePool(), session_functions="unsigned") as front:
         call = front.exchange()
         await call.write(command_request(echo_command(session=function)))
         replies, error = await failure(call)

@@ -73,7 +73,7 @@ async def ended(call: Any, command: ExchangeCommand, *, allowed: bool) -> tuple[
 @pytest.mark.parametrize("wanted", EXCHANGES)
 async def test_an_exchange_takes_its_scope(running_front: Running, identities: Path, wanted: str, scope: str) -> None:
     pool = FakePool()
-    async with running_front(pool, identities_file=identities, allow_session_functions=True) as front:
+    async with running_front(pool, identities_file=identities, session_functions="unsigned") as front:
         code, kind, says = await outcome(front, EXCHANGES[wanted], scope, allowed=wanted == scope)
     if wanted == scope:
         assert code is grpc.StatusCode.OK
@@ -110,7 +110,7 @@ async def test_nobody_acts_for_another_tenant(
     running_front: Running, identities: Path, command: ExchangeCommand, headers: Sequence[tuple[str, str]]
 ) -> None:
     pool = FakePool()
-    async with running_front(pool, identities_file=identities, allow_session_functions=True) as front:
+    async with running_front(pool, identities_file=identities, session_functions="unsigned") as front:
         code, kind, says = await outcome(front, command, "session", *headers)
     assert (code, kind) == (grpc.StatusCode.PERMISSION_DENIED, ErrorKind.ERROR_KIND_PERMISSION_DENIED)
     assert "is of the tenant 'a' and cannot act for 'b'" in says
@@ -122,7 +122,7 @@ async def test_its_own_tenant_is_that_of_the_owner(
     running_front: Running, identities: Path, headers: Sequence[tuple[str, str]]
 ) -> None:
     pool = FakePool()
-    async with running_front(pool, identities_file=identities, allow_session_functions=True) as front:
+    async with running_front(pool, identities_file=identities, session_functions="unsigned") as front:
         assert (await outcome(front, session(), "session", *headers, allowed=True))[0] is grpc.StatusCode.OK
     [lease] = pool.leases
     assert lease.binding.owner is not None
@@ -165,7 +165,7 @@ async def test_a_client_certificate_is_an_identity(
     )
     files = {"tls_certificate_file": "tls.crt", "tls_key_file": "tls.key", "tls_client_ca_file": "ca.crt"}
     settings: dict[str, Any] = {setting: tmp_path / file for setting, file in files.items()}
-    async with running_front(FakePool(), identities_file=identities, allow_session_functions=True, **settings) as front:
+    async with running_front(FakePool(), identities_file=identities, session_functions="unsigned", **settings) as front:
         address = f"localhost:{front.address.rpartition(':')[2]}"
         async with grpc.aio.secure_channel(address, credentials) as channel:
             front.channel = channel

@@ -52,7 +52,7 @@ async def test_the_owner_of_a_session_function_is_told_to_pool_and_worker(
 ) -> None:
     workers = Workers()
     pool = FakePool(1, workers.script)
-    async with running_front(pool, allow_session_functions=True) as front:
+    async with running_front(pool, session_functions="unsigned") as front:
         call = front.exchange(metadata=tuple(headers.items()))
         for message in (command_request(command), batch(1), finish(1)):
             await call.write(message)

@@ -24,7 +24,7 @@ def test_a_function_of_the_same_minor_versions_runs() -> None:
 
 
 def test_a_pool_whose_operator_has_not_opted_in_runs_none() -> None:
-    with pytest.raises(FunctionRefusedError, match="--allow-session-functions"):
+    with pytest.raises(FunctionRefusedError, match="--session-functions unsigned or signed"):
         check_session_function(function(), CLOSED)
 
 

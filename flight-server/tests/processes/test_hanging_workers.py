@@ -34,7 +34,7 @@ async def impatient_front(zygotes: Zygotes, directory: Path, **changes: Any) -> 
     values: dict[str, Any] = {
         "client_silence_seconds": SILENCE_SECONDS,
         "worker_silence_seconds": SILENCE_SECONDS,
-        "allow_session_functions": True,
+        "session_functions": "unsigned",
         **changes,
     }
     pool = Pool(PoolSettings(workers=1, zygotes=zygotes), lambda _: None, lambda _: None)

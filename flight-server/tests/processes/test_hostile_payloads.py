@@ -32,7 +32,7 @@ PART_BYTES = 256 * 1024
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as directory:
-        options = ("--workers=1", "--allow-session-functions", f"--max-message-bytes={MAX_MESSAGE_BYTES}")
+        options = ("--workers=1", "--session-functions=unsigned", f"--max-message-bytes={MAX_MESSAGE_BYTES}")
         running = Server(Path(directory), *options)
         yield running
         running.stop()

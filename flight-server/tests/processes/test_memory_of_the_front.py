@@ -34,7 +34,7 @@ def peak_bytes(pid: int) -> int:
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     running = await asyncio.to_thread(
-        Server, tmp_path, "--workers=1", "--allow-session-functions", f"--queue-bytes={QUEUE_BYTES}"
+        Server, tmp_path, "--workers=1", "--session-functions=unsigned", f"--queue-bytes={QUEUE_BYTES}"
     )
     yield running
     await asyncio.to_thread(running.stop)

@@ -150,7 +150,12 @@ async def test_a_compatible_worker_has_both(zygotes: Zygotes) -> None:
 def server(tmp_path: Path) -> Iterator[Server]:
     observers = tmp_path / "metrics-token"
     observers.write_text(METRICS_TOKEN)
-    options = ("--workers=1", "--profile=restricted", "--allow-session-functions", f"--metrics-token-file={observers}")
+    options = (
+        "--workers=1",
+        "--profile=restricted",
+        "--session-functions=unsigned",
+        f"--metrics-token-file={observers}",
+    )
     running = Server(tmp_path, *options, f"--require={','.join(NEEDS)}", stderr=subprocess.PIPE, text=True)
     yield running
     running.process.kill()

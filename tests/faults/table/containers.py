@@ -29,7 +29,7 @@ class PoolOfTwo(LocalPool):
         self._command[self._command.index("serve")] = "front"
         front = Path(arguments[arguments.index("--runtime-directory") + 1])
         self._workers_command = [
-            *(*WITH_ITS_OWNER, str(SERVER), "workers", "--allow-session-functions"),
+            *(*WITH_ITS_OWNER, str(SERVER), "workers", "--session-functions=unsigned"),
             *("--front-directory", str(front), "--runtime-directory", str(front.with_name("workers"))),
             *("--writable-paths", str(notes)),
         ]

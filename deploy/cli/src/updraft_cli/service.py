@@ -127,6 +127,7 @@ def _as_report(status: PoolStatus) -> Status:
             "pyspark": status.pyspark_version,
         },
         "session_functions_allowed": status.session_functions_allowed,
+        "signatures_required": status.signatures_required,
         "sandbox": {layer.name: layer.lack for layer in status.sandbox},
         "functions": [
             {"name": function.name, "version": function.version, "doc": function.doc} for function in status.functions

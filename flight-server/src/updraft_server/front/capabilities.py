@@ -2,7 +2,7 @@
 """What a pool can run: said in its status, checked against each command."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from updraft.errors import FunctionNotFoundError
 from updraft_server.pool.leases import RegisteredFunctionInfo
@@ -16,6 +16,8 @@ class Capabilities:
     """In the order of their registration."""
     session_functions_allowed: bool
     """Whether the operator lets clients ship functions."""
+    signatures_required: bool = field(default=False, kw_only=True)
+    """Whether a driver has to have signed those."""
     python_version: str
     """Of the workers, "major.minor.patch"."""
     pyspark_version: str

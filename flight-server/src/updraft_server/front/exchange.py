@@ -42,6 +42,7 @@ from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.relay import Relay, RelayLimits
 from updraft_server.front.request import SERVICE, Request, parse_request, resolve
 from updraft_server.front.running_exchanges import RunningExchanges
+from updraft_server.front.signatures.signatures import CheckedFunction, Signatures
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.pool.bindings import Binding
 from updraft_server.pool.leases import LeaseOutcome, Owner
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
 _SHIP = Scope.SESSION, "run functions that it brings"
 _CALL = Scope.CALL, "run registered functions"
+
+# Whose digest takes longer than handing it to a thread does.
+_LARGE_PAYLOAD_BYTES = 256 * 1024
 
 _log = structlog.get_logger(__name__)
 
@@ -69,6 +73,7 @@ class Exchanges:
         activity: Activity,
         tracer: Tracer,
         early_reads: EarlyReads,
+        signatures: Signatures,
     ) -> None:
         self._admission = admission
         self._collector = collector
@@ -82,6 +87,7 @@ class Exchanges:
         self._activity = activity
         self._tracer = tracer
         self.early_reads = early_reads
+        self._signatures = signatures
         self._hold_back = HoldBack(settings.held_back_after_deaths)
         metrics.watch(
             "updraft_functions_held_back",
@@ -130,8 +136,9 @@ class Exchanges:
         async with within_deadline(call, "exchange"), AsyncExitStack() as stack:
             exchange.phase = ExchangePhase.PREPARING
             owner = _owner(call, request)
+            checked = self._signatures.check(request, owner) if request.is_session else None
             with self._admission.place(owner.tenant, request.task_key, request.held_bytes) as place:
-                request, artifacts = await place.unless_lost(self._prepared(call, request, owner, stack))
+                request, artifacts = await place.unless_lost(self._prepared(call, request, owner, checked, stack))
                 self._refuse_if_held_back(owner, request)
                 await _recorded(call, request, owner)
                 exchange.phase = ExchangePhase.WAITING
@@ -160,7 +167,7 @@ class Exchanges:
         return Binding(None, restricted=request.function in self._settings.restricted_functions)
 
     async def _prepared(
-        self, call: Call, request: Request, owner: Owner, stack: AsyncExitStack
+        self, call: Call, request: Request, owner: Owner, checked: CheckedFunction | None, stack: AsyncExitStack
     ) -> tuple[Request, CollectedArtifacts]:
         """The request with all that its function needs: what is large comes only now that there is room for it."""
         early = self.early_reads.of(call)
@@ -169,8 +176,14 @@ class Exchanges:
         )
         if request.deferred is not None:
             request = replace(request, payload=await dialogue.payload(request.deferred))
-        if not request.is_session:
+        if checked is None:
             return request, CollectedArtifacts()
+        if len(request.payload) > _LARGE_PAYLOAD_BYTES:
+            await asyncio.to_thread(checked.check_payload, request.payload)
+        else:
+            checked.check_payload(request.payload)
+        if checked.signer:
+            call.record.describe(signer=checked.signer)
         return request, await stack.enter_async_context(self._collector.collected(dialogue, owner, request.needs))
 
     async def _with_worker(

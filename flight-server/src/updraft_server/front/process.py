@@ -43,6 +43,7 @@ from updraft_server.front.pool_metrics import has_layer, watch_pool
 from updraft_server.front.request import SERVICE
 from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges
 from updraft_server.front.service import PoolService
+from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
@@ -131,6 +132,13 @@ class Front:
             # One message comes, another one goes.
             elsewhere=lambda: 2 * pool.busy * settings.max_message_bytes,
         )
+        self._signatures = Signatures(settings.signers_file, required=settings.session_functions == "signed")
+        self.metrics.count_by_label(
+            "updraft_session_functions",
+            "Functions that sessions have shipped, by what came of their signature.",
+            "signature",
+            lambda: self._signatures.outcomes,
+        )
         exchanges = Exchanges(
             self.admission,
             collector,
@@ -141,6 +149,7 @@ class Front:
             self.activity,
             self._tracer,
             self._early_reads,
+            self._signatures,
         )
         service = PoolService(
             exchanges,
@@ -171,6 +180,7 @@ class Front:
                 self._running.watch(),
                 self._running.watch_limits(),
                 self._early_reads.watch(),
+                self._signatures.watch(),
             ):
                 stack.callback(asyncio.create_task(background).cancel)
             stack.push_async_callback(asyncio.to_thread, self._tracer.close)
@@ -245,7 +255,8 @@ class Front:
     def _capabilities(self) -> Capabilities:
         return Capabilities(
             functions=self._pool.functions,
-            session_functions_allowed=self._settings.allow_session_functions,
+            session_functions_allowed=self._settings.session_functions != "off",
+            signatures_required=self._settings.session_functions == "signed",
             python_version=self._pool.python_version,
             pyspark_version=self._pool.pyspark_version,
         )
@@ -316,7 +327,7 @@ def _update(ready_file: ReadyFile) -> None:
 
 def _fresh_workers(settings: "FrontSettings") -> int:
     """How many stand by: none where registered functions are all there is, which are an owner of their own."""
-    return settings.fresh_workers if settings.allow_session_functions else 0
+    return 0 if settings.session_functions == "off" else settings.fresh_workers
 
 
 def _log_worker_output(output: WorkerOutput) -> None:

@@ -92,6 +92,7 @@ class PoolService(FlightService):
             python_version=capabilities.python_version,
             pyspark_version=capabilities.pyspark_version,
             session_functions_allowed=capabilities.session_functions_allowed,
+            signatures_required=capabilities.signatures_required,
             state=_STATES[self._lifecycle.phase],
             workers_idle=self._pool.idle,
             workers_busy=self._pool.busy,

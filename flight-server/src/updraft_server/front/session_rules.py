@@ -32,7 +32,8 @@ def check_session_function(function: SessionFunction, capabilities: Capabilities
     """Raise FunctionRefusedError, VersionMismatchError or ProtocolError for a function that this pool does not run."""
     if not capabilities.session_functions_allowed:
         raise FunctionRefusedError(
-            "this pool runs registered functions only: start it with --allow-session-functions to run session functions"
+            "this pool runs registered functions only: start it with --session-functions unsigned or signed "
+            "to run what Spark sessions ship"
         )
     if not capabilities.pyspark_version:
         raise FunctionRefusedError("this pool has no pyspark, so it cannot run what a Spark session ships")

@@ -12,6 +12,8 @@ class WorkerSettings:
 
     allow_session_functions: bool = False
     """Run what clients ship (cloudpickle), not only what is deployed."""
+    signed_functions_alone: bool = False
+    """Whether clients may send rows but no code: pickled rows are read without running any."""
     max_batch_bytes: int = 64 * 1024 * 1024
     """Header and body of one request batch."""
     max_batch_rows: int = 16 * 1024 * 1024

@@ -87,7 +87,7 @@ def _neighbours_token(settings: FrontSettings, directory: Path) -> Iterator[Path
 
     No worker may see the directory.
     """
-    if not settings.metrics_listen or settings.metrics_token_file is not None or not settings.allow_session_functions:
+    if not settings.metrics_listen or settings.metrics_token_file is not None or settings.session_functions == "off":
         yield None
         return
     path = directory.absolute() / "metrics-token"

@@ -40,7 +40,8 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
         # Nobody runs with less than the profile says.
         required_layers=[*settings.require, *([RESTRICTED] if settings.profile == RESTRICTED else [])],
         worker=WorkerSettings(
-            allow_session_functions=settings.allow_session_functions,
+            allow_session_functions=settings.session_functions != "off",
+            signed_functions_alone=settings.session_functions == "signed",
             max_batch_bytes=settings.max_message_bytes,
             # The front lets a payload and a schema be as large as a message each; what it adds itself is bounded too.
             max_command_bytes=settings.max_message_bytes * 8,

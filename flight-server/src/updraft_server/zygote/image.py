@@ -59,7 +59,7 @@ class Image:
         """
         self._settings = settings
         self._files = files
-        self._sessions = _session_runner(files_directory) if settings.allow_session_functions else None
+        self._sessions = _session_runner(settings, files_directory) if settings.allow_session_functions else None
         functions.load_modules(function_modules)
 
     def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
@@ -83,11 +83,11 @@ class Image:
         Worker(Channel(sock), self._settings, functions.registry, self._sessions, self._files, scratch).run()
 
 
-def _session_runner(files_directory: str) -> "SessionRunner":
+def _session_runner(settings: WorkerSettings, files_directory: str) -> "SessionRunner":
     # A pool that runs registered functions only need not have PySpark.
     from updraft_server.worker.pyspark.runner import SessionRunner
 
-    sessions = SessionRunner(files_directory)
+    sessions = SessionRunner(files_directory, signed_functions_alone=settings.signed_functions_alone)
     for module in _PRELOADED:
         # pandas is optional: functions that need it say so themselves.
         with contextlib.suppress(ImportError):

@@ -106,7 +106,7 @@ def pool(running_front: Running) -> Any:
     @asynccontextmanager
     async def started(**changes: Any) -> AsyncIterator[Pool]:
         commands = Commands()
-        options = {"allow_session_functions": True, "artifact_timeout_seconds": 5, **changes}
+        options = {"session_functions": "unsigned", "artifact_timeout_seconds": 5, **changes}
         async with running_front(FakePool(1, commands.script), **options) as front:
             yield Pool(front, commands)
             commands.go_on.set()
@@ -228,7 +228,7 @@ async def test_a_registered_function_is_never_deferred(pool: Any) -> None:
 
 
 async def test_a_pool_without_session_functions_does_not_ask(pool: Any) -> None:
-    async with pool(allow_session_functions=False) as running:
+    async with pool(session_functions="off") as running:
         replies, code = await (await running.open(envelope())).refusal()
         assert [reply.WhichOneof("event") for reply in replies] == ["error"]
         assert code is grpc.StatusCode.PERMISSION_DENIED

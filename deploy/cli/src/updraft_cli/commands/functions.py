@@ -35,7 +35,8 @@ class Functions(ClusterOptions):
         print_line()
         for pool, status in pools.items():
             allowed = "allowed" if status["session_functions_allowed"] else "refused"
-            print_line(f"{pool}: what Spark sessions ship is {allowed}.")
+            condition = " if its driver has signed it" if status["signatures_required"] else ""
+            print_line(f"{pool}: what Spark sessions ship is {allowed}{condition}.")
 
     def _at_the_endpoint(self) -> dict[str, Status]:
         with self.service() as service:
@@ -64,4 +65,4 @@ class Functions(ClusterOptions):
 
 
 def _functions(status: Status) -> dict[str, Any]:
-    return {name: status[name] for name in ("functions", "session_functions_allowed")}
+    return {name: status[name] for name in ("functions", "session_functions_allowed", "signatures_required")}

@@ -61,8 +61,10 @@ def _check_driver(status: Status, driver: Driver, findings: Findings) -> None:
         findings.error(
             "functions",
             "the pool refuses session functions",
-            "start it with --allow-session-functions (workers.allowSessionFunctions of the chart)",
+            "start it with --session-functions unsigned or signed (workers.sessionFunctions of the chart)",
         )
+    elif status["signatures_required"]:
+        findings.ok("functions", "the pool runs what its driver has signed (spark.updraft.udf.signingKeyFile)")
     for what, ours, theirs in (
         ("Python", driver.python, versions["python"]),
         ("pyspark", driver.pyspark, versions["pyspark"]),

@@ -79,6 +79,8 @@ class Report:
     """What grpc.health.v1 says for each name."""
     versions: Versions
     session_functions_allowed: bool
+    signatures_required: bool
+    """Whether session functions are refused that no driver has signed."""
     sandbox: Mapping[str, str]
     """Each layer of the workers' sandbox, and why it is off; empty while it is on."""
     workers: Workers

@@ -74,6 +74,7 @@ class Sampler:
                 status.server_version, status.protocol_version, status.python_version, status.pyspark_version
             ),
             session_functions_allowed=status.session_functions_allowed,
+            signatures_required=status.signatures_required,
             sandbox={layer.name: layer.lack for layer in status.sandbox},
             workers=Workers(
                 self._workers,

@@ -20,7 +20,7 @@ from updraft_server.ipc.assignment import Assignment
 from updraft_server.sandbox.memory_limit import address_space
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.process_state import restore_environment
-from updraft_server.worker.pyspark import arrow_stream, struct_columns
+from updraft_server.worker.pyspark import arrow_stream, signed_rows, struct_columns
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
 from updraft_server.worker.pyspark.broadcasts import KnownBroadcasts
 from updraft_server.worker.pyspark.init_message import Surroundings
@@ -38,8 +38,13 @@ _SHORT_CONVERSIONS_SINCE = (4, 2)
 class SessionRunner:
     """PySpark's worker code, made ready once per pool (in the zygote) and used once per exchange."""
 
-    def __init__(self, files_directory: str) -> None:
-        """Put the seams into PySpark; raises ImportError where this pool has none that it knows."""
+    def __init__(self, files_directory: str, *, signed_functions_alone: bool = False) -> None:
+        """Put the seams into PySpark; raises ImportError where this pool has none that it knows.
+
+        Args:
+            files_directory: Stands for Spark's directory of distributed files.
+            signed_functions_alone: Whether clients may introduce no code with their rows.
+        """
         self.pyspark_version: str = pyspark.__version__
         self._adapter = load_adapter(self.pyspark_version)
         self._kinds = kinds_of(minor_version(self.pyspark_version))
@@ -50,6 +55,8 @@ class SessionRunner:
         # PySpark puts it there for each task that lacks it, and then drops every cache of the import system.
         sys.path.insert(1, files_directory)
         arrow_stream.install(ArrowStreamSerializer)
+        if signed_functions_alone:
+            signed_rows.install()
         if minor_version(self.pyspark_version) >= _SHORT_CONVERSIONS_SINCE:
             _shorten_conversions()
 

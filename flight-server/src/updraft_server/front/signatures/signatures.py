@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a session function is one that a driver has signed, for the very exchange that brings it.
+
+A statement is checked before anything of the exchange is near a worker, and once: what is open when it expires, or when
+its signer is revoked, goes on.
+"""
+
+import asyncio
+import enum
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from updraft.errors import FunctionRefusedError
+from updraft.service.security import Revocable
+from updraft.v1.exchange_pb2 import SignedStatement, Statement
+from updraft_server.front.request import Request
+from updraft_server.pool.leases import Owner
+
+if TYPE_CHECKING:
+    from updraft_server.front.signatures.signers_file import KnownSigners, Signer
+
+# Clocks of drivers and pools differ.
+_SKEW_SECONDS = 30.0
+_LOOK_SECONDS = 1.0
+
+
+class Outcome(enum.StrEnum):
+    """What came of a session function's signature."""
+
+    VALID = "valid"
+    UNSIGNED = "unsigned"
+    """It has none, and runs."""
+    REFUSED = "refused"
+
+
+class Signatures:
+    """Checks the session functions of a pool by the file of its signers, which is read again when it changes.
+
+    A file that has been missing or unusable for two seconds names nobody: then no signature counts.
+    """
+
+    def __init__(self, signers_file: Path | None, *, required: bool, clock: Callable[[], float] = time.time) -> None:
+        """Raises SecurityError when the file cannot be used.
+
+        Args:
+            signers_file: Whose signatures count; None: nobody looks at signatures.
+            required: Refuse functions without a signature, where there is a file.
+            clock: Seconds since the epoch.
+        """
+        self._known = _revocable(signers_file) if signers_file is not None else None
+        self._required = required
+        self._clock = clock
+        self._outcomes: Counter[Outcome] = Counter()
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """How many session functions there were of each outcome."""
+        return {outcome: self._outcomes[outcome] for outcome in Outcome}
+
+    async def watch(self) -> None:
+        """Look at the file every second, for as long as the pool serves."""
+        while self._known is not None:
+            self._known.refresh()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def check(self, request: Request, owner: Owner) -> "CheckedFunction":
+        """The session function, of which all but the payload is what its driver signed, or which needs no signature.
+
+        Raises FunctionRefusedError, whose message is for a caller that is known, and whose function was checked.
+        """
+        known = self._known.current if self._known is not None else None
+        revoked = known.revoked_functions if known is not None else frozenset()
+        if self._known is None or not (request.command.HasField("signed_statement") or self._required):
+            return CheckedFunction(self, "", None, revoked)
+        if not request.command.HasField("signed_statement"):
+            raise self.refused(
+                "this pool runs only functions that their driver has signed, and this one has no signature: set "
+                "spark.updraft.udf.signingKeyFile on the driver"
+            )
+        if known is None:
+            raise self.refused("no signature counts: this pool cannot use its file of signers, and its log says why")
+        signed = request.command.signed_statement
+        signer = known.by_key.get(signed.key_sha256)
+        if signer is None:
+            raise self.refused(
+                f"this pool does not know the key that signed the function (SHA-256 {signed.key_sha256[:32].hex()}): "
+                "it was never among its signers, or was revoked"
+            )
+        statement = self._statement(signer, signed)
+        if problem := _mismatch(statement, request, owner, signer) or self._untimely(statement, signer):
+            raise self.refused(f"the signature of {signer.name!r} is not for this exchange: {problem}")
+        return CheckedFunction(self, signer.name, statement.payload_sha256, revoked)
+
+    def passed(self, outcome: Outcome) -> None:
+        """A function may run."""
+        self._outcomes[outcome] += 1
+
+    def refused(self, reason: str) -> FunctionRefusedError:
+        """The error for a function that may not."""
+        self._outcomes[Outcome.REFUSED] += 1
+        return FunctionRefusedError(reason)
+
+    def _statement(self, signer: "Signer", signed: SignedStatement) -> Statement:
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            signer.key.verify(signed.signature, signed.statement)
+            return Statement.FromString(signed.statement)
+        except InvalidSignature:
+            raise self.refused(
+                f"the signature does not fit what it is said to be for: the key of {signer.name!r} signed something "
+                "else, or the statement was changed on its way"
+            ) from None
+        except DecodeError:
+            raise self.refused(f"what {signer.name!r} has signed is not a statement about a function") from None
+
+    def _untimely(self, statement: Statement, signer: "Signer") -> str:
+        """Why it does not hold now; empty where it does."""
+        issued_seconds, expires_seconds = (
+            milliseconds / 1000
+            for milliseconds in (statement.issued_at_milliseconds, statement.expires_at_milliseconds)
+        )
+        now_seconds = self._clock()
+        if expires_seconds - issued_seconds > signer.max_lifetime_seconds:
+            return (
+                f"it is meant to hold for {expires_seconds - issued_seconds:g} seconds, and its signer may sign for "
+                f"{signer.max_lifetime_seconds:g}: lower spark.updraft.udf.signatureLifetime"
+            )
+        if now_seconds > expires_seconds + _SKEW_SECONDS:
+            return (
+                f"it expired {now_seconds - expires_seconds:.0f} seconds ago: plan the query again, which signs again"
+            )
+        if issued_seconds > now_seconds + _SKEW_SECONDS:
+            return (
+                f"it was issued {issued_seconds - now_seconds:.0f} seconds in the future: set the clocks of driver and "
+                "pool"
+            )
+        return ""
+
+
+class CheckedFunction:
+    """A session function that may run, if its payload is the right one."""
+
+    def __init__(
+        self, signatures: Signatures, signer: str, payload_sha256: bytes | None, revoked_functions: frozenset[bytes]
+    ) -> None:
+        self.signer = signer
+        """Whose key signed it; empty for nobody's."""
+        self._signatures = signatures
+        self._payload_sha256 = payload_sha256
+        self._revoked_functions = revoked_functions
+
+    def check_payload(self, payload: bytes) -> None:
+        """Raise FunctionRefusedError for another payload than was signed, or for one that is revoked."""
+        if self._payload_sha256 is not None or self._revoked_functions:
+            digest = hashlib.sha256(payload).digest()
+            if self._payload_sha256 not in (None, digest):
+                raise self._signatures.refused(
+                    f"the signature of {self.signer!r} is not for this exchange: the function is not the one that was "
+                    "signed"
+                )
+            if digest in self._revoked_functions:
+                raise self._signatures.refused(f"the function sha256:{digest.hex()} was revoked on this pool")
+        self._signatures.passed(Outcome.UNSIGNED if self._payload_sha256 is None else Outcome.VALID)
+
+
+def _revocable(path: Path) -> "Revocable[KnownSigners]":
+    # What it imports takes a tenth of a second: only a pool that asks for signatures waits for that.
+    from updraft_server.front.signatures.signers_file import parse_signers
+
+    return Revocable(path, parse_signers, "signer")
+
+
+def _mismatch(statement: Statement, request: Request, owner: Owner, signer: "Signer") -> str:
+    """What it says otherwise than the exchange does; empty for nothing."""
+    signed = statement.owner
+    if signer.tenants is not None and owner.tenant not in signer.tenants:
+        return f"the exchange is of the tenant {owner.tenant!r}, for which this key may not sign"
+    if signed.tenant and signed.tenant != owner.tenant:
+        return f"it is for the tenant {signed.tenant!r}, and the exchange is of {owner.tenant!r}"
+    if signed.application_id != owner.application_id:
+        return f"it is for the application {signed.application_id!r}, and the exchange is of {owner.application_id!r}"
+    if signed.session_id != owner.session_id:
+        return f"it is for the session {signed.session_id!r}, and the exchange is of {owner.session_id!r}"
+    if statement.function != request.command.session:
+        return f"what differs is {_differing(statement, request)}"
+    if statement.schema_sha256 != hashlib.sha256(request.schema).digest():
+        return "what differs is the schema of the arguments"
+    return ""
+
+
+def _differing(statement: Statement, request: Request) -> str:
+    ours, theirs = request.command.session, statement.function
+    names = [field.name for field in ours.DESCRIPTOR.fields if getattr(ours, field.name) != getattr(theirs, field.name)]
+    return ", ".join(names) or "a field that this pool does not know"

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of the drivers whose signatures a pool believes. Only a pool that asks for signatures imports this.
+
+    [[signer]]
+    name = "team-a-driver"          # for logs and errors
+    public_key = '''
+    -----BEGIN PUBLIC KEY-----      # openssl pkey -in signing.pem -pubout
+    ...
+    -----END PUBLIC KEY-----
+    '''
+    tenants = ["team-a"]            # whose functions it may sign; without it those of every tenant
+    max_lifetime_days = 7           # for which it may sign
+
+    [revoked]
+    functions = ["sha256:51ab..."]  # digests of functions, as the audit log has them: refused, whoever has signed them
+
+Taking a signer out of the file revokes its key. The file holds no secret.
+"""
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+DAY_SECONDS = 24 * 60 * 60
+_MAX_LIFETIME_DAYS = 366
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[\x21-\x7e]+$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class _Signer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    public_key: str
+    tenants: list[Name] | None = Field(default=None, min_length=1)
+    max_lifetime_days: float = Field(default=7, gt=0, le=_MAX_LIFETIME_DAYS)
+
+
+class _Revoked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    functions: list[Digest] = []
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    signer: list[_Signer] = []
+    revoked: _Revoked = _Revoked()
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A driver, or several with one key."""
+
+    name: str
+    """For logs and errors."""
+    key: Ed25519PublicKey
+    tenants: frozenset[str] | None
+    """Whose functions it may sign; None: everybody's."""
+    max_lifetime_seconds: float
+    """For which a statement of it may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSigners:
+    """What the file names."""
+
+    by_key: Mapping[bytes, Signer]
+    """By the SHA-256 of the raw public key."""
+    revoked_functions: frozenset[bytes]
+    """Digests of payloads."""
+
+
+def parse_signers(content: bytes) -> KnownSigners:
+    """What the file says; raises ValueError, which names the place. Without a signer nobody's signature counts."""
+    try:
+        file = _File.model_validate(tomllib.loads(content.decode()))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place}: {first['msg']}") from None
+    by_key: dict[bytes, Signer] = {}
+    for entry in file.signer:
+        key = _public_key(entry)
+        digest = hashlib.sha256(key.public_bytes_raw()).digest()
+        if digest in by_key:
+            raise ValueError(f"{by_key[digest].name!r} and {entry.name!r} have the same public key")
+        tenants = None if entry.tenants is None else frozenset(entry.tenants)
+        by_key[digest] = Signer(entry.name, key, tenants, entry.max_lifetime_days * DAY_SECONDS)
+    revoked = frozenset(bytes.fromhex(digest.removeprefix("sha256:")) for digest in file.revoked.functions)
+    return KnownSigners(by_key, revoked)
+
+
+def _public_key(entry: _Signer) -> Ed25519PublicKey:
+    if "PRIVATE KEY" in entry.public_key:
+        raise ValueError(f"the signer {entry.name!r} has a private key here, which belongs on the driver alone")
+    try:
+        key = load_pem_public_key(entry.public_key.strip().encode())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"the public_key of {entry.name!r} is not one in PEM: {error}") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise ValueError(f"the public_key of {entry.name!r} is not for Ed25519: openssl genpkey -algorithm ed25519")
+    return key

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads pickled rows without running what whoever sends them likes.
+
+Where only drivers may introduce code, executors still pickle the rows of `SQL_BATCHED_UDF` and `SQL_TABLE_UDF`, and a
+pickle can call any function. This one may call only what Spark's own pickler names for values, and gets functions
+without a state in their places: nothing that a row does to them lasts.
+"""
+
+import array
+import builtins
+import datetime
+import decimal
+import functools
+import io
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyspark.worker
+from pyspark.serializers import CPickleSerializer
+from pyspark.sql import types
+
+_Reducer = Callable[..., Any]
+
+
+def install() -> None:
+    """Let PySpark's worker read rows like this: what it reads of the command has a serializer of its own."""
+    pyspark.worker.CPickleSerializer = SignedRows
+
+
+class SignedRows(CPickleSerializer):
+    """PySpark's serializer of rows for senders that may introduce no code."""
+
+    def loads(self, obj: bytes, encoding: str = "bytes") -> Any:
+        """The rows; raises pickle.UnpicklingError for what is none."""
+        return _Unpickler(io.BytesIO(obj), encoding=encoding).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> _Reducer:
+        found = _VALUES.get((module, name))
+        if found is None:
+            raise pickle.UnpicklingError(
+                f"rows name {module}.{name}, which no value of Spark's needs: this pool runs only code that a driver "
+                "has signed"
+            )
+        return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _data_type(text: str) -> types.DataType:
+    if _has_user_defined(json.loads(text)):
+        # Its class is named, or pickled, in the text.
+        raise pickle.UnpicklingError(
+            "rows have a struct with a user-defined type, whose class nobody has signed: pass its fields on their own, "
+            "or use a function on Arrow batches"
+        )
+    return types._parse_datatype_json_string(text)
+
+
+def _has_user_defined(described: Any) -> bool:
+    if isinstance(described, dict):
+        return described.get("type") == "udt" or any(map(_has_user_defined, described.values()))
+    return isinstance(described, list) and any(map(_has_user_defined, described))
+
+
+def _names() -> Mapping[tuple[str, str], _Reducer]:
+    """What Spark's pickler, and that of the JVM which it builds upon, write for values."""
+    called: dict[tuple[str, str], Callable[..., Any]] = {
+        ("decimal", "Decimal"): decimal.Decimal,
+        ("datetime", "date"): datetime.date,
+        ("datetime", "datetime"): datetime.datetime,
+        ("datetime", "time"): datetime.time,
+        ("datetime", "timedelta"): datetime.timedelta,
+        ("array", "array"): array.array,
+        ("builtins", "bytearray"): bytearray,
+        ("builtins", "bytes"): builtins.bytes,
+        ("builtins", "set"): set,
+        ("pyspark.sql.types", "_parse_datatype_json_string"): _data_type,
+        ("pyspark.sql.types", "_create_row_inbound_converter"): types._create_row_inbound_converter,
+        ("pyspark.sql.types", "VariantVal"): getattr(types, "VariantVal", _unknown),
+    }
+    return {name: _stateless(function) for name, function in called.items()}
+
+
+def _unknown(*_: Any) -> Any:
+    raise pickle.UnpicklingError("this pyspark does not know such values")
+
+
+def _stateless(function: Callable[..., Any]) -> _Reducer:
+    # What a pickle sets on it, it does not read.
+    return lambda *arguments: function(*arguments)
+
+
+_VALUES = _names()
