@@ -4,12 +4,23 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from flight_messages import FlightData, all_replies, batch, command_request, echo_command, finish, reply_metadata
+from flight_messages import (
+    SCHEMA,
+    FlightData,
+    all_replies,
+    batch,
+    command_request,
+    echo_command,
+    finish,
+    reply_metadata,
+)
 from front_harness import Running, RunningFront
+from signing import Driver, write_signers
 
 from updraft.service.lifecycle import Event
 from updraft.v1.exchange_pb2 import (
@@ -125,6 +136,25 @@ async def test_a_worker_gets_the_payload_as_if_it_had_come_whole(pool: Any) -> N
         await client.call.done_writing()
         assert (await all_replies(client.call))[1] is None
         assert running.commands.seen == [PAYLOAD]
+
+
+@pytest.mark.parametrize("sent", [PAYLOAD, bytes(len(PAYLOAD))], ids=["as it was signed", "another"])
+async def test_a_signature_covers_what_comes_later(pool: Any, tmp_path: Path, sent: bytes) -> None:
+    driver = Driver()
+    signed = driver.signed(envelope(), SCHEMA.serialize().to_pybytes(), PAYLOAD)
+    async with pool(session_functions="signed", **write_signers(tmp_path / "signers", [driver])) as running:
+        running.commands.go_on.set()
+        client = await running.open(signed)
+        assert await client.event() == "payload_wanted"
+        await client.send(*parts(sent))
+        if sent == PAYLOAD:
+            assert await client.event() == "admitted"
+            client.call.cancel()
+        else:
+            replies, code = await client.refusal()
+            assert "not the one that was signed" in replies[-1].error.message
+            assert code is grpc.StatusCode.PERMISSION_DENIED
+            assert not running.commands.seen
 
 
 async def test_a_full_pool_does_not_ask_for_the_function(pool: Any) -> None:

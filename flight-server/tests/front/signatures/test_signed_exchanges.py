@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A front that asks for signatures: what nobody has signed reaches no worker."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from flight_messages import SCHEMA, all_replies, batch, command_request, echo_command, finish, reply_metadata
+from front_harness import Running, RunningFront
+from signing import Driver, write_signers
+
+from updraft.v1.exchange_pb2 import ErrorKind, ExchangeCommand, SessionFunction
+from updraft_server.pool.testing import FakePool
+
+HEADER = SCHEMA.serialize().to_pybytes()
+COMMAND = echo_command(session=SessionFunction(python_version="3.11", spark_version="4.3.0"), payload=b"a pickle")
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, driver: Driver) -> dict[str, Any]:
+    return {"session_functions": "signed", **write_signers(tmp_path / "signers", [driver])}
+
+
+async def outcome(front: RunningFront, command: ExchangeCommand, *, runs: bool) -> tuple[grpc.StatusCode, str]:
+    """The status of an exchange, and what its client is told. One that is refused sends its command alone: a client
+    that writes on may learn of the end before it learns why."""
+    call = front.exchange()
+    for message in (command_request(command), *((batch(1), finish(1)) if runs else ())):
+        await call.write(message)
+    if runs:
+        await call.done_writing()
+    replies, error = await all_replies(call)
+    if error is None:
+        return grpc.StatusCode.OK, ""
+    told = reply_metadata(replies[-1]).error
+    assert told.kind == ErrorKind.ERROR_KIND_FUNCTION_REFUSED
+    return error.code(), told.message
+
+
+async def test_what_a_driver_has_signed_runs_as_often_as_it_comes(
+    running_front: Running, settings: dict[str, Any], driver: Driver
+) -> None:
+    signed = driver.signed(COMMAND, HEADER)
+    async with running_front(FakePool(), **settings) as front:
+        for attempt in range(3):
+            signed.task.attempt_number = attempt
+            assert await outcome(front, signed, runs=True) == (grpc.StatusCode.OK, "")
+
+
+async def test_whoever_has_no_key_runs_no_code(
+    running_front: Running, settings: dict[str, Any], driver: Driver
+) -> None:
+    altered = driver.signed(COMMAND, HEADER)
+    altered.payload = b"another pickle"
+    of_another = driver.signed(COMMAND, HEADER)
+    of_another.task.owner.application_id = "app-2"
+    pool = FakePool()
+    async with running_front(pool, **settings) as front:
+        for command, says in (
+            (COMMAND, "only functions that their driver has signed"),
+            (Driver().signed(COMMAND, HEADER), "does not know the key"),
+            (driver.signed(COMMAND, b"header of another schema"), "what differs is the schema"),
+            (altered, "the function is not the one that was signed"),
+            (of_another, "for the application 'app-1', and the exchange is of 'app-2'"),
+        ):
+            code, told = await outcome(front, command, runs=False)
+            assert (code, says in told) == (grpc.StatusCode.PERMISSION_DENIED, True), told
+        assert not pool.leases
+        # Registered functions are the operator's own.
+        assert await outcome(front, echo_command(), runs=True) == (grpc.StatusCode.OK, "")
+
+
+async def test_the_audit_log_has_whose_signature_it_was(
+    running_front: Running, settings: dict[str, Any], driver: Driver, tmp_path: Path
+) -> None:
+    log = tmp_path / "audit"
+    async with running_front(FakePool(), audit_file=log, **settings) as front:
+        await outcome(front, driver.signed(COMMAND, HEADER), runs=True)
+    opened, _ended = map(json.loads, log.read_text().splitlines())
+    assert (opened["event"], opened["signer"]) == ("opened", "a-driver")

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A driver with a key of its own, and what it signs."""
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from updraft.v1.exchange_pb2 import ExchangeCommand, SignedStatement, Statement
+
+DAY_MILLISECONDS = 24 * 60 * 60 * 1000
+
+
+class Driver:
+    """Signs what its sessions ship."""
+
+    def __init__(self, name: str = "a-driver") -> None:
+        self.name = name
+        self._key = Ed25519PrivateKey.generate()
+
+    @property
+    def public_pem(self) -> str:
+        """As `openssl pkey -pubout` writes it."""
+        return self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+    def statement(self, command: ExchangeCommand, schema: bytes, payload: bytes | None = None) -> Statement:
+        """What it says of an exchange; `payload` where that is deferred."""
+        now = int(time.time() * 1000)
+        return Statement(
+            owner=command.task.owner,
+            issued_at_milliseconds=now,
+            expires_at_milliseconds=now + 7 * DAY_MILLISECONDS,
+            function=command.session,
+            payload_sha256=hashlib.sha256(command.payload if payload is None else payload).digest(),
+            schema_sha256=hashlib.sha256(schema).digest(),
+        )
+
+    def sign(self, statement: Statement | bytes) -> SignedStatement:
+        """The statement with this driver's signature."""
+        encoded = statement if isinstance(statement, bytes) else statement.SerializeToString()
+        raw = self._key.public_key().public_bytes_raw()
+        return SignedStatement(
+            statement=encoded, signature=self._key.sign(encoded), key_sha256=hashlib.sha256(raw).digest()
+        )
+
+    def signed(self, command: ExchangeCommand, schema: bytes, payload: bytes | None = None) -> ExchangeCommand:
+        """The command with a statement about it."""
+        copy = ExchangeCommand()
+        copy.CopyFrom(command)
+        copy.signed_statement.CopyFrom(self.sign(self.statement(command, schema, payload)))
+        return copy
+
+
+def write_signers(
+    path: Path, drivers: Iterable[Driver], *, revoked: Iterable[bytes] = (), **settings: Any
+) -> Mapping[str, Any]:
+    """Write a file of signers, each with the same settings; returns the front's settings that name it."""
+    entries = [
+        f'[[signer]]\nname = "{driver.name}"\npublic_key = """\n{driver.public_pem}"""\n'
+        + "".join(f"{name} = {value}\n" for name, value in settings.items())
+        for driver in drivers
+    ]
+    digests = [f"sha256:{hashlib.sha256(payload).hexdigest()}" for payload in revoked]
+    path.write_text("\n".join([*entries, f"[revoked]\nfunctions = {digests}\n"]))
+    return {"signers_file": path}
