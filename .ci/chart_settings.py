@@ -65,7 +65,8 @@ _CHART = {
     "front_directory": "its volumes",
     "workers": "workers.count",
     "functions": "workers.functions.modules",
-    "allow_session_functions": "workers.allowSessionFunctions",
+    "session_functions": "workers.sessionFunctions",
+    "signers_file": "front.signers",
     "root": "writer.roots",
 }
 

@@ -19,6 +19,7 @@ from tests.support.paths import REPOSITORY
 CHART = REPOSITORY / "deploy/helm/updraft"
 NEWEST_KUBERNETES = "1.37"
 _HELM = Path(sys.executable).with_name("helm")
+_ANSWERS = Path(__file__).parent / "answers.yaml"
 _APIS = ("monitoring.coreos.com/v1", "keda.sh/v1alpha1", "cert-manager.io/v1")
 
 Manifest = dict[str, Any]
@@ -93,7 +94,8 @@ def _rendered(chart: Path, values: str, kubernetes: str) -> str:
 
 
 def _helm(*arguments: str, values: str) -> str:
-    command = [str(_HELM), *arguments, "--values", "-"]
+    # What every installation has to say comes first; the values may say otherwise.
+    command = [str(_HELM), *arguments, "--values", str(_ANSWERS), "--values", "-"]
     ran = subprocess.run(command, input=values, capture_output=True, text=True, timeout=60, check=False)
     if ran.returncode != 0:
         raise ChartError(ran.stderr + ran.stdout)

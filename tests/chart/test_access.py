@@ -152,6 +152,20 @@ def test_notes_say_what_each_open_door_means() -> None:
 def test_notes_name_no_door_that_is_closed() -> None:
     closed = {
         "common": {"tls": {"mode": "secret", "secretName": "certificates"}},
-        "poolDefaults": {"workers": {"allowSessionFunctions": False, "functions": {"modules": ["ours"]}}},
+        "poolDefaults": {"workers": {"sessionFunctions": "off", "functions": {"modules": ["ours"]}}},
     }
     assert "Open doors" not in notes(closed)
+
+
+def test_a_pool_of_signed_functions_reads_its_signers() -> None:
+    signed = {"poolDefaults": {"front": {"signers": "drivers"}, "workers": {"sessionFunctions": "signed"}}}
+    release, name = render(signed), "air-updraft-pool-default"
+    assert {"name": "signers", "configMap": {"name": "drivers"}} in release.pod(name)["volumes"]
+    mount = {"name": "signers", "mountPath": "/etc/updraft/signers", "readOnly": True}
+    assert mount in release.container(name)["volumeMounts"]
+    assert mount not in release.container(name, "workers")["volumeMounts"]
+    assert release.environment(name)["UPDRAFT_SIGNERS_FILE"] == "/etc/updraft/signers/signers.toml"
+    for container in ("front", "workers"):
+        assert release.environment(name, container)["UPDRAFT_SESSION_FUNCTIONS"] == "signed"
+    assert "UPDRAFT_SIGNERS_FILE" not in release.environment(name, "workers")
+    assert "who may connect runs code" not in notes(signed)

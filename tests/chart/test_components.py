@@ -236,10 +236,10 @@ def test_a_gpu_becomes_a_limit_and_brings_its_runtime_class() -> None:
 
 def test_functions_come_from_a_config_map() -> None:
     functions = {"modules": ["ours.prices", "ours.names"], "configMap": "ours"}
-    release = render({"pools": {"default": {"workers": {"functions": functions, "allowSessionFunctions": False}}}})
+    release = render({"pools": {"default": {"workers": {"functions": functions, "sessionFunctions": "off"}}}})
     environment = release.environment(_POOL, "workers")
     assert environment["UPDRAFT_FUNCTIONS"] == "ours.prices,ours.names"
-    assert environment["UPDRAFT_ALLOW_SESSION_FUNCTIONS"] == "false"
+    assert environment["UPDRAFT_SESSION_FUNCTIONS"] == "off"
     (mount,) = (mount for mount in release.container(_POOL, "workers")["volumeMounts"] if mount["name"] == "functions")
     assert mount["mountPath"] == environment["PYTHONPATH"]
 

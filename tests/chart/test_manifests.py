@@ -91,6 +91,18 @@ def test_an_older_kubernetes_is_refused() -> None:
         # Names from before a pool's values were split into those of its halves.
         ({"pools": {"default": {"workers": 3}}}, "workers: Invalid type. Expected: object"),
         ({"pools": {"default": {"allowSessionFunctions": False}}}, "allowSessionFunctions"),
+        (
+            {"poolDefaults": {"workers": {"allowSessionFunctions": True}}},
+            "workers.allowSessionFunctions is workers.sessionFunctions now: true is `unsigned`, false is `off`",
+        ),
+        (
+            {"poolDefaults": {"workers": {"sessionFunctions": ""}}},
+            "`off` runs registered functions alone; `unsigned` lets everybody with a token run code in the pods; "
+            "`signed` runs only what a driver has signed",
+        ),
+        ({"poolDefaults": {"workers": {"sessionFunctions": "maybe"}}}, "sessionFunctions"),
+        ({"poolDefaults": {"workers": {"sessionFunctions": "signed"}}}, "front.signers, a ConfigMap of the drivers"),
+        ({"poolDefaults": {"front": {"signers": "drivers"}}}, "goes with workers.sessionFunctions `signed`"),
         ({"pools": {"default": {"settings": {"queueLimit": 3}}}}, "settings"),
         ({"poolDefaults": {"resources": {}}}, "resources"),
         ({"poolDefaults": {"workers": 2}}, "workers: Invalid type. Expected: object"),

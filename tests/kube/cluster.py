@@ -54,6 +54,7 @@ class Release:
             "poolDefaults.front.resources": _SMALL,
             "poolDefaults.workers.resources": _SMALL,
             "poolDefaults.workers.count": 2,
+            "poolDefaults.workers.sessionFunctions": "unsigned",
             "pools.default.workers.image.repository": "updraft-team",
             f"pools.{SEALED}.replicas": 1,
             # As where the platform gives all containers of a pod the same user.

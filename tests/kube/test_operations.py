@@ -30,6 +30,7 @@ _NAMESPACE = "updraft-operations"
 _RELEASE = "air"
 _SECONDS = 240
 _SMALL = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
+_WORKERS = {"count": 1, "resources": _SMALL, "sessionFunctions": "unsigned"}
 _BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
 _MODULE = """
 import pyarrow as pa
@@ -51,14 +52,14 @@ def _values() -> dict[str, Any]:
             "drainTimeoutSeconds": 60,
             "preStopSeconds": 1,
         },
-        "poolDefaults": {"front": {"resources": _SMALL}, "workers": {"count": 1, "resources": _SMALL}},
+        "poolDefaults": {"front": {"resources": _SMALL}, "workers": _WORKERS},
         "pools": {
             "default": {},
             "sealed": {
                 "front": {"tls": {"mode": "secret", "secretName": "sealed"}},
                 "workers": {
                     "functions": {"modules": ["prices"], "configMap": "functions"},
-                    "allowSessionFunctions": False,
+                    "sessionFunctions": "off",
                 },
             },
         },

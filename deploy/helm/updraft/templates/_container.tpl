@@ -76,6 +76,11 @@ volumeMounts:
     mountPath: /etc/updraft/tls
     readOnly: true
   {{- end }}
+  {{- if $own.signers }}
+  - name: signers
+    mountPath: /etc/updraft/signers
+    readOnly: true
+  {{- end }}
   {{- if dig "functions" "configMap" "" $own }}
   - name: functions
     mountPath: /opt/updraft/functions
@@ -118,7 +123,9 @@ volumeMounts:
 {{- $_ := set $settings "traceEndpoint" . -}}
 {{- end -}}
 {{- if eq $values.kind "pool" -}}
-{{- $_ := set $settings "allowSessionFunctions" $values.allowSessionFunctions -}}
+{{- include "updraft.checkSessionFunctions" $values -}}
+{{- $_ := set $settings "sessionFunctions" $values.sessionFunctions -}}
+{{- if $values.signers -}}{{- $_ := set $settings "signersFile" "/etc/updraft/signers/signers.toml" -}}{{- end -}}
 {{- with $values.count -}}{{- $_ := set $settings "workers" . -}}{{- end -}}
 {{- with $values.functions.modules -}}{{- $_ := set $settings "functions" (join "," .) -}}{{- end -}}
 {{- else -}}

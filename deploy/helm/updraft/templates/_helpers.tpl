@@ -53,6 +53,19 @@ workers are together here; those of each alone are with its container.
 {{- toYaml $components -}}
 {{- end }}
 
+{{/* Fails unless a pool says what it does with what sessions ship. */}}
+{{- define "updraft.checkSessionFunctions" -}}
+{{- if hasKey . "allowSessionFunctions" -}}
+{{- fail (printf "%s: workers.allowSessionFunctions is workers.sessionFunctions now: true is `unsigned`, false is `off`; `signed` runs only what a driver has signed" .component) -}}
+{{- end -}}
+{{- if not .sessionFunctions -}}
+{{- fail (printf "%s: say whether it runs functions that Spark sessions ship (poolDefaults.workers.sessionFunctions): `off` runs registered functions alone; `unsigned` lets everybody with a token run code in the pods; `signed` runs only what a driver has signed, with a key that front.signers names" .component) -}}
+{{- end -}}
+{{- if ne (not .signers) (not (has .sessionFunctions (list "signed" "prefer-signed"))) -}}
+{{- fail (printf "%s: front.signers, a ConfigMap of the drivers whose signatures count, goes with workers.sessionFunctions `signed` or `prefer-signed`, and these with it" .component) -}}
+{{- end -}}
+{{- end }}
+
 {{/*
 Fails for a setting that its place does not take: (dict "root" $ "component" "pool-default" "places" (dict "front.settings"
 settings ...)). settings.yaml says which place takes which.

@@ -65,8 +65,8 @@ To test and watch it:
 {{- if eq $values.tls.mode "off" }}
 {{ $values.component }}: tokens and rows cross the network in plain text (tls.mode is off).
 {{- end }}
-{{- if and (eq $values.kind "pool") $values.allowSessionFunctions }}
-{{ $values.component }}: who may connect runs code of its own in its workers (workers.allowSessionFunctions).
+{{- if and (eq $values.kind "pool") (has $values.sessionFunctions (list "unsigned" "prefer-signed")) }}
+{{ $values.component }}: who may connect runs code of its own in its workers (workers.sessionFunctions).
 {{- end }}
 {{- if not $policy.enabled }}
 {{ $values.component }}: no NetworkPolicy limits who connects, and what its pods reach (networkPolicy.enabled).

@@ -54,6 +54,11 @@ volumes:
       secretName: {{ include "updraft.certificateSecret" . }}
       defaultMode: 0440
   {{- end }}
+  {{- with $values.signers }}
+  - name: signers
+    configMap:
+      name: {{ . }}
+  {{- end }}
   {{- with dig "functions" "configMap" "" $values }}
   - name: functions
     configMap:
