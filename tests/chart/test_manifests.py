@@ -97,8 +97,7 @@ def test_an_older_kubernetes_is_refused() -> None:
         ),
         (
             {"poolDefaults": {"workers": {"sessionFunctions": ""}}},
-            "`off` runs registered functions alone; `unsigned` lets everybody with a token run code in the pods; "
-            "`signed` runs only what a driver has signed",
+            "`unsigned` lets everybody with a token run code in the pods; `signed` runs only what a driver has signed",
         ),
         ({"poolDefaults": {"workers": {"sessionFunctions": "maybe"}}}, "sessionFunctions"),
         ({"poolDefaults": {"workers": {"sessionFunctions": "signed"}}}, "front.signers, a ConfigMap of the drivers"),
