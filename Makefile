@@ -256,7 +256,7 @@ gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-healing bench-owners bench-against bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-healing bench-owners bench-signed bench-against bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -269,6 +269,9 @@ bench-healing: setup ## How soon a pool is whole after a process of it was kille
 
 bench-owners: setup ## What the first exchange of a new owner costs beside one whose worker is there (BENCH="--rounds 10" is shorter)
 	$(PYTHON) -m tests.programs.bench.owners $(BENCH)
+
+bench-signed: setup ## What a signed exchange costs beside one that nobody has signed (BENCH="--rounds 50" is shorter)
+	PYTHONPATH=flight-server/tests $(PYTHON) -m tests.programs.bench.signed $(BENCH)
 
 bench-against: setup $(JAR) ## UDFs of this tree beside those of the checkout BASE, in pairs (BENCH="--help" lists options)
 	$(PYTHON) -m tests.programs.bench.against --base $(BASE) $(BENCH)

@@ -20,26 +20,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
-import grpc
-import pyarrow as pa
-from pyspark import cloudpickle
-from pyspark.sql.types import LongType
-
-from tests.support.flight import Reply, exchange, session_command, whole_request
+from tests.programs.bench.one_row import command_of, seconds_of
 from tests.support.paths import BUILD
 from tests.support.pool import LocalPool
-from updraft.v1.exchange_pb2 import Argument, ExchangeCommand, SessionPayload, Udf
 
 _DIRECTORY = BUILD / "bench"
 _PROMISED_SECONDS = 0.040
 _PAUSES_SECONDS = {"paced": 0.5, "at once": 0.0}
-_SCALAR_PANDAS = 200
-_ROW = pa.record_batch({"_0": pa.array([1], pa.int64())})
-_RUNNER_CONF = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName": "true",
-    "spark.sql.execution.pandas.convertToArrowArraySafely": "false",
-}
 
 
 @dataclass
@@ -75,34 +62,12 @@ def measure(rounds: int, workers: int) -> Iterator[Exchanges]:
         with LocalPool(workers=workers) as pool:
             names = map("bench-owner-{}".format, itertools.count())
             known = next(names)
-            _seconds(pool, known)
+            seconds_of(pool, command_of(known))
             for _ in range(rounds):
                 for seconds, owner in ((found.known, known), (found.new, next(names))):
                     time.sleep(pause_seconds)
-                    seconds.append(round(_seconds(pool, owner), 5))
+                    seconds.append(round(seconds_of(pool, command_of(owner)), 5))
         yield found
-
-
-def _seconds(pool: LocalPool, owner: str) -> float:
-    requests = whole_request(_command(owner), _ROW.schema, [_ROW])
-    started = time.perf_counter()
-    reply: Reply = exchange(pool.tcp_address, requests)
-    took_seconds = time.perf_counter() - started
-    if reply.code != grpc.StatusCode.OK or [batch.num_rows for batch in reply.batches()] != [1]:
-        raise SystemExit(f"bench-owners: an exchange failed: {reply.code}: {reply.details}")
-    return took_seconds
-
-
-def _command(owner: str) -> ExchangeCommand:
-    """A pandas UDF that returns its argument."""
-    pickled = cloudpickle.dumps((lambda series: series, LongType()))
-    payload = SessionPayload(
-        udfs=[Udf(arguments=[Argument(offset=0)], commands=[pickled], result_id=1)], runner_conf=_RUNNER_CONF
-    )
-    command = session_command(eval_type=_SCALAR_PANDAS)
-    command.payload = payload.SerializeToString()
-    command.task.owner.application_id = owner
-    return command
 
 
 def _print(found: Sequence[Exchanges], options: argparse.Namespace, load: float) -> None:

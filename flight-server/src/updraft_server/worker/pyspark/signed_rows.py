@@ -29,7 +29,7 @@ def install() -> None:
     pyspark.worker.CPickleSerializer = SignedRows
 
 
-class SignedRows(CPickleSerializer):
+class SignedRows(CPickleSerializer):  # type: ignore[misc]
     """PySpark's serializer of rows for senders that may introduce no code."""
 
     def loads(self, obj: bytes, encoding: str = "bytes") -> Any:
