@@ -84,6 +84,11 @@ public final class Exchange extends CallShell<ExchangeCore> {
     return opened(new Exchange(options, command.getTask(), request, allocator, replay, artifacts));
   }
 
+  /** The {@code data_header} of the first message of an exchange with this schema. */
+  public static byte[] schemaHeader(Schema schema) {
+    return RequestBatch.header(schema);
+  }
+
   /** Whether the window has room for one more batch. */
   public boolean hasRoom() {
     lock.lock();

@@ -13,8 +13,11 @@ import org.apache.commons.compress.archivers.tar.{
   TarConstants
 }
 
-/** A directory as a tar archive that depends on nothing but what the directory holds: every
-  * executor that has unpacked the same archive of a session makes the same bytes.
+/** A directory as a tar archive that depends on nothing but what the directory holds: the driver
+  * and every executor that have unpacked the same archive of a session make the same bytes.
+  *
+  * What Python has compiled is left out: a driver that imports from the directory adds it, and with
+  * the modification times that are given here Python would not use it.
   */
 object DirectoryArchive {
 
@@ -35,12 +38,15 @@ object DirectoryArchive {
         paths
           .iterator()
           .asScala
-          .filter(_ != directory)
+          .filter(path => path != directory && !isCompiled(directory.relativize(path)))
           .toSeq
           .sortBy(_.toString)
           .foreach(add(tar, directory, _))
       }
     }
+
+  private def isCompiled(path: Path): Boolean =
+    path.iterator().asScala.exists(_.toString == "__pycache__")
 
   private def add(tar: TarArchiveOutputStream, directory: Path, path: Path): Unit = {
     val name = directory.relativize(path).toString

@@ -32,7 +32,13 @@ final class SessionArtifact(origin: ArtifactFile, measured: Measured) extends Ar
 
 object SessionArtifact {
 
-  /** What the functions of a call need, measured once in each executor. */
-  def of(artifacts: FunctionArtifacts): Seq[SessionArtifact] =
-    artifacts.located.map(origin => new SessionArtifact(origin, Measured.of(origin)))
+  /** What the functions of a call need and this process has. */
+  def of(artifacts: FunctionArtifacts): Seq[SessionArtifact] = artifacts.located.map(of)
+
+  /** What the functions of a call need; raises an error where this process lacks some of it. */
+  def ofAll(artifacts: FunctionArtifacts): Seq[SessionArtifact] =
+    artifacts.roles.map(role => of(artifacts.file(role)))
+
+  /** Reads the artifact when it is new to this process. */
+  def of(origin: ArtifactFile): SessionArtifact = new SessionArtifact(origin, Measured.of(origin))
 }

@@ -3,7 +3,20 @@ package io.updraft.spark.config
 
 import io.updraft.client.ClientOptions
 
-/** What [[UpdraftConf]] says for one query; travels to the executors. */
+/** How the driver signs session functions.
+  *
+  * @param keyFile
+  *   with the Ed25519 key, on the driver
+  * @param lifetimeMilliseconds
+  *   after which a signature opens no more exchanges
+  */
+final case class SigningSettings(keyFile: String, lifetimeMilliseconds: Long)
+
+/** What [[UpdraftConf]] says for one query; travels to the executors.
+  *
+  * @param signing
+  *   None: functions travel without a signature
+  */
 final case class UdfSettings(
     connection: ConnectionSettings,
     fallback: String,
@@ -12,7 +25,8 @@ final case class UdfSettings(
     batchBytes: Long,
     maxReplays: Int,
     replayBytes: Option[Long],
-    deterministic: Boolean
+    deterministic: Boolean,
+    signing: Option[SigningSettings]
 ) {
 
   def endpoint: String = connection.endpoint

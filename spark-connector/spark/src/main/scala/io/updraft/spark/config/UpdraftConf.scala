@@ -101,10 +101,29 @@ object UpdraftConf
     Some("false")
   )
 
+  val signingKeyFile: ConfigEntry[String] = ConfigEntry(
+    prefix + "signingKeyFile",
+    "PEM file with the Ed25519 key by which the driver signs session functions, as `openssl genpkey -algorithm ed25519` " +
+      "writes it (PKCS 8). Only the driver reads it, for each query and for each stage, so you can replace the key without " +
+      "a restart: rename a new file to it. Keep it from the executors: whoever has it runs code on every pool that trusts " +
+      "it. A file that is missing or holds no such key fails the query, whatever `fallback` says. Not set: functions travel " +
+      "without a signature, and a pool that asks for signatures refuses them.",
+    Values.path
+  )
+
+  val signatureLifetime: ConfigEntry[Long] = ConfigEntry(
+    prefix + "signatureLifetime",
+    "Time for which a signature opens exchanges. Every stage of a query that is submitted, and submitted again, gets a new " +
+      "one, and an exchange that is open goes on; so a stage has to start all its tasks within this time.",
+    Values.milliseconds(least = 1000),
+    Some("7d")
+  )
+
   /** Every setting, in the order of the reference page. */
   val entries: Seq[ConfigEntry[_]] =
     Seq(endpoint, enabled, fallback, unsupported) ++ connectionEntries ++
-      Seq(windowBatches, batchBytes, maxReplays, replayBytes, deterministic)
+      Seq(windowBatches, batchBytes, maxReplays, replayBytes, deterministic) ++
+      Seq(signingKeyFile, signatureLifetime)
 
   /** What the session says; None while no endpoint is set or UDFs are not enabled. */
   def settings(conf: SQLConf): Option[UdfSettings] = {
@@ -121,6 +140,9 @@ object UpdraftConf
       batchBytes = batchBytes.require(lookup),
       maxReplays = maxReplays.require(lookup),
       replayBytes = replayBytes.read(lookup),
-      deterministic = deterministic.require(lookup)
+      deterministic = deterministic.require(lookup),
+      signing = signingKeyFile.read(lookup).map(
+        SigningSettings(_, signatureLifetime.require(lookup))
+      )
     )
 }

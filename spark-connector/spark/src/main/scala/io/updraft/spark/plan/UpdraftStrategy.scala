@@ -11,6 +11,7 @@ import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.{PythonAggregate, PythonWindow, Support}
+import io.updraft.spark.signing.Signing
 import io.updraft.spark.task.groups.RowShape
 
 /** Plans Python functions on the pool; what the pool cannot take is planned by Spark and wrapped
@@ -25,17 +26,18 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
       Nil
     }
 
-  private def choose(plan: LogicalPlan, settings: UdfSettings): Seq[SparkPlan] =
-    Support.fallbackReason(plan) match {
+  private def choose(plan: LogicalPlan, settings: UdfSettings): Seq[SparkPlan] = {
+    val functions = plan.expressions.flatMap(_.collect { case f: PythonFuncExpression => f })
+    Support.fallbackReason(plan).orElse(Signing.problem(settings, functions)) match {
       case Some(reason) =>
         StockPythonExec.permit(settings, plan.nodeName, reason)
         stock(plan, reason.toString)
       case None =>
-        val functions = plan.expressions.flatMap(_.collect { case f: PythonFuncExpression => f })
         PoolProbe
           .problem(settings, functions)
           .fold(Seq(onPool(plan, settings)))(reason => stock(plan, reason.toString))
     }
+  }
 
   private def onPool(plan: LogicalPlan, settings: UdfSettings): SparkPlan = plan match {
     case ArrowEvalPython(udfs, results, child, evalType) =>

@@ -50,6 +50,11 @@ object FallbackReason {
       "char and varchar, geometry and geography, structs with duplicate field names)"
   )
 
+  val UnsignedArtifact: FallbackReason = FallbackReason(
+    "unsigned-artifact",
+    "the session signs its functions (`signingKeyFile`), and the driver cannot read an artifact that this one needs"
+  )
+
   val Unreachable: FallbackReason = FallbackReason(
     "unreachable",
     "the pool is unreachable, and the session sets `fallback` to `local`"
@@ -80,6 +85,7 @@ object FallbackReason {
     DataTypes,
     HashSeed,
     WorkerModule,
+    UnsignedArtifact,
     Unreachable,
     Unauthenticated,
     Version,

@@ -18,7 +18,7 @@ final class CogroupedMapRunner(
     right: GroupedInput,
     result: RowResult,
     metrics: ExchangeMetrics
-) extends TaskPipeline(settings, call, metrics) {
+) extends TaskPipeline(settings, call, left.schema, metrics) {
 
   def run(
       partition: Int,

@@ -15,7 +15,7 @@ import io.updraft.spark.trace.TaskSpan
   * Spark.
   */
 final class Failures(
-    call: FunctionCall,
+    function: TaskFunction,
     endpoint: String,
     span: TaskSpan,
     context: TaskContext
@@ -27,7 +27,7 @@ final class Failures(
 
   /** Adds what the function added to its accumulators on the pool. */
   def report(report: Report): Unit =
-    Option(call.call.accumulator).foreach { accumulator =>
+    function.accumulator.foreach { accumulator =>
       report.getAccumulatorUpdatesList.asScala.foreach(update =>
         accumulator.add(update.toByteArray)
       )
@@ -39,7 +39,7 @@ final class Failures(
   }
 
   private def poolError(e: ExchangeException): Throwable = new SparkException(
-    s"${call.names} failed on the pool at $endpoint (${UpdraftConf.endpoint.key}) in task " +
+    s"${function.names} failed on the pool at $endpoint (${UpdraftConf.endpoint.key}) in task " +
       s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()} " +
       s"(TID ${context.taskAttemptId()}): ${e.getMessage} [${e.code()}]${crash(e)}",
     e

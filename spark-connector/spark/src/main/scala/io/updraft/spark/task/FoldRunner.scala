@@ -27,7 +27,7 @@ final class FoldRunner(
     fold: Fold,
     resultTypes: Seq[DataType],
     metrics: ExchangeMetrics
-) extends TaskPipeline(settings, call, metrics) {
+) extends TaskPipeline(settings, call, spec.inputSchema, metrics) {
 
   def run(
       partition: Int,
@@ -59,7 +59,7 @@ final class FoldRunner(
         files
       ),
       builder.schema,
-      new Results.OneToOne(call.names, new ReplyReader.OfColumns(resultTypes)),
+      new Results.OneToOne(functionNames, new ReplyReader.OfColumns(resultTypes)),
       files,
       context
     )

@@ -1,35 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.task
 
-import java.util.TimeZone
-
 import scala.jdk.CollectionConverters._
 
 import com.google.protobuf.ByteString
-import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.updraft.{
-  CallArgument,
-  ChainedUdf,
-  PythonCall,
-  PythonConf,
-  SparkInternals,
-  TableFunction
-}
-import org.apache.spark.{SPARK_VERSION, SparkEnv, TaskContext}
+import org.apache.spark.sql.updraft.{CallArgument, ChainedUdf, PythonCall, TableFunction}
 
-import io.updraft.client.{Exchange, Replay}
-import io.updraft.proto.v1.{
-  Argument,
-  ExchangeCommand,
-  Limits,
-  SessionFunction,
-  SessionPayload,
-  Udf,
-  Udtf
-}
-import io.updraft.spark.artifacts.SessionArtifact
+import io.updraft.client.Replay
+import io.updraft.proto.v1.{Argument, SessionPayload, Udf, Udtf}
+import io.updraft.spark.signing.FunctionEnvelope
 
-/** What an operator asks of a pool, without the task: made on the driver, serialized to the tasks.
+/** What an operator asks of a pool, as the driver plans it; [[TaskFunction]] takes it to the tasks.
   *
   * @param names
   *   the functions' names, for errors
@@ -55,54 +36,21 @@ final case class FunctionCall(
     replay: Replay = Replay.NEVER
 ) {
 
-  /** What the functions need beside their pickles, as this executor has it. */
-  def artifacts: Seq[SessionArtifact] = SessionArtifact.of(call.artifacts)
-
-  /** The command of the exchange of one task. */
-  def command(artifacts: Seq[SessionArtifact], context: TaskContext): ExchangeCommand =
-    ExchangeCommand
-      .newBuilder()
-      .setProtocolVersion(Exchange.PROTOCOL_VERSION)
-      .setSession(sessionFunction(artifacts))
-      .setPayload(payload.toByteString)
-      .setTask(TaskIdentities.of(context, connectSession))
-      .setLimits(limits(context))
-      .build()
-
   /** The session whose logs the functions write, if it collects them. */
   def loggingSession: Option[String] = environment.get(FunctionCall.SessionVariable)
 
-  private def connectSession: String =
+  /** The Spark Connect session that owns the functions; empty in a classic application. */
+  def connectSession: String =
     environment.get(
       FunctionCall.ArtifactsVariable
     ).filter(_ != FunctionCall.ClassicArtifacts).getOrElse("")
 
-  private def limits(context: TaskContext): Limits = {
-    val conf = SQLConf.get
-    Limits
-      .newBuilder()
-      .setMaxRecordsPerBatch(maxRecordsPerBatch)
-      .setWorkerMemoryBytes(SparkInternals.workerMemoryBytes(context))
-      .setIdleTimeoutMilliseconds(PythonConf.idleTimeoutSeconds(conf) * 1000)
-      .setMaxRecordsPerReply(PythonConf.outputBatchRows(conf))
-      .setMaxBytesPerReply(PythonConf.outputBatchBytes(conf))
-      .build()
-  }
+  /** What the pool's front reads. */
+  def envelope: FunctionEnvelope =
+    FunctionEnvelope(call.pythonVersion, evalType, environment, call.artifacts)
 
-  private def sessionFunction(artifacts: Seq[SessionArtifact]): SessionFunction =
-    SessionFunction
-      .newBuilder()
-      .setPythonVersion(call.pythonVersion)
-      .setSparkVersion(SPARK_VERSION)
-      .setEvalType(evalType)
-      .putAllEnvironment((FunctionCall.hostEnvironment ++ environment).asJava)
-      .addAllArtifacts(artifacts.map(_.listed).asJava)
-      .addAllPythonIncludes(call.artifacts.includes.asJava)
-      .putAllUserEnvironment(call.artifacts.variables.asJava)
-      .build()
-
-  /** What only a worker opens: all of it is known on the driver. */
-  private def payload: SessionPayload = {
+  /** What only a worker opens. */
+  def payload: SessionPayload = {
     val builder = SessionPayload
       .newBuilder()
       .addAllUdfs(call.udfs.map(FunctionCall.udf).asJava)
@@ -124,12 +72,6 @@ object FunctionCall {
 
   /** Its value without Spark Connect. */
   private val ClassicArtifacts = "default"
-
-  /** What Spark's own workers find of the executor that starts them. */
-  private def hostEnvironment: Map[String, String] = Map(
-    "TZ" -> TimeZone.getDefault.getID,
-    "OMP_NUM_THREADS" -> SparkEnv.get.conf.get("spark.task.cpus", "1")
-  )
 
   private def udf(chained: ChainedUdf): Udf =
     Udf

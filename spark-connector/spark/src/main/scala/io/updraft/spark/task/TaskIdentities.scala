@@ -21,12 +21,7 @@ object TaskIdentities {
     }
     TaskIdentity
       .newBuilder()
-      .setOwner(
-        Owner
-          .newBuilder()
-          .setApplicationId(SparkEnv.get.conf.get("spark.app.id", ""))
-          .setSessionId(connectSession)
-      )
+      .setOwner(owner(connectSession))
       .setQueryId(Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)).getOrElse(""))
       .setStageId(context.stageId())
       .setStageAttemptNumber(context.stageAttemptNumber())
@@ -38,4 +33,11 @@ object TaskIdentities {
       .putAllLocalProperties(SparkInternals.visibleProperties(context).asJava)
       .build()
   }
+
+  /** Of what this application runs, in that session if it is a Spark Connect server. */
+  def owner(connectSession: String): Owner.Builder =
+    Owner
+      .newBuilder()
+      .setApplicationId(SparkEnv.get.conf.get("spark.app.id", ""))
+      .setSessionId(connectSession)
 }

@@ -17,9 +17,19 @@ import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
 /** The work of one task of an operator: made on the driver, serialized, run once for each
   * partition.
+  *
+  * @param argumentSchema
+  *   of what [[pipeline]] sends, as the driver knows it
   */
-abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: ExchangeMetrics)
-    extends Serializable {
+abstract class TaskPipeline(
+    settings: UdfSettings,
+    call: FunctionCall,
+    argumentSchema: => Schema,
+    metrics: ExchangeMetrics
+) extends Serializable {
+  private val function = TaskFunction.of(call, argumentSchema, settings)
+
+  protected def functionNames: String = function.names
 
   protected def pipeline(
       source: RequestSource,
@@ -35,8 +45,8 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
       results,
       () => open(schema, span, context),
       files,
-      new Failures(call, settings.endpoint, span, context),
-      new WorkerLogs(call.loggingSession, context),
+      new Failures(function, settings.endpoint, span, context),
+      new WorkerLogs(function.loggingSession, context),
       metrics,
       span,
       context
@@ -44,14 +54,14 @@ abstract class TaskPipeline(settings: UdfSettings, call: FunctionCall, metrics: 
   }
 
   private def open(schema: Schema, span: TaskSpan, context: TaskContext): Exchange = {
-    val artifacts = call.artifacts
+    val announcement = function.announcement
     Exchange.open(
       span.on(settings.clientOptions()),
-      call.command(artifacts, context),
+      function.command(announcement, context),
       schema,
       SparkInternals.allocator,
-      call.replay,
-      artifacts.asJava
+      function.replay,
+      announcement.artifacts.asJava
     )
   }
 }
@@ -63,7 +73,7 @@ final class TaskRunner(
     input: TaskInput,
     newResults: () => Results,
     metrics: ExchangeMetrics
-) extends TaskPipeline(settings, call, metrics) {
+) extends TaskPipeline(settings, call, input.schema, metrics) {
 
   def runBatches(
       partition: Int,

@@ -77,6 +77,16 @@ class ArtifactsSuite extends AnyFunSuite {
     }
   }
 
+  test("an archive is the same after Python has imported from the directory") {
+    inDirectory { root =>
+      val directory = tree(root.resolve("one"))
+      val before = archived(directory)
+      Files.createDirectories(directory.resolve("bin/__pycache__/deeper"))
+      Files.writeString(directory.resolve("bin/__pycache__/run.cpython-311.pyc"), "x")
+      assert(archived(directory).sameElements(before))
+    }
+  }
+
   test("an archive has the names, the executables and the links of its directory") {
     inDirectory { root =>
       val found =

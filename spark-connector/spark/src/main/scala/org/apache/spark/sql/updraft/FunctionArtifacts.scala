@@ -11,16 +11,20 @@ import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.util.Utils
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkFiles}
 
-/** What an artifact is to a function. */
+/** What an artifact is to a function; its text is for messages. */
 sealed trait ArtifactRole
 
 object ArtifactRole {
 
   /** The pickled value of a broadcast variable. */
-  final case class Broadcast(id: Long) extends ArtifactRole
+  final case class Broadcast(id: Long) extends ArtifactRole {
+    override def toString: String = s"broadcast variable $id"
+  }
 
   /** What the session has distributed under this name, a file or a directory. */
-  final case class Named(name: String) extends ArtifactRole
+  final case class Named(name: String) extends ArtifactRole {
+    override def toString: String = s"file $name"
+  }
 }
 
 /** An artifact where it lies in the executor.
@@ -44,15 +48,32 @@ final case class FunctionArtifacts(
     files: SessionFiles
 ) {
 
-  /** Where the artifacts lie in this executor; fetches the broadcast variables that it lacks. */
-  def located: Seq[ArtifactFile] = broadcasts.map { broadcast =>
-    val isEncrypted = SparkInternals.isEncrypted
-    ArtifactFile(
-      ArtifactRole.Broadcast(broadcast.id),
-      new File(broadcast.value.path),
-      isEncrypted
-    )
-  } ++ files.located
+  /** What each artifact is to the functions. */
+  def roles: Seq[ArtifactRole] =
+    broadcasts.map(broadcast => ArtifactRole.Broadcast(broadcast.id)) ++
+      files.names.map(ArtifactRole.Named)
+
+  /** Where an artifact lies in this process, if it has it; fetches a broadcast variable that it
+    * lacks.
+    */
+  def file(role: ArtifactRole): ArtifactFile = role match {
+    case ArtifactRole.Broadcast(id) =>
+      val broadcast = broadcasts.find(_.id == id).getOrElse(
+        throw new NoSuchElementException(s"the functions use no broadcast variable $id")
+      )
+      ArtifactFile(role, new File(broadcast.value.path), SparkInternals.isEncrypted)
+    case ArtifactRole.Named(name) => ArtifactFile(role, files.file(name), isEncrypted = false)
+  }
+
+  /** The artifacts that this executor has. A resource manager may distribute a file in its own way:
+    * then it is not here, for stock neither.
+    */
+  def located: Seq[ArtifactFile] = roles.map(file).filter(artifact =>
+    artifact.role match {
+      case ArtifactRole.Broadcast(_) => true
+      case ArtifactRole.Named(_) => artifact.file.exists()
+    }
+  )
 }
 
 object FunctionArtifacts {
@@ -72,16 +93,10 @@ object FunctionArtifacts {
   */
 final case class SessionFiles(names: Seq[String], directory: Option[String]) {
 
-  def located: Seq[ArtifactFile] = {
-    lazy val root = {
-      val shared = new File(SparkFiles.getRootDirectory())
-      directory.fold(shared)(new File(shared, _))
-    }
-    // A resource manager may distribute a file in its own way: then it is not here, for stock neither.
-    names.map(name =>
-      ArtifactFile(ArtifactRole.Named(name), new File(root, name), isEncrypted = false)
-    )
-      .filter(_.file.exists())
+  /** Where a file lies in this process, if it has it. */
+  def file(name: String): File = {
+    val shared = new File(SparkFiles.getRootDirectory())
+    new File(directory.fold(shared)(new File(shared, _)), name)
   }
 }
 

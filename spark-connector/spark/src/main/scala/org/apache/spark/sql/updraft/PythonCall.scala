@@ -144,6 +144,10 @@ object PythonCall {
     (argument, true) <- function.arguments.zip(TableArguments.of(udtf))
   } yield argument.offset
 
+  /** What these functions need beside their pickles. */
+  def artifactsOf(udfs: Seq[PythonFuncExpression]): FunctionArtifacts =
+    FunctionArtifacts.of(functionsOf(udfs))
+
   /** The versions of Python that pickled these functions, "major.minor". */
   def pythonVersions(udfs: Seq[PythonFuncExpression]): Seq[String] =
     functionsOf(udfs).map(_.pythonVer).distinct
