@@ -136,8 +136,8 @@ class TaskFunctionSuite extends AnyFunSuite {
     signing { (session, key) =>
       val call = newCall
       val withKey = settings(UpdraftConf.signingKeyFile.key -> key.toString)
-      val Seq(plain, signed) =
-        Seq(settings(), withKey).map(confs => sent(commands(session, confs, call)).head)
+      val plain = sent(commands(session, settings(), call)).head
+      val signed = sent(commands(session, withKey, call)).head
       assert(!plain.hasSignedStatement)
       assert(plain.getSession == signed.getSession && plain.getPayload == signed.getPayload)
     }
