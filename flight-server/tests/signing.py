@@ -37,6 +37,7 @@ class Driver:
             function=command.session,
             payload_sha256=hashlib.sha256(command.payload if payload is None else payload).digest(),
             schema_sha256=hashlib.sha256(schema).digest(),
+            command_sha256=[hashlib.sha256(b"a pickled function").digest()],
         )
 
     def sign(self, statement: Statement | bytes) -> SignedStatement:

@@ -16,6 +16,7 @@ from tests.e2e.sides import Sides
 from tests.e2e.types import write_table
 from tests.support.java_names import keep_java_names
 from tests.support.pool import NOTES, LocalPool
+from tests.support.signing import Signing, new_signing
 from tests.support.spark import cancel_jobs, local_spark, use_short_lived_jvms
 
 _CONFS = {
@@ -97,6 +98,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stock-only", action="store_true", help="compare stock PySpark with itself; needs no pool")
+    parser.addoption("--signed", action="store_true", help="with a pool that runs only what the session has signed")
 
 
 @pytest.fixture(scope="session")
@@ -105,19 +107,26 @@ def stock_only(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session")
-def pool(stock_only: bool) -> Iterator[LocalPool | None]:
+def signing() -> Iterator[Signing]:
+    with new_signing() as signing:
+        yield signing
+
+
+@pytest.fixture(scope="session")
+def pool(stock_only: bool, signing: Signing, request: pytest.FixtureRequest) -> Iterator[LocalPool | None]:
     if stock_only:
         yield None
         return
-    with LocalPool(workers=2, notes=NOTES) as pool:
+    with signing.pool() if request.config.getoption("--signed") else LocalPool(workers=2, notes=NOTES) as pool:
         yield pool
         # pytest shows it when the test failed.
         print(pool.log())
 
 
 @pytest.fixture(scope="session")
-def spark(stock_only: bool) -> Iterator[SparkSession]:
-    session = local_spark("updraft-e2e", connector=not stock_only, conf=_CONFS)
+def spark(stock_only: bool, signing: Signing, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    confs = _CONFS | (signing.confs if request.config.getoption("--signed") else {})
+    session = local_spark("updraft-e2e", connector=not stock_only, conf=confs)
     session.sparkContext.setLogLevel(QUIET)
     yield session
     session.stop()

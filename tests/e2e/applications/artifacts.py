@@ -9,7 +9,7 @@ import resource
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -164,8 +164,8 @@ def unexpected(sides: Sides, function: Callable[[int], str], start: str) -> str:
     return "" if values and all(value.startswith(start) for value in values) else str(values)
 
 
-def main(endpoint: str) -> None:
-    spark = local_spark("artifacts", connector=True, conf=CONFS)
+def main(endpoint: str, confs: Mapping[str, str]) -> None:
+    spark = local_spark("artifacts", connector=True, conf={**CONFS, **confs})
     spark.sparkContext.setLogLevel("FATAL")
     sides = Sides(spark, {"tcp": endpoint}, False)
     with tempfile.TemporaryDirectory() as directory:
@@ -181,4 +181,4 @@ def main(endpoint: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {})

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -85,9 +85,9 @@ def listening_port(server: Server) -> int:
     return int(getattr(service, "MODULE$").localPort())
 
 
-def main(endpoint: str) -> None:
+def main(endpoint: str, confs: Mapping[str, str]) -> None:
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "a token"
-    server = local_spark("connect", connector=True, conf={**_CONFS, ENDPOINT: endpoint})
+    server = local_spark("connect", connector=True, conf={**_CONFS, ENDPOINT: endpoint, **confs})
     differences = {}
     for name in ("first", "second"):
         with tempfile.TemporaryDirectory() as directory:
@@ -100,4 +100,4 @@ def main(endpoint: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {})

@@ -183,7 +183,7 @@ class Exchanges:
         else:
             checked.check_payload(request.payload)
         if checked.signer:
-            call.record.describe(signer=checked.signer)
+            call.record.describe(signer=checked.signer, functions=[f"sha256:{each.hex()}" for each in checked.digests])
         return request, await stack.enter_async_context(self._collector.collected(dialogue, owner, request.needs))
 
     async def _with_worker(

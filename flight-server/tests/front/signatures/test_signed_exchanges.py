@@ -67,7 +67,7 @@ async def test_whoever_has_no_key_runs_no_code(
             (COMMAND, "only functions that their driver has signed"),
             (Driver().signed(COMMAND, HEADER), "does not know the key"),
             (driver.signed(COMMAND, b"header of another schema"), "what differs is the schema"),
-            (altered, "the function is not the one that was signed"),
+            (altered, "its function is another one than was signed"),
             (of_another, "for the application 'app-1', and the exchange is of 'app-2'"),
         ):
             code, told = await outcome(front, command, runs=False)
@@ -85,3 +85,4 @@ async def test_the_audit_log_has_whose_signature_it_was(
         await outcome(front, driver.signed(COMMAND, HEADER), runs=True)
     opened, _ended = map(json.loads, log.read_text().splitlines())
     assert (opened["event"], opened["signer"]) == ("opened", "a-driver")
+    assert [digest.partition(":")[0] for digest in opened["functions"]] == ["sha256"]

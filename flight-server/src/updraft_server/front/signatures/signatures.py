@@ -10,7 +10,7 @@ import enum
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,9 +75,8 @@ class Signatures:
         Raises FunctionRefusedError, whose message is for a caller that is known, and whose function was checked.
         """
         known = self._known.current if self._known is not None else None
-        revoked = known.revoked_functions if known is not None else frozenset()
         if self._known is None or not (request.command.HasField("signed_statement") or self._required):
-            return CheckedFunction(self, "", None, revoked)
+            return CheckedFunction(self, "", (), None)
         if not request.command.HasField("signed_statement"):
             raise self.refused(
                 "this pool runs only functions that their driver has signed, and this one has no signature: set "
@@ -95,7 +94,10 @@ class Signatures:
         statement = self._statement(signer, signed)
         if problem := _mismatch(statement, request, owner, signer) or self._untimely(statement, signer):
             raise self.refused(f"the signature of {signer.name!r} is not for this exchange: {problem}")
-        return CheckedFunction(self, signer.name, statement.payload_sha256, revoked)
+        if known.revoked_functions.intersection(statement.command_sha256):
+            digests = ", ".join(f"sha256:{digest.hex()}" for digest in statement.command_sha256)
+            raise self.refused(f"a function was revoked on this pool: {digests}")
+        return CheckedFunction(self, signer.name, tuple(statement.command_sha256), statement.payload_sha256)
 
     def passed(self, outcome: Outcome) -> None:
         """A function may run."""
@@ -148,25 +150,21 @@ class CheckedFunction:
     """A session function that may run, if its payload is the right one."""
 
     def __init__(
-        self, signatures: Signatures, signer: str, payload_sha256: bytes | None, revoked_functions: frozenset[bytes]
+        self, signatures: Signatures, signer: str, digests: Sequence[bytes], payload_sha256: bytes | None
     ) -> None:
         self.signer = signer
         """Whose key signed it; empty for nobody's."""
+        self.digests = digests
+        """SHA-256 of each pickled function, as its signer says."""
         self._signatures = signatures
         self._payload_sha256 = payload_sha256
-        self._revoked_functions = revoked_functions
 
     def check_payload(self, payload: bytes) -> None:
-        """Raise FunctionRefusedError for another payload than was signed, or for one that is revoked."""
-        if self._payload_sha256 is not None or self._revoked_functions:
-            digest = hashlib.sha256(payload).digest()
-            if self._payload_sha256 not in (None, digest):
-                raise self._signatures.refused(
-                    f"the signature of {self.signer!r} is not for this exchange: the function is not the one that was "
-                    "signed"
-                )
-            if digest in self._revoked_functions:
-                raise self._signatures.refused(f"the function sha256:{digest.hex()} was revoked on this pool")
+        """Raise FunctionRefusedError for another payload than was signed."""
+        if self._payload_sha256 not in (None, hashlib.sha256(payload).digest()):
+            raise self._signatures.refused(
+                f"the signature of {self.signer!r} is not for this exchange: its function is another one than was signed"
+            )
         self._signatures.passed(Outcome.UNSIGNED if self._payload_sha256 is None else Outcome.VALID)
 
 

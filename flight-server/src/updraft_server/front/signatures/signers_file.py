@@ -12,7 +12,7 @@
     max_lifetime_days = 7           # for which it may sign
 
     [revoked]
-    functions = ["sha256:51ab..."]  # digests of functions, as the audit log has them: refused, whoever has signed them
+    functions = ["sha256:51ab..."]  # of pickled functions, as the audit log has them: refused, whoever has signed them
 
 Taking a signer out of the file revokes its key. The file holds no secret.
 """
@@ -77,7 +77,7 @@ class KnownSigners:
     by_key: Mapping[bytes, Signer]
     """By the SHA-256 of the raw public key."""
     revoked_functions: frozenset[bytes]
-    """Digests of payloads."""
+    """SHA-256 of pickled functions."""
 
 
 def parse_signers(content: bytes) -> KnownSigners:

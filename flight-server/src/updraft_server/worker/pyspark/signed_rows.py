@@ -7,7 +7,6 @@ without a state in their places: nothing that a row does to them lasts.
 """
 
 import array
-import builtins
 import datetime
 import decimal
 import functools
@@ -75,8 +74,11 @@ def _names() -> Mapping[tuple[str, str], _Reducer]:
         ("datetime", "timedelta"): datetime.timedelta,
         ("array", "array"): array.array,
         ("builtins", "bytearray"): bytearray,
-        ("builtins", "bytes"): builtins.bytes,
+        ("builtins", "bytes"): bytes,
         ("builtins", "set"): set,
+        # As the JVM calls them, whose pickles are for Python 2 as well.
+        ("__builtin__", "bytearray"): bytearray,
+        ("__builtin__", "set"): set,
         ("pyspark.sql.types", "_parse_datatype_json_string"): _data_type,
         ("pyspark.sql.types", "_create_row_inbound_converter"): types._create_row_inbound_converter,
         ("pyspark.sql.types", "VariantVal"): getattr(types, "VariantVal", _unknown),

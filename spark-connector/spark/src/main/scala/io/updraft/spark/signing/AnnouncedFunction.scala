@@ -61,6 +61,8 @@ final class SignedFunction(signedStatement: Array[Byte], artifacts: FunctionArti
   * likes, days later too, but it serializes them for every stage that it submits: so each gets a
   * signature of its own, of the artifacts as they are then.
   *
+  * @param commandsSha256
+  *   of each pickled function
   * @param payloadSha256
   *   of the payload that each task sends
   * @param schemaSha256
@@ -70,6 +72,7 @@ final class FunctionToSign(
     settings: SigningSettings,
     owner: Owner,
     envelope: FunctionEnvelope,
+    commandsSha256: Seq[ByteString],
     payloadSha256: ByteString,
     schemaSha256: ByteString
 ) extends AnnouncedFunction {
@@ -87,6 +90,7 @@ final class FunctionToSign(
       .setFunction(envelope.function(artifacts.map(_.listed)))
       .setPayloadSha256(payloadSha256)
       .setSchemaSha256(schemaSha256)
+      .addAllCommandSha256(commandsSha256.asJava)
       .build()
     val signedStatement = SigningKey.read(settings.keyFile).sign(statement)
     new SignedFunction(signedStatement.toByteArray, envelope.artifacts)

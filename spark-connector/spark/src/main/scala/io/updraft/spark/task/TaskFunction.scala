@@ -3,6 +3,8 @@ package io.updraft.spark.task
 
 import java.security.MessageDigest
 
+import scala.jdk.CollectionConverters._
+
 import com.google.protobuf.{ByteString, UnsafeByteOperations}
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.TaskContext
@@ -11,7 +13,7 @@ import org.apache.spark.sql.updraft.{PythonConf, SparkInternals}
 import org.apache.spark.util.CollectionAccumulator
 
 import io.updraft.client.{Exchange, Replay}
-import io.updraft.proto.v1.{ExchangeCommand, Limits}
+import io.updraft.proto.v1.{ExchangeCommand, Limits, SessionPayload}
 import io.updraft.spark.config.UdfSettings
 import io.updraft.spark.signing.{AnnouncedFunction, Announcement, FunctionToSign, UnsignedFunction}
 
@@ -95,12 +97,19 @@ object TaskFunction {
       signing,
       owner.build(),
       call.envelope,
+      commands(call.payload).map(command => sha256(command.toByteArray)),
       sha256(payload),
       sha256(Exchange.schemaHeader(schema))
     )
     // Now, where the query fails with the reason: when Spark serializes it, a job does.
     function.signed
     function
+  }
+
+  /** Each pickled function once, however often the query uses it. */
+  private def commands(payload: SessionPayload): Seq[ByteString] = {
+    val udfs = payload.getUdfsList.asScala.toSeq.flatMap(_.getCommandsList.asScala)
+    (if (payload.hasUdtf) udfs :+ payload.getUdtf.getCommand else udfs).distinct
   }
 
   private def sha256(bytes: Array[Byte]): ByteString =
