@@ -125,7 +125,7 @@ def pool(stock_only: bool, signing: Signing, request: pytest.FixtureRequest) -> 
 
 @pytest.fixture(scope="session")
 def spark(stock_only: bool, signing: Signing, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    confs = _CONFS | (signing.confs if request.config.getoption("--signed") else {})
+    confs = {**_CONFS, **(signing.confs if request.config.getoption("--signed") else {})}
     session = local_spark("updraft-e2e", connector=not stock_only, conf=confs)
     session.sparkContext.setLogLevel(QUIET)
     yield session

@@ -54,7 +54,7 @@ class Signing:
 
     def opened(self) -> Mapping[str, Any]:
         """The audit log's record of the exchange that was opened last."""
-        records = map(json.loads, self.audit_file.read_text().splitlines())
+        records: list[dict[str, Any]] = [json.loads(line) for line in self.audit_file.read_text().splitlines()]
         return [record for record in records if record["event"] == "opened"][-1]
 
 

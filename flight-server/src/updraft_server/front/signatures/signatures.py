@@ -163,7 +163,7 @@ class CheckedFunction:
         """Raise FunctionRefusedError for another payload than was signed."""
         if self._payload_sha256 not in (None, hashlib.sha256(payload).digest()):
             raise self._signatures.refused(
-                f"the signature of {self.signer!r} is not for this exchange: its function is another one than was signed"
+                f"the signature of {self.signer!r} is not for this exchange: its function is another than was signed"
             )
         self._signatures.passed(Outcome.UNSIGNED if self._payload_sha256 is None else Outcome.VALID)
 

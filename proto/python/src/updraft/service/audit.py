@@ -20,7 +20,7 @@ from updraft.service.audit_file import AuditFile
 from updraft.service.lifecycle import StartError
 from updraft.service.log_lines import shortened
 
-Fact = str | int | float
+Fact = str | int | float | list[str]
 
 AUDIT_DOC = "Records of the audit log, by outcome: written, lost. None without --audit-file."
 """Of the metric that counts them."""
