@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from updraft_server.front.admission import Admission, AdmissionLimits, Grant, WorkerSource
 from updraft_server.pool.bindings import REGISTERED, Binding
@@ -36,8 +37,9 @@ class Source:
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:
             await asyncio.sleep(0)
-            if task in self.refusals:
-                raise self.refusals[task]
+            named = None if task is None else replace(task, tenant="")
+            if named in self.refusals:
+                raise self.refusals[named]
             lease = await self._pool.lease(task, binding)
             # What happens to the pool meanwhile, after it has told of its last change.
             self.once_leased()
@@ -69,7 +71,9 @@ class Arrivals:
     async def come(
         self, name: str, tenant: str = "", task: TaskKey | None = None, binding: Binding = REGISTERED
     ) -> None:
-        self.tasks[name] = asyncio.create_task(self._acquire(name, tenant or name, task, binding))
+        """Each is of a tenant of its own, but exchanges of tasks, which are all of one."""
+        tenant = tenant or ("tasks" if task is not None else name)
+        self.tasks[name] = asyncio.create_task(self._acquire(name, tenant, task, binding))
         await settled()
 
     async def _acquire(self, name: str, tenant: str, task: TaskKey | None, binding: Binding) -> None:

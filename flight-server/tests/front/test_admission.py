@@ -7,7 +7,8 @@ import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, Source, acquire, admission, settled
 
 from updraft.errors import PoolUnavailableError
-from updraft_server.front.admission import _TURN_SECONDS, Admission
+from updraft_server.front.admission import Admission
+from updraft_server.front.turns import TURN_SECONDS
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner, PoolError, TaskKey
 from updraft_server.pool.testing import FakePool
@@ -52,7 +53,7 @@ async def test_tenants_take_turns_however_many_each_has_waiting(pool_of: PoolOf)
     for name in ("a1", "a2", "a3", "b1", "c1", "c2"):
         await arrivals.come(name, tenant=name[0])
     await arrivals.serve_all()
-    assert arrivals.granted == ["running", "a1", "b1", "c1", "a2", "c2", "a3"]
+    assert arrivals.granted == ["running", "b1", "c1", "a1", "c2", "a2", "a3"]
 
 
 async def test_a_tenant_keeps_its_share_of_the_workers_while_others_wait(pool_of: PoolOf) -> None:
@@ -90,10 +91,10 @@ async def test_equals_take_turns_of_a_moment_each(pool_of: PoolOf, clock: Clock)
     for name in ("a1", "b1", "a2", "a3", "b2", "b3"):
         await arrivals.come(name, tenant=name[0], binding=bindings[name[0]])
     await arrivals.leave("a1")
-    clock.pass_seconds(_TURN_SECONDS)
+    clock.pass_seconds(TURN_SECONDS)
     for name in ("a2", "b1"):
         await arrivals.leave(name)
-    clock.pass_seconds(_TURN_SECONDS)
+    clock.pass_seconds(TURN_SECONDS)
     for name in ("b2", "a3"):
         await arrivals.leave(name)
     assert arrivals.granted == ["a1", "a2", "b1", "b2", "a3", "b3"]

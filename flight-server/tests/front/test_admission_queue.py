@@ -262,4 +262,4 @@ async def test_a_tenant_that_fills_the_queue_makes_room_for_another(pool_of: Poo
     with pytest.raises(PoolFullError):
         await arrivals.tasks["a3"]
     await arrivals.serve_all()
-    assert arrivals.granted == ["running", "a1", "b1", "a2"]
+    assert arrivals.granted == ["running", "b1", "a1", "a2"]

@@ -5,31 +5,32 @@ Policy alone: it knows neither gRPC nor sockets. `updraft_server.pool.pool` has 
 `updraft_server.front.exchange` takes a place in the queue before it lets its client send anything large, then waits
 there for a worker, and brings it back.
 
-A worker that comes back goes to the tenant with the fewest at work, of one tenant to the owner with the fewest. Equals
-take turns, of a moment each rather than of an exchange: a worker serves one owner, so each change of turns ends one.
-Nobody overtakes them, except an exchange of a task that already holds a worker: its other exchange may be waiting for
-this one's results ("Several exchanges of one task" in proto/README.md).
+`updraft_server.front.turns` says who is next. Nobody overtakes, except an exchange of a task that already holds a
+worker: its other exchange may be waiting for this one's results ("Several exchanges of one task" in proto/README.md).
 """
 
 import asyncio
-import math
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
-from updraft.errors import PoolFullError, PoolUnavailableError
+from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
+from updraft.service.tenants import Caps
+from updraft_server.front.turns import Turn, Turns, add
 from updraft_server.pool.bindings import REGISTERED, Binding
-from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, Owner, PoolError, TaskKey
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
 
 # As many places a task that holds a worker has beyond the limits of the queue: its exchanges may wait for each other.
 _MOST_SIBLINGS = 8
-# Long beside the start of a worker and the imports of its functions, short for who waits.
-_TURN_SECONDS = 0.5
+# So many exchanges of a task overtake the queue before it has given all its workers back. A task has one for each UDF
+# operator; a client that names one task for ever would keep its workers for ever.
+_MOST_OVERTAKING = 64
+# Whom the pool has no worker for does not hold up those behind. It is asked again once its workers change.
+_MOST_REFUSED = 32
 
 Result = TypeVar("Result")
-Key = TypeVar("Key")
 
 
 class WorkerSource(Protocol):
@@ -55,13 +56,6 @@ class AdmissionLimits:
     retry_after_milliseconds: int
 
 
-class _Turn(NamedTuple):
-    """Exchanges of one owner, one behind the other."""
-
-    owner: Owner | None
-    began_seconds: float
-
-
 class Grant:
     """A worker granted to one exchange; released once."""
 
@@ -83,6 +77,7 @@ class Place:
     """An exchange's place in the queue, from before its client sends anything large until it has a worker."""
 
     tenant: str
+    """Whose share it takes."""
     task: TaskKey | None
     held_bytes: int
     binding: Binding | None = None
@@ -110,19 +105,35 @@ class Place:
                 task.exception()
 
 
+@dataclass(slots=True)
+class _Queue:
+    """The places of one tenant."""
+
+    places: dict[Place, None] = field(default_factory=dict)
+    held_bytes: int = 0
+
+
 class Admission:
     """The queue in front of a pool."""
 
-    def __init__(self, pool: WorkerSource, limits: AdmissionLimits) -> None:
+    def __init__(self, pool: WorkerSource, limits: AdmissionLimits, caps: Caps | None = None) -> None:
         self._pool = pool
         self._limits = limits
-        self._queues: OrderedDict[str, deque[Place]] = OrderedDict()
+        self._caps = caps or Caps()
+        self._queues: dict[str, _Queue] = {}
+        self._waiting = 0
+        self._waiting_of_tasks: Counter[TaskKey] = Counter()
+        self._held_bytes = 0
+        self._turns: Turns[Place] = Turns(
+            idle=lambda: pool.idle,
+            most_workers=lambda tenant: self._caps.of(tenant).max_workers,
+            now=lambda: self._now(),
+        )
+        """Places that are ready for a worker."""
+        self._ready_of_tasks: dict[TaskKey, dict[Place, None]] = {}
         self._holding: Counter[TaskKey] = Counter()
-        self._at_work: Counter[str] = Counter()
-        """Workers of each tenant."""
-        self._at_work_for_owners: Counter[Owner | None] = Counter()
-        self._last_turn = _Turn(None, -math.inf)
-        """Of the exchange that gave its worker back last."""
+        self._overtaken: Counter[TaskKey] = Counter()
+        """Of tasks that hold a worker: how often they have got one past the queue since they hold any."""
         self._draining = False
         self._dispatching: asyncio.Task[None] | None = None
         self._unsubscribe = pool.subscribe(self._workers_changed)
@@ -130,7 +141,7 @@ class Admission:
     @property
     def waiting(self) -> int:
         """Exchanges in the queue."""
-        return sum(map(len, self._queues.values()))
+        return self._waiting
 
     @property
     def queue_limit(self) -> int:
@@ -142,16 +153,17 @@ class Admission:
         """A place for one exchange, given up at the end of the block.
 
         `held_bytes` is the memory that the exchange takes until it has a worker: its command and schema.
-        Raises PoolFullError when the queue is full and PoolUnavailableError in a drain.
+        Raises PoolFullError when the queue is full, LimitError for what its tenant can never have, and
+        PoolUnavailableError in a drain.
         """
         if self._draining:
             raise _draining_error()
-        place = Place(tenant, task, held_bytes)
-        siblings = sum(other.task == task for other in self._places())
-        if not self._may_overtake(place) or siblings >= _MOST_SIBLINGS:
+        place = Place(tenant, None if task is None else replace(task, tenant=tenant), held_bytes)
+        if not self._may_overtake(place) or self._waiting_of_tasks[place.task] >= _MOST_SIBLINGS:
+            self._check_caps(place)
             self._make_memory(place)
             self._make_room(tenant)
-        self._queues.setdefault(tenant, deque()).append(place)
+        self._remember(place)
         try:
             yield place
         finally:
@@ -163,13 +175,13 @@ class Admission:
         Raises PoolFullError when another tenant needed the place more, and PoolUnavailableError in a drain or when the
         pool fails.
         """
-        if not place.granted.done() and (self._may_overtake(place) or not self._has_waiters()):
+        if not place.granted.done() and self._is_next(place):
             try:
                 return await self._lease(place, binding)
             except NoIdleWorker:
                 pass
         # Only now: from here on the dispatcher may grant it a worker.
-        place.binding = binding
+        self._is_ready(place, binding)
         self._workers_changed()
         try:
             return await place.granted
@@ -182,12 +194,13 @@ class Admission:
         """Refuse everybody who waits or comes: no work of theirs was done, another pool can take them."""
         self._draining = True
         self._unsubscribe()
-        for place in self._places():
+        for place in [place for queue in self._queues.values() for place in queue.places]:
             self._fail(place, _draining_error())
-        self._queues.clear()
+            self._forget(place)
 
     async def _lease(self, place: Place, binding: Binding) -> Grant:
         # Counted before the wait for the worker, so that a sibling that comes meanwhile is known as one.
+        overtakes = self._may_overtake(place)
         self._count(place, binding, +1)
         try:
             lease = await self._pool.lease(place.task, binding)
@@ -196,76 +209,105 @@ class Admission:
             if isinstance(error, PoolError) and not isinstance(error, NoIdleWorker):
                 raise PoolUnavailableError(f"the pool cannot give a worker: {error}") from error
             raise
-        turn = self._last_turn if self._goes_on(binding.owner) else _Turn(binding.owner, self._now())
-        return Grant(lease, lambda: self._released(place, binding, turn))
+        if overtakes and place.task is not None:
+            self._overtaken[place.task] += 1
+        turn = self._turns.begun(place.tenant, binding.owner)
+        return Grant(lease, lambda: self._released(place, turn))
 
-    def _released(self, place: Place, binding: Binding, turn: _Turn) -> None:
-        self._count(place, binding, -1)
-        self._last_turn = turn
-
-    def _goes_on(self, owner: Owner | None) -> bool:
-        """Whether the owner's turn is not over, if it is the one whose worker came back."""
-        return self._last_turn.owner == owner and self._now() - self._last_turn.began_seconds < _TURN_SECONDS
+    def _released(self, place: Place, turn: Turn) -> None:
+        self._hold(place, -1)
+        self._turns.ended(turn)
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
     def _count(self, place: Place, binding: Binding, change: int) -> None:
-        _add(self._at_work, place.tenant, change)
-        _add(self._at_work_for_owners, binding.owner, change)
-        if place.task is not None:
-            _add(self._holding, place.task, change)
+        self._turns.count(place.tenant, binding.owner, change)
+        self._hold(place, change)
 
-    def _places(self) -> list[Place]:
-        return [place for queue in self._queues.values() for place in queue]
+    def _hold(self, place: Place, change: int) -> None:
+        if place.task is not None:
+            add(self._holding, place.task, change)
+            if place.task not in self._holding:
+                self._overtaken.pop(place.task, None)
 
     def _may_overtake(self, place: Place) -> bool:
-        return place.task is not None and self._holding[place.task] > 0
+        return (
+            place.task is not None
+            and self._holding[place.task] > 0
+            and self._overtaken[place.task] < _MOST_OVERTAKING
+        )
 
-    def _has_waiters(self) -> bool:
-        """Whether anybody is ready for a worker and has none."""
-        return any(place.binding is not None for place in self._places())
+    def _is_next(self, place: Place) -> bool:
+        """Whether a newcomer need not wait: nobody does who may have a worker."""
+        if self._may_overtake(place):
+            return True
+        is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)
+        return not is_capped and not self._turns and not any(True for _ in self._overtakers())
+
+    def _check_caps(self, newcomer: Place) -> None:
+        """Raise PoolFullError, or LimitError, for more than the newcomer's tenant may have in the queue."""
+        tenant, caps = newcomer.tenant, self._caps
+        queue = self._queues.get(tenant) or _Queue()
+        # As for the queue as a whole: those for whom there are workers do not wait.
+        waiting = max(0, len(queue.places) - self._pool.idle)
+        if caps.exceeded("max_waiting", tenant, waiting, 1):
+            raise self._full(caps.refusal("max_waiting", tenant, waiting, 1))
+        more_bytes = newcomer.held_bytes
+        if caps.exceeded("max_queue_bytes", tenant, queue.held_bytes, more_bytes):
+            reason = caps.refusal("max_queue_bytes", tenant, queue.held_bytes, more_bytes)
+            raise self._full(reason) if queue.held_bytes else LimitError(reason)
 
     def _make_memory(self, newcomer: Place) -> None:
         """Refuse exchanges of the tenants that hold most memory until the newcomer fits; it may be refused itself.
 
         Alone it always fits.
         """
-        held = Counter[str]()
-        for place in self._places():
-            held[place.tenant] += place.held_bytes
-        # Who overtakes may be waited for by an exchange that has a worker.
-        left = [place for place in self._places() if not self._may_overtake(place)]
+        missing_bytes = self._held_bytes + newcomer.held_bytes - self._limits.queue_bytes
+        if missing_bytes <= 0 or not self._held_bytes:
+            return
+        held = {tenant: queue.held_bytes for tenant, queue in self._queues.items()}
+        left: dict[str, list[Place]] = {}
         losers: list[Place] = []
-        while (total_bytes := held.total()) and total_bytes + newcomer.held_bytes > self._limits.queue_bytes:
-            [(largest, most_bytes)] = held.most_common(1)
-            candidates = [place for place in left if place.tenant == largest]
-            if not candidates or most_bytes <= held[newcomer.tenant] + newcomer.held_bytes:
+        while missing_bytes > 0 and len(losers) < self._waiting:
+            largest = max(held, key=lambda tenant: held[tenant])
+            if largest not in left:
+                # Who overtakes may be waited for by an exchange that has a worker.
+                left[largest] = [place for place in self._queues[largest].places if not self._may_overtake(place)]
+            if not left[largest] or held[largest] <= held.get(newcomer.tenant, 0) + newcomer.held_bytes:
                 raise self._refusal()
-            loser = max(candidates, key=lambda place: place.held_bytes)
-            left.remove(loser)
+            loser = max(left[largest], key=lambda place: place.held_bytes)
+            left[largest].remove(loser)
             losers.append(loser)
             held[largest] -= loser.held_bytes
+            missing_bytes -= loser.held_bytes
         for loser in losers:
             self._fail(loser, self._refusal())
             self._forget(loser)
 
     def _refusal(self) -> PoolFullError:
-        return PoolFullError(
-            f"all workers are busy and {self.waiting} exchanges wait: retry later, or give the pool more workers",
-            retry_after_milliseconds=self._limits.retry_after_milliseconds,
+        return self._full(
+            f"all workers are busy and {self.waiting} exchanges wait: retry later, or give the pool more workers"
         )
+
+    def _full(self, reason: str) -> PoolFullError:
+        return PoolFullError(reason, retry_after_milliseconds=self._limits.retry_after_milliseconds)
 
     def _make_room(self, tenant: str) -> None:
         """Refuse one exchange of the tenant that fills a full queue most, which may be this one."""
         if self.waiting < self._limits.queue_limit + self._pool.idle:
             return
         refusal = self._refusal()
-        largest = max(self._queues, key=lambda name: len(self._queues[name]), default=tenant)
-        if len(self._queues.get(largest, ())) <= len(self._queues.get(tenant, ())) + 1:
-            raise refusal
-        newest = self._queues[largest][-1]
+        own = self._queues.get(tenant)
+        largest = max(self._queues, key=lambda name: len(self._queues[name].places), default=tenant)
+        if largest == tenant or len(self._queues[largest].places) <= (len(own.places) if own else 0) + 1:
+            # All have as many: who has used little lately gives way to nobody who has used much.
+            other = self._turns.last_that_has_used_its_credit()
+            if own is not None or other is None or not self._turns.has_credit(tenant):
+                raise refusal
+            largest = other
+        newest = next(reversed(self._queues[largest].places))
         self._fail(newest, refusal)
         self._forget(newest)
 
@@ -275,13 +317,42 @@ class Admission:
             # An exchange that is not ready for a worker may leave without asking for one.
             place.granted.exception()
 
+    def _remember(self, place: Place) -> None:
+        queue = self._queues.setdefault(place.tenant, _Queue())
+        queue.places[place] = None
+        queue.held_bytes += place.held_bytes
+        self._held_bytes += place.held_bytes
+        self._waiting += 1
+        if place.task is not None:
+            self._waiting_of_tasks[place.task] += 1
+
+    def _is_ready(self, place: Place, binding: Binding) -> None:
+        queue = self._queues.get(place.tenant)
+        if queue is None or place not in queue.places:
+            return
+        place.binding = binding
+        self._turns.add(place.tenant, binding.owner, place)
+        if place.task is not None:
+            self._ready_of_tasks.setdefault(place.task, {})[place] = None
+
     def _forget(self, place: Place) -> None:
         queue = self._queues.get(place.tenant)
-        if queue is None or place not in queue:
+        if queue is None or place not in queue.places:
             return
-        queue.remove(place)
-        if not queue:
+        del queue.places[place]
+        queue.held_bytes -= place.held_bytes
+        self._held_bytes -= place.held_bytes
+        self._waiting -= 1
+        if not queue.places:
             del self._queues[place.tenant]
+        if place.binding is not None:
+            self._turns.discard(place.tenant, place.binding.owner, place)
+        if place.task is not None:
+            add(self._waiting_of_tasks, place.task, -1)
+            ready = self._ready_of_tasks.get(place.task, {})
+            ready.pop(place, None)
+            if not ready:
+                self._ready_of_tasks.pop(place.task, None)
 
     def _workers_changed(self) -> None:
         if self._queues and (self._dispatching is None or self._dispatching.done()):
@@ -290,7 +361,7 @@ class Admission:
     async def _dispatch(self) -> None:
         """Grant workers until there is none or nobody waits; one at a time, so that the order holds."""
         refused: set[tuple[TaskKey | None, Binding | None]] = set()
-        while place := self._next(refused):
+        while len(refused) < _MOST_REFUSED and (place := self._next(refused)):
             try:
                 grant = await self._lease(place, place.binding or REGISTERED)
             except NoIdleWorker:
@@ -308,34 +379,21 @@ class Admission:
                 grant.release(LeaseOutcome.CLEAN)
                 continue
             place.granted.set_result(grant)
-            if place.tenant in self._queues:
-                self._queues.move_to_end(place.tenant)
 
     def _next(self, refused: set[tuple[TaskKey | None, Binding | None]]) -> Place | None:
-        """Who is served next: first who overtakes, then who has fewest workers; nobody who is as one in `refused`."""
-        ready = [
-            place
-            for place in self._places()
-            if place.binding is not None and not place.granted.done() and (place.task, place.binding) not in refused
-        ]
-        for place in ready:
-            if self._may_overtake(place):
+        """Who is served next: first who overtakes, then whose turn it is; nobody who is as one in `refused`."""
+        for place in self._overtakers():
+            if (place.task, place.binding) not in refused:
                 return place
-        if not ready or self._pool.idle == 0:
+        if self._pool.idle == 0:
             return None
-        # Of equals the first: tenants stand in the order of their turns, and the places of each as they came.
-        return min(ready, key=self._rank)
+        return next((place for place in self._turns.candidates() if (place.task, place.binding) not in refused), None)
 
-    def _rank(self, place: Place) -> tuple[int, int, bool]:
-        owner = place.binding.owner if place.binding else None
-        return self._at_work[place.tenant], self._at_work_for_owners[owner], not self._goes_on(owner)
-
-
-def _add(counter: Counter[Key], key: Key, change: int) -> None:
-    """Count, and keep no zeros: the names are without number."""
-    counter[key] += change
-    if counter[key] == 0:
-        del counter[key]
+    def _overtakers(self) -> Iterator[Place]:
+        """Those who are ready and whose task holds a worker already."""
+        # There are fewer tasks at work than may wait.
+        for task in self._holding:
+            yield from (place for place in self._ready_of_tasks.get(task, ()) if self._may_overtake(place))
 
 
 def _draining_error() -> PoolUnavailableError:

@@ -25,6 +25,7 @@ from updraft.service.exchange import (
     first_message,
     schema_header,
     send_last,
+    share_of,
     tenant_of,
     within_deadline,
 )
@@ -137,7 +138,7 @@ class Exchanges:
             exchange.phase = ExchangePhase.PREPARING
             owner = _owner(call, request)
             checked = self._signatures.check(request, owner) if request.is_session else None
-            with self._admission.place(owner.tenant, request.task_key, request.held_bytes) as place:
+            with self._admission.place(share_of(call, owner.tenant), request.task_key, request.held_bytes) as place:
                 request, artifacts = await place.unless_lost(self._prepared(call, request, owner, checked, stack))
                 self._refuse_if_held_back(owner, request)
                 await _recorded(call, request, owner)
@@ -184,7 +185,8 @@ class Exchanges:
             checked.check_payload(request.payload)
         if checked.signer:
             call.record.describe(signer=checked.signer, functions=[f"sha256:{each.hex()}" for each in checked.digests])
-        return request, await stack.enter_async_context(self._collector.collected(dialogue, owner, request.needs))
+        collected = self._collector.collected(dialogue, owner, request.needs, share=share_of(call, owner.tenant))
+        return request, await stack.enter_async_context(collected)
 
     async def _with_worker(
         self,

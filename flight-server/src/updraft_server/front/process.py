@@ -30,6 +30,7 @@ from updraft.service.listeners import Listeners
 from updraft.service.parent import follow_parent
 from updraft.service.ready_file import ReadyFile
 from updraft.service.telemetry import LOG_DROPS, log_to_stderr
+from updraft.service.tenants import CAP_REFUSALS_DOC, Caps
 from updraft.service.tracing import start_tracing
 from updraft_server.front.activity import Activity
 from updraft_server.front.admission import Admission, AdmissionLimits
@@ -84,6 +85,8 @@ class Front:
         self.lifecycle = Lifecycle()
         self.activity = Activity()
         self.metrics = FrontMetrics(self.activity)
+        caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
+        self.metrics.count_by_label("updraft_tenant_cap_refusals", CAP_REFUSALS_DOC, "cap", lambda: caps.refusals)
         self.admission = Admission(
             pool,
             AdmissionLimits(
@@ -91,6 +94,7 @@ class Front:
                 queue_bytes=settings.queue_bytes,
                 retry_after_milliseconds=settings.retry_after_milliseconds,
             ),
+            caps,
         )
         self._settings = settings
         self._pool = pool
@@ -101,6 +105,7 @@ class Front:
             artifacts_directory,
             limit_bytes=settings.artifact_store_bytes,
             retry_after_milliseconds=settings.retry_after_milliseconds,
+            caps=caps,
         )
         collector = ArtifactCollector(
             self._artifact_store, Unpackers(), timeout_seconds=settings.artifact_timeout_seconds

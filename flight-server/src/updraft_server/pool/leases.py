@@ -37,6 +37,8 @@ class TaskKey:
     application_id: str
     stage_id: int
     task_attempt_id: int
+    tenant: str = ""
+    """Whose it is: nobody's exchanges pass for those of another tenant's task."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -51,16 +51,16 @@ class ArtifactCollector:
 
     @asynccontextmanager
     async def collected(
-        self, dialogue: ArtifactDialogue, owner: Owner, needs: Needs
+        self, dialogue: ArtifactDialogue, owner: Owner, needs: Needs, *, share: str
     ) -> AsyncIterator[CollectedArtifacts]:
-        """The artifacts, held for the time of the block; raises UpdraftError when they cannot be had.
+        """The artifacts, held for the time of the block in the share of a tenant; raises UpdraftError.
 
         A worker is bound to its owner's directory before it needs anything of it, unless it serves a single exchange.
         """
         if not needs.keys and not owner.application_id:
             yield CollectedArtifacts()
             return
-        with self._store.holding(owner, needs.keys) as held:
+        with self._store.holding(owner, needs.keys, share) as held:
             yield await self._collect(dialogue, needs, held) if needs.keys else CollectedArtifacts(held.directory)
 
     async def _collect(self, dialogue: ArtifactDialogue, needs: Needs, held: Held) -> CollectedArtifacts:

@@ -19,15 +19,17 @@ import itertools
 import json
 import secrets
 import shutil
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
+from updraft.service.tenants import Caps
 from updraft_server.front.artifacts.needs import ArtifactKey
 from updraft_server.front.artifacts.originals import Original
 from updraft_server.front.artifacts.stored import DIRECTORY_MODE, Belongings, FileSet, StoredArtifact, room_bytes
+from updraft_server.front.artifacts.tenant_room import TenantRooms
 from updraft_server.front.artifacts.threads import remove
 from updraft_server.pool.leases import Owner
 
@@ -54,16 +56,19 @@ class Held:
 class ArtifactStore:
     """The artifacts of a pool, in a directory that it owns and empties when it starts."""
 
-    def __init__(self, directory: Path, *, limit_bytes: int, retry_after_milliseconds: int) -> None:
+    def __init__(
+        self, directory: Path, *, limit_bytes: int, retry_after_milliseconds: int, caps: Caps | None = None
+    ) -> None:
         self._directory = directory
         self._arriving_path = directory / "arriving"
         self._trash_path = directory / "trash"
         self._limit_bytes = limit_bytes
         self._retry_after_milliseconds = retry_after_milliseconds
         self._belongings: OrderedDict[bytes, Belongings] = OrderedDict()
-        self._tenant_bytes: Counter[bytes] = Counter()
+        self._tenants = TenantRooms(limit_bytes, caps or Caps(), retry_after_milliseconds)
+        self._idle_sets: OrderedDict[tuple[bytes, str], Belongings] = OrderedDict()
+        """Sets of files that nobody holds, the least recently used first."""
         self._names = itertools.count()
-        self._uses = itertools.count()
         # Names of directories are no one's to guess, and an owner that comes back finds its paths as they were.
         self._secret = secrets.token_bytes(32)
         self._deletions: set[asyncio.Future[None]] = set()
@@ -82,19 +87,20 @@ class ArtifactStore:
         return held.belongings.stored_path / str(next(self._names))
 
     @contextlib.contextmanager
-    def holding(self, owner: Owner, keys: frozenset[ArtifactKey]) -> Iterator[Held]:
+    def holding(self, owner: Owner, keys: frozenset[ArtifactKey], share: str = "") -> Iterator[Held]:
         """Keep these artifacts of the owner, there or not, for the time of the block.
 
-        Raises PoolFullError, or LimitError for what can never fit. At the end of the block, what has not arrived is
+        They take the share of the tenant `share`, which is the owner's where it is empty. Raises PoolFullError, or LimitError for what can never fit. At the end of the block, what has not arrived is
         forgotten, and the rest counts as used now. Who has no application id owns what arrives until then.
         """
-        self._check_announced(self._belongings.get(self._digest(*owner)), keys)
-        belongings = self._enter(owner)
+        share = share or owner.tenant
+        self._check_announced(share, self._belongings.get(self._digest(*owner)), keys)
+        belongings = self._enter(owner, share)
         held = Held(belongings, {key: belongings.artifacts.setdefault(key, StoredArtifact(key)) for key in keys})
         for artifact in held.artifacts.values():
             artifact.holders += 1
             if belongings.idle.pop(artifact.key, None) is not None:
-                self._idle_bytes -= artifact.kept_bytes
+                self._count_idle(belongings, -artifact.kept_bytes)
         try:
             yield held
         finally:
@@ -105,6 +111,8 @@ class ArtifactStore:
         belongings = held.belongings
         file_set = belongings.file_sets.setdefault(name, FileSet(belongings.sets_path / name, frozenset(keys)))
         file_set.holders += 1
+        if self._idle_sets.pop((belongings.digest, name), None) is not None:
+            self._tenants[belongings.tenant].idle_sets -= 1
         held.file_set = file_set
         return file_set
 
@@ -123,7 +131,7 @@ class ArtifactStore:
 
     def take(self, belongings: Belongings, more_bytes: int) -> None:
         """Take room, for which others may have to go; raises PoolFullError where those that may go are too few."""
-        self._make_room(more_bytes)
+        self._make_room(belongings, more_bytes)
         self._charge(belongings, more_bytes)
 
     def give_back(self, belongings: Belongings, less_bytes: int) -> None:
@@ -134,28 +142,29 @@ class ArtifactStore:
         """Names an owner or a tenant, whose own texts may be as long as a client likes."""
         return hmac.digest(self._secret, json.dumps(texts).encode(), hashlib.sha256)
 
-    def _enter(self, owner: Owner) -> Belongings:
+    def _enter(self, owner: Owner, share: str) -> Belongings:
         digest = self._digest(*owner) if owner.application_id else secrets.token_bytes(32)
         if digest not in self._belongings:
             self._limit_owners()
-            directory = self._directory / digest.hex()
+            directory, tenant = self._directory / digest.hex(), self._digest(share)
             try:
-                self._belongings[digest] = Belongings(digest, self._digest(owner.tenant), directory)
+                self._belongings[digest] = Belongings(digest, tenant, directory)
+                self._tenants.enter(tenant, share)
             except OSError as error:
                 raise PoolUnavailableError(f"this pool cannot store an artifact: {error.strerror}") from error
         belongings = self._belongings[digest]
         self._belongings.move_to_end(digest)
         belongings.lasting = bool(owner.application_id)
         belongings.exchanges += 1
+        self._tenants.use(belongings.tenant, +1)
         return belongings
 
     def _release(self, held: Held) -> None:
         belongings = held.belongings
         belongings.exchanges -= 1
+        self._tenants.use(belongings.tenant, -1)
         if held.file_set is not None:
-            held.file_set.holders -= 1
-            held.file_set.last_use = next(self._uses)
-            self._limit_file_sets()
+            self._release_set(belongings, held.file_set)
         for artifact in held.artifacts.values():
             artifact.holders -= 1
             if artifact.holders:
@@ -164,12 +173,12 @@ class ArtifactStore:
                 del belongings.artifacts[artifact.key]
             else:
                 belongings.idle[artifact.key] = artifact
-                self._idle_bytes += artifact.kept_bytes
+                self._count_idle(belongings, artifact.kept_bytes)
         if not belongings.lasting:
             self._evict_all(belongings)
             self._forget(belongings)
 
-    def _check_announced(self, belongings: Belongings | None, keys: frozenset[ArtifactKey]) -> None:
+    def _check_announced(self, share: str, belongings: Belongings | None, keys: frozenset[ArtifactKey]) -> None:
         """Refuse now what would certainly be refused once it arrives."""
         announced_bytes = sum(room_bytes(key.size_bytes) for key in keys)
         if announced_bytes > self._limit_bytes:
@@ -181,39 +190,61 @@ class ArtifactStore:
         lacking_bytes = sum(known[key].lacking_bytes if key in known else room_bytes(key.size_bytes) for key in keys)
         idle = belongings.idle if belongings is not None else {}
         wanted_idle_bytes = sum(idle[key].kept_bytes for key in keys if key in idle)
-        self._check_room(lacking_bytes, self._idle_bytes - wanted_idle_bytes)
+        tenant = self._digest(share)
+        self._tenants.check_cap(tenant, share, lacking_bytes + wanted_idle_bytes, announced_bytes)
+        # Only now: those that arrive already come to their end.
+        self._tenants.check_share(tenant, lacking_bytes + wanted_idle_bytes)
+        self._check_room(tenant, lacking_bytes, self._idle_bytes - wanted_idle_bytes)
 
-    def _check_room(self, more_bytes: int, idle_bytes: int) -> None:
+    def _check_room(self, tenant: bytes, more_bytes: int, idle_bytes: int) -> None:
         if self.used_bytes + more_bytes - self._limit_bytes > idle_bytes:
-            raise PoolFullError(
+            self._tenants.refused(tenant, more_bytes)
+            raise self._full(
                 f"running exchanges hold artifacts of {self.used_bytes - idle_bytes} of {self._limit_bytes} bytes,"
-                f" and {more_bytes} more are needed: retry later, or raise --artifact-store-bytes",
-                retry_after_milliseconds=self._retry_after_milliseconds,
+                f" and {more_bytes} more are needed: retry later, or raise --artifact-store-bytes"
             )
 
-    def _make_room(self, more_bytes: int) -> None:
+    def _full(self, reason: str) -> PoolFullError:
+        return PoolFullError(reason, retry_after_milliseconds=self._retry_after_milliseconds)
+
+    def _make_room(self, belongings: Belongings, more_bytes: int) -> None:
         """Whoever uses most loses first, so that nobody pushes others out by bringing more and more."""
+        tenant = belongings.tenant
+        while self._tenants.is_beyond_cap(tenant, more_bytes):
+            own = [owned for owned in self._belongings.values() if owned.idle and owned.tenant == tenant]
+            if not own:
+                room = self._tenants[tenant]
+                self._tenants.check_cap(tenant, room.name, more_bytes, 0)
+                break
+            self._evict(own[0])
         if self.used_bytes + more_bytes <= self._limit_bytes:
             return
-        self._check_room(more_bytes, self._idle_bytes)
+        self._check_room(tenant, more_bytes, self._idle_bytes)
         while self.used_bytes + more_bytes > self._limit_bytes:
             fullest = max((owned for owned in self._belongings.values() if owned.idle), key=self._fullness)
+            if not self._tenants.may_evict(tenant, more_bytes, fullest.tenant):
+                raise self._full(
+                    "the store of artifacts is full, and this tenant holds more of it than others that use theirs: "
+                    "retry later, or raise --artifact-store-bytes"
+                )
             self._evict(fullest)
 
     def _fullness(self, belongings: Belongings) -> tuple[int, int]:
-        return self._tenant_bytes[belongings.tenant], belongings.used_bytes
+        return self._tenants[belongings.tenant].used_bytes, belongings.used_bytes
 
     def _charge(self, belongings: Belongings, more_bytes: int) -> None:
         self.used_bytes += more_bytes
         belongings.used_bytes += more_bytes
-        self._tenant_bytes[belongings.tenant] += more_bytes
-        if not self._tenant_bytes[belongings.tenant]:
-            del self._tenant_bytes[belongings.tenant]
+        self._tenants[belongings.tenant].used_bytes += more_bytes
+
+    def _count_idle(self, belongings: Belongings, more_bytes: int) -> None:
+        self._idle_bytes += more_bytes
+        self._tenants[belongings.tenant].idle_bytes += more_bytes
 
     def _evict(self, belongings: Belongings) -> None:
         """Remove the least recently used artifact that nobody holds."""
         key, artifact = belongings.idle.popitem(last=False)
-        self._idle_bytes -= artifact.kept_bytes
+        self._count_idle(belongings, -artifact.kept_bytes)
         del belongings.artifacts[key]
         self._remove(belongings, artifact)
 
@@ -223,14 +254,16 @@ class ArtifactStore:
 
     def _limit_owners(self) -> None:
         if len(self._belongings) >= _MOST_OWNERS:
-            away = next((owned for owned in self._belongings.values() if not owned.exchanges), None)
-            if away is not None:
-                self._evict_all(away)
-                self._forget(away)
+            away = [owned for owned in self._belongings.values() if not owned.exchanges]
+            if away:
+                # Of the tenant that has most, the least recently used.
+                loser = max(away, key=lambda owned: self._tenants[owned.tenant].owners)
+                self._evict_all(loser)
+                self._forget(loser)
 
     def _remove(self, belongings: Belongings, artifact: StoredArtifact) -> None:
         names = [name for name, file_set in belongings.file_sets.items() if artifact.key in file_set.keys]
-        paths = [belongings.file_sets.pop(name).path for name in names]
+        paths = [self._pop_set(belongings, name) for name in names]
         if artifact.path is not None:
             paths.append(artifact.path)
         artifact.path, artifact.original = None, None
@@ -238,21 +271,31 @@ class ArtifactStore:
         artifact.kept_bytes = 0
         self._delete(paths)
 
-    def _limit_file_sets(self) -> None:
-        idle = [
-            (file_set.last_use, name, belongings)
-            for belongings in self._belongings.values()
-            for name, file_set in belongings.file_sets.items()
-            if not file_set.holders
-        ]
-        if len(idle) > _MOST_IDLE_FILE_SETS:
-            _, name, belongings = min(idle, key=lambda each: each[0])
-            self._delete([belongings.file_sets.pop(name).path])
+    def _pop_set(self, belongings: Belongings, name: str) -> Path:
+        if self._idle_sets.pop((belongings.digest, name), None) is not None:
+            self._tenants[belongings.tenant].idle_sets -= 1
+        return belongings.file_sets.pop(name).path
+
+    def _release_set(self, belongings: Belongings, file_set: FileSet) -> None:
+        file_set.holders -= 1
+        name = file_set.path.name
+        if file_set.holders or belongings.file_sets.get(name) is not file_set:
+            return
+        self._idle_sets[belongings.digest, name] = belongings
+        self._tenants[belongings.tenant].idle_sets += 1
+        if len(self._idle_sets) > _MOST_IDLE_FILE_SETS:
+            # Of the tenant that has most, the least recently used.
+            (_, name), loser = max(self._idle_sets.items(), key=lambda item: self._tenants[item[1].tenant].idle_sets)
+            self._delete([self._pop_set(loser, name)])
 
     def _forget(self, belongings: Belongings) -> None:
         """Forget an owner who is away, artifacts and all. Others keep their directories, empty or not: workers that
         were bound to one could not read what takes its place."""
         del self._belongings[belongings.digest]
+        for name in belongings.file_sets:
+            if self._idle_sets.pop((belongings.digest, name), None) is not None:
+                self._tenants[belongings.tenant].idle_sets -= 1
+        self._tenants.leave(belongings.tenant)
         self._delete([belongings.directory])
 
     def _delete(self, paths: Iterable[Path]) -> None:

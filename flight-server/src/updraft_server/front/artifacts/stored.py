@@ -71,7 +71,6 @@ class FileSet:
         self.path = path
         self.keys = keys
         self.holders = 0
-        self.last_use = 0
 
 
 class Belongings:
@@ -81,7 +80,7 @@ class Belongings:
         self.digest = digest
         """Of the owner."""
         self.tenant = tenant
-        """A digest too."""
+        """Whose share it takes: a digest too."""
         self.directory = directory
         """All that workers of this owner need to read, and nothing of anybody else's."""
         self.artifacts: dict[ArtifactKey, StoredArtifact] = {}

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from updraft.errors import UnauthenticatedError
-from updraft.service.identity import ANYBODY, TOKEN_HOLDER, Identity
+from updraft.service.identity import ANYBODY, TOKEN_HOLDER, TOKEN_HOLDER_AMONG_IDENTITIES, Identity
 from updraft.service.security import BearerTokens, Revocable
+from updraft.service.tenants import EVERY_TENANT, NO_CAPS, TenantCaps
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -43,7 +44,8 @@ class Door:
         """
         self._tokens = BearerTokens(token_file) if token_file is not None else None
         self._identities = _revocable(identities_file) if identities_file is not None else None
-        known = self._identities.current if self._identities is not None else None
+        self._caps: Mapping[str, TenantCaps] = {}
+        known = self._known()
         self._issuers: tuple[Issuer, ...] = known.issuers if known is not None else ()
         self._issued = _issued_tokens(self._issuers) if self._issuers else None
 
@@ -52,9 +54,20 @@ class Door:
         if self._tokens is not None:
             self._tokens.refresh()
         if self._identities is not None:
-            issued = self._issued_by(self._identities.current)
+            issued = self._issued_by(self._known())
             if issued is not None:
                 issued.refresh()
+
+    def caps_of(self, tenant: str) -> TenantCaps:
+        """What a tenant may take; of a file that cannot be used what it said last."""
+        return self._caps.get(tenant) or self._caps.get(EVERY_TENANT, NO_CAPS)
+
+    def _known(self) -> "KnownIdentities | None":
+        """What the file of identities says now; None: there is none, or it cannot be used."""
+        known = self._identities.current if self._identities is not None else None
+        if known is not None:
+            self._caps = known.caps
+        return known
 
     async def identify(self, authorization: str, certificate_names: Iterable[str] = ()) -> Identity:
         """As `identity`; waits, for a bounded time, for the keys of a token's issuer that were not fetched yet."""
@@ -70,8 +83,7 @@ class Door:
         return self.identity(authorization, names)
 
     def _awaited_keys(self, authorization: str) -> "Future[None] | None":
-        known = self._identities.current if self._identities is not None else None
-        issued = self._issued_by(known)
+        issued = self._issued_by(self._known())
         token = _issued_form(authorization)
         return issued.awaited_keys(token) if issued is not None and token else None
 
@@ -94,7 +106,7 @@ class Door:
         """
         if self._tokens is None and self._identities is None:
             return ANYBODY
-        known = self._identities.current if self._identities is not None else None
+        known = self._known()
         if known is not None:
             found = _by_token(known, authorization) if authorization else _by_certificate(known, certificate_names)
             if found is not None:
@@ -104,7 +116,7 @@ class Door:
             return issued.identity(token)
         if self._tokens is not None:
             self._tokens.check(authorization)
-            return TOKEN_HOLDER
+            return TOKEN_HOLDER if self._identities is None else TOKEN_HOLDER_AMONG_IDENTITIES
         if authorization:
             raise UnauthenticatedError("the token is not one that this service knows")
         if self._identities is not None and known is None:

@@ -151,11 +151,16 @@ def check_version(client_version: int, service: str) -> None:
 
 
 def tenant_of(call: Call, task: TaskIdentity) -> str:
-    """Whose share of the service the exchange takes: the identity's; raises PermissionDeniedError.
+    """Whose the exchange is: the identity's; raises PermissionDeniedError.
 
     An identity of no tenant says itself which one it is: the header's, else the owner's, else the application.
     """
     return call.identity.tenant_of([call.header(TENANT_HEADER), task.owner.tenant]) or task.owner.application_id
+
+
+def share_of(call: Call, tenant: str) -> str:
+    """Whose share an exchange of this tenant takes: the tenant's, unless who calls may name any number of them."""
+    return call.identity.share or tenant
 
 
 def task_context(task: TaskIdentity) -> dict[str, str]:

@@ -21,6 +21,11 @@
     scope_claim = "scope"                       # and its scopes: a list, or words
     max_lifetime_seconds = 86400                # from iat to exp
 
+    [[tenant]]
+    name = "team-a"                             # "*": each that has no entry, or leaves a cap out of its own
+    max_workers = 8                             # also: max_waiting, max_queue_bytes, max_artifact_bytes,
+    max_files = 64                              # and of a writer max_files, max_quota_bytes
+
 Two identities may not share a token or a certificate. The file holds no secret.
 """
 
@@ -35,6 +40,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from updraft.service.identity import Identity, Scope
 from updraft.service.issuer import ANY_TENANT, Issuer
+from updraft.service.tenants import TenantCaps, caps_by_tenant
 
 _DAY_SECONDS = 24 * 60 * 60
 _MAX_LIFETIME_DAYS = 31
@@ -100,11 +106,34 @@ class _Issuer(BaseModel):
         )
 
 
+Cap = Annotated[int, Field(gt=0, strict=True)] | None
+
+
+class _Tenant(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    max_workers: Cap = None
+    max_waiting: Cap = None
+    max_queue_bytes: Cap = None
+    max_artifact_bytes: Cap = None
+    max_quota_bytes: Cap = None
+    max_files: Cap = None
+
+    def caps(self) -> TenantCaps:
+        """Raises ValueError for an entry that caps nothing."""
+        caps = self.model_dump(exclude={"name"}, exclude_none=True)
+        if not caps:
+            raise ValueError(f"the tenant {self.name!r} has no cap: take its [[tenant]] out, or give it one")
+        return TenantCaps(**caps)
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     identity: list[_Entry] = []
     issuer: list[_Issuer] = []
+    tenant: list[_Tenant] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +143,8 @@ class KnownIdentities:
     by_digest: Mapping[bytes, Identity]
     by_certificate: Mapping[str, Identity]
     issuers: tuple[Issuer, ...]
+    caps: Mapping[str, TenantCaps]
+    """By tenant."""
 
 
 def parse_identities(content: bytes) -> KnownIdentities:
@@ -137,7 +168,16 @@ def parse_identities(content: bytes) -> KnownIdentities:
             _add(by_digest, digest, identity)
         for name in entry.certificates:
             _add(by_certificate, name, identity)
-    return KnownIdentities(by_digest, by_certificate, _issuers(file.issuer))
+    return KnownIdentities(by_digest, by_certificate, _issuers(file.issuer), _caps(file.tenant))
+
+
+def _caps(entries: list[_Tenant]) -> Mapping[str, TenantCaps]:
+    known: dict[str, TenantCaps] = {}
+    for entry in entries:
+        if entry.name in known:
+            raise ValueError(f"the tenant {entry.name!r} has two entries")
+        known[entry.name] = entry.caps()
+    return caps_by_tenant(known)
 
 
 def _issuers(entries: list[_Issuer]) -> tuple[Issuer, ...]:

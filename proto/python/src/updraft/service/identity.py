@@ -3,7 +3,7 @@
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from updraft.errors import PermissionDeniedError
 
@@ -32,6 +32,8 @@ class Identity:
     scopes: frozenset[Scope]
     roots: tuple[str, ...] = ()
     """Below which of a writer's roots it may write; empty: below all of them."""
+    share: str = ""
+    """Whose share of the service it takes, whatever tenant it names; empty: that tenant's."""
 
     def require(self, scope: Scope, what: str) -> None:
         """Raise PermissionDeniedError unless it has the scope for `what`."""
@@ -60,3 +62,6 @@ ANYBODY = Identity("anybody", None, _USERS)
 """Whoever reaches a service that asks for no credentials."""
 TOKEN_HOLDER = Identity("a holder of a token", None, _USERS)
 """Whoever has a token of a plain file of tokens."""
+TOKEN_HOLDER_AMONG_IDENTITIES = replace(TOKEN_HOLDER, share="holders of tokens")
+"""The same where others are known by name: a tenant for each exchange must not get it more than one share. No tenant of
+an identity has a space in its name."""

@@ -24,6 +24,7 @@ from updraft.service.health import LIVE, HealthBoard
 from updraft.service.lifecycle import StartError
 from updraft.service.observers import Observers
 from updraft.service.security import server_credentials
+from updraft.service.tenants import NO_CAPS, TenantCaps
 from updraft.service.web import WebPages, serve_pages
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ class Listeners:
         self._neighbours_token_file = neighbours_token_file
         self._stack = AsyncExitStack()
         self._flight: grpc.aio.Server | None = None
+        self._door: Door | None = None
+
+    def caps_of(self, tenant: str) -> TenantCaps:
+        """What a tenant may take; nobody calls before the listeners have started."""
+        return self._door.caps_of(tenant) if self._door is not None else NO_CAPS
 
     async def start(self, registry: CollectorRegistry) -> None:
         """Start all listeners; raises ListenError and SecurityError. Those that started are ended by `close`."""
@@ -104,7 +110,7 @@ class Listeners:
 
     async def _start_flight(self) -> None:
         settings = self._settings
-        door = Door(settings.token_file, settings.identities_file)
+        self._door = door = Door(settings.token_file, settings.identities_file)
         self._stack.callback(asyncio.create_task(_keep_watching(door)).cancel)
         self._flight = server = self._server()
         timeout_seconds = settings.first_message_timeout_seconds

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one tenant may take of a service: caps that an operator sets, and how often each of them refused something."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+
+CAP_REFUSALS_DOC = "Refusals because a tenant would have had more than its cap, by cap."
+EVERY_TENANT = "*"
+"""Names the caps of all tenants that have none of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantCaps:
+    """The most that one tenant may have at a time; None: no cap of its own. The fields are the keys of the file."""
+
+    max_workers: int | None = None
+    """Workers at work, beyond which none of its exchanges gets one, unless its task holds one already."""
+    max_waiting: int | None = None
+    """Exchanges that wait for a worker."""
+    max_queue_bytes: int | None = None
+    """Memory of the exchanges that wait."""
+    max_artifact_bytes: int | None = None
+    """Room in a pool's store of artifacts."""
+    max_quota_bytes: int | None = None
+    """Of a writer's quota, at the time a batch asks for more."""
+    max_files: int | None = None
+    """Open files of a writer."""
+
+
+NO_CAPS = TenantCaps()
+# What has to end before a tenant gets more, for each cap that refuses.
+_UNITS = {
+    "max_waiting": "waiting exchanges",
+    "max_queue_bytes": "bytes of waiting exchanges",
+    "max_artifact_bytes": "bytes of artifacts that running exchanges need",
+    "max_quota_bytes": "bytes of the quota",
+    "max_files": "open files",
+}
+
+
+class Caps:
+    """The caps of all tenants as they are now, and a count of what they refused."""
+
+    def __init__(self, caps_of: Callable[[str], TenantCaps] = lambda _tenant: NO_CAPS) -> None:
+        self.of = caps_of
+        self.refusals = dict.fromkeys(_UNITS, 0)
+        """By cap: how often it refused something, to any tenant."""
+
+    def exceeded(self, cap: str, tenant: str, used: int, more: int) -> bool:
+        """Whether a tenant may not have so much more."""
+        limit = getattr(self.of(tenant), cap)
+        return limit is not None and used + more > limit
+
+    def refusal(self, cap: str, tenant: str, used: int, more: int) -> str:
+        """What the tenant is told; counts as a refusal."""
+        self.refusals[cap] += 1
+        limit = getattr(self.of(tenant), cap)
+        return (
+            f"the tenant {tenant!r} has {used} {_UNITS[cap]} and wants {more} more, its cap is {limit}: retry when some "
+            f"of its own have ended, or raise {cap} of its [[tenant]] in the service's identities file"
+        )
+
+
+def caps_by_tenant(known: Mapping[str, TenantCaps]) -> Mapping[str, TenantCaps]:
+    """The caps of each tenant that is named: those that its own entry does not set are those of every tenant."""
+    common = known.get(EVERY_TENANT, NO_CAPS)
+    return {tenant: _completed(caps, common) for tenant, caps in known.items()}
+
+
+def _completed(caps: TenantCaps, common: TenantCaps) -> TenantCaps:
+    names = [field.name for field in fields(TenantCaps)]
+    own = {name: getattr(caps, name) for name in names}
+    return TenantCaps(**{name: getattr(common, name) if value is None else value for name, value in own.items()})
