@@ -28,7 +28,7 @@ def first_message(encoded: bytes, header: memoryview = HEADER) -> bytes:
 
 def parsed(**changes: Any) -> Any:
     fields = split_flight_data(first_message(command(**{"path": "/f", **changes}).SerializeToString()))
-    return with_schema(parse_command(fields), fields.data_header, tenant="")
+    return with_schema(parse_command(fields), fields.data_header, share="")
 
 
 def test_a_command_and_its_schema_are_read() -> None:
@@ -120,13 +120,13 @@ def test_whatever_the_first_message_is_it_is_a_command_or_the_client_s_error(mes
 @given(st.binary(max_size=200))
 def test_whatever_the_command_is_it_is_one_or_the_client_s_error(encoded: bytes) -> None:
     with suppress(ProtocolError, VersionMismatchError):
-        with_schema(parse_command(split_flight_data(first_message(encoded))), HEADER, tenant="")
+        with_schema(parse_command(split_flight_data(first_message(encoded))), HEADER, share="")
 
 
 @given(st.binary(min_size=1, max_size=200))
 def test_whatever_the_schema_is_it_is_one_or_the_client_s_error(header: bytes) -> None:
     with suppress(ProtocolError):
-        with_schema(command("/f"), memoryview(header), tenant="")
+        with_schema(command("/f"), memoryview(header), share="")
 
 
 def test_a_command_of_megabytes_is_refused_before_it_is_parsed() -> None:

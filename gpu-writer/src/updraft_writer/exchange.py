@@ -223,7 +223,7 @@ class WriteExchange:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
             await self.file.room_for(wanted_bytes, limit_bytes)
-        return await self.quota.acquire(self.request.tenant, wanted_bytes)
+        return await self.quota.acquire(self.request.share, wanted_bytes)
 
     @property
     def _allowance_bytes(self) -> int:

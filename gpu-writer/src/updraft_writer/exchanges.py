@@ -10,7 +10,15 @@ import structlog
 
 from updraft.errors import UpdraftError
 from updraft.service.early_reads import EarlyReads
-from updraft.service.exchange import Call, MessageLimits, first_message, schema_header, tenant_of, within_deadline
+from updraft.service.exchange import (
+    Call,
+    MessageLimits,
+    first_message,
+    schema_header,
+    share_of,
+    tenant_of,
+    within_deadline,
+)
 from updraft.service.identity import Identity, Scope
 from updraft.service.spans import TRACE_HEADER, Span, Tracer
 from updraft.v1.write_pb2 import FooterFacts, Receipt, Timings
@@ -107,10 +115,10 @@ class Exchanges:
         structlog.contextvars.bind_contextvars(**identity)
         record.span.describe(identity)
         file_format = str(request.command.WhichOneof("format"))
-        call.record.describe(**identity, tenant=request.tenant, format=file_format)
+        call.record.describe(**identity, tenant=tenant_of(call, request.command.task), format=file_format)
         await call.record.opened()
         with ExitStack() as stack:
-            place = stack.enter_context(self.files.place())
+            place = stack.enter_context(self.files.place(request.share))
             file = record.file = await self.factory.make(request, replies, place, span=record.span)
             record.format, record.encoder = file_format, file.encoder.name
             # From here on the place is kept until the file is closed, however long a storage takes.
@@ -140,8 +148,8 @@ class Exchanges:
         command = parse_command(first)
         header = await schema_header(early, first, limits)
         # On a thread: a schema of many columns takes a third of a second.
-        tenant, roots = tenant_of(call, command.task), call.identity.roots
-        return await asyncio.to_thread(with_schema, command, header, tenant=tenant, roots=roots)
+        share, roots = share_of(call, tenant_of(call, command.task)), call.identity.roots
+        return await asyncio.to_thread(with_schema, command, header, share=share, roots=roots)
 
     async def _let_go(self, record: _Record) -> None:
         """Wait until nothing is left of a file: a client that sees the call's end may remove the directory.

@@ -2,6 +2,7 @@
 """All open files, and which of them must flush its partial row group when the quota runs short."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from updraft.errors import PoolUnavailableError, QuotaError, UpdraftError
+from updraft.service.tenants import Claims
 from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota
 from updraft_writer.row_groups import row_group_target_bytes, stripe_target_bytes, to_flush
@@ -18,8 +20,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Permission to have one file open. `stripe_bytes` is what its encoder may retain that no flush releases."""
+    """Permission of a tenant to have one file open; `stripe_bytes` is what its encoder may retain that no flush
+    releases."""
 
+    tenant: str = ""
     stripe_bytes: int = 0
 
 
@@ -45,30 +49,55 @@ class OpenFiles:
         self._empty.set()
         self._refusal: UpdraftError | None = None
         self._warned_of_files = 0
+        self._places_of_tenants: Counter[str] = Counter()
+        self._claims: Claims[str] = Claims()
         quota.on_shortage = self._relieve
+        quota.on_cap = self._relieve_tenant
 
     def __len__(self) -> int:
         """Number of files that are open or still being cleaned up."""
         return len(self._places)
 
     @contextmanager
-    def place(self) -> Iterator[Place]:
+    def place(self, tenant: str = "") -> Iterator[Place]:
         """A place for one more file, kept until the file holds nothing; raises QuotaError and PoolUnavailableError."""
         self.check_open()
-        if len(self) >= self._max_open_files:
-            raise QuotaError(
-                f"{len(self)} files are open, the maximum of this writer: retry later, or raise --max-open-files",
-                retry_after_milliseconds=self._quota.limits.retry_after_milliseconds,
-            )
-        place = Place()
+        self._check_room(tenant)
+        place = Place(tenant)
         self._places.add(place)
+        self._places_of_tenants[tenant] += 1
         self._empty.clear()
         try:
             yield place
         finally:
             self._places.remove(place)
+            self._places_of_tenants[tenant] -= 1
+            if not self._places_of_tenants[tenant]:
+                del self._places_of_tenants[tenant]
             if not self._places:
                 self._empty.set()
+
+    def _check_room(self, tenant: str) -> None:
+        """Raise QuotaError where a tenant may not open one more file."""
+        caps, own = self._quota.caps, self._places_of_tenants[tenant]
+        if caps.exceeded("max_files", tenant, own, 1):
+            raise self._full(caps.refusal("max_files", tenant, own, 1))
+        tenants = len(self._places_of_tenants.keys() | self._claims.tenants.keys() | {tenant})
+        is_within_share = own + 1 <= max(1, self._max_open_files // tenants)
+        if len(self) >= self._max_open_files:
+            if is_within_share:
+                self._claims.note(tenant)
+            raise self._full(
+                f"{len(self)} files are open, the maximum of this writer: retry later, or raise --max-open-files"
+            )
+        if not is_within_share and self._claims.of_others(tenant):
+            raise self._full(
+                f"the tenant {tenant!r} has {own} of {len(self)} open files, and other tenants wait for theirs: retry "
+                "later, or raise --max-open-files"
+            )
+
+    def _full(self, reason: str) -> QuotaError:
+        return QuotaError(reason, retry_after_milliseconds=self._quota.limits.retry_after_milliseconds)
 
     async def closed(self) -> None:
         """Return once no file is open or being cleaned up."""
@@ -124,6 +153,13 @@ class OpenFiles:
 
     def _relieve(self, missing_bytes: int) -> None:
         self._leave_device()
-        moving_bytes = sum(file.moving_bytes for file in self._files)
-        for file in to_flush(self._files, missing_bytes=missing_bytes - moving_bytes):
+        self._flush(self._files, missing_bytes)
+
+    def _relieve_tenant(self, tenant: str, missing_bytes: int) -> None:
+        self._flush({file for file in self._files if file.retained.tenant == tenant}, missing_bytes)
+
+    @staticmethod
+    def _flush(files: set[OpenFile], missing_bytes: int) -> None:
+        moving_bytes = sum(file.moving_bytes for file in files)
+        for file in to_flush(files, missing_bytes=missing_bytes - moving_bytes):
             file.flush()

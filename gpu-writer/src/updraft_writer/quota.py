@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from updraft.errors import QuotaError
+from updraft.service.tenants import Caps
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +104,25 @@ class Quota:
     """A ceiling in bytes over everything that a writer holds for its files.
 
     `on_shortage(missing_bytes)` is called when somebody waits and the held bytes have changed. It should make holders
-    release bytes that would otherwise stay, such as partial row groups.
+    release bytes that would otherwise stay, such as partial row groups. `on_cap(tenant, missing_bytes)` is the same for
+    a tenant that waits because of its own cap.
     """
 
-    def __init__(self, limits: QuotaLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, limits: QuotaLimits, *, caps: Caps | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.limits = limits
+        self.caps = caps or Caps()
         self.on_shortage: Callable[[int], None] = lambda _missing_bytes: None
+        self.on_cap: Callable[[str, int], None] = lambda _tenant, _missing_bytes: None
         self.held_bytes = 0
         self.peak_bytes = 0
         self._clock = clock
         self._by_tenant: Counter[str] = Counter()
         self.reservations = 0
         """Number of reservations that are not released."""
-        self._admitted = 0
+        self._admitted: Counter[str] = Counter()
+        """Reservations of each tenant that were asked for."""
         self._waiters: list[_Waiter] = []
 
     @property
@@ -165,11 +172,23 @@ class Quota:
 
     def tell_shortage(self) -> None:
         """Report a shortage if somebody waits. Call it after coming to hold bytes that nothing else releases."""
-        if self._waiters:
-            self.on_shortage(self._missing_bytes())
+        if queue := self._queue():
+            wanted_bytes = min(queue[0].wanted_bytes, self.limits.quota_bytes)
+            self.on_shortage(self.held_bytes + wanted_bytes - self.limits.quota_bytes)
+        # One batch of each tells enough.
+        for waiter in {waiter.tenant: waiter for waiter in self._waiters if self._is_capped(waiter)}.values():
+            cap_bytes = self.caps.of(waiter.tenant).max_quota_bytes or 0
+            self.on_cap(waiter.tenant, self._by_tenant[waiter.tenant] + waiter.wanted_bytes - cap_bytes)
 
     def _refusal(self, waiter: _Waiter) -> QuotaError:
         limits = self.limits
+        if self._is_capped(waiter):
+            held_bytes = self._by_tenant[waiter.tenant]
+            return QuotaError(
+                f"no room for a batch in {limits.timeout_seconds:g} seconds: "
+                + self.caps.refusal("max_quota_bytes", waiter.tenant, held_bytes, waiter.wanted_bytes),
+                retry_after_milliseconds=limits.retry_after_milliseconds,
+            )
         return QuotaError(
             f"no room for {waiter.wanted_bytes} bytes (batch and encoding) in {limits.timeout_seconds:g} seconds: "
             f"{self.held_bytes} of the quota's {limits.quota_bytes} bytes are held, and {self.waiting} batches wait; "
@@ -179,7 +198,7 @@ class Quota:
 
     def _fits(self, wanted_bytes: int) -> bool:
         # What open files retain is released only when they end. If nothing else is held, one batch is always admitted.
-        return self._admitted == 0 or self.held_bytes + wanted_bytes <= self.limits.quota_bytes
+        return not self._admitted or self.held_bytes + wanted_bytes <= self.limits.quota_bytes
 
     def _dispatch(self) -> None:
         while waiter := next(self._candidates(), None):
@@ -196,18 +215,23 @@ class Quota:
         return (waiter for waiter in queue if self._fits(waiter.wanted_bytes))
 
     def _queue(self) -> list[_Waiter]:
-        """The waiters in turn: those of tenants below their share first, then by arrival."""
+        """The waiters in turn: those of tenants below their share first, then by arrival; none who is at its cap."""
+        waiters = [waiter for waiter in self._waiters if not self._is_capped(waiter)]
         tenants = {waiter.tenant for waiter in self._waiters} | self._by_tenant.keys()
         share_bytes = self.limits.quota_bytes / max(1, len(tenants))
-        return sorted(self._waiters, key=lambda waiter: self._by_tenant[waiter.tenant] >= share_bytes)
+        return sorted(waiters, key=lambda waiter: self._by_tenant[waiter.tenant] >= share_bytes)
 
-    def _missing_bytes(self) -> int:
-        wanted = self._queue()[0].wanted_bytes
-        return self.held_bytes + min(wanted, self.limits.quota_bytes) - self.limits.quota_bytes
+    def _is_capped(self, waiter: _Waiter) -> bool:
+        """Whether a waiter's tenant has all that it may; if it has nothing in but open files, it may have one batch."""
+        tenant = waiter.tenant
+        return bool(self._admitted[tenant]) and self.caps.exceeded(
+            "max_quota_bytes", tenant, self._by_tenant[tenant], waiter.wanted_bytes
+        )
 
     def _remember(self, reservation: Reservation) -> None:
         self.reservations += 1
-        self._admitted += reservation.admitted
+        if reservation.admitted:
+            self._admitted[reservation.tenant] += 1
 
     def _change(self, reservation: Reservation, change: int) -> None:
         self._count(reservation, change)
@@ -216,7 +240,10 @@ class Quota:
 
     def _forget(self, reservation: Reservation) -> None:
         self.reservations -= 1
-        self._admitted -= reservation.admitted
+        if reservation.admitted:
+            self._admitted[reservation.tenant] -= 1
+            if not self._admitted[reservation.tenant]:
+                del self._admitted[reservation.tenant]
 
     def _count(self, reservation: Reservation, change: int) -> None:
         self.held_bytes += change

@@ -33,7 +33,7 @@ class WriteRequest:
 
     command: WriteCommand
     decoder: ArrowDecoder
-    tenant: str
+    share: str
     roots: Sequence[str] = ()
     """Below which of the writer's roots the client may write; empty: below all of them."""
     has_views: bool = False
@@ -93,9 +93,9 @@ def checked_command(encoded: bytes | memoryview) -> WriteCommand:
     return command
 
 
-def with_schema(command: WriteCommand, header: memoryview, *, tenant: str, roots: Sequence[str] = ()) -> WriteRequest:
+def with_schema(command: WriteCommand, header: memoryview, *, share: str, roots: Sequence[str] = ()) -> WriteRequest:
     """The request completed by Arrow's header of the schema; raises ProtocolError, LimitError and WriteOptionError."""
     schema = encapsulated_message(header, memoryview(b""))
     decoder = ArrowDecoder.announced_by(schema, "the first message", max_batch_rows=_MAX_BATCH_ROWS)
     refuse_shared_types(decoder.schema)
-    return WriteRequest(command, decoder, tenant, roots, has_views(decoder.schema))
+    return WriteRequest(command, decoder, share, roots, has_views(decoder.schema))

@@ -23,6 +23,7 @@ from updraft.service.lifecycle import Event, Lifecycle, StartError, keep_beating
 from updraft.service.listeners import Listeners
 from updraft.service.ready_file import ReadyFile
 from updraft.service.telemetry import log_to_stderr
+from updraft.service.tenants import CAP_REFUSALS_DOC, Caps
 from updraft.service.tracing import start_tracing
 from updraft.service.web import WebPage
 from updraft_writer.default_quota import default_quota, stream_bytes
@@ -54,7 +55,10 @@ class Writer:
         self.metrics = WriterMetrics()
         # Before the quota is computed: memory that the GPU's libraries take is not available to batches.
         self._gpu = self._found_gpu()
-        self.quota = Quota(_quota_limits(settings))
+        caps = Caps(lambda tenant: self._listeners.caps_of(tenant))
+        refusals = "updraft_writer_tenant_cap_refusals"
+        self.metrics.count_by_label(refusals, CAP_REFUSALS_DOC, "cap", lambda: caps.refusals)
+        self.quota = Quota(_quota_limits(settings), caps=caps)
         self.files = OpenFiles(
             self.quota,
             max_open_files=settings.max_open_files,

@@ -20,7 +20,7 @@ from updraft.errors import PermissionDeniedError, UnauthenticatedError
 from updraft.service import issued_tokens, security
 from updraft.service.door import Door
 from updraft.service.identities_file import parse_identities
-from updraft.service.identity import TOKEN_HOLDER, Identity, Scope
+from updraft.service.identity import TOKEN_HOLDER_AMONG_IDENTITIES, Identity, Scope
 from updraft.service.security import SecurityError
 
 KEY, OTHER, RSA = Key("one"), Key("two"), Key("rsa", "RS256")
@@ -273,7 +273,7 @@ def test_tokens_of_every_file_are_valid_beside_those_of_issuers(service: Service
     plain = service.directory / "tokens"
     plain.write_text("plain\nwith.two.dots\n")
     door = service.door(plain)
-    assert identity(door, "plain") is identity(door, "with.two.dots") is TOKEN_HOLDER
+    assert identity(door, "plain") is identity(door, "with.two.dots") is TOKEN_HOLDER_AMONG_IDENTITIES
     assert identity(door, KEY.token()).tenant == "a"
     assert refusal(door, KEY.token(aud="another")) == "the token is for another audience than this service"
 

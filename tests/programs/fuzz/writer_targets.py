@@ -80,7 +80,7 @@ def _read_request(pieces: Pieces) -> None:
     """As far as the first batch: the command, its schema, its place, its encoder."""
     with contextlib.suppress(UpdraftError):
         command = checked_command(pieces[0])
-        request = with_schema(command, memoryview(pieces[1]), tenant="fuzz")
+        request = with_schema(command, memoryview(pieces[1]), share="fuzz")
         assert request.log_context
         assert request.in_flight_limit_bytes is None or request.in_flight_limit_bytes >= 0
         with contextlib.suppress(UpdraftError):
@@ -94,7 +94,7 @@ def _read_batch(pieces: Pieces) -> None:
         protocol_version=PROTOCOL_VERSION, delivery=wire.Delivery.DELIVERY_RETURN, parquet=wire.ParquetOptions()
     )
     with contextlib.suppress(UpdraftError):
-        request = with_schema(command, memoryview(pieces[0]), tenant="fuzz")
+        request = with_schema(command, memoryview(pieces[0]), share="fuzz")
         # It comes before any batch and refuses types that no file has.
         encoder = choose_encoder(command, request.decoder.schema, _NO_GPU, max_stripe_bytes=0)
         batch = _decoded(request, pieces)

@@ -159,7 +159,8 @@ class Admission:
         if self._draining:
             raise _draining_error()
         place = Place(tenant, None if task is None else replace(task, tenant=tenant), held_bytes)
-        if not self._may_overtake(place) or self._waiting_of_tasks[place.task] >= _MOST_SIBLINGS:
+        siblings = self._waiting_of_tasks[place.task] if place.task is not None else 0
+        if not self._may_overtake(place) or siblings >= _MOST_SIBLINGS:
             self._check_caps(place)
             self._make_memory(place)
             self._make_room(tenant)
@@ -234,9 +235,7 @@ class Admission:
 
     def _may_overtake(self, place: Place) -> bool:
         return (
-            place.task is not None
-            and self._holding[place.task] > 0
-            and self._overtaken[place.task] < _MOST_OVERTAKING
+            place.task is not None and self._holding[place.task] > 0 and self._overtaken[place.task] < _MOST_OVERTAKING
         )
 
     def _is_next(self, place: Place) -> bool:

@@ -207,7 +207,7 @@ class Turns(Generic[Item]):
 
     def _stand(self, tenant: str) -> None:
         """Let a tenant stand where it belongs."""
-        owners = self._ready.get(tenant, {})
+        owners = self._ready.get(tenant) or OrderedDict()
         at_work, most = self._at_work[tenant], self._most_workers(tenant)
         may_have_one = bool(owners) and (most is None or at_work < most)
         lane = _Lane(at_work, not self.has_credit(tenant)) if may_have_one else None

@@ -90,8 +90,9 @@ class ArtifactStore:
     def holding(self, owner: Owner, keys: frozenset[ArtifactKey], share: str = "") -> Iterator[Held]:
         """Keep these artifacts of the owner, there or not, for the time of the block.
 
-        They take the share of the tenant `share`, which is the owner's where it is empty. Raises PoolFullError, or LimitError for what can never fit. At the end of the block, what has not arrived is
-        forgotten, and the rest counts as used now. Who has no application id owns what arrives until then.
+        They take the share of the tenant `share`, which is the owner's where it is empty. Raises PoolFullError, or
+        LimitError for what can never fit. At the end of the block, what has not arrived is forgotten, and the rest
+        counts as used now. Who has no application id owns what arrives until then.
         """
         share = share or owner.tenant
         self._check_announced(share, self._belongings.get(self._digest(*owner)), keys)

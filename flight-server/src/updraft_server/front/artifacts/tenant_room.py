@@ -2,17 +2,14 @@
 """What each tenant has in the store, and what it may take without taking it from others."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from updraft.errors import LimitError, PoolFullError
-from updraft.service.tenants import Caps
+from updraft.service.tenants import Caps, Claims
 
 # Longer names are those of no tenant that an operator has set caps for.
 _MOST_NAME_CHARACTERS = 253
-# Who was refused comes again within this time, and finds what has become free meanwhile.
-_CLAIM_SECONDS = 10.0
 # The artifacts of a tenant that has been away for longer are anybody's room.
 _AWAY_SECONDS = 60.0
 
@@ -52,8 +49,7 @@ class TenantRooms:
         self._retry_after_milliseconds = retry_after_milliseconds
         self._clock = clock
         self._rooms: dict[bytes, TenantRoom] = {}
-        self._refused: OrderedDict[bytes, float] = OrderedDict()
-        """Who found too little room lately, although it has less than its share, and when."""
+        self._claims: Claims[bytes] = Claims(clock)
 
     def __getitem__(self, tenant: bytes) -> TenantRoom:
         return self._rooms[tenant]
@@ -94,9 +90,7 @@ class TenantRooms:
 
     def check_share(self, tenant: bytes, more_bytes: int) -> None:
         """Raise PoolFullError for a tenant that would go beyond its share while others need room."""
-        while self._refused and next(iter(self._refused.values())) < self._clock() - _CLAIM_SECONDS:
-            self._refused.popitem(last=False)
-        if self._refused.keys() - {tenant} and more_bytes and not self._is_within_share(tenant, more_bytes):
+        if more_bytes and self._claims.of_others(tenant) and not self._is_within_share(tenant, more_bytes):
             raise self._full(
                 f"other tenants wait for room in the store of artifacts, of which this one holds "
                 f"{self._held_bytes(tenant)} bytes: retry later, or raise --artifact-store-bytes"
@@ -113,8 +107,7 @@ class TenantRooms:
     def refused(self, tenant: bytes, more_bytes: int) -> None:
         """There is too little room for a tenant: those that have more than their share wait until it has come again."""
         if self._held_bytes(tenant) + more_bytes <= self._share_bytes(tenant):
-            self._refused[tenant] = self._clock()
-            self._refused.move_to_end(tenant)
+            self._claims.note(tenant)
 
     def _is_within_share(self, tenant: bytes, more_bytes: int) -> bool:
         held_bytes = self._held_bytes(tenant)
@@ -122,7 +115,7 @@ class TenantRooms:
         return not held_bytes or held_bytes + more_bytes <= self._share_bytes(tenant)
 
     def _share_bytes(self, tenant: bytes) -> int:
-        return self._limit_bytes // len(self._rooms.keys() | self._refused.keys() | {tenant})
+        return self._limit_bytes // len(self._rooms.keys() | self._claims.tenants.keys() | {tenant})
 
     def _held_bytes(self, tenant: bytes) -> int:
         room = self._rooms.get(tenant)

@@ -3,8 +3,9 @@
 
 gRPC takes a message in as a whole once somebody reads, and says nothing of its size before it is there. So any number
 of clients may send any number of large messages at once, of which neither queue nor quota knows yet. While such reads
-are open, the service looks at the memory that it has allocated; where that is more than it may be, those who have been
-sending a message for the longest time are refused. A client that sends at the pace of a network is done by then.
+are open, the service looks at the memory that it has allocated; where that is more than it may be, half of the reads
+are refused: those of the callers with most of them, and of each caller those that have been open for the longest time.
+A client that sends at the pace of a network is done by then.
 """
 
 import asyncio
@@ -63,8 +64,8 @@ class EarlyReads:
         self._refusal = refusal
         self._elsewhere = elsewhere
         self._allocated = allocated
-        # In the order in which they began.
-        self._open: dict[asyncio.Timeout, None] = {}
+        # In the order in which they began, with whose they are.
+        self._open: dict[asyncio.Timeout, str] = {}
         self._opened = asyncio.Event()
 
     def of(self, call: Call) -> Call:
@@ -75,7 +76,7 @@ class EarlyReads:
         """The next message; raises the refusal."""
         try:
             async with asyncio.timeout(None) as patience:
-                self._open[patience] = None
+                self._open[patience] = _caller(call.identity)
                 self._opened.set()
                 try:
                     return await call.read()
@@ -96,19 +97,33 @@ class EarlyReads:
             self._opened.clear()
 
     def look(self) -> None:
-        """Refuse the older half of the reads where they may be too much: what they give back shows at the next look.
+        """Refuse half of the reads where they may be too much: what they give back shows at the next look.
 
         One is never refused, whatever else takes memory.
         """
         if self._allocated() <= self._limit_bytes + self._elsewhere():
             return
-        reads = [patience for patience in self._open if not patience.expired()]
-        refused = reads[: len(reads) // 2]
+        refused = _half({patience: caller for patience, caller in self._open.items() if not patience.expired()})
         if not refused:
             return
         _log.warning("messages that arrive take too much memory: their clients are refused", clients=len(refused))
         for patience in refused:
             patience.reschedule(asyncio.get_running_loop().time())
+
+
+def _caller(identity: Identity) -> str:
+    """Whose share reads take. Which tenant a caller names that may name any is not known before its command is read."""
+    return identity.share or identity.tenant or identity.name
+
+
+def _half(reads: dict[asyncio.Timeout, str]) -> list[asyncio.Timeout]:
+    """Half of the reads, the older ones, of the callers with most of them: no caller is left with more than another."""
+    of_callers: dict[str, list[asyncio.Timeout]] = {}
+    for patience, caller in reads.items():
+        of_callers.setdefault(caller, []).append(patience)
+    # How far down in the row of its caller's a read stands, the newest last: the deepest go first.
+    depths = {patience: depth for row in of_callers.values() for depth, patience in enumerate(reversed(row))}
+    return sorted(reads, key=lambda patience: -depths[patience])[: len(reads) // 2]
 
 
 class _EarlyCall:

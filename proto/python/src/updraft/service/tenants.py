@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one tenant may take of a service: caps that an operator sets, and how often each of them refused something."""
 
-from collections.abc import Callable, Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields
+from typing import Generic, TypeVar
 
 CAP_REFUSALS_DOC = "Refusals because a tenant would have had more than its cap, by cap."
 EVERY_TENANT = "*"
@@ -28,6 +31,9 @@ class TenantCaps:
 
 
 NO_CAPS = TenantCaps()
+# Who was refused comes again within this time.
+_CLAIM_SECONDS = 10.0
+_MOST_CLAIMS = 4096
 # What has to end before a tenant gets more, for each cap that refuses.
 _UNITS = {
     "max_waiting": "waiting exchanges",
@@ -56,9 +62,40 @@ class Caps:
         self.refusals[cap] += 1
         limit = getattr(self.of(tenant), cap)
         return (
-            f"the tenant {tenant!r} has {used} {_UNITS[cap]} and wants {more} more, its cap is {limit}: retry when some "
-            f"of its own have ended, or raise {cap} of its [[tenant]] in the service's identities file"
+            f"the tenant {tenant!r} has {used} {_UNITS[cap]} and wants {more} more, its cap is {limit}: retry when "
+            f"some of its own have ended, or raise {cap} of its [[tenant]] in the service's identities file"
         )
+
+
+Tenant = TypeVar("Tenant", bound=Hashable)
+
+
+class Claims(Generic[Tenant]):
+    """Tenants that lately found too little left of what nobody can take back from those who have it, although they have
+    less than their share. What becomes free is theirs for some seconds: nobody else goes beyond its share."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._claims: OrderedDict[Tenant, float] = OrderedDict()
+
+    @property
+    def tenants(self) -> Mapping[Tenant, float]:
+        """Who has a claim now, and since when."""
+        while self._claims and next(iter(self._claims.values())) < self._clock() - _CLAIM_SECONDS:
+            self._claims.popitem(last=False)
+        return self._claims
+
+    def note(self, tenant: Tenant) -> None:
+        """A tenant has found too little."""
+        self._claims[tenant] = self._clock()
+        self._claims.move_to_end(tenant)
+        if len(self._claims) > _MOST_CLAIMS:
+            self._claims.popitem(last=False)
+
+    def of_others(self, tenant: Tenant) -> bool:
+        """Whether anybody else has a claim."""
+        tenants = self.tenants
+        return len(tenants) > (tenant in tenants)
 
 
 def caps_by_tenant(known: Mapping[str, TenantCaps]) -> Mapping[str, TenantCaps]:
