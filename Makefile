@@ -256,7 +256,7 @@ gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-healing bench-owners bench-signed bench-against bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-healing bench-owners bench-signed bench-tenants bench-against bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -272,6 +272,9 @@ bench-owners: setup ## What the first exchange of a new owner costs beside one w
 
 bench-signed: setup ## What a signed exchange costs beside one that nobody has signed (BENCH="--rounds 50" is shorter)
 	PYTHONPATH=flight-server/tests $(PYTHON) -m tests.programs.bench.signed $(BENCH)
+
+bench-tenants: setup ## What a quiet tenant waits for among 256 that always ask, beside being alone (BENCH="--tenants 32" is shorter)
+	$(PYTHON) -m tests.programs.bench.tenants $(BENCH)
 
 bench-against: setup $(JAR) ## UDFs of this tree beside those of the checkout BASE, in pairs (BENCH="--help" lists options)
 	$(PYTHON) -m tests.programs.bench.against --base $(BASE) $(BENCH)

@@ -302,8 +302,8 @@ class Admission:
         largest = max(self._queues, key=lambda name: len(self._queues[name].places), default=tenant)
         if largest == tenant or len(self._queues[largest].places) <= (len(own.places) if own else 0) + 1:
             # All have as many: who has used little lately gives way to nobody who has used much.
-            other = self._turns.last_that_has_used_its_credit()
-            if own is not None or other is None or not self._turns.has_credit(tenant):
+            other = self._turns.last_that_has_used_a_turn()
+            if own is not None or other is None or self._turns.has_used_a_turn(tenant):
                 raise refusal
             largest = other
         newest = next(reversed(self._queues[largest].places))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose turn it is when a worker becomes free, among those who are ready for one.
 
-A worker goes to the tenant with the fewest at work. Among equals a tenant that has used little lately comes first, for
-as much worker time as a turn takes: it gets that back, as far as its share allows, while it asks for nothing. So a
-tenant that asks now and then does not stand behind all that always ask. The others take turns, of a moment each rather
-than of an exchange: a worker serves one owner, so each change of turns ends one.
+A worker goes to the tenant with the fewest at work. Among equals the one that has used least lately comes first, up to
+as much worker time as a turn takes: what it has used is forgiven, as far as its share allows, while it asks for nothing.
+So a tenant that asks now and then does not stand behind all that always ask. The others take turns, of a moment each
+rather than of an exchange: a worker serves one owner, so each change of turns ends one.
 
 Policy alone, with a clock handed in. No choice takes longer where more tenants wait.
 """
@@ -18,8 +18,10 @@ from updraft_server.pool.leases import Owner
 
 TURN_SECONDS = 0.5
 """Long beside the start of a worker and the imports of its functions, short for who waits."""
-# What a tenant owes for more than its credit. More would keep one that was alone for a day behind all others for days.
-_MOST_DEBT_SECONDS = 8 * TURN_SECONDS
+# Tenants that have used about as much are equals.
+_STEP_SECONDS = TURN_SECONDS / 8
+# More is not remembered: it would keep a tenant that was alone for a day behind all others for days.
+_MOST_USED_SECONDS = 8 * TURN_SECONDS
 # Of more nobody remembers what they have used.
 _MOST_TENANTS = 4096
 
@@ -40,7 +42,13 @@ class _Lane(NamedTuple):
     """Tenants that are equal; the least goes first."""
 
     at_work: int
-    has_used_its_credit: bool
+    used_steps: int
+    """Of worker time lately; those that have used a turn or more are equals."""
+
+    @property
+    def has_used_a_turn(self) -> bool:
+        """Whether it has no advantage over anybody."""
+        return self.used_steps * _STEP_SECONDS >= TURN_SECONDS
 
 
 class _Lanes:
@@ -70,9 +78,9 @@ class _Lanes:
     def first(self, lane: _Lane) -> str | None:
         return next(iter(self._lanes.get(lane, ())), None)
 
-    def last_that_has_used_its_credit(self) -> str | None:
+    def last_that_has_used_a_turn(self) -> str | None:
         """Who would be served last of those."""
-        lanes = [lane for lane in self._lanes if lane.has_used_its_credit]
+        lanes = [lane for lane in self._lanes if lane.has_used_a_turn]
         return next(reversed(self._lanes[max(lanes)])) if lanes else None
 
     def __bool__(self) -> bool:
@@ -84,7 +92,7 @@ class _Lanes:
 
 
 @dataclass(slots=True)
-class _Credit:
+class _Use:
     seconds: float
     quiet_since: float | None
     """When the tenant asked for nothing any more; None while it asks."""
@@ -106,7 +114,7 @@ class Turns(Generic[Item]):
         """The same for tenants with somebody who waits to run a registered function."""
         self._at_work: Counter[str] = Counter()
         self._at_work_for_owners: Counter[tuple[str, Owner | None]] = Counter()
-        self._credits: OrderedDict[str, _Credit] = OrderedDict()
+        self._uses: OrderedDict[str, _Use] = OrderedDict()
         self._last = Turn("", None, float("-inf"), float("-inf"))
         """Of the exchange that gave its worker back last."""
 
@@ -134,7 +142,7 @@ class Turns(Generic[Item]):
             del owners[owner]
         if not owners:
             del self._ready[tenant]
-            self._credit(tenant).quiet_since = self._now()
+            self._use(tenant).quiet_since = self._now()
         self._stand(tenant)
 
     def at_work(self, tenant: str) -> int:
@@ -155,19 +163,18 @@ class Turns(Generic[Item]):
 
     def ended(self, turn: Turn) -> None:
         """A worker came back, which no longer counts as at work."""
-        credit = self._credit(turn.tenant)
-        credit.seconds = max(-_MOST_DEBT_SECONDS, credit.seconds - (self._now() - turn.granted_seconds))
+        use = self._use(turn.tenant)
+        use.seconds = min(_MOST_USED_SECONDS, use.seconds + self._now() - turn.granted_seconds)
         self._last = turn
         self.count(turn.tenant, turn.owner, -1)
 
-    def has_credit(self, tenant: str) -> bool:
-        """Whether a tenant has used so little lately that it comes before its equals."""
-        known = self._credits.get(tenant)
-        return known is None or known.seconds > 0
+    def has_used_a_turn(self, tenant: str) -> bool:
+        """Whether a tenant has used so much lately that it has no advantage over anybody."""
+        return self._lane(tenant).has_used_a_turn
 
-    def last_that_has_used_its_credit(self) -> str | None:
-        """The tenant that would be served last of those that have used theirs; None: nobody has, who is ready."""
-        return self._lanes.last_that_has_used_its_credit()
+    def last_that_has_used_a_turn(self) -> str | None:
+        """The tenant that would be served last of those that have no advantage; None: there is none who is ready."""
+        return self._lanes.last_that_has_used_a_turn()
 
     def candidates(self) -> Iterator[Item]:
         """All who may have a worker, who is next first. Of no use any more once anything has changed."""
@@ -208,23 +215,28 @@ class Turns(Generic[Item]):
     def _stand(self, tenant: str) -> None:
         """Let a tenant stand where it belongs."""
         owners = self._ready.get(tenant) or OrderedDict()
-        at_work, most = self._at_work[tenant], self._most_workers(tenant)
-        may_have_one = bool(owners) and (most is None or at_work < most)
-        lane = _Lane(at_work, not self.has_credit(tenant)) if may_have_one else None
+        most = self._most_workers(tenant)
+        may_have_one = bool(owners) and (most is None or self._at_work[tenant] < most)
+        lane = self._lane(tenant) if may_have_one else None
         self._lanes.put(tenant, lane)
         self._lanes_of_registered.put(tenant, lane if None in owners else None)
 
+    def _lane(self, tenant: str) -> _Lane:
+        use = self._uses.get(tenant)
+        used_seconds = min(use.seconds, TURN_SECONDS) if use is not None else 0.0
+        return _Lane(self._at_work[tenant], int(used_seconds / _STEP_SECONDS))
+
     def _comes(self, tenant: str) -> None:
-        """A tenant asks again: while it did not, it got its share back."""
-        credit = self._credits.get(tenant)
-        if credit is None:
+        """A tenant asks again: while it did not, its share made up for what it had used."""
+        use = self._uses.get(tenant)
+        if use is None:
             return
-        if credit.quiet_since is not None:
-            credit.seconds += (self._now() - credit.quiet_since) * self._share()
-        if credit.seconds >= TURN_SECONDS:
-            del self._credits[tenant]
+        if use.quiet_since is not None:
+            use.seconds -= (self._now() - use.quiet_since) * self._share()
+        if use.seconds <= 0:
+            del self._uses[tenant]
         else:
-            credit.quiet_since = None
+            use.quiet_since = None
 
     def _share(self) -> float:
         """Workers for each tenant that has or wants any."""
@@ -232,14 +244,14 @@ class Turns(Generic[Item]):
         tenants = len(self._ready) + sum(tenant not in self._ready for tenant in self._at_work)
         return workers / max(1, tenants)
 
-    def _credit(self, tenant: str) -> _Credit:
-        """What is left of a tenant's credit, to be changed."""
-        if tenant not in self._credits:
-            self._credits[tenant] = _Credit(TURN_SECONDS, None if tenant in self._ready else self._now())
-            if len(self._credits) > _MOST_TENANTS:
-                self._credits.popitem(last=False)
-        self._credits.move_to_end(tenant)
-        return self._credits[tenant]
+    def _use(self, tenant: str) -> _Use:
+        """What a tenant has used, to be changed."""
+        if tenant not in self._uses:
+            self._uses[tenant] = _Use(0.0, None if tenant in self._ready else self._now())
+            if len(self._uses) > _MOST_TENANTS:
+                self._uses.popitem(last=False)
+        self._uses.move_to_end(tenant)
+        return self._uses[tenant]
 
 
 def add(counter: Counter[Key], key: Key, change: int) -> None:
