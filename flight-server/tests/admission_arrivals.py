@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from updraft.service.tenants import Caps
 from updraft_server.front.admission import Admission, AdmissionLimits, Grant, WorkerSource
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, TaskKey
@@ -48,8 +49,9 @@ class Source:
             self._at_once -= 1
 
 
-def admission(pool: WorkerSource, queue_limit: int = 100) -> Admission:
-    return Admission(pool, AdmissionLimits(queue_limit=queue_limit, queue_bytes=100, retry_after_milliseconds=500))
+def admission(pool: WorkerSource, queue_limit: int = 100, caps: Caps | None = None) -> Admission:
+    limits = AdmissionLimits(queue_limit=queue_limit, queue_bytes=100, retry_after_milliseconds=500)
+    return Admission(pool, limits, caps)
 
 
 async def acquire(

@@ -133,16 +133,19 @@ class Fixture:
         self.recorder = recorder
         self._directory = directory
 
-    async def client(self, *artifacts: Artifact, owner: Owner | None = None, tenant: str = "", **fields: Any) -> Client:
+    async def client(
+        self, *artifacts: Artifact, owner: Owner | None = None, tenant: str = "", token: str = "", **fields: Any
+    ) -> Client:
         """An exchange of this owner, or of an application of its own."""
-        metadata = ((TENANT_HEADER, tenant),) if tenant else ()
+        headers = {TENANT_HEADER: tenant, "authorization": token and f"Bearer {token}"}
+        metadata = tuple((name, value) for name, value in headers.items() if value)
         call = self._front.exchange(timeout=60, metadata=metadata)
         await call.write(command_request(command(artifacts, owner, **fields)))
         return Client(call)
 
-    async def give(self, data: bytes, *, owner: Owner | None = None, tenant: str = "") -> set[bytes]:
+    async def give(self, data: bytes, *, owner: Owner | None = None, tenant: str = "", token: str = "") -> set[bytes]:
         """A whole exchange with one file; what the pool asked for."""
-        client = await self.client(artifact(data, file_name="data"), owner=owner, tenant=tenant)
+        client = await self.client(artifact(data, file_name="data"), owner=owner, tenant=tenant, token=token)
         wanted = await client.wanted()
         if wanted:
             await client.send(*parts(data, 1024 * 1024))

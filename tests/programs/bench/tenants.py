@@ -98,9 +98,12 @@ def main() -> int:
 def measure(kind: str, options: argparse.Namespace) -> Measured:
     """The quiet tenant alone and among the others, in turn."""
     measured = Measured(kind)
-    with tempfile.TemporaryDirectory(prefix="updraft-bench-") as name, _pool(Path(name), options) as pool:
-        with _flood(pool.tcp_address, kind, options) as flood:
-            asyncio.run(_rounds(pool.tcp_address, measured, flood, options))
+    with (
+        tempfile.TemporaryDirectory(prefix="updraft-bench-") as name,
+        _pool(Path(name), options) as pool,
+        _flood(pool.tcp_address, kind, options) as flood,
+    ):
+        asyncio.run(_rounds(pool.tcp_address, measured, flood, options))
     return measured
 
 
@@ -117,10 +120,8 @@ async def _rounds(address: str, measured: Measured, flood: Flood, options: argpa
                 await asyncio.sleep(settling_seconds)
                 for _ in range(options.exchanges):
                     await asyncio.sleep(pause_seconds * random.uniform(0.9, 1.3))
-                    request = _request(_QUIET, measured.kind, options.seconds)
                     started = time.perf_counter()
-                    while await _exchange(channel, _QUIET, request) is not None:
-                        await asyncio.sleep(_RETRY_SECONDS)
+                    await _ended(channel, _QUIET, _request(_QUIET, measured.kind, options.seconds))
                     seconds.append(round(time.perf_counter() - started, 5))
         flood.set(floods=False)
         measured.flood_exchanges, measured.flood_refusals = flood.counts()
@@ -146,8 +147,7 @@ class Flood:
         """Exchanges that ended well, and refusals; raises SystemExit when the flood has ended before its time."""
         if not self.process.is_alive():
             raise SystemExit("bench-tenants: the flood has failed")
-        ended, refused = self._counts
-        return ended, refused
+        return self._counts[0], self._counts[1]
 
 
 @contextmanager
@@ -184,6 +184,13 @@ async def _ask_always(address: str, kind: str, options: argparse.Namespace, on: 
                 await asyncio.sleep(_RETRY_SECONDS * random.uniform(1, 2))
 
     await asyncio.gather(*(ask(number) for number in range(options.tenants) for _ in range(options.open)))
+
+
+async def _ended(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes]) -> None:
+    """Try until the exchange is not refused."""
+    if await _exchange(channel, tenant, request) is not None:
+        await asyncio.sleep(_RETRY_SECONDS)
+        await _ended(channel, tenant, request)
 
 
 async def _exchange(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes]) -> grpc.StatusCode | None:
