@@ -3,6 +3,7 @@
 
 import asyncio
 
+from updraft.service.tenants import Caps
 from updraft_writer.quota import Quota, QuotaLimits, Reservation
 
 
@@ -15,10 +16,11 @@ async def settled() -> None:
 class Arrivals:
     """Who asked for how much, in which order they were let in, and what they hold."""
 
-    def __init__(self, quota_bytes: int = 100, timeout_seconds: float = 60.0) -> None:
+    def __init__(self, quota_bytes: int = 100, timeout_seconds: float = 60.0, caps: Caps | None = None) -> None:
         self.now = 0.0
         self.quota = Quota(
             QuotaLimits(quota_bytes=quota_bytes, bypass_seconds=5.0, timeout_seconds=timeout_seconds),
+            caps=caps,
             clock=lambda: self.now,
         )
         self.admitted: list[str] = []

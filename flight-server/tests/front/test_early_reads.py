@@ -2,6 +2,7 @@
 """What arrives before its exchange has a worker: refused, the oldest first, where it takes too much memory."""
 
 import asyncio
+import dataclasses
 import gc
 
 import grpc
@@ -22,10 +23,10 @@ OWN_BYTES = 64 * MIB
 class Sending:
     """A client whose message comes when it may."""
 
-    identity = ANYBODY
     record = NO_RECORD
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str | None = None) -> None:
+        self.identity = dataclasses.replace(ANYBODY, tenant=tenant)
         self.message: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
     async def read(self) -> bytes | None:
@@ -128,3 +129,18 @@ async def test_a_refused_message_is_freed_at_once(running_front: Running) -> Non
             assert allocated_bytes() < before + 80 * MIB
         finally:
             gc.enable()
+
+
+async def test_who_reads_most_is_refused_first() -> None:
+    memory = Memory()
+    early = memory.early_reads()
+    clients = [Sending(tenant) for tenant in ("quiet", *("flood",) * 4, "other")]
+    reads = [asyncio.ensure_future(early.of(client).read()) for client in clients]
+    await settled()
+    memory.allocated = 500 * MIB
+    early.look()
+    assert await settled(*reads) == [False, True, True, True, False, False]
+    with pytest.raises(PoolFullError):
+        await asyncio.gather(*reads[1:4])
+    for read in reads:
+        read.cancel()

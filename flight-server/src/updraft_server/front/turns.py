@@ -2,9 +2,9 @@
 """Whose turn it is when a worker becomes free, among those who are ready for one.
 
 A worker goes to the tenant with the fewest at work. Among equals the one that has used least lately comes first, up to
-as much worker time as a turn takes: while it asks for nothing, its share makes up for what it has used. So a tenant that
-asks now and then does not stand behind all that always ask. The others take turns, of a moment each rather than of an
-exchange: a worker serves one owner, so each change of turns ends one.
+as much worker time as a turn takes: while it asks for nothing, its share makes up for what it has used. So a tenant
+does not stand behind all that always ask if it asks now and then. The others take turns, of a moment each rather than
+of an exchange: a worker serves one owner, so each change of turns ends one.
 
 Policy alone, with a clock handed in. No choice takes longer where more tenants wait.
 """

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tenants may take of a store from each other, with a clock that the test moves."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from updraft.errors import PoolFullError
+from updraft.service.tenants import Claims
+from updraft_server.front.artifacts.needs import ArtifactKey, Form
+from updraft_server.front.artifacts.originals import original
+from updraft_server.front.artifacts.store import ArtifactStore, Held
+from updraft_server.front.artifacts.stored import StoredArtifact
+from updraft_server.pool.leases import Owner
+
+MIB = 1024 * 1024
+
+
+class Clock:
+    """Seconds."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: Clock) -> ArtifactStore:
+    """Of 8 MiB."""
+    store = ArtifactStore(tmp_path / "store", limit_bytes=8 * MIB, retry_after_milliseconds=500)
+    store._tenants._clock = clock
+    store._tenants._claims = Claims(clock)
+    return store
+
+
+def key(number: int, size_bytes: int = MIB) -> ArtifactKey:
+    return ArtifactKey(number.to_bytes(32, "big"), size_bytes, Form.FILE)
+
+
+def keep(store: ArtifactStore, held: Held, artifact: StoredArtifact) -> None:
+    """As the collector does once it has arrived."""
+    with store.arriving(held, artifact) as room:
+        room.grow_to(artifact.key.size_bytes)
+        path = store.stored_path(held)
+        path.write_bytes(b"")
+        room.keep(path, original(artifact.key, path))
+
+
+def hold(store: ArtifactStore, stack: ExitStack, tenant: str, application: str, *numbers: int) -> Held:
+    """An exchange of this tenant that needs these artifacts of a MiB each."""
+    owner = Owner(tenant, application, "")
+    held = stack.enter_context(store.holding(owner, frozenset(map(key, numbers)), tenant))
+    for artifact in held.artifacts.values():
+        if artifact.path is None:
+            keep(store, held, artifact)
+    return held
+
+
+def kept(store: ArtifactStore, tenant: str, application: str) -> int:
+    """How many artifacts an owner has in the store."""
+    belongings = store._belongings.get(store._digest(*Owner(tenant, application, "")))
+    return 0 if belongings is None else sum(artifact.path is not None for artifact in belongings.artifacts.values())
+
+
+async def test_a_tenant_alone_may_fill_the_store(store: ArtifactStore) -> None:
+    with ExitStack() as stack:
+        hold(store, stack, "greedy", "g", *range(8))
+        assert store.used_bytes == 8 * MIB
+
+
+async def test_who_was_refused_finds_what_others_gave_back(store: ArtifactStore, clock: Clock) -> None:
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(ExitStack()) for _ in range(2))
+        hold(store, first, "greedy", "g1", *range(4))
+        hold(store, second, "greedy", "g2", *range(4, 8))
+        with pytest.raises(PoolFullError, match="running exchanges hold"):
+            hold(store, stack, "modest", "m", 10)
+        first.close()
+        with pytest.raises(PoolFullError, match="other tenants wait for room"):
+            hold(store, stack, "greedy", "g3", 20)
+        hold(store, stack, "modest", "m", 10)
+        assert kept(store, "modest", "m") == 1
+        clock.now += 60
+        hold(store, stack, "greedy", "g3", 20)
+
+
+async def test_nobody_evicts_what_a_tenant_with_less_uses(store: ArtifactStore, clock: Clock) -> None:
+    with ExitStack() as stack:
+        with ExitStack() as exchange:
+            hold(store, exchange, "modest", "m", 100, 101)
+        hold(store, stack, "greedy", "g1", *range(6))
+        with pytest.raises(PoolFullError, match="holds more of it than others"):
+            hold(store, stack, "greedy", "g2", 50)
+        assert kept(store, "modest", "m") == 2
+        # It has been away for so long that nobody counts on it.
+        clock.now += 120
+        hold(store, stack, "greedy", "g3", 51)
+        assert kept(store, "modest", "m") == 1
+
+
+async def test_who_brings_many_owners_loses_its_own(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft_server.front.artifacts.store._MOST_OWNERS", 4)
+    with ExitStack() as exchange:
+        hold(store, exchange, "modest", "m", 100)
+    for number in range(8):
+        with ExitStack() as exchange:
+            hold(store, exchange, "greedy", f"g{number}", 0)
+    assert kept(store, "modest", "m") == 1
+
+
+async def test_who_lays_out_many_sets_loses_its_own(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft_server.front.artifacts.store._MOST_IDLE_FILE_SETS", 4)
+
+    def lay_out(tenant: str, name: str) -> Held:
+        with ExitStack() as exchange:
+            held = hold(store, exchange, tenant, tenant, 1)
+            store.file_set(held, name, held.artifacts).path.mkdir()
+        return held
+
+    modest = lay_out("modest", "m")
+    for number in range(8):
+        greedy = lay_out("greedy", f"g{number}")
+    assert set(modest.belongings.file_sets) == {"m"}
+    assert set(greedy.belongings.file_sets) == {"g5", "g6", "g7"}
