@@ -30,8 +30,8 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.certificate)
 
     def identity(self, name: str, *, not_after: datetime | None = None) -> Identity:
-        """A certificate for a host name or address, until a time that may have passed."""
-        signed = self._ca.issue_cert(name, not_after=not_after)
+        """A certificate for a host name or address, which is its common name too, until a time that may have passed."""
+        signed = self._ca.issue_cert(name, common_name=name, not_after=not_after)
         made = Identity(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         signed.cert_chain_pems[0].write_to_path(made.certificate)
         # A JVM reads keys in PKCS 8 only.

@@ -42,7 +42,7 @@ async def test_a_token_of_an_issuer_runs_a_function_for_its_tenant(running_front
     ("token", "code", "says"),
     [
         (KEY.token(exp=int(time.time()) - 60), grpc.StatusCode.UNAUTHENTICATED, "the token has expired"),
-        (Key("one").token(), grpc.StatusCode.UNAUTHENTICATED, "the token is not valid"),
+        (Key("one").token(), grpc.StatusCode.UNAUTHENTICATED, "the token is not one that this service knows"),
         (KEY.token(tenant="c"), grpc.StatusCode.PERMISSION_DENIED, "cannot act for the tenant 'c'"),
         (KEY.token(tenant="b"), grpc.StatusCode.PERMISSION_DENIED, "is of the tenant 'b' and cannot act for 'a'"),
         (KEY.token(scope="session"), grpc.StatusCode.PERMISSION_DENIED, "'sign-on:job' may not"),

@@ -5,6 +5,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -13,7 +14,7 @@ from admission_arrivals import TASK, Arrivals, PoolOf, acquire, admission, settl
 from artifact_clients import artifact, fixture, parts
 from flight_messages import all_replies, batch, command_request, echo_command, reply_metadata
 from front_calls import Gate
-from front_harness import Running
+from front_harness import Running, RunningFront
 
 from updraft.errors import LimitError, PoolFullError
 from updraft.service.tenants import Caps, TenantCaps
@@ -154,6 +155,11 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("that did not happen")
 
 
+def is_waited_for(front: RunningFront, waiting: int) -> bool:
+    """Whether a worker is busy, and so many exchanges wait for it."""
+    return front.front.admission.waiting == waiting and bool(front.pool.busy)
+
+
 @pytest.fixture
 def identities(tmp_path: Path) -> Path:
     """Two tenants whose token is their name; the first may have two exchanges that wait, and 2 MiB of artifacts."""
@@ -188,7 +194,7 @@ async def test_a_front_refuses_by_the_caps_of_its_file_and_counts(running_front:
                 assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_POOL_FULL
             else:
                 await call.write(batch(1))
-                await until(lambda waits=waiting: front.front.admission.waiting == waits and bool(front.pool.busy))
+                await until(partial(is_waited_for, front, waiting))
         assert codes == {"a2": grpc.StatusCode.RESOURCE_EXHAUSTED}
         refused = front.front.metrics.registry.get_sample_value
         assert refused("updraft_tenant_cap_refusals_total", {"cap": "max_waiting"}) == 1

@@ -69,7 +69,7 @@ def test_a_token_is_of_its_tenant_with_its_scopes(service: Service, algorithm: s
 def test_a_public_key_in_pem_verifies_whatever_key_id_a_token_has(service: Service) -> None:
     service.keys.write_bytes(KEY.pem)
     assert identity(service.door(), KEY.token()).tenant == "a"
-    assert refusal(service.door(), OTHER.token()) == "the token is not valid"
+    assert refusal(service.door(), OTHER.token()) == "the token is not one that this service knows"
 
 
 def test_scopes_may_be_a_list_and_claims_may_have_other_names(service: Service) -> None:
@@ -95,14 +95,14 @@ def test_an_issuer_may_be_trusted_with_every_tenant(service: Service) -> None:
         ({"iat": int(time.time()) + 600}, "the token is not valid yet"),
         ({"aud": "another"}, "the token is for another audience than this service"),
         ({"aud": None}, "the token lacks the claim 'aud'"),
-        ({"iss": "https://elsewhere.example.org"}, "the token is of an issuer that this service does not know"),
-        ({"iss": None}, "the token is of an issuer that this service does not know"),
+        ({"iss": "https://elsewhere.example.org"}, "the token is not one that this service knows"),
+        ({"iss": None}, "the token is not one that this service knows"),
         ({"exp": None}, "the token lacks the claim 'exp'"),
         ({"iat": None}, "the token lacks the claim 'iat'"),
         ({"exp": int(time.time()) + 100_000}, "the token lives too long: "),
-        ({"exp": float("inf")}, "the token is not valid"),
-        ({"exp": "soon"}, "the token is not valid"),
-        ({"exp": [1]}, "the token is not valid"),
+        ({"exp": float("inf")}, "the token is not one that this service knows"),
+        ({"exp": "soon"}, "the token is not one that this service knows"),
+        ({"exp": [1]}, "the token is not one that this service knows"),
     ],
 )
 def test_a_token_that_does_not_count_says_why(service: Service, claims: dict[str, Any], says: str) -> None:
@@ -176,25 +176,25 @@ FORGERIES: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_token_is_not_valid_and_hears_no_more(service: Service, forgery: str) -> None:
-    assert refusal(service.door(), FORGERIES[forgery]()) == "the token is not valid"
+    assert refusal(service.door(), FORGERIES[forgery]()) == "the token is not one that this service knows"
 
 
 def test_a_bad_signature_hides_what_else_is_wrong(service: Service) -> None:
     claims = good_claims(exp=1, aud="another", tenant="c")
     assert refusal(service.door(), jwt.encode(claims, OTHER.private, "ES256", headers={"kid": KEY.kid})) == (
-        "the token is not valid"
+        "the token is not one that this service knows"
     )
 
 
 def test_an_unknown_key_is_not_answered_with_those_that_are_known(service: Service) -> None:
-    assert refusal(service.door(), OTHER.token()) == "the token is signed with a key that this service does not know"
+    assert refusal(service.door(), OTHER.token()) == "the token is not one that this service knows"
 
 
 def test_the_key_says_which_algorithm_counts(service: Service) -> None:
     narrow = Key("narrow", "RS256")
     narrow.entry["alg"] = "PS256"
     service.publish(narrow)
-    assert refusal(service.door(), narrow.token()) == "the token is not valid"
+    assert refusal(service.door(), narrow.token()) == "the token is not one that this service knows"
 
 
 def test_keys_that_are_replaced_count_at_once(service: Service) -> None:
@@ -202,7 +202,7 @@ def test_keys_that_are_replaced_count_at_once(service: Service) -> None:
     identity(door, old)
     service.publish(OTHER)
     assert identity(door, OTHER.token()).tenant == "a"
-    assert "does not know" in refusal(door, old)
+    assert "not one that this service knows" in refusal(door, old)
 
 
 @pytest.mark.parametrize("removed", ["keys", "identities"])
@@ -230,7 +230,7 @@ def test_an_issuer_that_is_added_counts_at_once_and_one_without_keys_when_it_has
     door = service.door()
     late = service.directory / "late.json"
     service.identities.write_text(entry(f'keys_file = "{late}"'))
-    assert "cannot use the keys of its issuer" in refusal(door, KEY.token())
+    assert refusal(door, KEY.token()) == "the token is not one that this service knows"
     late.write_bytes(key_set(KEY))
     assert identity(door, KEY.token()).tenant == "a"
 
@@ -307,3 +307,39 @@ def test_a_service_without_issuers_starts_without_what_verifies_tokens(tmp_path:
         "sys.exit(any(name.split('.')[0] in ('jwt', 'cryptography') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+UNPROVEN: dict[str, Callable[[], str]] = {
+    "no token of ours": lambda: "guessed",
+    "two dots": lambda: "a.b.c",
+    "unknown issuer": lambda: OTHER.token(iss="https://elsewhere.example.org"),
+    "expired, of an unknown issuer": lambda: OTHER.token(iss="https://elsewhere.example.org", exp=1),
+    "unknown key": lambda: OTHER.token(),
+    "wrong signature": lambda: KEY.token()[:-8] + "AAAAAAAA",
+    "expired, with a wrong signature": lambda: KEY.token(iat=1, exp=2)[:-8] + "AAAAAAAA",
+    "another audience, with a wrong signature": lambda: KEY.token(aud="other")[:-8] + "AAAAAAAA",
+}
+
+
+@pytest.mark.parametrize("token", UNPROVEN)
+def test_a_stranger_cannot_tell_one_refusal_from_another(service: Service, token: str) -> None:
+    assert refusal(service.door(), UNPROVEN[token]()) == "the token is not one that this service knows"
+
+
+def test_the_log_says_why_and_not_more_than_once_a_second(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
+    door = service.door()
+    for _ in range(5):
+        refusal(door, OTHER.token())
+    assert capsys.readouterr().out.count("its key is not one of the issuer's") == 1
+
+
+def test_who_is_known_is_told_when_its_token_expires(service: Service) -> None:
+    expires = int(time.time()) + 100
+    described = identity(service.door(), KEY.token(exp=expires, scope="call session")).described()
+    assert described == {
+        "identity": "sign-on:job",
+        "tenant": "a",
+        "scopes": ["call", "session"],
+        "roots": [],
+        "expires": expires,
+    }

@@ -3,7 +3,8 @@
 
 import io
 import json
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
 import grpc
 import pyarrow as pa
@@ -12,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
 
 from updraft.client.writer import WriterClient
-from updraft.service.flight_service import DRAIN_ACTION, FLIGHT_SERVICE_NAME
+from updraft.service.flight_service import DRAIN_ACTION, FLIGHT_SERVICE_NAME, WHOAMI_ACTION
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft_cli.credentials import Credentials
 from updraft_cli.endpoint import Endpoint, Transport
@@ -25,6 +26,18 @@ _PROOF = pa.record_batch({"_0": pa.array(range(1000), pa.int64())})
 _STATES = {PoolState.POOL_STATE_STARTING: "starting", PoolState.POOL_STATE_READY: "ready"}
 
 Status = dict[str, Any]
+
+
+class Caller(NamedTuple):
+    """A client, as the service knows it."""
+
+    identity: str
+    tenant: str | None
+    """None: it says itself which one it is."""
+    scopes: Sequence[str]
+    roots: Sequence[str]
+    expires_seconds: float | None
+    """Since 1970; None: its credential does not end by itself."""
 
 
 class Service:
@@ -61,6 +74,13 @@ class Service:
     def actions(self) -> set[str]:
         """The names of the service's actions, which tell a pool from a writer."""
         return {action.type for action in self._flight.list_actions(self._options)}
+
+    def whoami(self) -> Caller | None:
+        """As whom the service knows this client; None: it is of a release that does not say."""
+        if WHOAMI_ACTION not in self.actions():
+            return None
+        found = json.loads(self._act(WHOAMI_ACTION))
+        return Caller(found["identity"], found["tenant"], found["scopes"], found["roots"], found["expires"])
 
     def status(self) -> Status:
         """The state of a pool or of a writer, in the form of `/status.json`."""

@@ -30,8 +30,9 @@ class Doctor(Options):
     """Check whether a Spark job can reach its pool and its writer, and say how to fix each problem.
 
     Give the job's conf as for spark-submit (--defaults, --conf), on the driver's machine or in its image. The checks
-    cover jar, extension, endpoints, DNS, reachability, TLS, tokens and the versions of protocol, Python and pyspark,
-    then send a batch through a worker and a file through the writer. With --endpoint they check a service alone.
+    cover jar, extension, endpoints, DNS, reachability, TLS, tokens, what the client's identity may do, and the
+    versions of protocol, Python and pyspark. Then a batch goes through a worker and a file through the writer. With
+    --endpoint they check a service alone.
 
     Exits with 1 if there are errors, otherwise with 0; warnings do not count.
     """
@@ -87,19 +88,26 @@ class Doctor(Options):
             endpoint = endpoint_of(confs, prefix, findings)
             credentials = credentials_of(confs, prefix, endpoint.transport, findings) if endpoint else None
             if endpoint is not None and credentials is not None:
-                self._check_peer(endpoint, credentials, driver if subject == "udf" else None, findings)
+                ships = driver if subject == "udf" else None
+                self._check_peer(endpoint, credentials, ships, findings, tenant=confs.get(f"{prefix}.tenant", ""))
             found = [*found, *findings.all]
         return found
 
     def _check_peer(
-        self, endpoint: Endpoint, credentials: Credentials, driver: Driver | None, findings: Findings
+        self,
+        endpoint: Endpoint,
+        credentials: Credentials,
+        driver: Driver | None,
+        findings: Findings,
+        *,
+        tenant: str = "",
     ) -> None:
         check_connection(endpoint, credentials, self.timeout_seconds, findings)
         if findings.failed:
             return
         try:
             with Service(endpoint, credentials, self.timeout_seconds) as service:
-                check_service(service, driver, findings)
+                check_service(service, credentials, driver, findings, tenant=tenant)
         except (grpc.RpcError, pa.ArrowException) as error:
             findings.error("service", first_line(error), "it answered a moment ago: check its log")
 

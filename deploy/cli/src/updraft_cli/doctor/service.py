@@ -7,16 +7,25 @@ import grpc
 import pyarrow as pa
 from pyarrow import flight
 
-from updraft.errors import UpdraftError
+from updraft.errors import PermissionDeniedError, UpdraftError
 from updraft.protocol import PROTOCOL_VERSION
+from updraft_cli.credentials import Credentials
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
+from updraft_cli.doctor.identity import check_caller, what_to_do
 from updraft_cli.service import POOL_STATUS_ACTION, WRITER_STATUS_ACTION, Service, Status, first_line
 
+_REFUSED = "whoever runs the service decides what this client may do, in its identities file: show them this message"
 
-def check_service(service: Service, driver: Driver | None, findings: Findings) -> None:
-    """Run all checks of a service; `driver` is the Python that will ship functions to it, if there is one."""
-    actions = _answered(findings, service.actions)
+
+def check_service(
+    service: Service, credentials: Credentials, driver: Driver | None, findings: Findings, *, tenant: str = ""
+) -> None:
+    """Run all checks of a service; `driver` is the Python that will ship functions to it, if there is one.
+
+    `tenant` is the one that the job's conf names.
+    """
+    actions = _answered(findings, service.actions, credentials)
     if actions is None:
         return
     findings.ok("token", "the service accepts this client")
@@ -29,10 +38,17 @@ def check_service(service: Service, driver: Driver | None, findings: Findings) -
     _check_protocol(status["protocol_version"] if is_writer else status["versions"]["protocol"], findings)
     if driver is not None and not is_writer:
         _check_driver(status, driver, findings)
+    caller = service.whoami()
+    if caller is not None:
+        ships = driver is not None and not is_writer
+        wanted = ("write",) if is_writer else ("session",) if ships else ()
+        check_caller(caller, wanted, tenant, findings)
     if findings.failed:
         return
     if is_writer:
         _check_round_trip("a file of {} rows was written, returned and read", service.write_a_file, findings)
+    elif caller is not None and "call" not in caller.scopes:
+        findings.ok("round trip", "not tried: it runs a registered function, which takes the scope call")
     else:
         _check_round_trip("a worker returned {} rows unchanged", service.send_a_batch, findings)
 
@@ -91,19 +107,20 @@ def _check_driver(status: Status, driver: Driver, findings: Findings) -> None:
 def _check_round_trip(proof: str, attempt: Callable[[], int], findings: Findings) -> None:
     try:
         findings.ok("round trip", proof.format(f"{attempt():,}"))
+    except (flight.FlightUnauthorizedError, PermissionDeniedError) as error:
+        findings.error("round trip", first_line(error), _REFUSED)
     except (pa.ArrowException, grpc.RpcError, UpdraftError, ValueError, OSError) as error:
         findings.error("round trip", first_line(error), "the service's log has the details")
 
 
-def _answered(findings: Findings, ask: Callable[[], set[str]]) -> set[str] | None:
+def _answered(findings: Findings, ask: Callable[[], set[str]], credentials: Credentials) -> set[str] | None:
     try:
         return ask()
     except flight.FlightUnauthenticatedError as error:
-        findings.error(
-            "token",
-            first_line(error),
-            "set tokenFile to a file with the service's token (key `token` of the chart's Secret)",
-        )
+        findings.error("token", first_line(error), what_to_do(credentials))
+    except flight.FlightUnauthorizedError as error:
+        # A token that its issuer has signed, for more than the service lets it grant.
+        findings.error("identity", first_line(error), _REFUSED)
     except pa.ArrowNotImplementedError:
         findings.error(
             "service",

@@ -8,6 +8,7 @@ first control call: importing them takes as long as everything else that a front
 
 import asyncio
 import importlib
+import json
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
@@ -28,6 +29,8 @@ from updraft.service.lifecycle import Event, Lifecycle
 FLIGHT_SERVICE_NAME = "arrow.flight.protocol.FlightService"
 RETRY_AFTER_TRAILER = "retry-after-ms"
 DRAIN_ACTION = "updraft.drain"
+WHOAMI_ACTION = "updraft.whoami"
+_WHOAMI_DOC = "As whom this service knows the caller, as a JSON object: identity, tenant, scopes, roots, expires."
 
 MAX_ACTION_BODY_BYTES = 4 * 1024 * 1024
 """The longest body is the command of a file, with which a client asks a writer whether it would open it."""
@@ -103,7 +106,7 @@ class FlightService(ABC):
         drain_doc: str,
         allow_remote_drain: bool,
     ) -> None:
-        """`name` is what messages call the service; DRAIN_ACTION is an action of every service.
+        """`name` is what messages call the service; DRAIN_ACTION and WHOAMI_ACTION are actions of every service.
 
         `early_reads` bounds the memory of requests together with the first messages of exchanges.
         """
@@ -112,7 +115,8 @@ class FlightService(ABC):
         self._lifecycle = lifecycle
         refusal = "" if allow_remote_drain else _NO_DRAIN
         drain = Action(DRAIN_ACTION, drain_doc, self._drain, refusal, is_recorded=True)
-        self._actions = {action.name: action for action in [*actions, drain]}
+        whoami = Action(WHOAMI_ACTION, _WHOAMI_DOC, self._whoami)
+        self._actions = {action.name: action for action in [*actions, whoami, drain]}
 
     @abstractmethod
     async def do_exchange(self, call: Call) -> None:
@@ -144,6 +148,9 @@ class FlightService(ABC):
         else:
             record.forget()
         return await action.run(body, identity)
+
+    async def _whoami(self, _body: bytes, identity: Identity) -> bytes:
+        return json.dumps(identity.described()).encode()
 
     async def _drain(self, _body: bytes, _identity: Identity) -> bytes:
         self._lifecycle.handle(Event.DRAIN_REQUESTED)

@@ -3,7 +3,7 @@
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from updraft.errors import PermissionDeniedError
 
@@ -34,6 +34,8 @@ class Identity:
     """Below which of a writer's roots it may write; empty: below all of them."""
     share: str = ""
     """Whose share of the service it takes, whatever tenant it names; empty: that tenant's."""
+    expires_seconds: float | None = field(default=None, compare=False)
+    """When its credential ends, in seconds since 1970; None: not by itself."""
 
     def require(self, scope: Scope, what: str) -> None:
         """Raise PermissionDeniedError unless it has the scope for `what`."""
@@ -42,6 +44,16 @@ class Identity:
             raise PermissionDeniedError(
                 f"the identity {self.name!r} may not {what}: that takes the scope {scope}, and it has {has}"
             )
+
+    def described(self) -> dict[str, object]:
+        """What the caller may know of itself. A tenant of null: it says itself which one it is."""
+        return {
+            "identity": self.name,
+            "tenant": self.tenant,
+            "scopes": sorted(self.scopes),
+            "roots": list(self.roots),
+            "expires": self.expires_seconds,
+        }
 
     def tenant_of(self, claims: Iterable[str]) -> str:
         """Its tenant, or the first one that is claimed where it may say so itself; raises PermissionDeniedError."""

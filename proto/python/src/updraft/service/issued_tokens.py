@@ -24,7 +24,11 @@ _LEEWAY_SECONDS = 30
 _MAX_VERIFIED = 4096
 
 _REQUIRED = ["exp", "iat", "iss", "aud"]
-_NOT_VALID = "the token is not valid"
+_UNKNOWN = "the token is not one that this service knows"
+"""What everybody is told whose token is not proven to be of a known issuer: as for a token that is none. The holder of
+one that is hears what is wrong with it."""
+# Strangers decide how often a token is refused.
+_LOG_SECONDS = 1.0
 # What PyJWT raises, besides its own errors, for claims that are no numbers.
 _UNREADABLE = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 
@@ -58,6 +62,7 @@ class IssuedTokens:
         self._issuers = tuple(issuers)
         self._sources = {issuer: self._source_of(issuer) for issuer in self._issuers}
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
+        self._logs_again_seconds = 0.0
         self.refresh()
 
     def update(self, issuers: Iterable[Issuer]) -> None:
@@ -113,28 +118,36 @@ class IssuedTokens:
         try:
             found = jwt.decode_complete(token, options={"verify_signature": False})
         except _UNREADABLE:
-            raise UnauthenticatedError(_NOT_VALID) from None
+            raise self._unknown("it is no JSON Web Token") from None
         kid = found["header"].get("kid")
         claimed = found["payload"].get("iss")
         for issuer in self._issuers:
             if issuer.issuer == claimed:
                 return issuer, kid if isinstance(kid, str) else None
-        raise UnauthenticatedError("the token is of an issuer that this service does not know")
+        raise self._unknown("its issuer is not in the identities file")
 
     def _verify(self, token: str) -> _Verified:
         issuer, kid = self._claimed(token)
         source = self._add(issuer)
         keys = source.current if source is not None else None
         if source is None or keys is None:
-            raise UnauthenticatedError(
-                "the token cannot be verified: this service cannot use the keys of its issuer, and its log says why"
-            )
+            raise self._unknown("the keys of its issuer cannot be used", issuer)
         candidates = _candidates(keys, kid)
         if not candidates:
-            raise UnauthenticatedError("the token is signed with a key that this service does not know")
+            raise self._unknown("its key is not one of the issuer's", issuer)
         claims = _signed_claims(token, issuer, candidates)
+        if claims is None:
+            raise self._unknown("its signature is not the issuer's", issuer)
         until_seconds = _until_seconds(claims, issuer)
         return _Verified(issuer.identity(claims), source, keys, until_seconds)
+
+    def _unknown(self, reason: str, issuer: Issuer | None = None) -> UnauthenticatedError:
+        """The error for a token that nothing is proven of; what is wrong with it is for the log alone."""
+        now = time.monotonic()
+        if now >= self._logs_again_seconds:
+            self._logs_again_seconds = now + _LOG_SECONDS
+            _log.info("a token was refused", reason=reason, issuer=issuer.name if issuer is not None else "")
+        return UnauthenticatedError(_UNKNOWN)
 
 
 def _source_of(issuer: Issuer) -> KeySource:
@@ -149,7 +162,8 @@ def _candidates(keys: Keys, kid: str | None) -> Keys:
     return tuple(key for key in keys if kid is None or key.kid is None or key.kid == kid)
 
 
-def _signed_claims(token: str, issuer: Issuer, candidates: Iterable[SigningKey]) -> dict[str, Any]:
+def _signed_claims(token: str, issuer: Issuer, candidates: Iterable[SigningKey]) -> dict[str, Any] | None:
+    """None for a token that none of the keys has signed; raises UnauthenticatedError for what the claims lack."""
     for key in candidates:
         try:
             return jwt.decode(
@@ -165,7 +179,7 @@ def _signed_claims(token: str, issuer: Issuer, candidates: Iterable[SigningKey])
             continue
         except _UNREADABLE as error:
             raise UnauthenticatedError(_reason(error)) from None
-    raise UnauthenticatedError(_NOT_VALID)
+    return None
 
 
 def _reason(error: BaseException) -> str:
@@ -180,7 +194,7 @@ def _reason(error: BaseException) -> str:
         case jwt.MissingRequiredClaimError():
             return f"the token lacks the claim {error.claim!r}"
         case _:
-            return _NOT_VALID
+            return _UNKNOWN
 
 
 def _until_seconds(claims: dict[str, Any], issuer: Issuer) -> float:

@@ -40,7 +40,13 @@ class Issuer:
 
     def identity(self, claims: Mapping[str, Any]) -> Identity:
         """Whose a verified token with these claims is; raises PermissionDeniedError for more than the ceiling."""
-        return Identity(self._name_of(claims.get("sub")), self._tenant(claims), self._scopes(claims), self.roots)
+        return Identity(
+            self._name_of(claims.get("sub")),
+            self._tenant(claims),
+            self._scopes(claims),
+            self.roots,
+            expires_seconds=float(claims["exp"]),
+        )
 
     def _name_of(self, subject: Any) -> str:
         if isinstance(subject, str) and subject.isascii() and subject.isprintable():

@@ -78,11 +78,11 @@ class ServiceSettings(Settings):
     )
     identities_file: Path | None = setting(
         "TOML file of the identities of clients: the SHA-256 digests of their tokens and the names in their "
-        "certificates, with the tenant of each and its scopes (call, session, write, admin); the issuers whose "
-        "JSON Web Tokens count, with a ceiling of tenants and scopes; and caps for what each tenant takes. Reading it "
-        "tells no token, so that it may lie with other configuration; whoever changes it decides who may do what. The service reads it again when it "
-        "changes, as --token-file. Clients with a token of --token-file have the scopes call, "
-        "session and write, and say themselves which tenant they are.",
+        "certificates, with the tenant of each and its scopes (call, session, write, admin); the issuers whose JSON "
+        "Web Tokens count, with a ceiling of tenants and scopes; and caps for what each tenant takes. Reading it "
+        "tells no token, so that it may lie with other configuration; whoever changes it decides who may do what. The "
+        "service reads it again when it changes, as --token-file. Clients with a token of --token-file have the scopes "
+        "call, session and write, and say themselves which tenant they are.",
         default=None,
     )
     insecure_no_token: bool = setting(

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what a client may do: who it is to the service, and what its own token says where the service knows none.
+
+A service tells a stranger nothing. Whoever holds a token can read it without the service, so that is explained here.
+"""
+
+import base64
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from cryptography import x509
+
+from updraft_cli.credentials import Credentials
+from updraft_cli.doctor.finding import Findings
+from updraft_cli.service import Caller
+
+_EXPIRES_SOON_SECONDS = 300.0
+_MOST_CHARACTERS = 200
+
+WHAT_SCOPES_ALLOW = {
+    "call": "run registered functions",
+    "session": "run the functions that a Spark job ships",
+    "write": "write files",
+}
+
+
+def check_caller(caller: Caller, wanted: tuple[str, ...], tenant: str, findings: Findings) -> None:
+    """Say who the client is to the service, and find what it lacks for `wanted`, the scopes that the job needs.
+
+    `tenant` is the one that the job's conf names, if it names one.
+    """
+    findings.ok("identity", _in_words(caller))
+    decided = "whoever runs the service decides that, in its identities file"
+    for scope in wanted:
+        if scope not in caller.scopes:
+            findings.error(
+                "scope",
+                f"{caller.identity!r} may not {WHAT_SCOPES_ALLOW[scope]}: that takes the scope {scope}, and it has "
+                f"{', '.join(caller.scopes) or 'none'}",
+                f"ask for the scope {scope}, or use a credential that has it; {decided}",
+            )
+    if tenant and caller.tenant not in (None, tenant):
+        findings.error(
+            "tenant",
+            f"the conf names the tenant {tenant!r}, and {caller.identity!r} is of {caller.tenant!r}",
+            f"take the tenant out of the conf, or use a credential of {tenant!r}",
+        )
+    if caller.expires_seconds is not None:
+        left_seconds = caller.expires_seconds - datetime.now(UTC).timestamp()
+        if left_seconds < _EXPIRES_SOON_SECONDS:
+            findings.warning(
+                "token",
+                f"the token expires in {max(0, round(left_seconds))} seconds",
+                "let something renew the file of tokenFile: the connector reads it for each call",
+            )
+
+
+def what_to_do(credentials: Credentials) -> str:
+    """For a client that the service does not know: what it presents, and where the service looks for that."""
+    if credentials.token:
+        claims = _claims_of(credentials.token)
+        if claims is not None:
+            return _about_issued(claims)
+        digest = hashlib.sha256(credentials.token.encode()).hexdigest()
+        return (
+            "set tokenFile to a file with the service's token (key `token` of the chart's Secret); for an identity the "
+            f"service's identities file has to have this token's digest in token_sha256: {digest}"
+        )
+    if credentials.certificate_file is not None:
+        names = ", ".join(_names_of(credentials)) or "none"
+        return (
+            f"set tokenFile, or let an identity of the service name this certificate in `certificates`; its names: "
+            f"{names}"
+        )
+    return "set tokenFile to a file with the service's token (key `token` of the chart's Secret)"
+
+
+def _in_words(caller: Caller) -> str:
+    tenant = "of the tenant that the job names" if caller.tenant is None else f"of the tenant {caller.tenant!r}"
+    words = f"{caller.identity!r} {tenant}, with the scopes {', '.join(caller.scopes) or 'none'}"
+    if caller.roots:
+        words += f", below {', '.join(caller.roots)}"
+    if caller.expires_seconds is not None:
+        words += f"; its token expires at {_moment(caller.expires_seconds)}"
+    return words
+
+
+def _about_issued(claims: dict[str, Any]) -> str:
+    """What a JSON Web Token says of itself, which its holder may read."""
+    said = [f"{name} {_shown(claims[name])}" for name in ("iss", "aud", "sub", "kid") if name in claims]
+    for name, label in (("nbf", "valid from"), ("exp", "expires")):
+        if isinstance(claims.get(name), int | float):
+            said.append(f"{label} {_moment(claims[name])}")
+    expires = claims.get("exp")
+    if isinstance(expires, int | float) and expires < datetime.now(UTC).timestamp():
+        return f"the token has expired: get a new one ({'; '.join(said)})"
+    return (
+        "it is a JSON Web Token: the service's identities file needs an [[issuer]] with its issuer and audience, whose "
+        f"keys have its kid; the service's log says what was wrong with it ({'; '.join(said)})"
+    )
+
+
+def _claims_of(token: str) -> dict[str, Any] | None:
+    """The claims of a JSON Web Token, with the id of its key, which nothing has proven; None if it is none."""
+    try:
+        header, body, _ = (_decoded(part) for part in token.split("."))
+        found = {**json.loads(body), "kid": json.loads(header).get("kid", "none")}
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return found
+
+
+def _decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:_MOST_CHARACTERS]
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return "at no time that there is"
+
+
+def _names_of(credentials: Credentials) -> list[str]:
+    """How a service may name the client's certificate: SPIFFE ids and common name."""
+    assert credentials.certificate_file is not None
+    try:
+        certificate = x509.load_pem_x509_certificate(credentials.certificate_file.read_bytes())
+    except (OSError, ValueError):
+        return []
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        ids = names.get_values_for_type(x509.UniformResourceIdentifier)
+    except x509.ExtensionNotFound:
+        ids = []
+    common = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return [*ids, *(str(attribute.value) for attribute in common)]
