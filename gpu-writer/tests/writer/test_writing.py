@@ -313,7 +313,8 @@ def test_any_flight_client_can_write_a_file(writer: RunningWriter) -> None:
 
 def test_the_state_of_a_writer_can_be_asked_for(writer: RunningWriter) -> None:
     with flight.connect(f"grpc://{writer.address}") as client:
-        assert {action.type for action in client.list_actions()} == {"updraft.writer_status", "updraft.check_write"}
+        actions = {action.type for action in client.list_actions()}
+        assert actions == {"updraft.writer_status", "updraft.check_write", "updraft.whoami"}
         [status] = client.do_action("updraft.writer_status")
     assert b'"quota_bytes": 67108864' in status.body.to_pybytes()
 

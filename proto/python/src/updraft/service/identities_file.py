@@ -17,9 +17,15 @@
     tenants = ["team-a", "team-b"]              # of which a token may name one; "*": whichever it names
     scopes = ["call", "session"]                # more than these no token grants
     roots = []                                  # as for an identity
-    tenant_claim = "tenant"                     # where a token names its tenant
+    tenant_claim = "tenant"                     # where a token names its tenant; ["a", "b"]: the claim b in the claim a
     scope_claim = "scope"                       # and its scopes: a list, or words
+    default_scopes = []                         # of a token without that claim
     max_lifetime_seconds = 86400                # from iat to exp
+    keys_ca_file = "/etc/ca.crt"                # who signed the certificate of keys_url, if not the machine's own
+    keys_token_file = "/etc/token"              # what keys_url is asked with
+
+    [issuer.tenants_of_subjects]                # instead of tenant_claim: by the claim sub, or its beginning and "*"
+    "system:serviceaccount:team-a:*" = "team-a"
 
     [[tenant]]
     name = "team-a"                             # "*": each that has no entry, or leaves a cap out of its own
@@ -83,27 +89,49 @@ class _Issuer(BaseModel):
     tenants: list[Name] = Field(min_length=1)
     scopes: list[Scope] = Field(min_length=1)
     roots: list[Name] = []
-    tenant_claim: Text = "tenant"
+    tenant_claim: Text | Annotated[list[Text], Field(min_length=1)] = "tenant"
     scope_claim: Text = "scope"
+    default_scopes: list[Scope] = []
+    tenants_of_subjects: dict[Text, Name] = {}
+    keys_ca_file: Path | None = None
+    keys_token_file: Path | None = None
     max_lifetime_seconds: int = Field(default=_DAY_SECONDS, gt=0, le=_MAX_LIFETIME_DAYS * _DAY_SECONDS)
 
     def checked(self) -> Issuer:
         """Raises ValueError."""
         if (self.keys_file is None) == (self.keys_url is None):
             raise ValueError(f"the issuer {self.name!r} needs either keys_file or keys_url")
+        if self.keys_url is None and (self.keys_ca_file or self.keys_token_file):
+            raise ValueError(f"the issuer {self.name!r} has keys_ca_file or keys_token_file, but no keys_url")
+        if beyond := ", ".join(sorted(set(self.default_scopes) - set(self.scopes))):
+            raise ValueError(f"default_scopes of the issuer {self.name!r} are beyond its scopes: {beyond}")
+        self._check_subjects()
         return Issuer(
-            self.name,
-            self.issuer,
-            self.audience,
-            self.keys_file,
-            self.keys_url,
-            self.tenant_claim,
-            self.scope_claim,
-            frozenset(self.tenants),
-            frozenset(self.scopes),
-            tuple(self.roots),
-            self.max_lifetime_seconds,
+            name=self.name,
+            issuer=self.issuer,
+            audience=self.audience,
+            keys_file=self.keys_file,
+            keys_url=self.keys_url,
+            keys_ca_file=self.keys_ca_file,
+            keys_token_file=self.keys_token_file,
+            tenant_claim=(self.tenant_claim,) if isinstance(self.tenant_claim, str) else tuple(self.tenant_claim),
+            tenants_of_subjects=tuple(self.tenants_of_subjects.items()),
+            scope_claim=self.scope_claim,
+            tenants=frozenset(self.tenants),
+            scopes=frozenset(self.scopes),
+            default_scopes=frozenset(self.default_scopes),
+            roots=tuple(self.roots),
+            max_lifetime_seconds=self.max_lifetime_seconds,
         )
+
+    def _check_subjects(self) -> None:
+        for pattern, tenant in self.tenants_of_subjects.items():
+            if pattern == ANY_TENANT or ANY_TENANT in pattern[:-1]:
+                raise ValueError(
+                    f"the issuer {self.name!r} has the subject {pattern!r}: expected a subject, or its beginning and *"
+                )
+            if tenant == ANY_TENANT or (tenant not in self.tenants and ANY_TENANT not in self.tenants):
+                raise ValueError(f"the issuer {self.name!r} gives {pattern!r} a tenant that is not in its tenants")
 
 
 Cap = Annotated[int, Field(gt=0, strict=True)] | None

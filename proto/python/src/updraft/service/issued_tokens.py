@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jwt
@@ -15,7 +16,7 @@ import structlog
 from updraft.errors import UnauthenticatedError
 from updraft.service.identity import Identity
 from updraft.service.issuer import Issuer
-from updraft.service.issuer_keys import Keys, KeySource, SigningKey, UrlKeys, parse_keys
+from updraft.service.issuer_keys import Keys, KeySource, SigningKey, UrlKeys, fetch_keys, parse_keys
 from updraft.service.security import Revocable, SecurityError
 
 _log = structlog.get_logger(__name__)
@@ -152,7 +153,8 @@ class IssuedTokens:
 
 def _source_of(issuer: Issuer) -> KeySource:
     if issuer.keys_url is not None:
-        return UrlKeys(issuer.keys_url)
+        fetch = partial(fetch_keys, ca_file=issuer.keys_ca_file, token_file=issuer.keys_token_file)
+        return UrlKeys(issuer.keys_url, fetch=fetch)
     assert issuer.keys_file is not None
     return Revocable(issuer.keys_file, parse_keys, "signing key")
 

@@ -27,12 +27,21 @@ class Issuer:
     """A JSON Web Key Set, or a public key in PEM; None: `keys_url` has the keys."""
     keys_url: str | None
     """Where its JSON Web Key Set is published."""
-    tenant_claim: str
+    keys_ca_file: Path | None
+    """Whose certificates the address of the keys may have; None: those that this machine trusts."""
+    keys_token_file: Path | None
+    """What the address of the keys is asked with; None: nothing."""
+    tenant_claim: tuple[str, ...]
+    """The claim with the tenant; of several names each lies in the one before it."""
+    tenants_of_subjects: tuple[tuple[str, str], ...]
+    """Tenants by the claim `sub`, or by its beginning where that ends in `*`; they decide where there are any."""
     scope_claim: str
     tenants: frozenset[str]
     """Of these a token may name one; `*`: whichever it names."""
     scopes: frozenset[Scope]
     """More than these no token grants."""
+    default_scopes: frozenset[Scope]
+    """What a token without the claim for scopes grants."""
     roots: tuple[str, ...]
     """Below which of a writer's roots its tokens may write; empty: below all of them."""
     max_lifetime_seconds: int
@@ -54,18 +63,37 @@ class Issuer:
         return self.name
 
     def _tenant(self, claims: Mapping[str, Any]) -> str:
-        tenant = claims.get(self.tenant_claim)
+        if self.tenants_of_subjects:
+            return self._tenant_of(claims.get("sub"))
+        tenant: Any = claims
+        for name in self.tenant_claim:
+            tenant = tenant.get(name) if isinstance(tenant, Mapping) else None
         if tenant is None and len(self.tenants) == 1 and ANY_TENANT not in self.tenants:
             return next(iter(self.tenants))
         if not isinstance(tenant, str) or tenant in ("", ANY_TENANT):
-            raise PermissionDeniedError(f"the token names no tenant: its claim {self.tenant_claim!r} has to be a text")
+            claim = ".".join(self.tenant_claim)
+            raise PermissionDeniedError(f"the token names no tenant: its claim {claim!r} has to be a text")
         if tenant not in self.tenants and ANY_TENANT not in self.tenants:
             raise PermissionDeniedError(f"a token of this issuer cannot act for the tenant {tenant!r}")
         return tenant
 
+    def _tenant_of(self, subject: Any) -> str:
+        """The whole subject counts before its beginning, and a longer beginning before a shorter one."""
+        found = ""
+        if isinstance(subject, str):
+            ranked = sorted(self.tenants_of_subjects, key=lambda entry: (entry[0].endswith(ANY_TENANT), -len(entry[0])))
+            found = next((tenant for pattern, tenant in ranked if _fits(subject, pattern)), "")
+        if not found:
+            raise PermissionDeniedError(
+                "the token is of a subject that has no tenant here: tenants_of_subjects of its issuer does not name it"
+            )
+        return found
+
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[Scope]:
         """Those that this project has; a token may name others, such as `openid`."""
-        value = claims.get(self.scope_claim, ())
+        value = claims.get(self.scope_claim)
+        if value is None and self.default_scopes:
+            return self.default_scopes
         words = value.split() if isinstance(value, str) else value
         named = [word for word in words if isinstance(word, str)] if isinstance(words, list | tuple) else []
         scopes = frozenset(scope for scope in Scope if scope in named)
@@ -76,3 +104,9 @@ class Issuer:
         if beyond := ", ".join(sorted(scopes - self.scopes)):
             raise PermissionDeniedError(f"a token of this issuer cannot have the scope {beyond}")
         return scopes
+
+
+def _fits(subject: str, pattern: str) -> bool:
+    if pattern.endswith(ANY_TENANT):
+        return subject.startswith(pattern.removesuffix(ANY_TENANT))
+    return subject == pattern

@@ -4,12 +4,14 @@
 import hashlib
 import http.client
 import json
+import ssl
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
@@ -206,11 +208,23 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """The URL was checked, what it leads to was not."""
 
 
-def fetch_keys(url: str) -> bytes:
-    """What a URL has, in bounded size and time; raises OSError, HTTPException or ValueError."""
-    # Plain HTTP is for this machine alone, where a proxy has no part.
-    direct = [urllib.request.ProxyHandler({})] if url.startswith("http://") else []
-    opener = urllib.request.build_opener(_NoRedirects, *direct)
+def fetch_keys(url: str, *, ca_file: Path | None = None, token_file: Path | None = None) -> bytes:
+    """What a URL has, in bounded size and time; raises OSError, HTTPException or ValueError.
+
+    Args:
+        url: Whose certificate is checked.
+        ca_file: Who may have signed that; None: whom this machine trusts. Read each time, as is the token.
+        token_file: A bearer token for the URL; None: it is asked without one.
+    """
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+    if url.startswith("http://"):
+        # Plain HTTP is for this machine alone, where a proxy has no part.
+        handlers.append(urllib.request.ProxyHandler({}))
+    if ca_file is not None:
+        handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca_file)))
+    opener = urllib.request.build_opener(*handlers)
+    if token_file is not None:
+        opener.addheaders.append(("Authorization", f"Bearer {_token_in(token_file)}"))
     end_seconds = time.monotonic() + FETCH_SECONDS
     content = b""
     with opener.open(url, timeout=FETCH_SECONDS) as reply:
@@ -221,3 +235,11 @@ def fetch_keys(url: str) -> bytes:
             if time.monotonic() > end_seconds:
                 raise TimeoutError(f"not whole within {FETCH_SECONDS} s")
     return content
+
+
+def _token_in(path: Path) -> str:
+    """Raises OSError and ValueError."""
+    token = path.read_text(encoding="ascii").strip()
+    if not token or not token.isprintable() or " " in token:
+        raise ValueError(f"{path} does not hold a token")
+    return token
