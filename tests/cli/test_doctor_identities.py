@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from issuing import Key, entry, key_set
@@ -153,7 +154,7 @@ def test_the_holder_of_an_issued_token_hears_when_it_expires(ask: Ask, peer: str
     ids=["expired", "audience", "scope", "tenant", "no scope"],
 )
 def test_the_holder_of_a_token_that_its_issuer_has_signed_hears_what_is_wrong(
-    ask: Ask, claims: dict[str, object], check: str, says: str
+    ask: Ask, claims: dict[str, Any], check: str, says: str
 ) -> None:
     error = _error(ask(KEY.token(**claims)))
     assert error.check == check

@@ -15,9 +15,11 @@ from pydantic_settings import CliSettingsSource
 
 from tests.chart.chart import CHART, render
 from tests.support.paths import REPOSITORY
+from updraft.service.identities_file import parse_identities
 from updraft_cli.main import Updraft
 
 _YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^    ((?:updraft|helm) .*)$", re.MULTILINE)
 _INSTALL = re.compile(r"^    pip install (.*?)(?:  #.*)?$", re.MULTILINE)
 _GUIDES = sorted((REPOSITORY / "docs/guides").glob("*.md"))
@@ -31,6 +33,14 @@ def _found(pattern: re.Pattern[str], pages: list[Path]) -> list[object]:
         for page in pages
         for text in pattern.findall(page.read_text())
     ]
+
+
+def test_the_identities_of_the_guide_are_a_file_that_services_take() -> None:
+    text = "".join(_TOML.findall((REPOSITORY / "docs/guides/tenants.md").read_text()))
+    found = parse_identities(text.encode())
+    assert (len(found.by_digest), len(found.by_certificate), len(found.issuers)) == (1, 1, 2)
+    assert found.issuers[1].tenants_of_subjects
+    assert found.caps
 
 
 @pytest.mark.parametrize("values", _found(_YAML, _GUIDES))

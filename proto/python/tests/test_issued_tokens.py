@@ -239,7 +239,7 @@ def test_a_verified_token_is_remembered_until_it_expires(service: Service, monke
     verified: list[str] = []
     verify = issued_tokens._signed_claims
 
-    def counted(token: str, *rest: Any) -> dict[str, Any]:
+    def counted(token: str, *rest: Any) -> dict[str, Any] | None:
         verified.append(token)
         return verify(token, *rest)
 

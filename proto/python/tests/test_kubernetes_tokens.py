@@ -127,7 +127,8 @@ def test_a_namespace_that_is_not_there_is_no_tenant(cluster: Cluster, claim: dic
 def test_a_token_that_has_scopes_has_those_and_not_the_default(cluster: Cluster) -> None:
     door = cluster.door("", SUBJECTS)
     assert identity(door, token(scope="call")).scopes == {Scope.CALL}
-    for scope in ("", "openid", []):
+    nothing: list[Any] = ["", "openid", []]
+    for scope in nothing:
         with pytest.raises(PermissionDeniedError, match="grants nothing here"):
             identity(door, token(scope=scope))
 
