@@ -32,7 +32,7 @@ class Source:
     def idle(self) -> int:
         return self._pool.idle
 
-    async def lease(self, task: TaskKey | None, binding: Binding) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int = 0) -> Lease:
         self._at_once += 1
         self.bindings.append(binding)
         self.most_at_once = max(self.most_at_once, self._at_once)

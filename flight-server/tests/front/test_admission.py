@@ -293,7 +293,7 @@ async def test_a_drain_refuses_who_waits_and_who_comes(pool_of: PoolOf) -> None:
 
 async def test_a_pool_that_fails_is_unavailable() -> None:
     class Broken(FakePool):
-        async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
+        async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
             raise PoolError("the zygote is gone")
 
     with pytest.raises(PoolUnavailableError, match="the zygote is gone"):

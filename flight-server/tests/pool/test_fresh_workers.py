@@ -65,6 +65,21 @@ async def test_a_new_owner_gets_a_fresh_worker_at_once_and_an_idle_one_of_anothe
         assert len(zygote.living) == 2
 
 
+@pytest.mark.parametrize(("fresh_workers", "is_left"), [(2, True), (1, False)])
+async def test_the_last_of_several_fresh_workers_is_left_for_others(
+    tmp_path: Path, fresh_workers: int, is_left: bool
+) -> None:
+    async with running(tmp_path, workers=2, fresh_workers=fresh_workers) as (pool, zygote):
+        await whole(pool, fresh_workers)
+        zygote.may_fork = False
+        await used_by(pool, A, A)
+        for _ in range(fresh_workers - is_left):
+            await pool.lease(None, B, leave_fresh=1)
+        assert pool.fresh == is_left
+        with pytest.raises(NoIdleWorker):
+            await pool.lease(None, C, leave_fresh=1)
+
+
 async def test_an_owner_that_finds_no_fresh_worker_waits_for_the_one_that_starts(tmp_path: Path) -> None:
     async with running(tmp_path, workers=2, fresh_workers=1) as (pool, zygote):
         await whole(pool)

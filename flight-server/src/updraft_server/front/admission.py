@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
@@ -24,8 +25,7 @@ from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolEr
 
 # As many places a task that holds a worker has beyond the limits of the queue: its exchanges may wait for each other.
 _MOST_SIBLINGS = 8
-# So many exchanges of a task overtake the queue before it has given all its workers back. A task has one for each UDF
-# operator; a client that names one task for ever would keep its workers for ever.
+# Before a task has given all its workers back: a client that names one task for ever would keep workers for ever.
 _MOST_OVERTAKING = 64
 # Whom the pool has no worker for does not hold up those behind. It is asked again once its workers change.
 _MOST_REFUSED = 32
@@ -40,8 +40,11 @@ class WorkerSource(Protocol):
     def idle(self) -> int:
         """Workers that could be leased now."""
 
-    async def lease(self, task: TaskKey | None, binding: Binding) -> Lease:
-        """An idle worker, or an extra one for a task that holds one; raises NoIdleWorker, PoolError."""
+    async def lease(self, task: TaskKey | None, binding: Binding, *, leave_fresh: int) -> Lease:
+        """An idle worker, or an extra one for a task that holds one; raises NoIdleWorker, PoolError.
+
+        `leave_fresh` workers that have served nobody are left for others.
+        """
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change."""
@@ -77,7 +80,6 @@ class Place:
     """An exchange's place in the queue, from before its client sends anything large until it has a worker."""
 
     tenant: str
-    """Whose share it takes."""
     task: TaskKey | None
     held_bytes: int
     binding: Binding | None = None
@@ -204,7 +206,9 @@ class Admission:
         overtakes = self._may_overtake(place)
         self._count(place, binding, +1)
         try:
-            lease = await self._pool.lease(place.task, binding)
+            # A change of owners needs a fresh worker, and a start takes time: who has used little finds one there.
+            leave_fresh = int(self._turns.has_used_a_turn(place.tenant))
+            lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)
         except BaseException as error:
             self._count(place, binding, -1)
             if isinstance(error, PoolError) and not isinstance(error, NoIdleWorker):
@@ -247,13 +251,12 @@ class Admission:
 
     def _check_caps(self, newcomer: Place) -> None:
         """Raise PoolFullError, or LimitError, for more than the newcomer's tenant may have in the queue."""
-        tenant, caps = newcomer.tenant, self._caps
+        tenant, caps, more_bytes = newcomer.tenant, self._caps, newcomer.held_bytes
         queue = self._queues.get(tenant) or _Queue()
         # As for the queue as a whole: those for whom there are workers do not wait.
         waiting = max(0, len(queue.places) - self._pool.idle)
         if caps.exceeded("max_waiting", tenant, waiting, 1):
             raise self._full(caps.refusal("max_waiting", tenant, waiting, 1))
-        more_bytes = newcomer.held_bytes
         if caps.exceeded("max_queue_bytes", tenant, queue.held_bytes, more_bytes):
             reason = caps.refusal("max_queue_bytes", tenant, queue.held_bytes, more_bytes)
             raise self._full(reason) if queue.held_bytes else LimitError(reason)
@@ -381,12 +384,10 @@ class Admission:
 
     def _next(self, refused: set[tuple[TaskKey | None, Binding | None]]) -> Place | None:
         """Who is served next: first who overtakes, then whose turn it is; nobody who is as one in `refused`."""
-        for place in self._overtakers():
-            if (place.task, place.binding) not in refused:
-                return place
-        if self._pool.idle == 0:
-            return None
-        return next((place for place in self._turns.candidates() if (place.task, place.binding) not in refused), None)
+        # Extra workers may be few: they go to who has fewest too.
+        overtakers = sorted(self._overtakers(), key=lambda place: self._turns.at_work(place.tenant))
+        places = chain(overtakers, self._turns.candidates() if self._pool.idle else ())
+        return next((place for place in places if (place.task, place.binding) not in refused), None)
 
     def _overtakers(self) -> Iterator[Place]:
         """Those who are ready and whose task holds a worker already."""

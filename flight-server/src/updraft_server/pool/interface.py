@@ -41,7 +41,7 @@ class WorkerPool(Protocol):
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError."""
 
-    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
         """A worker at once; raises NoIdleWorker when the caller has to wait for one, and PoolError."""
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:

@@ -120,10 +120,11 @@ class Pool:
         found = self._workers.get(worker)
         return await found.stack() if found is not None else None
 
-    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
         """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError.
 
-        A worker serves one owner as long as it lives (`updraft_server.pool.bindings`).
+        A worker serves one owner as long as it lives (`updraft_server.pool.bindings`). `leave_fresh` workers that have
+        served nobody are left for others, as far as the pool keeps more than that.
         """
         if self._closing:
             raise PoolError("the pool is closing")
@@ -139,7 +140,7 @@ class Pool:
             return self._lease(known, task, binding)
         if not held:
             other = victim(idle)
-            lease = self._lease(self._in_place_of(other), task, binding)
+            lease = self._lease(self._in_place_of(other, leave_fresh), task, binding)
             if other is not None and self._shares_memory:
                 await self._gone(other, lease)
             return lease
@@ -155,18 +156,18 @@ class Pool:
             # Tasks come and go for ever.
             self._extra_of_tasks += Counter()
 
-    def _in_place_of(self, other: PooledWorker | None) -> PooledWorker:
+    def _in_place_of(self, other: PooledWorker | None, leave_fresh: int) -> PooledWorker:
         """A fresh worker for an idle one of another owner, which ends; raises NoIdleWorker where either is lacking.
 
         Where no fresh one is there or on its way the idle one is replaced: waiters are notified when that is ready.
         """
         if other is None:
             raise NoIdleWorker("all workers are busy")
-        fresh = next(self._in(WorkerState.FRESH), None)
-        if fresh is not None:
+        fresh = list(self._in(WorkerState.FRESH))
+        if len(fresh) > max(0, min(leave_fresh, self._settings.fresh_workers - 1)):
             self._discard(other)
             self._wake.set()
-            return fresh
+            return fresh[0]
         if not self._starts.unasked and not self._missing():
             self._discard(other)
             self._heal()

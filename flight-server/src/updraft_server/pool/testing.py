@@ -138,7 +138,7 @@ class FakePool:
     async def start(self) -> None:
         """Nothing has to be started."""
 
-    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
         """An idle worker, or an extra one for a task that holds one."""
         is_extra = task is not None and any(held.task == task for held in self._held)
         if self.idle == 0 and not is_extra:

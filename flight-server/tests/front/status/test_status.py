@@ -163,7 +163,7 @@ class FullPool(FakePool):
         super().__init__()
         self.asked_in_vain = asyncio.Event()
 
-    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED) -> Lease:
+    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
         try:
             return await super().lease(task, binding)
         except NoIdleWorker:
