@@ -181,6 +181,20 @@ async def test_a_task_that_the_pool_has_no_worker_for_holds_up_nobody_behind_it(
     assert arrivals.granted == ["running", "stranger", "waiting"]
 
 
+async def test_who_was_refused_a_worker_keeps_its_turn(pool_of: PoolOf) -> None:
+    source = Source(pool_of(1))
+    arrivals = Arrivals(admission(source))
+    await arrivals.come("running")
+    source.refusals[TASK] = NoIdleWorker("none for this task")
+    await arrivals.come("waiting", task=TASK)
+    for name in ("second", "third"):
+        await arrivals.come(name)
+    await arrivals.leave("running")
+    source.refusals.clear()
+    await arrivals.leave("second")
+    assert arrivals.granted == ["running", "second", "waiting"]
+
+
 async def test_a_newcomer_gets_the_idle_worker_that_who_waits_may_not_have(pool_of: PoolOf) -> None:
     source = Source(pool_of(1))
     arrivals = Arrivals(admission(source))

@@ -78,6 +78,7 @@ class Measured:
     flood_exchanges: int = 0
     """That others ended meanwhile."""
     flood_refusals: int = 0
+    quiet_refusals: int = 0
 
     @property
     def ratio(self) -> float:
@@ -121,7 +122,8 @@ async def _rounds(address: str, measured: Measured, flood: Flood, options: argpa
                 for _ in range(options.exchanges):
                     await asyncio.sleep(pause_seconds * random.uniform(0.9, 1.3))
                     started = time.perf_counter()
-                    await _ended(channel, _QUIET, _request(_QUIET, measured.kind, options.seconds))
+                    request = _request(_QUIET, measured.kind, options.seconds)
+                    measured.quiet_refusals += await _ended(channel, _QUIET, request)
                     seconds.append(round(time.perf_counter() - started, 5))
         flood.set(floods=False)
         measured.flood_exchanges, measured.flood_refusals = flood.counts()
@@ -186,11 +188,12 @@ async def _ask_always(address: str, kind: str, options: argparse.Namespace, on: 
     await asyncio.gather(*(ask(number) for number in range(options.tenants) for _ in range(options.open)))
 
 
-async def _ended(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes]) -> None:
-    """Try until the exchange is not refused."""
-    if await _exchange(channel, tenant, request) is not None:
-        await asyncio.sleep(_RETRY_SECONDS)
-        await _ended(channel, tenant, request)
+async def _ended(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes]) -> int:
+    """Try until the exchange is not refused; how often it was."""
+    if await _exchange(channel, tenant, request) is None:
+        return 0
+    await asyncio.sleep(_RETRY_SECONDS)
+    return 1 + await _ended(channel, tenant, request)
 
 
 async def _exchange(channel: grpc.aio.Channel, tenant: str, request: Sequence[bytes]) -> grpc.StatusCode | None:
@@ -259,6 +262,7 @@ def _print(found: Sequence[Measured], options: argparse.Namespace, load: float) 
             if label == "flooded":
                 verdict = "kept" if entry.ratio <= _PROMISED_RATIO else "MISSED"
                 line += f"{entry.ratio:8.2f}{_PROMISED_RATIO:10.1f}  {verdict}"
+                line += f"; refused {entry.quiet_refusals} times"
                 line += f"; the others: {entry.flood_exchanges} exchanges, {entry.flood_refusals} refused"
             print(line)
 

@@ -202,20 +202,24 @@ class Admission:
             self._forget(place)
 
     async def _lease(self, place: Place, binding: Binding) -> Grant:
+        overtakes, waits = self._may_overtake(place), place.binding is not None
         # Counted before the wait for the worker, so that a sibling that comes meanwhile is known as one.
-        overtakes = self._may_overtake(place)
-        self._count(place, binding, +1)
+        self._hold(place, +1)
+        # Newcomers may ask at the same time. Who waits asks alone, and keeps its turn where the pool has no worker.
+        self._turns.count(place.tenant, binding.owner, 0 if waits else +1)
         try:
             # A change of owners needs a fresh worker, and a start takes time: who has used little finds one there.
             leave_fresh = int(self._turns.has_used_a_turn(place.tenant))
             lease = await self._pool.lease(place.task, binding, leave_fresh=leave_fresh)
         except BaseException as error:
-            self._count(place, binding, -1)
+            self._hold(place, -1)
+            self._turns.count(place.tenant, binding.owner, 0 if waits else -1)
             if isinstance(error, PoolError) and not isinstance(error, NoIdleWorker):
                 raise PoolUnavailableError(f"the pool cannot give a worker: {error}") from error
             raise
         if overtakes and place.task is not None:
             self._overtaken[place.task] += 1
+        self._turns.count(place.tenant, binding.owner, +1 if waits else 0)
         turn = self._turns.begun(place.tenant, binding.owner)
         return Grant(lease, lambda: self._released(place, turn))
 
@@ -226,10 +230,6 @@ class Admission:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-    def _count(self, place: Place, binding: Binding, change: int) -> None:
-        self._turns.count(place.tenant, binding.owner, change)
-        self._hold(place, change)
 
     def _hold(self, place: Place, change: int) -> None:
         if place.task is not None:

@@ -150,7 +150,7 @@ class Turns(Generic[Item]):
         return self._at_work[tenant]
 
     def count(self, tenant: str, owner: Owner | None, change: int) -> None:
-        """A worker more, or less, is at work."""
+        """A worker more, or less, is at work; 0: as many."""
         add(self._at_work, tenant, change)
         add(self._at_work_for_owners, (tenant, owner), change)
         self._stand(tenant)
