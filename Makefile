@@ -82,7 +82,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz
+.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
@@ -232,6 +232,9 @@ faults: $(VENV)/.synced | $(REPORTS) ## A table of named faults, and what is lef
 
 soak: setup $(JAR) ## Spark jobs whose every row is checked while something is killed every second (SOAK="--minutes 10 --rolling")
 	$(PYTHON) -m tests.programs.soak $(SOAK)
+
+record-wire: setup $(JAR) ## Record what this release says on the wire, which the next one is held against
+	$(PYTHON) -m tests.programs.record_wire
 
 test-torch: .venv-torch/.synced | $(REPORTS) ## Functions that train with torch on the CPU (TORCH= takes its wheel from the usual index, with 5 GB of CUDA)
 	$(call PYTEST,.venv-torch,torch) flight-server/tests/processes/on_torch

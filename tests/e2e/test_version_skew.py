@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A connector works with pools of the release before and after, and a pool with such connectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import Condition
+
+import grpc
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.e2e.sides import Answer, Query, Sides, canonical
+from tests.e2e.wire.queries import CONFS, QUERIES, RECORD, errors
+from tests.support.flight import FlightData, Result
+from tests.support.pool import LocalPool
+from tests.support.spark import runtime_confs
+from tests.support.wire import CLIENT, SERVICE, Passing, RecordedCall, Replaying, event_of, load, serving
+from updraft.v1.control_pb2 import PoolStatus
+from updraft.v1.exchange_pb2 import ExchangeCommand, ReplyMetadata, RequestMetadata
+
+_EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
+# What a client waits for before it sends on.
+_ASKS = ("admitted", "artifacts_wanted", "payload_wanted")
+# Field 15999: no message of this release has it.
+_OF_THE_NEXT_RELEASE = b"\xfa\xe7\x07\x03new"
+
+
+@pytest.fixture(autouse=True)
+def plain_plans(spark: SparkSession, stock_only: bool) -> Iterator[None]:
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+    with runtime_confs(spark, CONFS):
+        yield
+
+
+def _as_the_next_release(method: str, sender: str, message: bytes) -> bytes:
+    """With a field more in each message of ours."""
+    if method != _EXCHANGE:
+        # The one of an action's result is its body.
+        return message if sender == CLIENT else _with_body(message, lambda body: body + _OF_THE_NEXT_RELEASE)
+    data = FlightData.FromString(message)
+    if data.flight_descriptor.cmd:
+        data.flight_descriptor.cmd += _OF_THE_NEXT_RELEASE
+    if data.app_metadata:
+        data.app_metadata += _OF_THE_NEXT_RELEASE
+    return bytes(data.SerializeToString())
+
+
+def _as_this_pyspark(method: str, sender: str, message: bytes) -> bytes:
+    """The record's pool, with the versions of these tests: which pyspark there was is not what is tried."""
+    if method == _EXCHANGE or sender == CLIENT:
+        return message
+
+    def renamed(body: bytes) -> bytes:
+        status = PoolStatus.FromString(body)
+        status.pyspark_version = pyspark.__version__
+        return status.SerializeToString()
+
+    return _with_body(message, renamed)
+
+
+def _with_body(result: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    parsed = Result.FromString(result)
+    parsed.body = change(parsed.body)
+    return bytes(parsed.SerializeToString())
+
+
+def _assert_like_stock(sides: Sides, query: Query, ours: Answer) -> None:
+    stock = sides.stock(query)
+    assert ours.error is None, ours.error
+    assert ours.ran_on_the_pool, ours.plan
+    assert [canonical(row) for row in ours.rows] == [canonical(row) for row in stock.rows]
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_fields_that_a_later_release_adds_change_nothing(sides: Sides, pool: LocalPool, query: Query) -> None:
+    passing = Passing(pool.tcp_address, _as_the_next_release)
+    with serving(passing) as address:
+        later = Sides(sides.spark, {"tcp": f"grpc://{address}"}, False)
+        _assert_like_stock(sides, query, later.updraft(query))
+    assert [call.method for call in passing.calls].count(_EXCHANGE) == 1
+
+
+def test_errors_of_a_later_release_are_errors_still(sides: Sides, pool: LocalPool) -> None:
+    with serving(Passing(pool.tcp_address, _as_the_next_release)) as address:
+        later = Sides(sides.spark, {"tcp": f"grpc://{address}"}, False)
+        assert "on purpose" in str(later.updraft(errors).error)
+
+
+def _record_of(query: str) -> list[RecordedCall]:
+    """The calls of one query: its exchange, and every other kind of call of the record."""
+    calls = load(RECORD)
+    exchanges = [call for call in calls if call.method == _EXCHANGE]
+    assert len(exchanges) == len(QUERIES)
+    return [exchanges[list(QUERIES).index(query)], *(call for call in calls if call.method != _EXCHANGE)]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_connector_reads_what_the_last_release_answered(sides: Sides, query: str) -> None:
+    with serving(Replaying(_record_of(query), _as_this_pyspark)) as address:
+        earlier = Sides(sides.spark, {"tcp": f"grpc://{address}"}, False)
+        _assert_like_stock(sides, QUERIES[query], earlier.updraft(QUERIES[query]))
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_pool_answers_what_the_last_release_asked(pool: LocalPool, query: str) -> None:
+    recorded = _record_of(query)[0]
+    assert _told(_asked_again(pool.tcp_address, recorded)) == _told(recorded.of(SERVICE))
+
+
+def _asked_again(address: str, recorded: RecordedCall) -> list[bytes]:
+    """The replies to the same requests, each sent when the pool has asked for as much as before."""
+    asked, received = Condition(), list[bytes]()
+
+    def wants() -> int:
+        return sum(event_of(reply, ReplyMetadata) in _ASKS for reply in received)
+
+    def requests() -> Iterator[bytes]:
+        needed = 0
+        for sender, message in recorded.messages:
+            if sender == SERVICE:
+                needed += event_of(message, ReplyMetadata) in _ASKS
+                continue
+            with asked:
+                while wants() < needed and asked.wait(60):
+                    pass
+            yield _as_this_pysparks(message)
+
+    with grpc.insecure_channel(address) as channel:
+        for reply in channel.stream_stream(_EXCHANGE)(requests(), timeout=60):
+            with asked:
+                received.append(reply)
+                asked.notify()
+    return received
+
+
+def _as_this_pysparks(message: bytes) -> bytes:
+    """A request of the record, pickled by the pyspark of these tests as far as the pool can tell."""
+    data = FlightData.FromString(message)
+    if data.flight_descriptor.cmd:
+        command = ExchangeCommand.FromString(data.flight_descriptor.cmd)
+        command.session.spark_version = pyspark.__version__
+        data.flight_descriptor.cmd = command.SerializeToString()
+    return bytes(data.SerializeToString())
+
+
+def _told(messages: list[bytes]) -> list[tuple[str, int, bytes]]:
+    """What the replies say that depends on the requests alone: events, numbers, rows and data."""
+    told = []
+    for message in messages:
+        data = FlightData.FromString(message)
+        metadata = ReplyMetadata.FromString(data.app_metadata)
+        event = metadata.WhichOneof("event") or "data"
+        number = metadata.finish.rows if event == "finish" else metadata.sequence
+        told.append((event, number, data.data_body))
+    return told
+
+
+def test_the_record_has_what_a_connector_says() -> None:
+    said = {event_of(message, RequestMetadata) for query in QUERIES for message in _record_of(query)[0].of(CLIENT)}
+    assert said >= {"data", "sequence", "finish"}

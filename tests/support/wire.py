@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of calls between a connector and a service: recorded on their way, changed, or answered from a record.
+
+A call of any of Flight's methods is a stream of messages each way to gRPC, so one handler serves all.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Condition
+from typing import Any
+
+import grpc
+
+from tests.support.flight import FlightData
+
+CLIENT, SERVICE = "client", "service"
+_FLIGHT, _METHODS = "arrow.flight.protocol.FlightService", ("DoExchange", "DoAction")
+_NO_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_WAIT_SECONDS = 60
+# Calls of one small query at a time, and its health checks.
+_CALLS = 8
+
+Change = Callable[[str, str, bytes], bytes]
+"""From the method, the sender and a message to what arrives in its place."""
+
+
+@dataclass
+class RecordedCall:
+    """What was said in one call, in the order in which it passed."""
+
+    method: str
+    messages: list[tuple[str, bytes]] = field(default_factory=list)
+    """(sender, message)."""
+    code: str = "OK"
+
+    def of(self, sender: str) -> list[bytes]:
+        """The messages of one side."""
+        return [message for from_, message in self.messages if from_ == sender]
+
+
+def load(path: Path) -> list[RecordedCall]:
+    """The calls of a file."""
+    calls = []
+    for line in path.read_text().splitlines():
+        entry = json.loads(line)
+        messages = [(sender, base64.b64decode(message)) for sender, message in entry["messages"]]
+        calls.append(RecordedCall(entry["method"], messages, entry["code"]))
+    return calls
+
+
+def save(path: Path, calls: Sequence[RecordedCall]) -> None:
+    """Write the calls, a line each."""
+    lines = []
+    for call in calls:
+        messages = [(sender, base64.b64encode(message).decode()) for sender, message in call.messages]
+        lines.append(json.dumps({"method": call.method, "messages": messages, "code": call.code}))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def event_of(message: bytes, metadata: type[Any]) -> str:
+    """What a FlightData says in its app_metadata, "data" for what has none."""
+    data = FlightData.FromString(message)
+    return metadata.FromString(data.app_metadata).WhichOneof("event") or "data" if data.app_metadata else "data"
+
+
+class Passing:
+    """A service that passes each call on to another one."""
+
+    def __init__(self, target: str, change: Change | None = None):
+        self._target = target
+        self._change = change or (lambda _method, _sender, message: message)
+        self.calls: list[RecordedCall] = []
+
+    def serve(self, method: str, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """Answer one call."""
+        call = RecordedCall(method)
+        self.calls.append(call)
+
+        def passed(sender: str, message: bytes) -> bytes:
+            call.messages.append((sender, message))
+            return self._change(method, sender, message)
+
+        metadata = [(name, value) for name, value in context.invocation_metadata() if not _is_grpcs_own(name)]
+        with grpc.insecure_channel(self._target, options=_NO_LIMIT) as channel:
+            onward = channel.stream_stream(method)
+            replies = onward((passed(CLIENT, message) for message in requests), metadata=metadata)
+            context.add_callback(replies.cancel)
+            try:
+                for reply in replies:
+                    yield passed(SERVICE, reply)
+            except grpc.RpcError as error:
+                call.code = error.code().name
+                context.set_trailing_metadata(error.trailing_metadata())
+                context.abort(error.code(), error.details() or "")
+
+
+class Replaying:
+    """A service that answers each call as a recorded one of its method was answered, in the order of the record."""
+
+    def __init__(self, calls: Sequence[RecordedCall], change: Change | None = None):
+        self._left = list(calls)
+        self._change = change or (lambda _method, _sender, message: message)
+
+    def serve(self, method: str, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """Answer one call: each reply when as many requests have come as had come then."""
+        call = next((call for call in self._left if call.method == method), None)
+        if call is None:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, f"the record has no further call of {method}")
+            raise AssertionError("abort raises")
+        if "Exchange" in method:
+            self._left.remove(call)
+        arrived, changed, ended = 0, Condition(), False
+
+        def read() -> None:
+            nonlocal arrived, ended
+            for _ in requests:
+                with changed:
+                    arrived += 1
+                    changed.notify()
+            with changed:
+                ended = True
+                changed.notify()
+
+        with ThreadPoolExecutor(1) as reader:
+            reader.submit(read)
+            needed = 0
+            for sender, message in call.messages:
+                if sender == CLIENT:
+                    needed += 1
+                    continue
+                with changed:
+                    while not ended and arrived < needed and changed.wait(_WAIT_SECONDS):
+                        pass
+                yield self._change(method, sender, message)
+
+
+@contextmanager
+def serving(service: Passing | Replaying) -> Iterator[str]:
+    """The address at which the service listens."""
+
+    def handler(method: str) -> Any:
+        path = f"/{_FLIGHT}/{method}"
+        return grpc.stream_stream_rpc_method_handler(lambda requests, context: service.serve(path, requests, context))
+
+    handlers = grpc.method_handlers_generic_handler(_FLIGHT, {method: handler(method) for method in _METHODS})
+    with ThreadPoolExecutor(_CALLS) as threads:
+        server = grpc.server(threads, handlers=[handlers], options=_NO_LIMIT)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.stop(grace=None).wait(_WAIT_SECONDS)
+
+
+def _is_grpcs_own(name: str) -> bool:
+    return name.startswith(("grpc-", ":")) or name in ("user-agent", "te", "content-type")
