@@ -30,7 +30,8 @@ public final class PoolCheck {
   /**
    * Why no exchange with the pool can succeed.
    *
-   * @param kind {@code ERROR_KIND_UNAUTHENTICATED}, {@code ERROR_KIND_VERSION}, or {@code
+   * @param kind {@code ERROR_KIND_UNAUTHENTICATED}, {@code ERROR_KIND_VERSION}, {@code
+   *     ERROR_KIND_FUNCTION_REFUSED} for a function that nobody has signed, or {@code
    *     ERROR_KIND_POOL_UNAVAILABLE} for what TLS does not accept
    * @param message for the user
    */
@@ -62,6 +63,14 @@ public final class PoolCheck {
      */
     public Optional<Refusal> refusalOf(String pythonVersion, String sparkVersion) {
       return refusal.or(() -> status.flatMap(pool -> mismatch(pool, pythonVersion, sparkVersion)));
+    }
+
+    /** Why the pool cannot run the functions of a session that does not sign them. */
+    public Optional<Refusal> refusalOfUnsigned() {
+      String message = "the pool runs only functions that their driver has signed";
+      return status
+          .filter(PoolStatus::getSignaturesRequired)
+          .map(pool -> new Refusal(ErrorKind.ERROR_KIND_FUNCTION_REFUSED, message));
     }
   }
 

@@ -102,6 +102,16 @@ final class PoolCheckTest {
     assertTrue(protocol.message().contains("version 9 of the protocol"), protocol.message());
   }
 
+  @Test
+  void a_pool_that_asks_for_signatures_refuses_sessions_without_them() throws Exception {
+    assertEquals(Optional.empty(), answer(Status.OK, STATUS).refusalOfUnsigned());
+    PoolStatus signed = STATUS.toBuilder().setSignaturesRequired(true).build();
+    PoolCheck.Answer answer = answer(Status.OK, signed);
+    assertEquals(Optional.empty(), answer.refusalOf("3.11", "4.2.1"));
+    PoolCheck.Refusal refusal = answer.refusalOfUnsigned().orElseThrow();
+    assertEquals(ErrorKind.ERROR_KIND_FUNCTION_REFUSED, refusal.kind());
+  }
+
   /** A port where the kernel accepts connections, and nobody ever reads or writes. */
   private static String silenceAt(String scheme, Duration connectTimeout) throws Exception {
     try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {

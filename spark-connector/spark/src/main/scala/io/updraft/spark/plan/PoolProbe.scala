@@ -40,19 +40,26 @@ object PoolProbe extends Logging {
   ) {
 
     /** Why the pool cannot run the functions, as far as can be known without a task. */
-    def problem(functions: Seq[PythonFuncExpression]): Option[FallbackReason] =
-      silence.map(FallbackReason.Unreachable.about).orElse(refusal(functions).map(reason))
+    def problem(
+        settings: UdfSettings,
+        functions: Seq[PythonFuncExpression]
+    ): Option[FallbackReason] =
+      silence.map(FallbackReason.Unreachable.about).orElse(refusal(settings, functions).map(reason))
 
     /** That something accepts connections and says nothing. */
     def unanswered: Option[FallbackReason] =
       pool.flatMap(_.silence.toScala).map(FallbackReason.Unreachable.about)
 
-    def refusal(functions: Seq[PythonFuncExpression]): Option[PoolCheck.Refusal] = for {
-      said <- pool
-      refusal <- PythonCall.pythonVersions(functions).flatMap { version =>
-        said.refusalOf(version, SPARK_VERSION).toScala
-      }.headOption
-    } yield refusal
+    def refusal(
+        settings: UdfSettings,
+        functions: Seq[PythonFuncExpression]
+    ): Option[PoolCheck.Refusal] = pool.flatMap { said =>
+      PythonCall
+        .pythonVersions(functions)
+        .flatMap(version => said.refusalOf(version, SPARK_VERSION).toScala)
+        .headOption
+        .orElse(if (settings.signing.isEmpty) said.refusalOfUnsigned().toScala else None)
+    }
   }
 
   private val answers = new ConcurrentHashMap[ConnectionSettings, Answer]()
@@ -68,16 +75,16 @@ object PoolProbe extends Logging {
   ): Option[FallbackReason] =
     if (settings.fallback == "local") {
       val answer = ask(settings)
-      answer.problem(functions).orElse(answer.unanswered)
+      answer.problem(settings, functions).orElse(answer.unanswered)
     } else None
 
   /** Raises an error that says what to set when the pool cannot run the functions. */
   def require(settings: UdfSettings, functions: Seq[PythonFuncExpression]): Unit = {
     val answer = ask(settings)
-    answer.problem(functions).foreach { reason =>
+    answer.problem(settings, functions).foreach { reason =>
       answers.remove(settings.connection)
       accepting.remove(settings.connection)
-      val problem = answer.silence.orElse(answer.refusal(functions).map(_.message))
+      val problem = answer.silence.orElse(answer.refusal(settings, functions).map(_.message))
       throw new SparkException(
         s"${problem.getOrElse(reason.text)}. ${advice(reason)}, or set ${UpdraftConf.fallback.key} = local to run " +
           "the functions in Spark's own Python workers"
@@ -90,6 +97,8 @@ object PoolProbe extends Logging {
       s"Correct ${UpdraftConf.tokenFile.key} or ${UpdraftConf.token.key}"
     case FallbackReason.Version.name =>
       s"Set ${UpdraftConf.endpoint.key} to a pool of the session's versions"
+    case FallbackReason.Unsigned.name =>
+      s"Set ${UpdraftConf.signingKeyFile.key} to the key of a signer that the pool knows"
     case _ => s"Set ${UpdraftConf.endpoint.key} to where the pool listens"
   }
 
@@ -97,6 +106,7 @@ object PoolProbe extends Logging {
     val kind = refusal.kind match {
       case ErrorKind.ERROR_KIND_UNAUTHENTICATED => FallbackReason.Unauthenticated
       case ErrorKind.ERROR_KIND_VERSION => FallbackReason.Version
+      case ErrorKind.ERROR_KIND_FUNCTION_REFUSED => FallbackReason.Unsigned
       case _ => FallbackReason.Unreachable
     }
     kind.about(refusal.message)

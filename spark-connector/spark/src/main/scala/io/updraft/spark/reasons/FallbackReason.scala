@@ -70,6 +70,11 @@ object FallbackReason {
     "the pool has another version of Python, Spark or the protocol than the session, which sets `fallback` to `local`"
   )
 
+  val Unsigned: FallbackReason = FallbackReason(
+    "unsigned",
+    "the pool runs only signed functions, and the session signs none (`signingKeyFile`) and sets `fallback` to `local`"
+  )
+
   val UnknownKind: FallbackReason = FallbackReason(
     "unknown-kind",
     "this version of the connector does not support this kind of function"
@@ -89,6 +94,7 @@ object FallbackReason {
     Unreachable,
     Unauthenticated,
     Version,
+    Unsigned,
     UnknownKind
   )
 }
