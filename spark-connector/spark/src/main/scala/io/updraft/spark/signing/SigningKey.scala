@@ -19,6 +19,7 @@ import java.security.{
 }
 import java.util.Base64
 import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicReference
 
 import com.google.protobuf.ByteString
 import org.apache.spark.internal.Logging
@@ -74,6 +75,9 @@ object SigningKey extends Logging {
   /** Files whose permissions were looked at. */
   private val checked = ConcurrentHashMap.newKeySet[Path]()
 
+  /** The last file's text and its key, which takes longer to make than a signature. */
+  private val known = new AtomicReference(Option.empty[(String, SigningKey)])
+
   /** Reads the key anew, as it may have been replaced.
     *
     * @throws java.lang.IllegalArgumentException
@@ -84,7 +88,11 @@ object SigningKey extends Logging {
       val path = Path.of(file)
       val text = Files.readString(path, StandardCharsets.ISO_8859_1)
       if (checked.add(path)) warnOfReaders(path)
-      parse(text).getOrElse(throw unusable(file, Expected, None))
+      known.get().filter(_._1 == text).map(_._2).getOrElse {
+        val key = parse(text).getOrElse(throw unusable(file, Expected, None))
+        known.set(Some(text -> key))
+        key
+      }
     } catch {
       case e: NoSuchFileException => throw unusable(file, "the driver has no such file", Some(e))
       case e: AccessDeniedException => throw unusable(file, "the driver may not read it", Some(e))
