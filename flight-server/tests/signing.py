@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from updraft.v1.exchange_pb2 import ExchangeCommand, SignedStatement, Statement
 
+COMMAND_SHA256 = hashlib.sha256(b"a pickled function").digest()
 DAY_MILLISECONDS = 24 * 60 * 60 * 1000
 
 
@@ -27,6 +28,11 @@ class Driver:
         """As `openssl pkey -pubout` writes it."""
         return self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
+    @property
+    def private_pem(self) -> str:
+        """As `openssl genpkey` writes it."""
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
     def statement(self, command: ExchangeCommand, schema: bytes, payload: bytes | None = None) -> Statement:
         """What it says of an exchange; `payload` where that is deferred."""
         now = int(time.time() * 1000)
@@ -37,7 +43,7 @@ class Driver:
             function=command.session,
             payload_sha256=hashlib.sha256(command.payload if payload is None else payload).digest(),
             schema_sha256=hashlib.sha256(schema).digest(),
-            command_sha256=[hashlib.sha256(b"a pickled function").digest()],
+            command_sha256=[COMMAND_SHA256],
         )
 
     def sign(self, statement: Statement | bytes) -> SignedStatement:
@@ -57,14 +63,16 @@ class Driver:
 
 
 def write_signers(
-    path: Path, drivers: Iterable[Driver], *, revoked: Iterable[bytes] = (), **settings: Any
+    path: Path, drivers: Iterable[Driver], *, revoked: Iterable[str] = (), **settings: Any
 ) -> Mapping[str, Any]:
-    """Write a file of signers, each with the same settings; returns the front's settings that name it."""
+    """Write a file of signers, each with the same settings; returns the front's settings that name it.
+
+    `revoked` has digests of functions as an audit log names them.
+    """
     entries = [
         f'[[signer]]\nname = "{driver.name}"\npublic_key = """\n{driver.public_pem}"""\n'
         + "".join(f"{name} = {value}\n" for name, value in settings.items())
         for driver in drivers
     ]
-    digests = [f"sha256:{hashlib.sha256(payload).hexdigest()}" for payload in revoked]
-    path.write_text("\n".join([*entries, f"[revoked]\nfunctions = {digests}\n"]))
+    path.write_text("\n".join([*entries, f"[revoked]\nfunctions = {list(revoked)}\n"]))
     return {"signers_file": path}

@@ -1,142 +1,249 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions that sign what they ship, on a pool that runs nothing else; `--signed` runs the other tests so as well."""
+"""Functions that a driver has signed, on a pool that runs no others: each kind, with what it needs, and replayed."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import SparkFiles
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+from signing import Driver
 
 from tests.e2e.applications.running import differences
-from tests.e2e.jobs import JOBS
 from tests.e2e.sides import Query, Sides
+from tests.support.killer import Killer
 from tests.support.pool import LocalPool
 from tests.support.signing import KEY_FILE, Signing, new_signing
-from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs
+from tests.support.spark import ENABLED, ENDPOINT, executed_plan, runtime_confs
+from tests.support.waiting import until
 
-_JOBS = [jobs[0] for jobs in JOBS.values()]
+_LIFETIME = "spark.updraft.udf.signatureLifetime"
+_FALLBACK = "spark.updraft.udf.fallback"
+_ROWS = 64
 
 
 @pytest.fixture(scope="module")
-def keys(stock_only: bool) -> Iterator[Signing]:
+def signer(stock_only: bool) -> Iterator[Signing]:
     if stock_only:
         pytest.skip("these tests are about Updraft alone")
-    with new_signing() as keys:
-        yield keys
+    with new_signing() as signer:
+        yield signer
 
 
 @pytest.fixture(scope="module")
-def strict(keys: Signing) -> Iterator[LocalPool]:
-    with keys.pool() as pool:
+def signing_pool(signer: Signing) -> Iterator[LocalPool]:
+    with signer.pool() as pool:
         yield pool
+        print(pool.log())
 
 
 @pytest.fixture
-def signing_sides(spark: SparkSession, strict: LocalPool, keys: Signing) -> Iterator[Sides]:
-    with runtime_confs(spark, keys.confs):
-        yield Sides(spark, {"tcp": strict.tcp_endpoint}, False)
+def signed(spark: SparkSession, signing_pool: LocalPool, signer: Signing) -> Sides:
+    """Both sides, ours on the pool that asks for signatures."""
+    return Sides(spark, {"tcp": signing_pool.tcp_endpoint, "unix": signing_pool.unix_endpoint}, False)
 
 
-def _plus_one(spark: SparkSession) -> DataFrame:
-    return spark.range(0, 40, 1, 4).select(F.udf(lambda x: x + 1, "bigint")("id").alias("x"))
+def _numbers(spark: SparkSession) -> DataFrame:
+    return spark.range(0, _ROWS, 1, 2).withColumn("key", F.col("id") % 3)
 
 
-@pytest.mark.parametrize("job", _JOBS, ids=lambda job: job.__name__)
-def test_a_signed_job_gives_what_it_gives_on_stock(signing_sides: Sides, job: Query) -> None:
-    assert signing_sides.assert_same(job).rows
+def _pickled(spark: SparkSession) -> DataFrame:
+    function = F.udf(lambda pair: (str(pair.key), pair.id + 1), "text string, number int")
+    return _numbers(spark).select(function(F.struct("id", "key")).alias("made"))
 
 
-def test_rows_of_every_kind_of_value_are_read(signing_sides: Sides, table: Path) -> None:
+def _doubled(numbers: pd.Series) -> pd.Series:
+    return numbers * 2
+
+
+def _mean(numbers: pd.Series) -> float:
+    return float(numbers.mean())
+
+
+def _batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _counted(group: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({"rows": [len(group)]})
+
+
+def _both(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({"left": [len(left)], "right": [int(right["other"].sum())]})
+
+
+class _Squares:
+    def eval(self, row: Row) -> Iterator[tuple[int, int]]:
+        yield row["id"], row["id"] ** 2
+
+
+def _cogrouped(spark: SparkSession) -> DataFrame:
+    other = _numbers(spark).withColumn("other", F.col("id") * 2).drop("id")
+    groups = _numbers(spark).groupBy("key").cogroup(other.groupBy("key"))
+    return groups.applyInPandas(_both, "left bigint, right bigint").orderBy("left", "right")
+
+
+def _windowed(spark: SparkSession) -> DataFrame:
+    mean = F.pandas_udf(_mean, "double")("id").over(Window.partitionBy("key"))
+    return _numbers(spark).select("id", mean.alias("mean")).orderBy("id")
+
+
+_KINDS: Mapping[str, Query] = {
+    "pickled udf": _pickled,
+    "udf over Arrow": lambda spark: _numbers(spark).select(F.udf(lambda n: n + 1, "bigint", useArrow=True)("id")),
+    "pandas_udf": lambda spark: _numbers(spark).select(F.pandas_udf(_doubled, "bigint")("id")),
+    "mapInArrow": lambda spark: _numbers(spark).mapInArrow(_batches, "id bigint, key bigint"),
+    "applyInPandas": lambda spark: _numbers(spark).groupBy("key").applyInPandas(_counted, "rows bigint"),
+    "cogrouped": _cogrouped,
+    "aggregate": lambda spark: _numbers(spark).groupBy("key").agg(F.pandas_udf(_mean, "double")("id")).orderBy("key"),
+    "window": _windowed,
+    "udtf": lambda spark: F.udtf(_Squares, returnType="number bigint, square bigint")(
+        _numbers(spark).asTable()
+    ).orderBy("number"),
+}
+
+
+@pytest.mark.one_of_each
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_signed_function_of_each_kind_gives_what_it_gives_on_stock(signed: Sides, signer: Signing, kind: str) -> None:
+    signed.assert_same(_KINDS[kind], confs=signer.confs)
+
+
+def test_rows_of_every_kind_of_value_are_read(signed: Sides, signer: Signing, table: Path) -> None:
     def described(spark: SparkSession) -> DataFrame:
         frame = spark.read.parquet(str(table))
+        # The class of a type of somebody's own is not signed with the rows.
         names = [field.name for field in frame.schema if "udt" not in field.name]
         tell = F.udf(lambda *values: repr(values), "string", useArrow=False)
         return frame.select(tell(*(F.col(name) for name in names)).alias("told"))
 
-    assert signing_sides.assert_same(described).rows
-
-
-def test_what_a_session_does_not_sign_is_refused(spark: SparkSession, strict: LocalPool) -> None:
-    confs = {ENABLED: "true", ENDPOINT: strict.tcp_endpoint}
-    with runtime_confs(spark, confs), pytest.raises(Exception, match=r"its driver has signed|their driver has signed"):
-        _plus_one(spark).collect()
-
-
-def test_a_key_that_the_pool_does_not_trust_opens_nothing(spark: SparkSession, strict: LocalPool) -> None:
-    told = "does not know the key that signed the function"
-    with new_signing() as stranger:
-        confs = {ENABLED: "true", ENDPOINT: strict.tcp_endpoint, **stranger.confs}
-        with runtime_confs(spark, confs), pytest.raises(Exception, match=told):
-            _plus_one(spark).collect()
-
-
-def test_a_key_that_is_missing_fails_the_query_and_names_the_setting(
-    spark: SparkSession, strict: LocalPool, tmp_path: Path
-) -> None:
-    confs = {ENABLED: "true", ENDPOINT: strict.tcp_endpoint, KEY_FILE: str(tmp_path / "none")}
-    with runtime_confs(spark, confs), pytest.raises(Exception, match=r"signingKeyFile.*the driver has no such file"):
-        _plus_one(spark).collect()
-
-
-def test_keys_are_replaced_between_queries(signing_sides: Sides, keys: Signing) -> None:
-    assert signing_sides.assert_same(_plus_one).rows
-    keys.replace_key()
-    keys.trust()
-    assert signing_sides.assert_same(_plus_one).rows
-
-
-def test_workers_that_die_need_no_other_signature(signing_sides: Sides, strict: LocalPool) -> None:
-    def slowly(spark: SparkSession) -> DataFrame:
-        def slow(x: int) -> int:
-            time.sleep(0.002)
-            return x + 1
-
-        return spark.range(0, 2000, 1, 2).select(F.udf(slow, "bigint")("id").alias("x"))
-
-    victims = [worker.pid for worker in strict.workers()]
-    os.kill(victims[0], signal.SIGKILL)
-    assert len(signing_sides.assert_same(slowly).rows) == 2000
-
-
-def test_one_function_is_revoked_by_its_digest(signing_sides: Sides, keys: Signing) -> None:
-    assert signing_sides.assert_same(_plus_one).rows
-    last = keys.opened()
-    assert last["signer"] == "the-driver"
-    keys.trust(revoked=last["functions"][0])
-    try:
-        refused = signing_sides.updraft(_plus_one)
-        assert "a function was revoked on this pool" in str(refused.error)
-    finally:
-        keys.trust()
-
-
-def test_an_artifact_that_the_driver_cannot_read_keeps_the_query_on_stock(signing_sides: Sides, tmp_path: Path) -> None:
-    spark = signing_sides.spark
-    pickled = spark.sparkContext.broadcast([1, 2, 3])
-    look_up = F.udf(lambda x: pickled.value[x % 3], "bigint")
-    confs = {ENABLED: "true", ENDPOINT: signing_sides.endpoints["tcp"], "spark.updraft.udf.fallback": "local"}
-    Path(pickled._path).unlink()
-    with runtime_confs(spark, confs):
-        frame = spark.range(3).select(look_up("id"))
-        plan = executed_plan(frame)
-    assert not flight_operators(plan)
-    assert "broadcast variable" in plan
-
-
-def _differences(keys: Signing, application: str) -> Mapping[str, str]:
-    with keys.pool() as pool:
-        return differences(application, pool.tcp_endpoint, confs=keys.confs)
+    assert signed.assert_same(described, confs=signer.confs).rows
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("application", ["artifacts", "connect"])
-def test_what_travels_with_a_function_is_signed_too(keys: Signing, application: str) -> None:
-    found = _differences(keys, application)
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_a_signed_function_finds_its_artifacts_wherever_it_runs(
+    signing_pool: LocalPool, signer: Signing, master: str
+) -> None:
+    confs = {**signer.confs, "spark.master": master, "spark.executor.memory": "512m"}
+    found = differences("artifacts", signing_pool.tcp_endpoint, *(f"{key}={value}" for key, value in confs.items()))
+    assert "addArchive, udf" in found
+    # An executor of a cluster keeps other things in that directory.
+    assert not {case: text for case, text in found.items() if text and not case.startswith("directory of files")}
+
+
+@pytest.mark.timeout(300)
+def test_a_connect_server_signs_for_each_of_its_sessions(signing_pool: LocalPool, signer: Signing) -> None:
+    found = differences("connect", signing_pool.tcp_endpoint, f"{KEY_FILE}={signer.key_file}")
     assert found
-    assert {case: differs for case, differs in found.items() if differs} == {}
+    assert not {case: text for case, text in found.items() if text}
+
+
+def test_a_session_without_a_key_is_told_what_to_set(signed: Sides) -> None:
+    # Nothing has been asked there yet, so the driver asks what the pool is.
+    answer = signed.updraft(_KINDS["pandas_udf"], transport="unix")
+    told = "the pool runs only functions that their driver has signed. Set spark.updraft.udf.signingKeyFile"
+    assert told in str(answer.error)
+
+
+def test_a_session_without_a_key_stays_local_if_it_may(signed: Sides) -> None:
+    answer = signed.updraft(_KINDS["pandas_udf"], confs={_FALLBACK: "local"})
+    assert answer.error is None
+    assert "(unsigned)" in answer.plan
+    assert list(answer.rows) == list(signed.stock(_KINDS["pandas_udf"]).rows)
+
+
+def test_a_key_that_is_missing_fails_the_query_and_is_named(signed: Sides, tmp_path: Path) -> None:
+    confs = {KEY_FILE: str(tmp_path / "absent.pem"), _FALLBACK: "local"}
+    error = str(signed.updraft(_KINDS["pandas_udf"], confs=confs).error)
+    assert f'{KEY_FILE} = "{tmp_path}/absent.pem": the driver has no such file' in error
+
+
+def test_a_signature_that_holds_for_longer_than_its_signer_may_sign_is_refused(signed: Sides, signer: Signing) -> None:
+    answer = signed.updraft(_KINDS["pandas_udf"], confs={**signer.confs, _LIFETIME: "8d"})
+    assert "lower spark.updraft.udf.signatureLifetime" in str(answer.error)
+
+
+def test_an_artifact_that_the_driver_cannot_read_keeps_the_function_on_stock(
+    signed: Sides, signer: Signing, spark: SparkSession, tmp_path: Path
+) -> None:
+    name = "gone.txt"
+    (tmp_path / name).write_text("text")
+    spark.sparkContext.addFile(str(tmp_path / name))
+    here = Path(SparkFiles.get(name))
+    kept = here.rename(tmp_path / "kept.txt")
+    try:
+        answer = signed.updraft(_KINDS["pandas_udf"], confs=signer.confs)
+    finally:
+        kept.rename(here)
+    assert answer.error is None
+    assert f"file {name}: " in answer.plan
+    assert "(unsigned-artifact)" in answer.plan
+    assert list(answer.rows) == list(signed.stock(_KINDS["pandas_udf"]).rows)
+
+
+def test_a_plan_that_runs_again_is_signed_by_the_key_that_is_there_then(
+    signed: Sides, signer: Signing, spark: SparkSession
+) -> None:
+    with runtime_confs(spark, {ENABLED: "true", ENDPOINT: signed.endpoints["tcp"], **signer.confs}):
+        frame = _KINDS["pandas_udf"](spark)
+        first = frame.collect()
+        assert "Flight" in executed_plan(frame)
+        old, new = signer.driver, Driver("another")
+        try:
+            signer.sign_as(new)
+            signer.trust(new)
+            # The pool looks at its file every second; until then it knows the first key alone.
+            assert until("the pool knows the new key", lambda: _collected(frame)) == first
+        finally:
+            signer.sign_as(old)
+            signer.trust(old)
+        assert until("the pool knows the old key", lambda: _collected(frame)) == first
+
+
+def _collected(frame: DataFrame) -> list[Row] | None:
+    try:
+        rows: list[Row] = frame.collect()
+    except Exception as error:
+        if "does not know the key" in str(error):
+            return None
+        raise
+    return rows
+
+
+def test_a_replay_on_another_worker_needs_no_new_signature(
+    signed: Sides, signer: Signing, signing_pool: LocalPool
+) -> None:
+    def slow(numbers: pd.Series) -> pd.Series:
+        time.sleep(0.2)
+        return numbers + 1
+
+    def query(spark: SparkSession) -> DataFrame:
+        return _numbers(spark).select(F.pandas_udf(slow, "bigint")("id").alias("x"))
+
+    confs = {**signer.confs, "spark.sql.execution.arrow.maxRecordsPerBatch": "4", "spark.updraft.udf.batchBytes": "1k"}
+    with Killer(signing_pool.workers, every_seconds=0.5) as killer:
+        answer = signed.updraft(query, confs={**confs, "spark.updraft.udf.maxReplays": "20"})
+    assert answer.error is None, answer.error
+    assert [row[0] for row in answer.rows] == list(range(1, _ROWS + 1))
+    assert killer.killed
+
+
+def test_one_function_is_revoked_by_its_digest(signed: Sides, signer: Signing) -> None:
+    query = _KINDS["pandas_udf"]
+    signed.assert_same(query, confs=signer.confs)
+    (digest,) = signer.opened()["functions"]
+    signer.trust(signer.driver, revoked=digest)
+    try:
+        refused = signed.updraft(query, confs=signer.confs)
+        assert f"a function was revoked on this pool: {digest}" in str(refused.error)
+        assert signed.updraft(_KINDS["mapInArrow"], confs=signer.confs).error is None
+    finally:
+        signer.trust(signer.driver)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver's key, and pools that run only what was signed with it."""
+"""A driver whose key can be replaced, and pools that run only what it has signed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from signing import Driver, write_signers
 
 from tests.support.pool import NOTES, LocalPool
 
@@ -19,33 +18,33 @@ KEY_FILE = "spark.updraft.udf.signingKeyFile"
 
 
 class Signing:
-    """A key in a file, and a file of signers that has it, in a directory that functions may not write to."""
+    """A key in a file, and a file of signers that has it."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path) -> None:
         self.key_file = directory / "signing.pem"
         self.signers_file = directory / "signers.toml"
         self.audit_file = directory / "audit"
-        self.replace_key()
-        self.trust()
+        self.sign_as(Driver())
+        self.trust(self.driver)
 
     @property
     def confs(self) -> Mapping[str, str]:
         """Of a session that signs."""
         return {KEY_FILE: str(self.key_file)}
 
-    def replace_key(self) -> None:
-        """Give the driver another key, which nobody trusts yet."""
-        self._key = Ed25519PrivateKey.generate()
-        new = self.key_file.with_suffix(".new")
-        new.touch(mode=0o600)
-        new.write_bytes(self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        new.rename(self.key_file)
+    def sign_as(self, driver: Driver) -> None:
+        """Give sessions another key."""
+        self.driver = driver
+        beside = self.key_file.with_suffix(".new")
+        beside.touch(mode=0o600)
+        beside.write_text(driver.private_pem)
+        beside.replace(self.key_file)
 
-    def trust(self, *, revoked: str = "") -> None:
-        """Let pools believe the key, but for the function with this digest."""
-        public = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-        signer = f'[[signer]]\nname = "the-driver"\npublic_key = """\n{public}"""\n'
-        self.signers_file.write_text(signer + f"[revoked]\nfunctions = {[revoked] if revoked else []}\n")
+    def trust(self, *drivers: Driver, revoked: str = "") -> None:
+        """Let pools believe these drivers, but for the function with this digest."""
+        beside = self.signers_file.with_suffix(".new")
+        write_signers(beside, drivers, revoked=[revoked] if revoked else [])
+        beside.replace(self.signers_file)
 
     def pool(self) -> LocalPool:
         """One that runs nothing else, and keeps an audit log."""

@@ -100,4 +100,4 @@ def main(endpoint: str, confs: Mapping[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {})
+    main(sys.argv[1], dict(argument.split("=", 1) for argument in sys.argv[2:]))

@@ -12,17 +12,10 @@ from tests.support.paths import PYTHON, REPOSITORY
 _TIMEOUT_SECONDS = 280
 
 
-def differences(application: str, *arguments: str, confs: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """What the application found: case -> what differs from what is expected, empty when nothing does.
-
-    Args:
-        application: The name of its module.
-        arguments: What it is given.
-        confs: Of its session, beside its own; it gets them as JSON after the arguments.
-    """
-    given = [*arguments, *([json.dumps(dict(confs))] if confs else [])]
+def differences(application: str, *arguments: str) -> Mapping[str, str]:
+    """What the application found: case -> what differs from what is expected, empty when nothing does."""
     job = subprocess.run(
-        [PYTHON, "-m", f"tests.e2e.applications.{application}", *given],
+        [PYTHON, "-m", f"tests.e2e.applications.{application}", *arguments],
         capture_output=True,
         text=True,
         cwd=REPOSITORY,

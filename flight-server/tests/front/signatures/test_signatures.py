@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from signing import DAY_MILLISECONDS, Driver, write_signers
+from signing import COMMAND_SHA256, DAY_MILLISECONDS, Driver, write_signers
 
 from updraft.errors import FunctionRefusedError
 from updraft.v1.exchange_pb2 import Artifact, ExchangeCommand, Owner, SessionFunction, Statement, TaskIdentity
@@ -213,7 +213,7 @@ def test_a_key_is_revoked_while_the_pool_serves(tmp_path: Path, signatures: Sign
 
 
 def test_a_function_is_revoked_while_the_pool_serves(tmp_path: Path, signatures: Signatures, driver: Driver) -> None:
-    write_signers(tmp_path / "signers", [driver], revoked=[b"a pickled function"])
+    write_signers(tmp_path / "signers", [driver], revoked=[f"sha256:{COMMAND_SHA256.hex()}"])
     with pytest.raises(FunctionRefusedError, match="a function was revoked on this pool: sha256:"):
         check(signatures, driver.signed(command(), SCHEMA))
 
