@@ -81,6 +81,41 @@ def test_no_more_lines_wait_than_there_is_room_for(monkeypatch: pytest.MonkeyPat
     assert file.lines == {"written": 0, "lost": 7}
 
 
+def test_no_more_bytes_wait_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft.service.audit_file._MOST_WAITING_BYTES", 100)
+    file = AuditFile(FULL, keeps=True)
+    for _ in range(5):
+        file.write(b"x" * 30)
+    assert file.lines == {"written": 0, "lost": 2}
+    file.close()
+
+
+def test_room_is_free_again_when_lines_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft.service.audit_file._MOST_WAITING_BYTES", 100)
+    file = AuditFile(tmp_path / "audit", keeps=True)
+    for _ in range(20):
+        write(file, b"x" * 99)
+    assert file.lines == {"written": 20, "lost": 0}
+
+
+def test_a_pipe_that_nobody_reads_cannot_be_opened_and_holds_nobody_up(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="No such device or address"):
+        AuditFile(pipe, keeps=True)
+
+
+def test_a_file_that_becomes_such_a_pipe_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft.service.audit_file._ROTATION_LOOK_SECONDS", 0.0)
+    path = tmp_path / "audit"
+    file = AuditFile(path, keeps=False)
+    path.unlink()
+    os.mkfifo(path)
+    file.write(b"lost")
+    until(lambda: file.lines["lost"] == 1)
+    assert file.failure == "No such device or address"
+
+
 def test_a_line_that_was_torn_does_not_spoil_the_next(tmp_path: Path) -> None:
     """A limit of the file's size tears it where a full disk would."""
     script = """

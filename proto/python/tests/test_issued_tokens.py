@@ -141,6 +141,17 @@ def test_no_token_grants_more_than_its_issuer_may(service: Service, claims: dict
     assert caught.value.message.startswith(says)
 
 
+@pytest.mark.parametrize("tenant", ["\ud800", "a\nb", "a\x00", "\x1b[2J", "\u202e", "a" * 254])
+def test_a_tenant_is_a_text_that_can_be_shown(service: Service, tenant: str) -> None:
+    with pytest.raises(PermissionDeniedError, match="the token names no tenant"):
+        identity(service.door(tenants=["*"]), KEY.token(tenant=tenant))
+
+
+@pytest.mark.parametrize("claims", [{"exp": 9 * 10**4299, "iat": -(10**4299)}, {"iat": -(10**4299)}])
+def test_times_that_python_cannot_write_are_no_times(service: Service, claims: dict[str, Any]) -> None:
+    assert refusal(service.door(), KEY.token(**claims)) == "the token is not valid"
+
+
 def test_every_tenant_is_not_a_tenant(service: Service) -> None:
     with pytest.raises(PermissionDeniedError, match="names no tenant"):
         identity(service.door(tenants=["*"]), KEY.token(tenant="*"))

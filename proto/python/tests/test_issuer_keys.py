@@ -3,9 +3,11 @@
 
 import asyncio
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,7 @@ UNUSED: dict[str, dict[str, Any]] = {
     "a shared secret": {"kty": "oct", "k": "c2VjcmV0", "alg": "HS256", "kid": "s"},
     "a key for encryption": {**KEY.entry, "use": "enc"},
     "a short RSA key": _entry(rsa.generate_private_key(65537, 1024).public_key()),
+    "an RSA key that takes long to use": _entry(rsa.RSAPublicNumbers(65537, (1 << 16384) - 1).public_key()),
     "another curve": _entry(ec.generate_private_key(ec.SECP384R1()).public_key()),
     "another algorithm": {**KEY.entry, "alg": "RS256"},
     "no algorithm": {**KEY.entry, "alg": "none"},
@@ -205,6 +208,37 @@ def test_what_a_url_has_is_bounded_and_leads_nowhere() -> None:
     for status in (302, 404):
         with _site(key_set(KEY), status) as (_, url), pytest.raises(OSError, match=str(status)):
             issuer_keys.fetch_keys(url)
+
+
+_SLOW_REPLIES = {
+    "a status that never ends": (b"", b"H"),
+    "headers that never end": (b"HTTP/1.1 200 OK\r\n", b"X"),
+    "a body that never ends": (b"HTTP/1.1 200 OK\r\n\r\n", b"x"),
+    "replies before the reply": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("reply", _SLOW_REPLIES)
+def test_who_answers_byte_after_byte_is_hung_up_on(reply: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuer_keys, "FETCH_SECONDS", 0.5)
+    first, again = _SLOW_REPLIES[reply]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection, suppress(OSError):
+                connection.sendall(first)
+                while True:
+                    connection.sendall(again)
+                    time.sleep(0.01)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(TimeoutError, match="not whole within"):
+            issuer_keys.fetch_keys(f"http://127.0.0.1:{listening.getsockname()[1]}/keys")
+        # It has ended because its caller was gone.
+        thread.join(_HANG_SECONDS)
+        assert not thread.is_alive()
 
 
 async def test_a_call_waits_for_keys_that_were_not_fetched_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from updraft.service.lossy_streams import STDOUT
 STANDARD_OUTPUT = Path("-")
 
 _MOST_WAITING = 10_000
+# What clients have sent makes a line up to 100 KiB long.
+_MOST_WAITING_BYTES = 16 * 1024 * 1024
 _RETRY_SECONDS = 1.0
 _ROTATION_LOOK_SECONDS = 1.0
 _UNREAD_MILLISECONDS = 1000
@@ -43,7 +45,7 @@ class AuditFile:
         self.failure = ""
         """Why the last attempt to write has failed; empty after one that has not."""
         self._lock = threading.Lock()
-        self._waiting = 0
+        self._waiting = self._waiting_bytes = 0
         self._closing = threading.Event()
         self._queue: queue.SimpleQueue[tuple[bytes, Callable[[], None]] | None] = queue.SimpleQueue()
         # Used only by the thread:
@@ -55,10 +57,12 @@ class AuditFile:
     def write(self, line: bytes, written: Callable[[], None] = lambda: None) -> None:
         """Append a line, without its end; never waits. `written` is called on the thread once that is done."""
         with self._lock:
-            if self._waiting >= _MOST_WAITING or self._closing.is_set():
+            too_much = self._waiting >= _MOST_WAITING or self._waiting_bytes + len(line) > _MOST_WAITING_BYTES
+            if too_much or self._closing.is_set():
                 self.lines["lost"] += 1
                 return
             self._waiting += 1
+            self._waiting_bytes += len(line)
         self._queue.put((line + b"\n", written))
 
     def close(self) -> None:
@@ -74,6 +78,7 @@ class AuditFile:
             is_written = self._is_delivered(line)
             with self._lock:
                 self._waiting -= 1
+                self._waiting_bytes -= len(line) - 1
                 self.lines["written" if is_written else "lost"] += 1
             if is_written:
                 written()
@@ -117,7 +122,9 @@ class AuditFile:
 
 
 def _opened(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    # A named pipe that nobody reads fails instead of waiting for a reader; a terminal does not become the service's.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    return os.open(path, flags, _MODE)
 
 
 def _wait_for_room(descriptor: int) -> None:

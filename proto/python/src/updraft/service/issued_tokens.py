@@ -23,6 +23,8 @@ _log = structlog.get_logger(__name__)
 
 _LEEWAY_SECONDS = 30
 _MAX_VERIFIED = 4096
+# Of any time that a token may name: beyond the year 30,000.
+_MOST_SECONDS = 10**12
 
 _REQUIRED = ["exp", "iat", "iss", "aud"]
 _UNKNOWN = "the token is not one that this service knows"
@@ -202,6 +204,9 @@ def _reason(error: BaseException) -> str:
 def _until_seconds(claims: dict[str, Any], issuer: Issuer) -> float:
     """Until when the token is valid; raises UnauthenticatedError for one that lives too long."""
     expires, issued = int(claims["exp"]), int(claims["iat"])
+    # Python writes no number of thousands of digits.
+    if abs(issued) > _MOST_SECONDS or abs(expires) > _MOST_SECONDS:
+        raise UnauthenticatedError(_NOT_VALID)
     if expires - issued > issuer.max_lifetime_seconds:
         raise UnauthenticatedError(
             f"the token lives too long: {expires - issued} s from 'iat' to 'exp', and {issuer.max_lifetime_seconds} s "

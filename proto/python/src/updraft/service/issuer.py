@@ -70,9 +70,15 @@ class Issuer:
             tenant = tenant.get(name) if isinstance(tenant, Mapping) else None
         if tenant is None and len(self.tenants) == 1 and ANY_TENANT not in self.tenants:
             return next(iter(self.tenants))
+        claim = ".".join(self.tenant_claim)
         if not isinstance(tenant, str) or tenant in ("", ANY_TENANT):
-            claim = ".".join(self.tenant_claim)
             raise PermissionDeniedError(f"the token names no tenant: its claim {claim!r} has to be a text")
+        # JSON has halves of characters, which nothing else can carry.
+        if not tenant.isprintable() or len(tenant) > _MAX_NAME_CHARACTERS:
+            raise PermissionDeniedError(
+                f"the token names no tenant: its claim {claim!r} may have {_MAX_NAME_CHARACTERS} characters at most, and "
+                "none of control"
+            )
         if tenant not in self.tenants and ANY_TENANT not in self.tenants:
             raise PermissionDeniedError(f"a token of this issuer cannot act for the tenant {tenant!r}")
         return tenant

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public keys of an issuer of tokens, from a file or a URL. Only a service that knows issuers imports this."""
 
+import contextlib
 import hashlib
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -25,7 +27,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 _log = structlog.get_logger(__name__)
 
-_MIN_RSA_BITS = 2048
+_MIN_RSA_BITS, _MAX_RSA_BITS = 2048, 8192
 _MAX_KEYS = 64
 _MAX_REPLY_BYTES = 256 * 1024
 _READ_BYTES = 16 * 1024
@@ -77,7 +79,7 @@ def parse_keys(content: bytes) -> Keys:
     except (UnsupportedAlgorithm, RecursionError) as error:
         raise ValueError(f"not a key set: {error}") from None
     if not keys:
-        raise ValueError("no key can be used: expected RSA of 2048 bits or more, EC on P-256, or Ed25519")
+        raise ValueError("no key can be used: expected RSA of 2048 to 8192 bits, EC on P-256, or Ed25519")
     return keys
 
 
@@ -115,7 +117,7 @@ def _of_entry(entry: Any) -> SigningKey | None:
 
 def _algorithms(key: Any) -> tuple[str, ...]:
     if isinstance(key, RSAPublicKey):
-        return ("RS256", "PS256") if key.key_size >= _MIN_RSA_BITS else ()
+        return ("RS256", "PS256") if _MIN_RSA_BITS <= key.key_size <= _MAX_RSA_BITS else ()
     if isinstance(key, EllipticCurvePublicKey):
         return ("ES256",) if isinstance(key.curve, SECP256R1) else ()
     return ("EdDSA",) if isinstance(key, Ed25519PublicKey) else ()
@@ -216,24 +218,27 @@ def fetch_keys(url: str, *, ca_file: Path | None = None, token_file: Path | None
         ca_file: Who may have signed that; None: whom this machine trusts. Read each time, as is the token.
         token_file: A bearer token for the URL; None: it is asked without one.
     """
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
-    if url.startswith("http://"):
-        # Plain HTTP is for this machine alone, where a proxy has no part.
-        handlers.append(urllib.request.ProxyHandler({}))
-    if ca_file is not None:
-        handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca_file)))
-    opener = urllib.request.build_opener(*handlers)
-    if token_file is not None:
-        opener.addheaders.append(("Authorization", f"Bearer {_token_in(token_file)}"))
-    end_seconds = time.monotonic() + FETCH_SECONDS
+    # Plain HTTP is for this machine alone, where a proxy has no part.
+    direct = [urllib.request.ProxyHandler({})] if url.startswith("http://") else []
+    context = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
+    headers = [] if token_file is None else [("Authorization", f"Bearer {_token_in(token_file)}")]
     content = b""
-    with opener.open(url, timeout=FETCH_SECONDS) as reply:
-        while piece := reply.read1(_READ_BYTES):
-            content += piece
-            if len(content) > _MAX_REPLY_BYTES:
-                raise ValueError(f"more than {_MAX_REPLY_BYTES} bytes")
-            if time.monotonic() > end_seconds:
-                raise TimeoutError(f"not whole within {FETCH_SECONDS} s")
+    problem: OSError | http.client.HTTPException | None = None
+    with contextlib.closing(_Deadline(FETCH_SECONDS)) as deadline:
+        opener = urllib.request.build_opener(_NoRedirects, *deadline.handlers(context), *direct)
+        opener.addheaders.extend(headers)
+        try:
+            with opener.open(url, timeout=FETCH_SECONDS) as reply:
+                while piece := reply.read1(_READ_BYTES):
+                    content += piece
+                    if len(content) > _MAX_REPLY_BYTES:
+                        raise ValueError(f"more than {_MAX_REPLY_BYTES} bytes")
+        except (OSError, http.client.HTTPException) as error:
+            problem = error
+    if deadline.has_passed:
+        raise TimeoutError(f"not whole within {FETCH_SECONDS} s") from problem
+    if problem is not None:
+        raise problem
     return content
 
 
@@ -243,3 +248,56 @@ def _token_in(path: Path) -> str:
     if not token or not token.isprintable() or " " in token:
         raise ValueError(f"{path} does not hold a token")
     return token
+
+
+class _Deadline:
+    """Hangs up on whoever answers too slowly: a timeout of a socket begins anew with each byte."""
+
+    def __init__(self, seconds: float) -> None:
+        self.has_passed = False
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._hang_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def handlers(self, context: ssl.SSLContext | None) -> list[urllib.request.BaseHandler]:
+        """What opens connections that it hangs up on; without a context https trusts whom this machine trusts."""
+        watch = self._watch
+
+        class PlainConnection(http.client.HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                watch(self.sock)
+
+        class SecureConnection(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                watch(self.sock)
+
+        class Plain(urllib.request.HTTPHandler):
+            def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+                return self.do_open(PlainConnection, req)
+
+        class Secure(urllib.request.HTTPSHandler):
+            def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+                return self.do_open(SecureConnection, req, context=context)
+
+        return [Plain(), Secure()]
+
+    def close(self) -> None:
+        """Let go of what it has watched."""
+        self._timer.cancel()
+        for sock in self._sockets:
+            sock.close()
+
+    def _watch(self, sock: socket.socket) -> None:
+        self._sockets.append(sock)
+        if self.has_passed:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        self.has_passed = True
+        for sock in self._sockets:
+            # TLS would say good-bye first, and wait for its turn.
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
