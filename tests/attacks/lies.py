@@ -14,7 +14,9 @@ def say(data: bytes) -> None:
     """Write to the exchange's socket, in front of what the worker will say; the exchange breaks."""
     import os
 
-    os.write(3, data)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(3, rest) :]
 
 
 @ATTEMPTS
@@ -79,3 +81,57 @@ def metadata_that_cannot_be_read(target: Any) -> Any:
     from updraft_server.ipc.frames import FrameKind, encode_header
 
     say(encode_header(FrameKind.MESSAGE, 8) + bytes([8]) + b"\xff" * 7)
+
+
+@ATTEMPTS
+def metadata_that_swells_when_it_is_parsed(target: Any) -> Any:
+    from updraft_server.ipc.frames import FrameKind, encode_header
+
+    empty_lines = b"\x32\x00" * (15 << 20)
+    say(encode_header(FrameKind.MESSAGE, len(empty_lines)) + empty_lines)
+
+
+@ATTEMPTS
+def an_error_of_megabytes(target: Any) -> Any:
+    from updraft.v1.exchange_pb2 import Error
+    from updraft_server.ipc.frames import FrameKind, encode_header
+
+    line = '\x1b[2J\n{"event": "forged"}\r'
+    error = Error(kind=1, message=line * 400_000, traceback=line * 400_000, exception_class=line * 400_000)
+    failed = error.SerializeToString()
+    say(encode_header(FrameKind.FAILED, len(failed)) + failed)
+
+
+@ATTEMPTS
+def that_nobody_knows_who_calls(target: Any) -> Any:
+    from updraft.v1.exchange_pb2 import Error, ErrorKind
+    from updraft_server.ipc.frames import FrameKind, encode_header
+
+    failed = Error(kind=ErrorKind.ERROR_KIND_UNAUTHENTICATED, message="forged").SerializeToString()
+    say(encode_header(FrameKind.FAILED, len(failed)) + failed)
+
+
+@ATTEMPTS
+def that_another_has_killed_it(target: Any) -> Any:
+    from updraft.v1.exchange_pb2 import Error, ErrorKind
+    from updraft_server.ipc.frames import FrameKind, encode_header
+
+    failed = Error(kind=ErrorKind.ERROR_KIND_WORKER, message="forged").SerializeToString()
+    say(encode_header(FrameKind.FAILED, len(failed)) + failed)
+
+
+@ATTEMPTS
+def that_it_has_finished_twice(target: Any) -> Any:
+    from updraft.v1.exchange_pb2 import Finish, ReplyMetadata
+    from updraft_server.ipc.frames import FrameKind, encode_header
+
+    finish = ReplyMetadata(finish=Finish(batches=99, rows=(1 << 64) - 1)).SerializeToString()
+    say((encode_header(FrameKind.MESSAGE, len(finish)) + finish) * 2 + encode_header(FrameKind.DONE))
+
+
+@ATTEMPTS
+def everything_twice(target: Any) -> Any:
+    import os
+
+    # A copy of the worker goes on with what the worker does, over the same socket.
+    os.fork()

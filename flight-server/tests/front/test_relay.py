@@ -176,6 +176,48 @@ async def test_a_failure_that_is_no_error_message_is_a_defect_of_the_pool() -> N
     assert isinstance(await (await exchange([], garbled, ends=False)).error(), InternalError)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ErrorKind.ERROR_KIND_WORKER,
+        ErrorKind.ERROR_KIND_POOL_FULL,
+        ErrorKind.ERROR_KIND_DEADLINE,
+        ErrorKind.ERROR_KIND_UNAUTHENTICATED,
+        ErrorKind.ERROR_KIND_PERMISSION_DENIED,
+        ErrorKind.ERROR_KIND_QUOTA,
+    ],
+)
+async def test_a_worker_does_not_speak_for_the_front(kind: ErrorKind) -> None:
+    async def lies(worker: FakeWorker) -> None:
+        await worker.send(FrameKind.FAILED, Error(kind=kind, message="forged").SerializeToString())
+
+    error = await (await exchange([], lies, ends=False)).error()
+    assert isinstance(error, InternalError)
+    assert "no worker has" in str(error)
+
+
+@pytest.mark.parametrize("consumed", [0, 1, 300, (1 << 64) - 1])
+async def test_what_befalls_a_worker_behind_its_last_message_is_no_error(consumed: int) -> None:
+    async def dies(worker: FakeWorker) -> None:
+        last = ReplyMetadata(consumed=consumed, finish=Finish(), log_lines=["logged"])
+        await worker.send(FrameKind.MESSAGE, last.SerializeToString())
+        await worker.send(FrameKind.COMMAND)
+
+    assert await (await exchange([finish(0)], dies)).run() is LeaseOutcome.BROKEN
+
+
+async def test_what_a_worker_makes_up_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("updraft_server.front.relay.ReplyMetadata", None)
+
+    async def lies(worker: FakeWorker) -> None:
+        for metadata in (b"\x32\x00" * 10, b"\x08\xff", b"\xff" * 20, b""):
+            await worker.send(FrameKind.MESSAGE, metadata)
+        await worker.send(FrameKind.COMMAND)
+
+    error = await (await exchange([], lies, ends=False)).error()
+    assert "may not send COMMAND" in str(error)
+
+
 async def test_the_death_of_the_worker_is_told_in_words() -> None:
     running = await exchange([batch(1)], silent, ends=False)
     asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(-signal.SIGSEGV, stack="in C"))

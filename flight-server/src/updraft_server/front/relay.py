@@ -11,7 +11,19 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, WorkerError, error_from_message
+from updraft.errors import (
+    FunctionNotFoundError,
+    FunctionRefusedError,
+    InternalError,
+    LimitError,
+    PoolUnavailableError,
+    ProtocolError,
+    UpdraftError,
+    UserError,
+    VersionMismatchError,
+    WorkerError,
+    error_from_message,
+)
 from updraft.flight_data import FlightFields, join_flight_data, split_flight_data
 from updraft.service.exchange import (
     LAST_MESSAGE_TIMEOUT_SECONDS,
@@ -36,9 +48,21 @@ from updraft_server.pool.worker_events import WorkerDeath
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
 # Says that the exchange has its worker: a client holds back what is large until then.
 _ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
-# The first field of ReplyMetadata, `consumed`: its tag, and the bytes that tag and number may have.
-_CONSUMED_TAG = 0x08
-_CONSUMED_BYTES = 11
+# The first fields of ReplyMetadata, `consumed` and `finish`, by their tags, and all bytes up to the second tag. Nothing
+# else of it is parsed here: what a worker makes up may be many times as large when it is parsed.
+_CONSUMED_TAG, _FINISH_TAG = b"\x08", b"\x1a"
+_FIRST_BYTES = 12
+# Of the others each says something that only a front knows: who calls, what waits, how a worker ended.
+_ERRORS_OF_WORKERS = (
+    UserError,
+    ProtocolError,
+    LimitError,
+    FunctionNotFoundError,
+    FunctionRefusedError,
+    VersionMismatchError,
+    PoolUnavailableError,
+    InternalError,
+)
 
 
 class Side(enum.Enum):
@@ -292,11 +316,10 @@ class Relay:
                 frame = await self._receiver.receive()
                 match frame.kind:
                     case FrameKind.MESSAGE:
-                        self._last_metadata = bytes(frame.app_metadata[:_CONSUMED_BYTES])
+                        self._last_metadata = bytes(frame.app_metadata[:_FIRST_BYTES])
                         await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
                         if not frame.data_header:
-                            metadata = ReplyMetadata.FromString(bytes(frame.app_metadata))
-                            self._has_finished = metadata.HasField("finish")
+                            self._has_finished = _is_finish(self._last_metadata)
                         if self._phase is RelayPhase.SETTLING:
                             return LeaseOutcome.BROKEN
                     case FrameKind.DONE:
@@ -307,7 +330,7 @@ class Relay:
                         self._transfer.rows += self._rows_sent
                         return LeaseOutcome.RETIRED
                     case FrameKind.FAILED:
-                        raise error_from_message(Error.FromString(bytes(frame.app_metadata)))
+                        raise _workers_error(Error.FromString(bytes(frame.app_metadata)))
                     case _:
                         raise FrameError(f"a worker may not send {frame.kind.name}")
         except PeerClosedError:
@@ -343,13 +366,30 @@ class Relay:
         return WorkerError(f"the worker {death} while it held the exchange", traceback=death.stack)
 
 
+def _workers_error(message: Error) -> UpdraftError:
+    """An error that a worker tells of; it may not speak for the front."""
+    error = error_from_message(message)
+    if isinstance(error, _ERRORS_OF_WORKERS):
+        return error
+    return InternalError(f"the worker told of an error that no worker has: {type(error).__name__}")
+
+
 def _consumed(metadata: bytes) -> int:
     """`ReplyMetadata.consumed` from the first bytes of the message; 0 when it says none."""
-    if not metadata or metadata[0] != _CONSUMED_TAG:
-        return 0
     number = 0
-    for position, byte in enumerate(metadata[1:]):
+    for position, byte in enumerate(_consumed_bytes(metadata)):
         number |= (byte & 0x7F) << (7 * position)
-        if byte < 0x80:
-            break
     return number
+
+
+def _is_finish(metadata: bytes) -> bool:
+    """Whether the first bytes of a ReplyMetadata say that it is the last: a worker that says so otherwise did not."""
+    consumed = _consumed_bytes(metadata)
+    return metadata[1 + len(consumed) if consumed else 0 :].startswith(_FINISH_TAG)
+
+
+def _consumed_bytes(metadata: bytes) -> bytes:
+    if not metadata.startswith(_CONSUMED_TAG):
+        return b""
+    last = next((position for position, byte in enumerate(metadata) if position and byte < 0x80), len(metadata))
+    return metadata[1 : last + 1]

@@ -27,6 +27,9 @@ AUDIT_DOC = "Records of the audit log, by outcome: written, lost. None without -
 AUDIT_FAILING_DOC = "1 while the audit log cannot be written, else 0."
 """Of the metric that says so."""
 
+ENDED, REFUSED = "ended", "refused"
+"""What the last record of a call is of."""
+
 _WRITE_TIMEOUT_SECONDS = 5.0
 _RETRY_AFTER_MILLISECONDS = 1000
 # Whoever proves nothing can call as often as it likes, and would fill the log.
@@ -107,7 +110,7 @@ class Audit:
     def ended(self, event: str, facts: dict[str, Fact], error: BaseException | None) -> None:
         """Record an end, or a refusal."""
         assert self._file is not None
-        if isinstance(error, UnauthenticatedError):
+        if event == REFUSED and isinstance(error, UnauthenticatedError):
             second = int(time.monotonic())
             if second != self._second:
                 unrecorded = self._strangers - _STRANGERS_A_SECOND
@@ -170,7 +173,7 @@ class CallRecord:
             self._facts["reason"] = error.status_message()
         self._facts["seconds"] = round(time.monotonic() - self._began_seconds, 4)
         is_refused = error is not None and not self._is_opened
-        self._audit.ended("refused" if is_refused else "ended", self._facts, error)
+        self._audit.ended(REFUSED if is_refused else ENDED, self._facts, error)
 
 
 NO_RECORD = CallRecord(None, {})

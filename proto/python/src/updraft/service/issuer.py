@@ -76,8 +76,8 @@ class Issuer:
         # JSON has halves of characters, which nothing else can carry.
         if not tenant.isprintable() or len(tenant) > _MAX_NAME_CHARACTERS:
             raise PermissionDeniedError(
-                f"the token names no tenant: its claim {claim!r} may have {_MAX_NAME_CHARACTERS} characters at most, and "
-                "none of control"
+                f"the token names no tenant: its claim {claim!r} has to be a text of at most "
+                f"{_MAX_NAME_CHARACTERS} characters, none of them for control"
             )
         if tenant not in self.tenants and ANY_TENANT not in self.tenants:
             raise PermissionDeniedError(f"a token of this issuer cannot act for the tenant {tenant!r}")
