@@ -8,10 +8,12 @@ import grpc
 import grpc.aio
 import pytest
 import trustme
+from flight_messages import all_replies, command_request, echo_command, finish
 from front_calls import SERVING, admitted, health
 from front_harness import Running, RunningFront
 from structlog.testing import capture_logs
 
+from updraft.protocol import TENANT_HEADER
 from updraft_server.pool.testing import FakePool
 
 
@@ -27,6 +29,26 @@ async def test_calls_need_a_known_token_and_health_needs_none(running_front: Run
         tokens.write_text("third\n")
         assert await admitted(front.channel, "Bearer third") is grpc.StatusCode.OK
         assert await admitted(front.channel, "Bearer second") is grpc.StatusCode.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("name", ["authorization", TENANT_HEADER])
+async def test_a_header_that_says_two_things_says_nothing(running_front: Running, tmp_path: Path, name: str) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("first\nsecond\n")
+    async with running_front(FakePool(), token_file=tokens) as front:
+        token = ("authorization", "Bearer first")
+        for others, said in (
+            ([], grpc.StatusCode.OK),
+            ([(name, "Bearer first")], grpc.StatusCode.OK),
+            ([(name, "Bearer first"), (name, "Bearer second")], grpc.StatusCode.UNAUTHENTICATED),
+            ([(name, "Bearer second"), (name, "Bearer first")], grpc.StatusCode.UNAUTHENTICATED),
+        ):
+            call = front.exchange(metadata=(token, *others))
+            for message in (command_request(echo_command()), finish(0)):
+                await call.write(message)
+            await call.done_writing()
+            _, error = await all_replies(call)
+            assert (error.code() if error is not None else grpc.StatusCode.OK) is said
 
 
 async def test_a_token_file_that_is_taken_away_revokes_its_tokens(running_front: Running, tmp_path: Path) -> None:

@@ -19,7 +19,15 @@ import grpc
 import grpc.aio
 import structlog
 
-from updraft.errors import ActionRefusedError, InternalError, LimitError, ProtocolError, UpdraftError
+from updraft.errors import (
+    ActionRefusedError,
+    InternalError,
+    LimitError,
+    ProtocolError,
+    UnauthenticatedError,
+    UpdraftError,
+)
+from updraft.protocol import TENANT_HEADER
 from updraft.service.audit import NO_RECORD, Audit, CallRecord
 from updraft.service.door import Door, certificate_names
 from updraft.service.early_reads import EarlyReads
@@ -36,6 +44,8 @@ MAX_ACTION_BODY_BYTES = 4 * 1024 * 1024
 """The longest body is the command of a file, with which a client asks a writer whether it would open it."""
 # An action's name, or the path of a flight, is a line of text.
 _MAX_REQUEST_BYTES = MAX_ACTION_BODY_BYTES + 4096
+_AUTHORIZATION = "authorization"
+_HEADERS_OF_CALLERS = (_AUTHORIZATION, TENANT_HEADER)
 
 _NO_DRAIN = (
     "clients may not drain this service: send its process SIGTERM (in a cluster: `updraft drain POD`), "
@@ -249,9 +259,13 @@ class _Adapter:
 
     async def _identity(self, context: Any) -> Identity:
         """Who calls; raises UnauthenticatedError."""
-        headers = dict(context.invocation_metadata() or ())
+        headers = list(context.invocation_metadata() or ())
+        for name in _HEADERS_OF_CALLERS:
+            # Whoever stands between a client and this service may have looked at another one than this service would.
+            if len({value for key, value in headers if key == name}) > 1:
+                raise UnauthenticatedError(f"the call has several headers {name!r} that differ: send one")
         names = certificate_names(context.auth_context())
-        return await self._door.identify(str(headers.get("authorization", "")), names)
+        return await self._door.identify(str(dict(headers).get(_AUTHORIZATION, "")), names)
 
 
 @asynccontextmanager
