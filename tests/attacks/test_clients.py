@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from issuing import entry, key_set
 
-from tests.attacks import client_connections, client_messages, clients
+from tests.attacks import client_connections, client_messages, clients, token_clients
 from tests.attacks.outsiders import ClientAttempt
 from tests.attacks.pool_under_attack import PoolUnderAttack
 from tests.attacks.until_harmed import UntilHarmed
@@ -27,10 +29,13 @@ class PoolAndNeighbours:
     """A pool whose victim says that it is there, and what the pool holds."""
 
     def __init__(self, directory: Path) -> None:
-        self._log = directory / "log"
+        self._log, self._audit = directory / "log", directory / "audit"
+        keys, identities = directory / "keys.json", directory / "identities.toml"
+        keys.write_bytes(key_set(token_clients.ISSUERS_KEY, token_clients.ISSUERS_OTHER_KEY))
+        identities.write_text(entry(f'keys_file = "{keys}"', tenants=token_clients.TENANTS))
         self._ended = threading.Event()
         log = self._log.open("wb")
-        self.pool = PoolUnderAttack(directory, 2, *clients.SETTINGS, stderr=log)
+        self.pool = PoolUnderAttack(directory, 2, *clients.SETTINGS, f"--identities-file={identities}", stderr=log)
         log.close()
         self._alive = threading.Thread(target=self._keep_alive)
 
@@ -60,6 +65,15 @@ class PoolAndNeighbours:
         others = [line for line in self._log.read_bytes().splitlines() if not line.startswith(b"{")]
         assert not [line for line in others if not re.match(rb"updraft-server: |[IWE]\d{4} |WARNING: ", line)], others
         assert b"forged" not in b"".join(others)
+        self._check_records()
+
+    def _check_records(self) -> None:
+        """Each line of the audit log is a record that the pool has made."""
+        for line in self._audit.read_bytes().splitlines():
+            assert line.isascii()
+            record = json.loads(line)
+            assert record["service"] == "pool"
+            assert record["event"] in ("opened", "ended", "refused"), record
 
     @property
     def _peak_bytes(self) -> int:
@@ -88,7 +102,9 @@ def _name(attempt: ClientAttempt) -> str:
 
 
 @pytest.mark.parametrize(
-    "attempt", [*clients.ATTEMPTS, *client_messages.ATTEMPTS, *client_connections.ATTEMPTS], ids=_name
+    "attempt",
+    [*clients.ATTEMPTS, *client_messages.ATTEMPTS, *client_connections.ATTEMPTS, *token_clients.ATTEMPTS],
+    ids=_name,
 )
 def test_a_client_harms_nobody(pools: Pools, attempt: ClientAttempt) -> None:
     with pools.unharmed() as neighbours, neighbours.pool.outsider() as outsider:
