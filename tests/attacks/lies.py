@@ -93,11 +93,12 @@ def metadata_that_swells_when_it_is_parsed(target: Any) -> Any:
 
 @ATTEMPTS
 def an_error_of_megabytes(target: Any) -> Any:
-    from updraft.v1.exchange_pb2 import Error
+    from updraft.v1.exchange_pb2 import Error, ErrorKind
     from updraft_server.ipc.frames import FrameKind, encode_header
 
     line = '\x1b[2J\n{"event": "forged"}\r'
-    error = Error(kind=1, message=line * 400_000, traceback=line * 400_000, exception_class=line * 400_000)
+    long = line * 400_000
+    error = Error(kind=ErrorKind.ERROR_KIND_USER, message=long, traceback=long, exception_class=long)
     failed = error.SerializeToString()
     say(encode_header(FrameKind.FAILED, len(failed)) + failed)
 

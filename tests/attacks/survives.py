@@ -110,8 +110,7 @@ def a_thread_that_python_does_not_know(target: Any) -> Any:
     import time
 
     def name_and_sleep() -> None:
-        with open("/proc/thread-self/comm", "w") as file:
-            file.write("left-behind")
+        name_itself()
         time.sleep(1000)
 
     _thread.start_new_thread(name_and_sleep, ())
@@ -348,8 +347,7 @@ def a_process(target: Any) -> Any:
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            with open("/proc/self/comm", "w") as file:
-                file.write("left-behind")
+            name_itself()
             time.sleep(1000)
         os._exit(0)
     time.sleep(0.2)
@@ -369,6 +367,13 @@ def a_program(target: Any) -> Any:
 @residue(a_program)
 def _(target: Any) -> Any:
     return processes_left_behind()
+
+
+def name_itself() -> None:
+    """Name this thread, by which the next owner would find it. /proc is read-only here."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(15, b"left-behind", 0, 0, 0)
 
 
 def processes_left_behind() -> list[str]:

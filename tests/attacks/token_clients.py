@@ -95,11 +95,9 @@ def signs_with_a_key_of_its_own_and_says_where_it_is(outsider: Outsider) -> list
 @ATTEMPTS("UNAUTHENTICATED")
 def has_times_without_sense_signed(outsider: Outsider) -> list[str]:
     now, huge = int(time.time()), 10**4300 - 1
+    ends: list[Any] = [now - 3600, now + 10**7, huge, "soon", "", float("inf"), float("nan"), [now], {}]
     times: list[dict[str, Any]] = [
-        *(
-            {"exp": value}
-            for value in (now - 3600, now + 10**7, huge, "soon", "", float("inf"), float("nan"), [now], {})
-        ),
+        *({"exp": value} for value in ends),
         *({"iat": value} for value in (now + 3600, -huge, "x", float("-inf"), float("nan"), [now])),
         *({"nbf": value} for value in (now + 3600, huge, "x", float("inf"))),
         {"exp": True},
@@ -109,9 +107,19 @@ def has_times_without_sense_signed(outsider: Outsider) -> list[str]:
 
 @ATTEMPTS("UNAUTHENTICATED")
 def has_another_audience_or_issuer_signed(outsider: Outsider) -> list[str]:
-    audiences = ([], ["another"], {"updraft": 1}, 1, True, "updraft ", "UPDRAFT", [["updraft"]], ["updraft", 1])
-    issuers = ([ISSUER], {"iss": ISSUER}, 1, f"{ISSUER}/", ISSUER.upper())
-    odd = [*({"aud": value} for value in audiences), *({"iss": value} for value in issuers)]
+    audiences: list[Any] = [
+        [],
+        ["another"],
+        {"updraft": 1},
+        1,
+        True,
+        "updraft ",
+        "UPDRAFT",
+        [["updraft"]],
+        ["updraft", 1],
+    ]
+    issuers: list[Any] = [[ISSUER], {"iss": ISSUER}, 1, f"{ISSUER}/", ISSUER.upper()]
+    odd: list[dict[str, Any]] = [*({"aud": value} for value in audiences), *({"iss": value} for value in issuers)]
     return _statuses(outsider, (_signed(_header(), _claims(**values)) for values in odd))
 
 
