@@ -128,11 +128,3 @@ def that_it_has_finished_twice(target: Any) -> Any:
 
     finish = ReplyMetadata(finish=Finish(batches=99, rows=(1 << 64) - 1)).SerializeToString()
     say((encode_header(FrameKind.MESSAGE, len(finish)) + finish) * 2 + encode_header(FrameKind.DONE))
-
-
-@ATTEMPTS
-def everything_twice(target: Any) -> Any:
-    import os
-
-    # A copy of the worker goes on with what the worker does, over the same socket.
-    os.fork()
