@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -222,8 +223,7 @@ def fetch_keys(url: str, *, ca_file: Path | None = None, token_file: Path | None
     direct = [urllib.request.ProxyHandler({})] if url.startswith("http://") else []
     context = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
     headers = [] if token_file is None else [("Authorization", f"Bearer {_token_in(token_file)}")]
-    content = b""
-    problem: OSError | http.client.HTTPException | None = None
+    content, problem = b"", f"not whole within {FETCH_SECONDS} s"
     with contextlib.closing(_Deadline(FETCH_SECONDS)) as deadline:
         opener = urllib.request.build_opener(_NoRedirects, *deadline.handlers(context), *direct)
         opener.addheaders.extend(headers)
@@ -234,11 +234,13 @@ def fetch_keys(url: str, *, ca_file: Path | None = None, token_file: Path | None
                     if len(content) > _MAX_REPLY_BYTES:
                         raise ValueError(f"more than {_MAX_REPLY_BYTES} bytes")
         except (OSError, http.client.HTTPException) as error:
-            problem = error
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
+            if deadline.has_passed:
+                raise TimeoutError(problem) from error
+            raise
     if deadline.has_passed:
-        raise TimeoutError(f"not whole within {FETCH_SECONDS} s") from problem
-    if problem is not None:
-        raise problem
+        raise TimeoutError(problem)
     return content
 
 
