@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from quota_arrivals import Arrivals
 from running_writer import SCHEMA, running_writer
@@ -98,17 +99,38 @@ async def test_a_tenant_opens_no_more_files_than_its_cap() -> None:
         pass
 
 
-def test_a_writer_has_the_caps_of_its_file_and_counts_what_they_refuse(tmp_path: Path) -> None:
-    identities = tmp_path / "identities.toml"
-    identities.write_text(
+def identities_of(directory: Path, caps: str) -> Path:
+    """Of the tenants a and b, whose token is their name; the caps are those of a."""
+    path = directory / "identities.toml"
+    path.write_text(
         "".join(
             f'[[identity]]\nname = "{name}"\ntenant = "{name}"\nscopes = ["write"]\n'
             f'token_sha256 = ["{hashlib.sha256(name.encode()).hexdigest()}"]\n'
             for name in "ab"
         )
-        + '[[tenant]]\nname = "a"\nmax_files = 1\n'
+        + f'[[tenant]]\nname = "a"\n{caps}\n'
     )
-    (tmp_path / "root").mkdir()
+    (directory / "root").mkdir()
+    return path
+
+
+def test_files_of_a_tenant_at_its_cap_flush_what_they_hold(tmp_path: Path) -> None:
+    """Their row groups would be larger than all that the tenant may hold."""
+    identities = identities_of(tmp_path, f"max_quota_bytes = {8 * MIB}")
+    values = pa.record_batch({"n": pa.array(range(100_000), pa.int64())})
+    large = {"quota_bytes": 512 * MIB, "row_group_bytes": 64 * MIB, "admission_timeout_seconds": 20.0}
+    with running_writer(tmp_path / "root", identities_file=identities, **large) as writer:
+        client = writer.client(token="a")
+        with client, client.create(str(tmp_path / "root/f"), SCHEMA) as file:
+            for _ in range(40):
+                file.write(values)
+    found = pq.ParquetFile(tmp_path / "root/f").metadata
+    assert found.num_rows == 40 * values.num_rows
+    assert found.num_row_groups > 1
+
+
+def test_a_writer_has_the_caps_of_its_file_and_counts_what_they_refuse(tmp_path: Path) -> None:
+    identities = identities_of(tmp_path, "max_files = 1")
     with running_writer(tmp_path / "root", identities_file=identities) as writer:
         a, b = writer.client(token="a"), writer.client(token="b")
         rows = pa.record_batch({"n": pa.array(range(10), pa.int64())})

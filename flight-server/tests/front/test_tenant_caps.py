@@ -139,10 +139,10 @@ async def test_a_full_queue_has_a_place_for_who_has_used_little(
         await arrivals.come(name)
     await arrivals.come("d")
     with pytest.raises(PoolFullError):
-        await arrivals.tasks["d"]
+        await asyncio.wait_for(arrivals.tasks["d"], 60)
     await arrivals.come("quiet")
     with pytest.raises(PoolFullError):
-        await arrivals.tasks["c"]
+        await asyncio.wait_for(arrivals.tasks["c"], 60)
     await arrivals.serve_all()
     assert sorted(arrivals.granted) == ["b", "quiet", "running"]
 
