@@ -118,7 +118,7 @@ def test_describing_an_unknown_function_is_not_found(client: flight.FlightClient
 
 
 def test_actions_are_listed(client: flight.FlightClient) -> None:
-    assert {"updraft.pool_status"} == {action.type for action in client.list_actions()}
+    assert {"updraft.pool_status", "updraft.whoami"} == {action.type for action in client.list_actions()}
 
 
 def test_the_pools_status_names_its_versions_and_functions(client: flight.FlightClient) -> None:
