@@ -106,6 +106,24 @@ async def test_nobody_evicts_what_a_tenant_with_less_uses(store: ArtifactStore, 
         assert kept(store, "modest", "m") == 1
 
 
+async def test_tenants_that_have_ended_long_ago_have_no_share(store: ArtifactStore, clock: Clock) -> None:
+    with ExitStack() as stack:
+        for number in range(20):
+            with ExitStack() as exchange:
+                hold(store, exchange, f"ended-{number}", "app")
+        clock.now += 120
+        first = stack.enter_context(ExitStack())
+        hold(store, first, "greedy", "g1", *range(3))
+        hold(store, stack, "greedy", "g2", *range(3, 8))
+        # Two MiB are less than the share of one of two, and more than that of one of twenty.
+        with pytest.raises(PoolFullError, match="running exchanges hold"):
+            hold(store, stack, "modest", "m", 10, 11)
+        first.close()
+        with pytest.raises(PoolFullError, match="other tenants wait for room"):
+            hold(store, stack, "greedy", "g3", 20)
+        hold(store, stack, "modest", "m", 10, 11)
+
+
 async def test_who_brings_many_owners_loses_its_own(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("updraft_server.front.artifacts.store._MOST_OWNERS", 4)
     with ExitStack() as exchange:

@@ -101,8 +101,7 @@ class TenantRooms:
         other = self._rooms[victim]
         if victim == tenant or self._is_within_share(tenant, more_bytes):
             return True
-        is_away = not other.exchanges and self._clock() - other.last_use_seconds > _AWAY_SECONDS
-        return is_away or other.used_bytes > self._held_bytes(tenant) + more_bytes
+        return self._is_away(other) or other.used_bytes > self._held_bytes(tenant) + more_bytes
 
     def refused(self, tenant: bytes, more_bytes: int) -> None:
         """There is too little room for a tenant: those that have more than their share wait until it has come again."""
@@ -115,7 +114,12 @@ class TenantRooms:
         return not held_bytes or held_bytes + more_bytes <= self._share_bytes(tenant)
 
     def _share_bytes(self, tenant: bytes) -> int:
-        return self._limit_bytes // len(self._rooms.keys() | self._claims.tenants.keys() | {tenant})
+        """Of the tenants that are there: a pool remembers thousands that have ended long ago."""
+        present = {name for name, room in self._rooms.items() if not self._is_away(room)}
+        return self._limit_bytes // len(present | self._claims.tenants.keys() | {tenant})
+
+    def _is_away(self, room: TenantRoom) -> bool:
+        return not room.exchanges and self._clock() - room.last_use_seconds > _AWAY_SECONDS
 
     def _held_bytes(self, tenant: bytes) -> int:
         room = self._rooms.get(tenant)
