@@ -24,8 +24,8 @@ object UpdraftConf
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
     "What to do when the pool is unreachable, refuses the session's token or certificate, has another version of " +
-      "Python, Spark or the protocol, or asks for signatures that the session does not make. `fail`: the query fails with an error that names the setting to fix. `local`: " +
-      "the driver asks the pool while it plans; the query then runs its UDFs in Spark's own Python workers, and the " +
+      "Python, Spark or the protocol, or asks for signatures that the session does not make. `fail`: the query fails with an " +
+      "error that names the setting to fix. `local`: the driver asks the pool while it plans; the query then runs its UDFs in Spark's own Python workers, and the " +
       "plan and the log give the reason. An endpoint that accepts connections and gives no answer within " +
       "`connectTimeout` counts as unreachable. What happens after planning fails tasks in both cases.",
     Values.choice("fail", "local"),
@@ -103,18 +103,18 @@ object UpdraftConf
 
   val signingKeyFile: ConfigEntry[String] = ConfigEntry(
     prefix + "signingKeyFile",
-    "PEM file with the Ed25519 key by which the driver signs session functions, as `openssl genpkey -algorithm ed25519` " +
-      "writes it (PKCS 8). Only the driver reads it, for each query and for each stage, so you can replace the key without " +
-      "a restart: rename a new file to it. Keep it from the executors: whoever has it runs code on every pool that trusts " +
-      "it. A file that is missing or holds no such key fails the query, whatever `fallback` says. Not set: functions travel " +
-      "without a signature, and a pool that asks for signatures refuses them.",
+    "PEM file with the Ed25519 key by which the driver signs session functions, as `openssl genpkey -algorithm " +
+      "ed25519` writes it (PKCS 8). Only the driver reads it, for each query and for each stage, so you can replace " +
+      "the key without a restart: rename a new file to it. Keep it from the executors: whoever has it runs code on " +
+      "every pool that trusts it. A file that is missing or holds no such key fails the query, whatever `fallback` " +
+      "says. Not set: functions travel without a signature, and a pool that asks for signatures refuses them.",
     Values.path
   )
 
   val signatureLifetime: ConfigEntry[Long] = ConfigEntry(
     prefix + "signatureLifetime",
-    "Time for which a signature opens exchanges. Every stage of a query that is submitted, and submitted again, gets a new " +
-      "one, and an exchange that is open goes on; so a stage has to start all its tasks within this time.",
+    "Time for which a signature opens exchanges. Every stage of a query that is submitted, and submitted again, gets a " +
+      "new one, and an exchange that is open goes on; so a stage has to start all its tasks within this time.",
     Values.milliseconds(least = 1000),
     Some("7d")
   )
