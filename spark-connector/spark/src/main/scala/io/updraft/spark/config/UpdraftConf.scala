@@ -24,10 +24,11 @@ object UpdraftConf
   val fallback: ConfigEntry[String] = ConfigEntry(
     prefix + "fallback",
     "What to do when the pool is unreachable, refuses the session's token or certificate, has another version of " +
-      "Python, Spark or the protocol, or asks for signatures that the session does not make. `fail`: the query fails with an " +
-      "error that names the setting to fix. `local`: the driver asks the pool while it plans; the query then runs its UDFs in Spark's own Python workers, and the " +
-      "plan and the log give the reason. An endpoint that accepts connections and gives no answer within " +
-      "`connectTimeout` counts as unreachable. What happens after planning fails tasks in both cases.",
+      "Python, Spark or the protocol, or asks for signatures that the session does not make. `fail`: the query " +
+      "fails with an error that names the setting to fix. `local`: the driver asks the pool while it plans; the " +
+      "query then runs its UDFs in Spark's own Python workers, and the plan and the log give the reason. An " +
+      "endpoint that accepts connections and gives no answer within `connectTimeout` counts as unreachable. What " +
+      "happens after planning fails tasks in both cases.",
     Values.choice("fail", "local"),
     Some("fail")
   )
