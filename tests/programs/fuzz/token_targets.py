@@ -35,17 +35,21 @@ _ENTRIES: list[dict[str, Any]] = [
 ]
 _KEY_SET = json.dumps({"keys": _ENTRIES}).encode()
 _ISSUER = Issuer(
-    "fuzz",
-    "https://i",
-    "updraft",
-    Path("-"),
-    None,
-    "tenant",
-    "scope",
-    frozenset(ANY_TENANT),
-    frozenset(Scope),
-    (),
-    3600,
+    name="fuzz",
+    issuer="https://i",
+    audience="updraft",
+    keys_file=Path("-"),
+    keys_url=None,
+    keys_ca_file=None,
+    keys_token_file=None,
+    tenant_claim=("tenant",),
+    tenants_of_subjects=(),
+    scope_claim="scope",
+    tenants=frozenset(ANY_TENANT),
+    scopes=frozenset(Scope),
+    default_scopes=frozenset(),
+    roots=(),
+    max_lifetime_seconds=3600,
 )
 _ODD: tuple[Any, ...] = (
     None,

@@ -206,7 +206,7 @@ def _until_seconds(claims: dict[str, Any], issuer: Issuer) -> float:
     expires, issued = int(claims["exp"]), int(claims["iat"])
     # Python writes no number of thousands of digits.
     if abs(issued) > _MOST_SECONDS or abs(expires) > _MOST_SECONDS:
-        raise UnauthenticatedError(_NOT_VALID)
+        raise UnauthenticatedError(_UNKNOWN)
     if expires - issued > issuer.max_lifetime_seconds:
         raise UnauthenticatedError(
             f"the token lives too long: {expires - issued} s from 'iat' to 'exp', and {issuer.max_lifetime_seconds} s "
