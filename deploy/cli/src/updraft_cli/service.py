@@ -15,10 +15,12 @@ from pyarrow import flight
 from updraft.client.writer import WriterClient
 from updraft.service.flight_service import DRAIN_ACTION, FLIGHT_SERVICE_NAME, WHOAMI_ACTION
 from updraft.v1.control_pb2 import PoolState, PoolStatus
+from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_cli.credentials import Credentials
 from updraft_cli.endpoint import Endpoint, Transport
 
 POOL_STATUS_ACTION = "updraft.pool_status"
+CHECK_SIGNATURE_ACTION = "updraft.check_signature"
 WORKER_STACK_ACTION = "updraft.worker_stack"
 WRITER_STATUS_ACTION = "updraft.writer_status"
 
@@ -87,6 +89,10 @@ class Service:
         if WRITER_STATUS_ACTION in self.actions():
             return dict(json.loads(self._act(WRITER_STATUS_ACTION)))
         return _as_report(PoolStatus.FromString(self._act(POOL_STATUS_ACTION)))
+
+    def signer_of(self, signed: SignedStatement) -> str:
+        """Whose a statement is to a pool; raises FlightUnauthorizedError with the reason why it does not count."""
+        return str(json.loads(self._act(CHECK_SIGNATURE_ACTION, signed.SerializeToString()))["signer"])
 
     def drain(self) -> None:
         """Make the service finish its work and accept nothing new; raises FlightUnauthorizedError if it refuses."""

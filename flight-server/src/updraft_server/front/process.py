@@ -162,6 +162,7 @@ class Front:
             self.admission,
             self._capabilities,
             self.lifecycle,
+            signatures=self._signatures,
             allow_remote_drain=settings.allow_remote_drain,
             allow_remote_stacks=settings.allow_remote_stacks,
         )

@@ -9,19 +9,24 @@ from typing import Any
 
 from updraft.errors import FunctionNotFoundError
 from updraft.protocol import PROTOCOL_VERSION
+from updraft.service.exchange import parse_message
 from updraft.service.flight_service import Action, Call, FlightService
-from updraft.service.identity import Identity
+from updraft.service.identity import Identity, Scope
 from updraft.service.lifecycle import Lifecycle, Phase
 from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus, SandboxLayer
+from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_server.front.admission import Admission
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
 from updraft_server.front.request import SERVICE
+from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.pool.leases import RegisteredFunctionInfo
 
 POOL_STATUS_ACTION = "updraft.pool_status"
 _STATUS_DOC = "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus."
+CHECK_SIGNATURE_ACTION = "updraft.check_signature"
+_SIGNATURE_DOC = "Whose a SignedStatement is, whatever it is about: JSON, or the reason for which it does not count."
 WORKER_STACK_ACTION = "updraft.worker_stack"
 _STACK_DOC = "Where the Python of the worker with this id is, or of every busy one: JSON, worker ids to texts."
 _NO_STACKS = (
@@ -49,15 +54,17 @@ class PoolService(FlightService):
         capabilities: Callable[[], Capabilities],
         lifecycle: Lifecycle,
         *,
+        signatures: Signatures,
         allow_remote_drain: bool,
         allow_remote_stacks: bool,
     ) -> None:
         status = Action(POOL_STATUS_ACTION, _STATUS_DOC, self._encoded_status)
         refusal = "" if allow_remote_stacks else _NO_STACKS
         stack = Action(WORKER_STACK_ACTION, _STACK_DOC, self._stacks, refusal, is_recorded=True)
+        signature = Action(CHECK_SIGNATURE_ACTION, _SIGNATURE_DOC, self._signer)
         super().__init__(
             SERVICE,
-            [status, stack],
+            [status, stack, *([signature] if signatures.are_looked_at else [])],
             lifecycle,
             exchanges.early_reads,
             drain_doc=_DRAIN_DOC,
@@ -67,6 +74,7 @@ class PoolService(FlightService):
         self._pool = pool
         self._admission = admission
         self._capabilities = capabilities
+        self._signatures = signatures
 
     async def do_exchange(self, call: Call) -> None:
         """Serve one exchange."""
@@ -114,6 +122,11 @@ class PoolService(FlightService):
         if name and stacks[name] is None:
             raise FunctionNotFoundError(f"no worker has the id {name!r}: busy are {', '.join(busy) or 'none'}")
         return json.dumps({worker: stack for worker, stack in stacks.items() if stack is not None}).encode()
+
+    async def _signer(self, body: bytes, identity: Identity) -> bytes:
+        identity.require(Scope.SESSION, "run functions that it brings")
+        signed = parse_message(SignedStatement, body, "the body is not a SignedStatement")
+        return json.dumps({"signer": self._signatures.signer_of(signed, identity)}).encode()
 
     async def _encoded_status(self, _body: bytes, _identity: Identity) -> bytes:
         return self.status().SerializeToString()

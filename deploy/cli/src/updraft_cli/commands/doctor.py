@@ -2,7 +2,7 @@
 """`updraft doctor`: check a Spark conf, or an endpoint alone, against the services that it names."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
@@ -65,7 +65,7 @@ class Doctor(Options):
     def _check_endpoint(self) -> Sequence[Finding]:
         findings = Findings(self.endpoint)
         try:
-            self._check_peer(Endpoint.parse(self.endpoint), self.credentials, None, findings)
+            self._check_peer(Endpoint.parse(self.endpoint), self.credentials, None, findings, {})
         except CredentialsError as error:
             findings.error("credentials", str(error), "correct the path, or mount the file")
         return findings.all
@@ -89,7 +89,8 @@ class Doctor(Options):
             credentials = credentials_of(confs, prefix, endpoint.transport, findings) if endpoint else None
             if endpoint is not None and credentials is not None:
                 ships = driver if subject == "udf" else None
-                self._check_peer(endpoint, credentials, ships, findings, tenant=confs.get(f"{prefix}.tenant", ""))
+                tenant = confs.get(f"{prefix}.tenant", "")
+                self._check_peer(endpoint, credentials, ships, findings, confs, tenant=tenant)
             found = [*found, *findings.all]
         return found
 
@@ -99,6 +100,7 @@ class Doctor(Options):
         credentials: Credentials,
         driver: Driver | None,
         findings: Findings,
+        confs: Mapping[str, str],
         *,
         tenant: str = "",
     ) -> None:
@@ -107,7 +109,7 @@ class Doctor(Options):
             return
         try:
             with Service(endpoint, credentials, self.timeout_seconds) as service:
-                check_service(service, credentials, driver, findings, tenant=tenant)
+                check_service(service, credentials, driver, findings, confs, tenant=tenant)
         except (grpc.RpcError, pa.ArrowException) as error:
             findings.error("service", first_line(error), "it answered a moment ago: check its log")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of a service that can be reached: its token, its versions, and a round trip of one batch or file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import grpc
 import pyarrow as pa
@@ -13,17 +13,24 @@ from updraft_cli.credentials import Credentials
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
 from updraft_cli.doctor.identity import check_caller, what_to_do
+from updraft_cli.doctor.signature import check_signature
 from updraft_cli.service import POOL_STATUS_ACTION, WRITER_STATUS_ACTION, Service, Status, first_line
 
 _REFUSED = "whoever runs the service decides what this client may do, in its identities file: show them this message"
 
 
 def check_service(
-    service: Service, credentials: Credentials, driver: Driver | None, findings: Findings, *, tenant: str = ""
+    service: Service,
+    credentials: Credentials,
+    driver: Driver | None,
+    findings: Findings,
+    confs: Mapping[str, str],
+    *,
+    tenant: str = "",
 ) -> None:
     """Run all checks of a service; `driver` is the Python that will ship functions to it, if there is one.
 
-    `tenant` is the one that the job's conf names.
+    `confs` are the job's, and `tenant` is the one that they name.
     """
     actions = _answered(findings, service.actions, credentials)
     if actions is None:
@@ -43,6 +50,8 @@ def check_service(
         ships = driver is not None and not is_writer
         wanted = ("write",) if is_writer else ("session",) if ships else ()
         check_caller(caller, wanted, tenant, findings)
+    if driver is not None and not is_writer and status["signatures_required"]:
+        check_signature(service, confs, findings)
     if findings.failed:
         return
     if is_writer:
@@ -79,8 +88,6 @@ def _check_driver(status: Status, driver: Driver, findings: Findings) -> None:
             "the pool refuses session functions",
             "start it with --session-functions unsigned or signed (workers.sessionFunctions of the chart)",
         )
-    elif status["signatures_required"]:
-        findings.ok("functions", "the pool runs what its driver has signed (spark.updraft.udf.signingKeyFile)")
     for what, ours, theirs in (
         ("Python", driver.python, versions["python"]),
         ("pyspark", driver.pyspark, versions["pyspark"]),

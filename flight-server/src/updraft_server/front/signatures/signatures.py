@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from updraft.errors import FunctionRefusedError
+from updraft.service.identity import Identity
 from updraft.service.security import Revocable
 from updraft.v1.exchange_pb2 import SignedStatement, Statement
 from updraft_server.front.request import Request
@@ -59,6 +60,11 @@ class Signatures:
         self._outcomes: Counter[Outcome] = Counter()
 
     @property
+    def are_looked_at(self) -> bool:
+        """Whether there is a file of signers."""
+        return self._known is not None
+
+    @property
     def outcomes(self) -> Mapping[str, int]:
         """How many session functions there were of each outcome."""
         return {outcome: self._outcomes[outcome] for outcome in Outcome}
@@ -74,53 +80,70 @@ class Signatures:
 
         Raises FunctionRefusedError, whose message is for a caller that is known, and whose function was checked.
         """
-        known = self._known.current if self._known is not None else None
-        if self._known is None or not (request.command.HasField("signed_statement") or self._required):
+        try:
+            return self._checked(request, owner)
+        except FunctionRefusedError:
+            self.count(Outcome.REFUSED)
+            raise
+
+    def signer_of(self, signed: SignedStatement, identity: Identity) -> str:
+        """The name of the driver whose statement this is, if it holds for a caller now.
+
+        Raises FunctionRefusedError, and PermissionDeniedError for the statement of another tenant.
+        """
+        signer, statement = self._verified(signed)
+        if problem := _foreign(signer, identity.tenant_of([statement.owner.tenant])) or self._untimely(
+            statement, signer
+        ):
+            raise _not_for_this(signer, problem)
+        return signer.name
+
+    def count(self, outcome: Outcome) -> None:
+        """A function may run, or may not."""
+        self._outcomes[outcome] += 1
+
+    def _checked(self, request: Request, owner: Owner) -> "CheckedFunction":
+        is_signed = request.command.HasField("signed_statement")
+        if self._known is None or not (is_signed or self._required):
             return CheckedFunction(self, "", (), None)
-        if not request.command.HasField("signed_statement"):
-            raise self.refused(
+        if not is_signed:
+            raise FunctionRefusedError(
                 "this pool runs only functions that their driver has signed, and this one has no signature: set "
                 "spark.updraft.udf.signingKeyFile on the driver"
             )
+        signer, statement = self._verified(request.command.signed_statement)
+        if problem := _mismatch(statement, request, owner, signer) or self._untimely(statement, signer):
+            raise _not_for_this(signer, problem)
+        known = self._known.current
+        if known is None or known.revoked_functions.intersection(statement.command_sha256):
+            digests = ", ".join(f"sha256:{digest.hex()}" for digest in statement.command_sha256)
+            raise FunctionRefusedError(f"a function was revoked on this pool: {digests}")
+        return CheckedFunction(self, signer.name, tuple(statement.command_sha256), statement.payload_sha256)
+
+    def _verified(self, signed: SignedStatement) -> "tuple[Signer, Statement]":
+        from cryptography.exceptions import InvalidSignature
+
+        known = self._known.current if self._known is not None else None
         if known is None:
-            raise self.refused("no signature counts: this pool cannot use its file of signers, and its log says why")
-        signed = request.command.signed_statement
+            raise FunctionRefusedError(
+                "no signature counts: this pool has no file of signers that it can use, and its log says why"
+            )
         signer = known.by_key.get(signed.key_sha256)
         if signer is None:
-            raise self.refused(
+            raise FunctionRefusedError(
                 f"this pool does not know the key that signed the function (SHA-256 {signed.key_sha256[:32].hex()}): "
                 "it was never among its signers, or was revoked"
             )
-        statement = self._statement(signer, signed)
-        if problem := _mismatch(statement, request, owner, signer) or self._untimely(statement, signer):
-            raise self.refused(f"the signature of {signer.name!r} is not for this exchange: {problem}")
-        if known.revoked_functions.intersection(statement.command_sha256):
-            digests = ", ".join(f"sha256:{digest.hex()}" for digest in statement.command_sha256)
-            raise self.refused(f"a function was revoked on this pool: {digests}")
-        return CheckedFunction(self, signer.name, tuple(statement.command_sha256), statement.payload_sha256)
-
-    def passed(self, outcome: Outcome) -> None:
-        """A function may run."""
-        self._outcomes[outcome] += 1
-
-    def refused(self, reason: str) -> FunctionRefusedError:
-        """The error for a function that may not."""
-        self._outcomes[Outcome.REFUSED] += 1
-        return FunctionRefusedError(reason)
-
-    def _statement(self, signer: "Signer", signed: SignedStatement) -> Statement:
-        from cryptography.exceptions import InvalidSignature
-
         try:
             signer.key.verify(signed.signature, signed.statement)
-            return Statement.FromString(signed.statement)
+            return signer, Statement.FromString(signed.statement)
         except InvalidSignature:
-            raise self.refused(
+            raise FunctionRefusedError(
                 f"the signature does not fit what it is said to be for: the key of {signer.name!r} signed something "
                 "else, or the statement was changed on its way"
             ) from None
         except DecodeError:
-            raise self.refused(f"what {signer.name!r} has signed is not a statement about a function") from None
+            raise FunctionRefusedError(f"what {signer.name!r} has signed is not a statement about a function") from None
 
     def _untimely(self, statement: Statement, signer: "Signer") -> str:
         """Why it does not hold now; empty where it does."""
@@ -162,10 +185,11 @@ class CheckedFunction:
     def check_payload(self, payload: bytes) -> None:
         """Raise FunctionRefusedError for another payload than was signed."""
         if self._payload_sha256 not in (None, hashlib.sha256(payload).digest()):
-            raise self._signatures.refused(
+            self._signatures.count(Outcome.REFUSED)
+            raise FunctionRefusedError(
                 f"the signature of {self.signer!r} is not for this exchange: its function is another than was signed"
             )
-        self._signatures.passed(Outcome.UNSIGNED if self._payload_sha256 is None else Outcome.VALID)
+        self._signatures.count(Outcome.UNSIGNED if self._payload_sha256 is None else Outcome.VALID)
 
 
 def _revocable(path: Path) -> "Revocable[KnownSigners]":
@@ -175,11 +199,21 @@ def _revocable(path: Path) -> "Revocable[KnownSigners]":
     return Revocable(path, parse_signers, "signer")
 
 
+def _not_for_this(signer: "Signer", problem: str) -> FunctionRefusedError:
+    return FunctionRefusedError(f"the signature of {signer.name!r} is not for this exchange: {problem}")
+
+
+def _foreign(signer: "Signer", tenant: str) -> str:
+    if signer.tenants is None or tenant in signer.tenants:
+        return ""
+    return f"the exchange is of the tenant {tenant!r}, for which this key may not sign"
+
+
 def _mismatch(statement: Statement, request: Request, owner: Owner, signer: "Signer") -> str:
     """What it says otherwise than the exchange does; empty for nothing."""
     signed = statement.owner
-    if signer.tenants is not None and owner.tenant not in signer.tenants:
-        return f"the exchange is of the tenant {owner.tenant!r}, for which this key may not sign"
+    if problem := _foreign(signer, owner.tenant):
+        return problem
     if signed.tenant and signed.tenant != owner.tenant:
         return f"it is for the tenant {signed.tenant!r}, and the exchange is of {owner.tenant!r}"
     if signed.application_id != owner.application_id:

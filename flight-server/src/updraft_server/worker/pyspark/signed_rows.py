@@ -47,15 +47,20 @@ class _Unpickler(pickle.Unpickler):
         return found
 
 
-@functools.lru_cache(maxsize=1024)
 def _data_type(text: str) -> types.DataType:
-    if _has_user_defined(json.loads(text)):
+    # Made anew each time: a row could change one that others get too.
+    if _is_of_somebodys_own(text):
         # Its class is named, or pickled, in the text.
         raise pickle.UnpicklingError(
             "rows have a struct with a user-defined type, whose class nobody has signed: pass its fields on their own, "
             "or use a function on Arrow batches"
         )
     return types._parse_datatype_json_string(text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_of_somebodys_own(text: str) -> bool:
+    return _has_user_defined(json.loads(text))
 
 
 def _has_user_defined(described: Any) -> bool:

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `updraft doctor` says of the key by which a driver signs, where a pool runs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from signing import Driver, write_signers
+
+from tests.support.paths import connector_jar
+from tests.support.pool import LocalPool
+from tests.support.signing import KEY_FILE, Signing, new_signing
+from tests.support.spark import EXTENSION
+from updraft_cli.commands.doctor import Doctor
+from updraft_cli.doctor.finding import Finding, Level
+
+Ask = Callable[[str], Finding]
+
+
+@pytest.fixture(scope="module")
+def signing() -> Iterator[Signing]:
+    with new_signing() as signing:
+        yield signing
+
+
+@pytest.fixture(scope="module")
+def signing_pool(signing: Signing) -> Iterator[LocalPool]:
+    with signing.pool() as pool:
+        yield pool
+
+
+@pytest.fixture
+def ask(signing_pool: LocalPool) -> Ask:
+    """What a doctor finds of a job's signature, with this file of its key."""
+
+    def finding(key_file: str) -> Finding:
+        confs = {
+            "spark.jars": str(connector_jar()),
+            "spark.sql.extensions": EXTENSION,
+            "spark.updraft.udf.endpoint": signing_pool.tcp_endpoint,
+            KEY_FILE: key_file,
+        }
+        parts = [f"{name}={value}" for name, value in confs.items() if value]
+        found = Doctor(conf=parts, timeout_seconds=60.0).findings()
+        (signature,) = (each for each in found if each.check == "signature")
+        assert (signature.level is Level.OK) or signature.advice
+        return signature
+
+    return finding
+
+
+def test_a_key_that_the_pool_knows_is_named(ask: Ask, signing: Signing) -> None:
+    assert ask(str(signing.key_file)).found == "the pool knows the key as 'a-driver'"
+
+
+def test_a_job_without_a_key_hears_what_to_set(ask: Ask) -> None:
+    missing = ask("")
+    assert (missing.level, missing.found) == (Level.ERROR, "the pool runs only what its driver has signed")
+    assert f"set {KEY_FILE}; make a key with `openssl genpkey" in missing.advice
+
+
+def test_a_key_that_the_pool_does_not_know_is_told_by_its_digest(ask: Ask) -> None:
+    with new_signing() as stranger:
+        found = ask(str(stranger.key_file))
+    assert "this pool does not know the key that signed the function (SHA-256 " in found.found
+    assert "the public key: openssl pkey" in found.advice
+
+
+def test_a_key_for_other_tenants_is_found(ask: Ask, signing: Signing) -> None:
+    write_signers(signing.signers_file, [signing.driver], tenants=["team-b"])
+    try:
+        assert "for which this key may not sign" in ask(str(signing.key_file)).found
+    finally:
+        signing.trust(signing.driver)
+
+
+@pytest.mark.parametrize(("content", "says"), [(None, "No such file"), ("nothing", "MalformedFraming"), ("", "")])
+def test_a_file_without_a_key_is_found_before_the_pool_is_asked(
+    ask: Ask, tmp_path: Path, content: str | None, says: str
+) -> None:
+    if content is not None:
+        (tmp_path / "key").write_text(content)
+    found = ask(str(tmp_path / "key"))
+    assert found.level is Level.ERROR
+    assert found.found.startswith(f"{KEY_FILE}: ")
+    assert says in found.found
+
+
+def test_a_public_key_is_no_key_to_sign_with(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(Driver().public_pem)
+    assert ask(str(tmp_path / "key")).level is Level.ERROR
