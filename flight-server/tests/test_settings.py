@@ -39,7 +39,7 @@ def test_the_environment_sets_what_the_options_do_not(monkeypatch: pytest.Monkey
         ({"log_format": "xml"}, "json"),
         (
             {"require": "seccomp,wishes"},
-            "'wishes' is not a layer of the workers' sandbox: the layers are shared-memory, terminals, seccomp, ",
+            "'wishes' is not a layer of the workers' sandbox: the layers are read-only-files, shared-memory, ",
         ),
     ],
 )

@@ -30,7 +30,16 @@ _CONNECTION = (
     "maxMessageBytes",
     "unsupported",
 )
-_UDF = ("enabled", "fallback", "windowBatches", "maxReplays", "replayBytes", "deterministic")
+_UDF = (
+    "enabled",
+    "fallback",
+    "windowBatches",
+    "maxReplays",
+    "replayBytes",
+    "deterministic",
+    "signingKeyFile",
+    "signatureLifetime",
+)
 _WRITE = ("delivery", "asynchronous", "maxInFlightBytes", "holdGpu")
 
 SETTINGS = frozenset(
