@@ -108,6 +108,15 @@ def test_what_may_be_meant_so_is_a_warning(
     assert _only(findings, Level.WARNING).check == check
 
 
+def test_a_drivers_key_belongs_on_the_driver_alone(pool: LocalPool, token_file: Path) -> None:
+    key = {"spark.master": "k8s://https://api:6443", f"{_UDF}.signingKeyFile": str(token_file)}
+    assert "mounts" not in {finding.check for finding in _findings(_right(pool) | key)}
+    mounted = {"spark.kubernetes.executor.secrets.t": str(token_file.parent)}
+    (found,) = (finding for finding in _findings(_right(pool) | key | mounted) if finding.check == "mounts")
+    assert found.level is Level.ERROR
+    assert "whoever takes one over signs as the driver" in found.found
+
+
 def test_a_file_that_is_mounted_in_executors_is_not_warned_of(pool: LocalPool, token_file: Path) -> None:
     mounted = {"spark.master": "k8s://https://api:6443", "spark.kubernetes.executor.secrets.t": str(token_file.parent)}
     findings = _findings(_right(pool) | {f"{_UDF}.tokenFile": str(token_file)} | mounted)

@@ -13,6 +13,7 @@ from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
 from updraft_cli.endpoint import Endpoint, Transport
 
+KEY_FILE = "spark.updraft.udf.signingKeyFile"
 EXTENSION = "io.updraft.spark.UpdraftExtensions"
 
 _JAR = re.compile(r"updraft-spark-(\d+\.\d+)_2\.13")
@@ -85,7 +86,15 @@ def _check_mounts(confs: Mapping[str, str], findings: Findings) -> None:
         return
     mounts = [Path(value) for key, value in confs.items() if _EXECUTOR_MOUNT.match(key)]
     for key, path in sorted(files.items()):
-        if not any(path.is_relative_to(mount) for mount in mounts):
+        is_mounted = any(path.is_relative_to(mount) for mount in mounts)
+        if key == KEY_FILE:
+            if is_mounted:
+                findings.error(
+                    "mounts",
+                    f"executors can read {path} of {key}: whoever takes one over signs as the driver",
+                    "mount the key in the driver alone (spark.kubernetes.driver.secrets.<Secret>)",
+                )
+        elif not is_mounted:
             findings.warning(
                 "mounts",
                 f"no setting mounts {path} of {key} in the executors",

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pyarrow import flight
 
 from updraft.v1.exchange_pb2 import Owner, SignedStatement, Statement
+from updraft_cli.doctor.confs import KEY_FILE
 from updraft_cli.doctor.finding import Findings
 from updraft_cli.service import Service, first_line
 
-KEY_FILE = "spark.updraft.udf.signingKeyFile"
 _TENANT = "spark.updraft.udf.tenant"
 _LIFETIME_MILLISECONDS = 60_000
 _MAKE = "make a key with `openssl genpkey -algorithm ed25519`, readable by the driver alone"
