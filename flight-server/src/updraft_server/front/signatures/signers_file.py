@@ -18,7 +18,6 @@ Taking a signer out of the file revokes its key. The file holds no secret.
 """
 
 import hashlib
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -26,34 +25,29 @@ from typing import Annotated
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
+
+from updraft.service.toml_file import Name, Table, parse_toml
 
 DAY_SECONDS = 24 * 60 * 60
 _MAX_LIFETIME_DAYS = 366
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[\x21-\x7e]+$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
-class _Signer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Signer(Table):
     name: Name
     public_key: str
     tenants: list[Name] | None = Field(default=None, min_length=1)
     max_lifetime_days: float = Field(default=7, gt=0, le=_MAX_LIFETIME_DAYS)
 
 
-class _Revoked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    functions: list[Digest] = []
+class _Revoked(Table):
+    functions: list[Digest] = Field(default_factory=list)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    signer: list[_Signer] = []
+class _File(Table):
+    signer: list[_Signer] = Field(default_factory=list)
     revoked: _Revoked = _Revoked()
 
 
@@ -82,12 +76,7 @@ class KnownSigners:
 
 def parse_signers(content: bytes) -> KnownSigners:
     """What the file says; raises ValueError, which names the place. Without a signer nobody's signature counts."""
-    try:
-        file = _File.model_validate(tomllib.loads(content.decode()))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}") from None
+    file = parse_toml(_File, content)
     by_key: dict[bytes, Signer] = {}
     for entry in file.signer:
         key = _public_key(entry)

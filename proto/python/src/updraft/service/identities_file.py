@@ -35,38 +35,35 @@
 Two identities may not share a token or a certificate. The file holds no secret.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints
 
 from updraft.service.identity import Identity, Scope
 from updraft.service.issuer import ANY_TENANT, Issuer
 from updraft.service.tenants import TenantCaps, caps_by_tenant
+from updraft.service.toml_file import Name, Table, parse_toml
 
 _DAY_SECONDS = 24 * 60 * 60
 _MAX_LIFETIME_DAYS = 31
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 Key = TypeVar("Key", bytes, str)
-Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[\x21-\x7e]+$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=r"^[\x21-\x7e]+$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Entry(Table):
     name: Name
     tenant: Name
     scopes: list[Scope] = Field(min_length=1)
-    token_sha256: list[Digest] = []
-    certificates: list[Name] = []
-    roots: list[Name] = []
+    token_sha256: list[Digest] = Field(default_factory=list)
+    certificates: list[Name] = Field(default_factory=list)
+    roots: list[Name] = Field(default_factory=list)
 
 
 def _safe_url(url: str) -> str:
@@ -78,9 +75,7 @@ def _safe_url(url: str) -> str:
     return url
 
 
-class _Issuer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Issuer(Table):
     name: Name
     issuer: Text
     audience: Text
@@ -88,11 +83,11 @@ class _Issuer(BaseModel):
     keys_url: Annotated[Text, AfterValidator(_safe_url)] | None = None
     tenants: list[Name] = Field(min_length=1)
     scopes: list[Scope] = Field(min_length=1)
-    roots: list[Name] = []
+    roots: list[Name] = Field(default_factory=list)
     tenant_claim: Text | Annotated[list[Text], Field(min_length=1)] = "tenant"
     scope_claim: Text = "scope"
-    default_scopes: list[Scope] = []
-    tenants_of_subjects: dict[Text, Name] = {}
+    default_scopes: list[Scope] = Field(default_factory=list)
+    tenants_of_subjects: dict[Text, Name] = Field(default_factory=dict)
     keys_ca_file: Path | None = None
     keys_token_file: Path | None = None
     max_lifetime_seconds: int = Field(default=_DAY_SECONDS, gt=0, le=_MAX_LIFETIME_DAYS * _DAY_SECONDS)
@@ -137,9 +132,7 @@ class _Issuer(BaseModel):
 Cap = Annotated[int, Field(gt=0, strict=True)] | None
 
 
-class _Tenant(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Tenant(Table):
     name: Name
     max_workers: Cap = None
     max_waiting: Cap = None
@@ -156,12 +149,10 @@ class _Tenant(BaseModel):
         return TenantCaps(**caps)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    identity: list[_Entry] = []
-    issuer: list[_Issuer] = []
-    tenant: list[_Tenant] = []
+class _File(Table):
+    identity: list[_Entry] = Field(default_factory=list)
+    issuer: list[_Issuer] = Field(default_factory=list)
+    tenant: list[_Tenant] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +168,7 @@ class KnownIdentities:
 
 def parse_identities(content: bytes) -> KnownIdentities:
     """What the file says; raises ValueError, which names the place."""
-    try:
-        file = _File.model_validate(tomllib.loads(content.decode()))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}") from None
+    file = parse_toml(_File, content)
     if not file.identity and not file.issuer:
         raise ValueError("the file has neither an [[identity]] nor an [[issuer]]")
     by_digest: dict[bytes, Identity] = {}
