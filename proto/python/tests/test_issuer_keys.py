@@ -21,6 +21,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from updraft.errors import UnauthenticatedError
 from updraft.service import issuer_keys
 from updraft.service.door import Door
+from updraft.service.issued_tokens import IssuedTokens
 from updraft.service.issuer_keys import KEPT_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS, UrlKeys, parse_keys
 
 KEY, OTHER = Key("one"), Key("two")
@@ -254,6 +255,23 @@ async def test_a_call_waits_for_keys_that_were_not_fetched_yet(tmp_path: Path, m
         assert (await door.identify(f"Bearer {OTHER.token()}")).tenant == "a"
         with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
             await door.identify(f"Bearer {KEY.token()}")
+
+
+async def test_keys_that_come_between_two_looks_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _site(key_set(KEY)) as (_, url):
+        path = tmp_path / "identities.toml"
+        path.write_text(entry(f'keys_url = "{url}"'))
+        door = Door(None, path)
+        ask = IssuedTokens.awaited_keys
+
+        def after_they_came(tokens: IssuedTokens, token: str) -> object:
+            fetched = ask(tokens, token)
+            assert fetched is not None
+            fetched.result(60)
+            return ask(tokens, token)
+
+        monkeypatch.setattr(IssuedTokens, "awaited_keys", after_they_came)
+        assert (await door.identify(f"Bearer {KEY.token()}")).tenant == "a"
 
 
 async def test_a_call_is_of_nobody_known_while_no_keys_can_be_had(tmp_path: Path) -> None:

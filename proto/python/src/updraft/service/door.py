@@ -72,14 +72,17 @@ class Door:
     async def identify(self, authorization: str, certificate_names: Iterable[str] = ()) -> Identity:
         """As `identity`; waits, for a bounded time, for the keys of a token's issuer that were not fetched yet."""
         names = list(certificate_names)
+        changes = self._issued.changes if self._issued is not None else 0
         try:
             return self.identity(authorization, names)
         except UnauthenticatedError:
             awaited = self._awaited_keys(authorization)
-            if awaited is None:
+            # They may have come since the look at them, from a thread.
+            if awaited is None and (self._issued is None or self._issued.changes == changes):
                 raise
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(awaited)), _KEYS_SECONDS)
+        if awaited is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(awaited)), _KEYS_SECONDS)
         return self.identity(authorization, names)
 
     def _awaited_keys(self, authorization: str) -> "Future[None] | None":

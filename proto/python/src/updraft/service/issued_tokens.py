@@ -105,6 +105,11 @@ class IssuedTokens:
             self._verified.popitem(last=False)
         return verified.identity
 
+    @property
+    def changes(self) -> int:
+        """How often keys have come from an address that were not there before."""
+        return sum(source.changes for source in self._sources.values() if isinstance(source, UrlKeys))
+
     def awaited_keys(self, token: str) -> Future[None] | None:
         """When its issuer's keys will have been fetched again, if it may be signed with one that was not there yet."""
         try:

@@ -145,6 +145,8 @@ class UrlKeys:
         self._running: Future[None] | None = None
         self._begun_seconds: float | None = None
         self._problem = ""
+        self.changes = 0
+        """How often other keys were fetched than before."""
 
     @property
     def current(self) -> Keys | None:
@@ -191,6 +193,7 @@ class UrlKeys:
             return
         good = self._good
         same = good is not None and good.digest == digest
+        self.changes += not same
         self._good = _Fetched(good.keys if good is not None and same else keys, digest, self._clock())
         if self._problem or not same:
             _log.info("keys of an issuer were fetched", url=self._url, keys=len(keys))
