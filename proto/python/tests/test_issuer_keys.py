@@ -19,7 +19,7 @@ from issuing import Key, entry, key_set
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from updraft.errors import UnauthenticatedError
-from updraft.service import issuer_keys
+from updraft.service import issued_tokens, issuer_keys
 from updraft.service.door import Door
 from updraft.service.issued_tokens import IssuedTokens
 from updraft.service.issuer_keys import KEPT_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS, UrlKeys, parse_keys
@@ -258,20 +258,24 @@ async def test_a_call_waits_for_keys_that_were_not_fetched_yet(tmp_path: Path, m
 
 
 async def test_keys_that_come_between_two_looks_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with _site(key_set(KEY)) as (_, url):
-        path = tmp_path / "identities.toml"
-        path.write_text(entry(f'keys_url = "{url}"'))
-        door = Door(None, path)
-        ask = IssuedTokens.awaited_keys
+    looked, ask = threading.Event(), IssuedTokens.awaited_keys
 
-        def after_they_came(tokens: IssuedTokens, token: str) -> object:
-            fetched = ask(tokens, token)
-            assert fetched is not None
-            fetched.result(60)
-            return ask(tokens, token)
+    def fetch(_: str, **_files: object) -> bytes:
+        assert looked.wait(60)
+        return key_set(KEY)
 
-        monkeypatch.setattr(IssuedTokens, "awaited_keys", after_they_came)
-        assert (await door.identify(f"Bearer {KEY.token()}")).tenant == "a"
+    def after_they_came(tokens: IssuedTokens, token: str) -> object:
+        looked.set()
+        fetched = ask(tokens, token)
+        assert fetched is not None
+        fetched.result(60)
+        return ask(tokens, token)
+
+    monkeypatch.setattr(issued_tokens, "fetch_keys", fetch)
+    monkeypatch.setattr(IssuedTokens, "awaited_keys", after_they_came)
+    path = tmp_path / "identities.toml"
+    path.write_text(entry('keys_url = "http://127.0.0.1:9/keys"'))
+    assert (await Door(None, path).identify(f"Bearer {KEY.token()}")).tenant == "a"
 
 
 async def test_a_call_is_of_nobody_known_while_no_keys_can_be_had(tmp_path: Path) -> None:
