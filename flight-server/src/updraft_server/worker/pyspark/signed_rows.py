@@ -33,7 +33,8 @@ class SignedRows(CPickleSerializer):  # type: ignore[misc]
 
     def loads(self, obj: bytes, encoding: str = "bytes") -> Any:
         """The rows; raises pickle.UnpicklingError for what is none."""
-        return _Unpickler(io.BytesIO(obj), encoding=encoding).load()
+        # One that can be looked ahead in: the unpickler would make a call for each of its few bytes otherwise.
+        return _Unpickler(io.BufferedReader(io.BytesIO(obj)), encoding=encoding).load()
 
 
 class _Unpickler(pickle.Unpickler):
