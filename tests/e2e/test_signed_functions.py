@@ -128,11 +128,8 @@ def test_rows_of_every_kind_of_value_are_read(signed: Sides, signer: Signing, ta
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
-def test_a_signed_function_finds_its_artifacts_wherever_it_runs(
-    signing_pool: LocalPool, signer: Signing, master: str
-) -> None:
-    confs = {**signer.confs, "spark.master": master, "spark.executor.memory": "512m"}
+def test_a_signed_function_finds_its_artifacts_wherever_it_runs(signing_pool: LocalPool, signer: Signing) -> None:
+    confs = {**signer.confs, "spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
     found = differences("artifacts", signing_pool.tcp_endpoint, *(f"{key}={value}" for key, value in confs.items()))
     assert "addArchive, udf" in found
     # An executor of a cluster keeps other things in that directory.
