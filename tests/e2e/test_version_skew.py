@@ -18,7 +18,7 @@ from tests.support.pool import LocalPool
 from tests.support.spark import runtime_confs
 from tests.support.wire import CLIENT, SERVICE, Passing, RecordedCall, Replaying, event_of, load, serving
 from updraft.v1.control_pb2 import PoolStatus
-from updraft.v1.exchange_pb2 import ExchangeCommand, ReplyMetadata, RequestMetadata
+from updraft.v1.exchange_pb2 import ArtifactsWanted, ExchangeCommand, ReplyMetadata, RequestMetadata
 
 _EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
 # What a client waits for before it sends on.
@@ -61,6 +61,15 @@ def _as_this_pyspark(method: str, sender: str, message: bytes) -> bytes:
     return _with_body(message, renamed)
 
 
+def _all_artifacts_are_there(first: bytes) -> list[bytes]:
+    """What a pool says that has the files of the session, to which tests before these have added some."""
+    command = FlightData.FromString(first).flight_descriptor.cmd
+    if not ExchangeCommand.FromString(command).session.artifacts:
+        return []
+    nothing = ReplyMetadata(artifacts_wanted=ArtifactsWanted())
+    return [bytes(FlightData(app_metadata=nothing.SerializeToString()).SerializeToString())]
+
+
 def _with_body(result: bytes, change: Callable[[bytes], bytes]) -> bytes:
     parsed = Result.FromString(result)
     parsed.body = change(parsed.body)
@@ -99,7 +108,7 @@ def _record_of(query: str) -> list[RecordedCall]:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_connector_reads_what_the_last_release_answered(sides: Sides, query: str) -> None:
-    with serving(Replaying(_record_of(query), _as_this_pyspark)) as address:
+    with serving(Replaying(_record_of(query), _as_this_pyspark, _all_artifacts_are_there)) as address:
         earlier = Sides(sides.spark, {"tcp": f"grpc://{address}"}, False)
         _assert_like_stock(sides, QUERIES[query], earlier.updraft(QUERIES[query]))
 

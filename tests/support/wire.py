@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 
 from tests.support.flight import FlightData
+from updraft.v1.exchange_pb2 import ReplyMetadata
 
 CLIENT, SERVICE = "client", "service"
 _FLIGHT, _METHODS = "arrow.flight.protocol.FlightService", ("DoExchange", "DoAction")
@@ -104,25 +105,32 @@ class Passing:
 class Replaying:
     """A service that answers each call as a recorded one of its method was answered, in the order of the record."""
 
-    def __init__(self, calls: Sequence[RecordedCall], change: Change | None = None):
+    def __init__(
+        self,
+        calls: Sequence[RecordedCall],
+        change: Change | None = None,
+        opening: Callable[[bytes], Sequence[bytes]] = lambda _first: (),
+    ):
+        """`opening` gives what is said to a first request before what is on record."""
         self._left = list(calls)
         self._change = change or (lambda _method, _sender, message: message)
+        self._opening = opening
 
     def serve(self, method: str, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        """Answer one call: each reply when as many requests have come as had come then."""
+        """Answer one call: each reply when the requests have come that it answers."""
         call = next((call for call in self._left if call.method == method), None)
         if call is None:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, f"the record has no further call of {method}")
             raise AssertionError("abort raises")
         if "Exchange" in method:
             self._left.remove(call)
-        arrived, changed, ended = 0, Condition(), False
+        arrived, changed, ended, opened = list[bytes](), Condition(), False, False
 
         def read() -> None:
-            nonlocal arrived, ended
-            for _ in requests:
+            nonlocal ended
+            for request in requests:
                 with changed:
-                    arrived += 1
+                    arrived.append(request)
                     changed.notify()
             with changed:
                 ended = True
@@ -130,14 +138,20 @@ class Replaying:
 
         with ThreadPoolExecutor(1) as reader:
             reader.submit(read)
-            needed = 0
+            is_exchange, asked = "Exchange" in method, 0
             for sender, message in call.messages:
                 if sender == CLIENT:
-                    needed += 1
+                    asked += 1
                     continue
+                # A client may send on before it is admitted, or wait: either is as on record.
+                is_answer = not is_exchange or _answers(message)
+                needed = asked if is_answer else 1
                 with changed:
-                    while not ended and arrived < needed and changed.wait(_WAIT_SECONDS):
+                    while not ended and len(arrived) < needed and changed.wait(_WAIT_SECONDS):
                         pass
+                if is_exchange and asked and not opened:
+                    opened = True
+                    yield from self._opening(arrived[0])
                 yield self._change(method, sender, message)
 
 
@@ -158,6 +172,12 @@ def serving(service: Passing | Replaying) -> Iterator[str]:
             yield f"127.0.0.1:{port}"
         finally:
             server.stop(grace=None).wait(_WAIT_SECONDS)
+
+
+def _answers(reply: bytes) -> bool:
+    """Whether a pool says it only after a batch."""
+    metadata = ReplyMetadata.FromString(FlightData.FromString(reply).app_metadata)
+    return metadata.consumed > 0 or metadata.WhichOneof("event") in ("sequence", "finish", "error")
 
 
 def _is_grpcs_own(name: str) -> bool:
