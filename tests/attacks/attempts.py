@@ -235,3 +235,10 @@ def system_call(name: str, *arguments: Any) -> int:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
     return int(result)
+
+
+def name_itself() -> None:
+    """Name this thread, by which the next owner would find it. /proc is read-only here."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(15, b"left-behind", 0, 0, 0)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.attacks.attempts import occurrences_in_own_memory
+from tests.attacks.attempts import name_itself, occurrences_in_own_memory
 
 
 class Residue(NamedTuple):
@@ -367,13 +367,6 @@ def a_program(target: Any) -> Any:
 @residue(a_program)
 def _(target: Any) -> Any:
     return processes_left_behind()
-
-
-def name_itself() -> None:
-    """Name this thread, by which the next owner would find it. /proc is read-only here."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(15, b"left-behind", 0, 0, 0)
 
 
 def processes_left_behind() -> list[str]:

@@ -219,6 +219,7 @@ def test_a_replay_on_another_worker_needs_no_new_signature(
     signed: Sides, signer: Signing, signing_pool: LocalPool
 ) -> None:
     def slow(numbers: pd.Series) -> pd.Series:
+        # Long enough for the killer to find it at work.
         time.sleep(0.2)
         return numbers + 1
 

@@ -5,47 +5,15 @@ import os
 import tempfile
 from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, model_validator
-from pydantic_settings import NoDecode
+from pydantic import model_validator
 
 from updraft.service.audit_file import STANDARD_OUTPUT
 from updraft.service.service_settings import MIB, ServiceSettings
-from updraft.service.settings import Settings, reference_page, reference_table, restated, setting, split_at_commas
+from updraft.service.settings import Settings, reference_page, reference_table, restated, setting
 from updraft_server.sandbox_layers import NEEDS, SHARED_MEMORY_PATH
-
-
-def _checked_modules(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if not all(part.isidentifier() for part in name.split(".")):
-            raise ValueError(f"{name!r} is not the name of a Python module: expected the form package.module")
-    return names
-
-
-def _absolute_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
-    for path in paths:
-        if not Path(path).is_absolute():
-            raise ValueError(f"{path!r} is not an absolute path")
-    return paths
-
-
-PathList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_absolute_paths)]
-
-
-def _checked_layers(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        if name not in NEEDS:
-            raise ValueError(f"{name!r} is not a layer of the workers' sandbox: the layers are {', '.join(NEEDS)}")
-    return names
-
-
-LayerNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_layers)]
-FunctionNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas)]
-ModuleNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_at_commas), AfterValidator(_checked_modules)]
-
-
-SessionFunctions = Literal["off", "unsigned", "signed", "prefer-signed"]
+from updraft_server.setting_types import FunctionNames, LayerNames, ModuleNames, PathList, SessionFunctions
 
 
 class PoolSettings(Settings):

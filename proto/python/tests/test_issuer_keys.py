@@ -231,6 +231,7 @@ def test_who_answers_byte_after_byte_is_hung_up_on(reply: str, monkeypatch: pyte
                 connection.sendall(first)
                 while True:
                     connection.sendall(again)
+                    # A byte at a time: each comes within any socket's timeout.
                     time.sleep(0.01)
 
         thread = threading.Thread(target=answer)

@@ -82,6 +82,7 @@ def test_holders_of_tokens_have_one_share_where_others_are_known_by_name(tmp_pat
     (tmp_path / "tokens").write_text("plain\n")
 
     def shares(door: Door, token: str, tenants: str) -> set[str]:
+        # Of a call it looks at the identity alone.
         return {share_of(Call(door.identity(f"Bearer {token}")), tenant) for tenant in tenants}  # type: ignore[arg-type]
 
     both = Door(tmp_path / "tokens", tmp_path / "identities.toml")

@@ -217,7 +217,7 @@ def _request(tenant: str, kind: str, seconds: float) -> list[bytes]:
 
 
 def _session(seconds: float) -> ExchangeCommand:
-    """A pandas UDF that sleeps and returns its argument."""
+    """A pandas UDF that returns its argument after a while, in which it takes a worker and no processor."""
 
     def nap(series: Any) -> Any:
         time.sleep(seconds)

@@ -29,7 +29,7 @@ from updraft.service.lifecycle import Event, Lifecycle, Phase, StartError, keep_
 from updraft.service.listeners import Listeners
 from updraft.service.parent import follow_parent
 from updraft.service.ready_file import ReadyFile
-from updraft.service.telemetry import LOG_DROPS, log_to_stderr
+from updraft.service.telemetry import log_to_stderr
 from updraft.service.tenants import CAP_REFUSALS_DOC, Caps
 from updraft.service.tracing import start_tracing
 from updraft_server.front.activity import Activity
@@ -48,6 +48,7 @@ from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.page import status_pages
 from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
+from updraft_server.front.worker_log import log_dropped_output, log_worker_output
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
@@ -59,7 +60,6 @@ from updraft_server.linux.process_control import hide_memory
 from updraft_server.pool.interface import WorkerPool, until
 from updraft_server.pool.leases import PoolError, PoolSettings
 from updraft_server.pool.pool import Pool
-from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
 from updraft_server.pool.zygote_source import ControlConnection
 from updraft_server.sandbox_layers import NEEDS, RESTRICTED, SECCOMP, in_words
 
@@ -336,21 +336,6 @@ def _fresh_workers(settings: "FrontSettings") -> int:
     return 0 if settings.session_functions == "off" else settings.fresh_workers
 
 
-def _log_worker_output(output: WorkerOutput) -> None:
-    _log.info("worker output", worker=output.worker, line=output.line, **output.context)
-
-
-def _log_dropped_output(output: DroppedOutput) -> None:
-    LOG_DROPS.add("flood", output.lines)
-    _log.warning(
-        "worker output was dropped: print less, or raise --output-lines-per-second",
-        worker=output.worker,
-        lines=output.lines,
-        bytes=output.bytes,
-        **output.context,
-    )
-
-
 async def _serve(settings: "FrontSettings", control: socket.socket, known: KnownSide | None) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
@@ -359,7 +344,7 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Known
         output_lines_per_second=settings.output_lines_per_second,
         extra_workers=settings.extra_workers,
     )
-    pool = Pool(pool_settings, _log_worker_output, _log_dropped_output)
+    pool = Pool(pool_settings, log_worker_output, log_dropped_output)
     try:
         token = os.environ.get(NEIGHBOURS_TOKEN_VARIABLE)
         front = Front(settings, pool, Path(os.environ[ARTIFACTS_VARIABLE]), Path(token) if token else None)

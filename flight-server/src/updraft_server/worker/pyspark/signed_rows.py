@@ -28,6 +28,7 @@ def install() -> None:
     pyspark.worker.CPickleSerializer = SignedRows
 
 
+# PySpark does not say what its classes are.
 class SignedRows(CPickleSerializer):  # type: ignore[misc]
     """PySpark's serializer of rows for senders that may introduce no code."""
 
