@@ -179,10 +179,9 @@ class Exchanges:
             request = replace(request, payload=await dialogue.payload(request.deferred))
         if checked is None:
             return request, CollectedArtifacts()
-        if len(request.payload) > _LARGE_PAYLOAD_BYTES:
-            await asyncio.to_thread(checked.check_payload, request.payload)
-        else:
-            checked.check_payload(request.payload)
+        is_large = len(request.payload) > _LARGE_PAYLOAD_BYTES
+        fits = await asyncio.to_thread(checked.fits, request.payload) if is_large else checked.fits(request.payload)
+        checked.settle(fits=fits)
         if checked.signer:
             call.record.describe(signer=checked.signer, functions=[f"sha256:{each.hex()}" for each in checked.digests])
         collected = self._collector.collected(dialogue, owner, request.needs, share=share_of(call, owner.tenant))

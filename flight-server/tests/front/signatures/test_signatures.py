@@ -57,7 +57,7 @@ def signatures(tmp_path: Path, driver: Driver) -> Signatures:
 
 def check(signatures: Signatures, signed: ExchangeCommand, owner: PoolOwner = OWNER, schema: bytes = SCHEMA) -> str:
     checked = signatures.check(request(signed, schema), owner)
-    checked.check_payload(signed.payload)
+    checked.settle(fits=checked.fits(signed.payload))
     return checked.signer
 
 

@@ -182,9 +182,13 @@ class CheckedFunction:
         self._signatures = signatures
         self._payload_sha256 = payload_sha256
 
-    def check_payload(self, payload: bytes) -> None:
-        """Raise FunctionRefusedError for another payload than was signed."""
-        if self._payload_sha256 not in (None, hashlib.sha256(payload).digest()):
+    def fits(self, payload: bytes) -> bool:
+        """Whether it is the payload that was signed; needs no event loop."""
+        return self._payload_sha256 is None or self._payload_sha256 == hashlib.sha256(payload).digest()
+
+    def settle(self, *, fits: bool) -> None:
+        """Count the function; raises FunctionRefusedError for another payload than was signed."""
+        if not fits:
             self._signatures.count(Outcome.REFUSED)
             raise FunctionRefusedError(
                 f"the signature of {self.signer!r} is not for this exchange: its function is another than was signed"
