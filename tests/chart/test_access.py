@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -12,31 +11,28 @@ import pytest
 from tests.chart.chart import ChartError, Release, notes, render
 
 _POOL, _WRITER = "air-updraft-pool-default", "air-updraft-writer"
+_MAKES_TOKENS = ("Job", "Role", "RoleBinding")
 
 
 def _volume(release: Release, name: str) -> dict[str, Any] | None:
     return next((volume for volume in release.pod(_POOL)["volumes"] if volume["name"] == name), None)
 
 
-def test_a_token_is_generated_and_required_unless_one_is_given() -> None:
+def test_a_token_is_required() -> None:
     release = render()
-    secret = release.one("Secret", "air-updraft-tokens")
-    token = b64decode(secret["data"]["token"])
-    assert len(token) >= 32
-    assert secret["data"]["tokens"] == secret["data"]["token"]
-    assert (_volume(release, "tokens") or {})["secret"]["secretName"] == "air-updraft-tokens"
+    assert (_volume(release, "tokens") or {})["secret"]["secretName"] == f"{_POOL}-token"
     assert release.environment(_POOL)["UPDRAFT_TOKEN_FILE"] == "/etc/updraft/tokens/tokens"
 
 
-def test_an_existing_secret_is_used_and_none_is_created() -> None:
+def test_an_existing_secret_is_used_and_none_is_made() -> None:
     release = render({"common": {"auth": {"existingSecret": "ours"}}})
-    assert release.all("Secret") == []
+    assert [release.all(kind) for kind in _MAKES_TOKENS] == [[], [], []]
     assert (_volume(release, "tokens") or {})["secret"]["secretName"] == "ours"
 
 
 def test_a_service_without_tokens_has_to_be_asked_for() -> None:
     release = render({"common": {"auth": {"insecureNoToken": True}}})
-    assert release.all("Secret") == []
+    assert [release.all(kind) for kind in _MAKES_TOKENS] == [[], [], []]
     assert _volume(release, "tokens") is None
     assert release.environment(_POOL)["UPDRAFT_INSECURE_NO_TOKEN"] == "true"
     assert "tokenFile" not in notes({"common": {"auth": {"insecureNoToken": True}}})
@@ -125,7 +121,10 @@ def test_operators_say_what_pods_may_reach(egress: Any, types: list[str]) -> Non
 
 def test_service_accounts_have_no_token_and_can_be_replaced() -> None:
     release = render({"writer": {"serviceAccount": {"name": "storage"}}})
-    assert [account["automountServiceAccountToken"] for account in release.all("ServiceAccount")] == [False]
+    accounts = {
+        each["metadata"]["name"]: each["automountServiceAccountToken"] for each in release.all("ServiceAccount")
+    }
+    assert accounts == {_POOL: False, "air-updraft-tokens": False}
     assert release.pod(_WRITER)["serviceAccountName"] == "storage"
 
 

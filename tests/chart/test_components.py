@@ -251,8 +251,10 @@ def test_the_notes_print_the_confs_of_each_pool_and_of_the_writer() -> None:
     assert "grpc+tls://air-updraft-pool-gpu.data:8815" in said
     assert confs["spark.sql.extensions"] == "io.updraft.spark.UpdraftExtensions"
     assert confs["spark.updraft.write.endpoint"] == "grpc://air-updraft-writer.data:8816"
-    assert confs["spark.updraft.write.tokenFile"] == "/etc/updraft/air-updraft-tokens/token"
-    assert confs["spark.kubernetes.executor.secrets.air-updraft-tokens"] == "/etc/updraft/air-updraft-tokens"
+    assert confs["spark.updraft.udf.tokenFile"] == "/etc/updraft/air-updraft-pool-gpu-token/token"
+    writers = "air-updraft-writer-token"
+    assert confs["spark.updraft.write.tokenFile"] == f"/etc/updraft/{writers}/token"
+    assert confs[f"spark.kubernetes.executor.secrets.{writers}"] == f"/etc/updraft/{writers}"
 
 
 def test_a_job_of_two_tenants_can_mount_the_token_of_each() -> None:

@@ -105,10 +105,24 @@ class Release:
         service = self._namespace.core.read_namespaced_service(f"{NAME}-updraft-{component}-cluster", NAMESPACE)
         return str(service.spec.cluster_ip)
 
-    def token(self) -> str:
-        """The token that the chart has generated."""
-        secret = self._namespace.core.read_namespaced_secret(f"{NAME}-updraft-tokens", NAMESPACE)
+    def token(self, component: str) -> str:
+        """The token that was made in the cluster for a component."""
+        secret = self._namespace.core.read_namespaced_secret(f"{NAME}-updraft-{component}-token", NAMESPACE)
         return b64decode(secret.data["token"]).decode()
+
+    def tokens_are_made(self) -> bool:
+        """Whether the Job that makes tokens is there and has succeeded."""
+        return [job.status.succeeded for job in self._token_jobs()] == [1]
+
+    def delete_token_jobs(self) -> None:
+        """Delete the Jobs that have made tokens, but not the tokens."""
+        for job in self._token_jobs():
+            self._namespace.batch.delete_namespaced_job(job.metadata.name, NAMESPACE, propagation_policy="Background")
+        until("no such Job is left", lambda: not self._token_jobs(), timeout_seconds=_READY_SECONDS)
+
+    def _token_jobs(self) -> list[Any]:
+        selector = f"app.kubernetes.io/instance={NAME},app.kubernetes.io/component=tokens"
+        return list(self._namespace.batch.list_namespaced_job(NAMESPACE, label_selector=selector).items)
 
     def pods(self, component: str) -> list[Any]:
         """Pods of a component, or of all of them if it is empty."""

@@ -23,6 +23,7 @@ class Namespace:
     def __init__(self, shared: Path) -> None:
         config.load_kube_config()
         self.core, self.apps, self.discovery = client.CoreV1Api(), client.AppsV1Api(), client.DiscoveryV1Api()
+        self.batch = client.BatchV1Api()
         self._shared = shared
 
     def create(self) -> None:

@@ -9,8 +9,10 @@ from pyspark.sql import SparkSession
 from tests.kube.cluster import SEALED, Release
 from tests.kube.jobs import SUM, total, tripled
 from tests.support.spark import runtime_confs
+from tests.support.waiting import until
 
 _TASKS = 4
+_SECONDS = 180
 _TOKEN_FILE = "spark.updraft.udf.tokenFile"
 _POOLS = ("default", SEALED)
 
@@ -35,7 +37,15 @@ def test_a_tenants_token_opens_no_other_pool(spark: SparkSession, release: Relea
         total(tripled(spark, _TASKS))
 
 
-def test_the_token_is_kept_when_the_release_is_upgraded(release: Release) -> None:
-    before = release.token()
+def test_each_component_has_a_token_of_its_own(release: Release) -> None:
+    assert release.token("pool-default") != release.token("writer")
+
+
+def test_tokens_are_kept_when_the_release_is_upgraded(release: Release) -> None:
+    components = ("pool-default", "writer")
+    before = [release.token(component) for component in components]
+    # An upgrade brings back what has been deleted.
+    release.delete_token_jobs()
     release.upgrade(**{"writer.podDisruptionBudget.maxUnavailable": "2"})
-    assert release.token() == before
+    until("tokens have been looked for again", release.tokens_are_made, timeout_seconds=_SECONDS)
+    assert [release.token(component) for component in components] == before

@@ -55,7 +55,7 @@ class PoolInAPod:
     def __init__(self, release: Release) -> None:
         self._release = release
         self._pod = release.pods(_POOL)[0]
-        self._token = release.token()
+        self._token = release.token(_POOL)
         self._channel = grpc.insecure_channel(f"{self._pod.status.pod_ip}:8815")
         self._restarts = release.restarts(_POOL)
         self._victim = self._exchange("app-of-the-victim", _keeps_a_secret, _VICTIMS_BROADCAST)

@@ -111,7 +111,7 @@ def _values(mode: str, prometheus: str) -> dict[str, str]:
 @contextmanager
 def _calls_that_wait(release: Release) -> Iterator[None]:
     """Hold all workers of one pod for the block, with further exchanges waiting."""
-    header = (b"authorization", f"Bearer {release.token()}".encode())
+    header = (b"authorization", f"Bearer {release.token(_POOL)}".encode())
     options = flight.FlightCallOptions(timeout=2 * _SCALED_SECONDS, headers=[header])
     with flight.FlightClient(f"grpc://{release.cluster_ip(_POOL)}:8815") as caller:
         exchanges = [caller.do_exchange(flight.FlightDescriptor.for_path("echo"), options) for _ in range(_CALLS)]

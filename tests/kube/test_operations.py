@@ -192,7 +192,9 @@ def test_functions_of_each_pool_are_listed() -> None:
 
 def test_a_function_of_a_config_map_runs_behind_tls(core: Any, authority: Authority) -> None:
     with _caller(core, "sealed", authority) as caller:
-        exchange, replies = caller.do_exchange(flight.FlightDescriptor.for_path("prices.doubled"), _options(core))
+        exchange, replies = caller.do_exchange(
+            flight.FlightDescriptor.for_path("prices.doubled"), _options(core, "sealed")
+        )
         exchange.begin(_BATCH.schema)
         exchange.write_batch(_BATCH)
         assert replies.read_chunk().data.column("doubled").to_pylist() == list(range(0, 200, 2))
@@ -202,7 +204,7 @@ def test_a_function_of_a_config_map_runs_behind_tls(core: Any, authority: Author
 def test_a_drained_pod_finishes_its_exchange_and_another_takes_its_place(core: Any) -> None:
     drained = _pods()["pool-default"]["name"]
     with _caller(core, "default") as caller, ThreadPoolExecutor() as threads:
-        exchange, replies = caller.do_exchange(flight.FlightDescriptor.for_path("echo"), _options(core))
+        exchange, replies = caller.do_exchange(flight.FlightDescriptor.for_path("echo"), _options(core, "default"))
         exchange.begin(_BATCH.schema)
         exchange.write_batch(_BATCH)
         replies.read_chunk()
@@ -233,8 +235,9 @@ def _caller(core: Any, pool: str, authority: Authority | None = None) -> flight.
     )
 
 
-def _options(core: Any) -> flight.FlightCallOptions:
-    token = base64.b64decode(core.read_namespaced_secret(f"{_RELEASE}-updraft-tokens", _NAMESPACE).data["token"])
+def _options(core: Any, pool: str) -> flight.FlightCallOptions:
+    secret = core.read_namespaced_secret(f"{_RELEASE}-updraft-pool-{pool}-token", _NAMESPACE)
+    token = base64.b64decode(secret.data["token"])
     return flight.FlightCallOptions(timeout=_SECONDS, headers=[(b"authorization", b"Bearer " + token)])
 
 

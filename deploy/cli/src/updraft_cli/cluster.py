@@ -6,9 +6,10 @@ Where this user lacks a right, the output names the right instead of the value.
 """
 
 import base64
+import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -34,6 +35,10 @@ class MissingError(ClusterError):
     """Raised when the cluster has no object of that name."""
 
 
+class ExistsError(ClusterError):
+    """Raised when the cluster has an object of that name already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod of a pool or of the writer."""
@@ -47,6 +52,9 @@ class Pod:
     metrics_port: int
     certificate_secret: str
     """Secret of its TLS certificate; empty if it has none."""
+
+
+_MEANINGS = {HTTPStatus.NOT_FOUND: MissingError, HTTPStatus.CONFLICT: ExistsError}
 
 
 class Cluster:
@@ -114,6 +122,31 @@ class Cluster:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": self.namespace}}
         self._asked(f"evict {name}", self._core.create_namespaced_pod_eviction, name, self.namespace, body)
 
+    def service_account(self, name: str) -> Any:
+        """A service account by its name; raises ClusterError."""
+        return self._asked(f"find {name}", self._core.read_namespaced_service_account, name, self.namespace)
+
+    def add_secret(self, name: str, files: Mapping[str, str], owner: Any = None) -> bool:
+        """Make a Secret with these files, with the owner's labels and ended with it; returns whether there was none.
+
+        Raises ClusterError, also if there is one that lacks one of the files.
+        """
+        metadata: dict[str, Any] = {"name": name}
+        if owner is not None:
+            reference = {"apiVersion": "v1", "kind": "ServiceAccount"}
+            reference |= {"name": owner.metadata.name, "uid": owner.metadata.uid}
+            metadata |= {"labels": owner.metadata.labels, "ownerReferences": [reference]}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": dict(files)}
+        with contextlib.suppress(ExistsError):
+            self._asked(f"make Secret {name}", self._core.create_namespaced_secret, self.namespace, body)
+            return True
+        found = self._asked(f"read Secret {name}", self._core.read_namespaced_secret, name, self.namespace)
+        lacking = sorted(set(files) - set(found.data or ()))
+        if lacking:
+            keys = " and ".join(lacking)
+            raise ClusterError(f"Secret {name} is there without the key {keys}: add it, or delete the Secret")
+        return False
+
     def pod(self, name: str) -> Pod:
         """A pod by its name; raises ClusterError."""
         pod = pod_of(self._asked(f"find {name}", self._core.read_namespaced_pod, name, self.namespace))
@@ -142,7 +175,7 @@ class Cluster:
         try:
             return call(*arguments, **named, _request_timeout=self._timeout_seconds)
         except self._failure as error:
-            kind = MissingError if error.status == HTTPStatus.NOT_FOUND else ClusterError
+            kind = _MEANINGS.get(error.status, ClusterError)
             raise kind(f"cannot {what} in namespace {self.namespace}: {_reason(error)}") from None
         except Exception as error:
             raise ClusterError(f"the API server does not answer: {type(error).__name__}") from None

@@ -17,6 +17,7 @@ from updraft_cli.commands.drain import Drain
 from updraft_cli.commands.functions import Functions
 from updraft_cli.commands.stack import Stack
 from updraft_cli.commands.status import Status
+from updraft_cli.commands.tokens import Tokens
 from updraft_cli.credentials import CredentialsError
 from updraft_cli.service import first_line
 from updraft_cli.spark_conf import SparkConfError
@@ -35,6 +36,7 @@ class Updraft(Application):
     functions: CliSubCommand[Functions] = Field(description="List the functions of pools.")
     drain: CliSubCommand[Drain] = Field(description="Let a pod finish its work, then stop it.")
     stack: CliSubCommand[Stack] = Field(description="Print where the Python of a pool's workers is.")
+    tokens: CliSubCommand[Tokens] = Field(description="Make the Secrets with the tokens of pools and writers.")
     doctor: CliSubCommand[Doctor] = Field(description="Find out why a Spark job cannot reach a pool or a writer.")
 
 

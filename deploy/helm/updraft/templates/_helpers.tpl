@@ -109,9 +109,9 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- printf "%s:%s" $path (default .appVersion .image.tag) -}}
 {{- end }}
 
-{{/* The Secret with the tokens of every component that names no Secret of its own. */}}
+{{/* The Secret with a component's tokens, which open no other component: (dict "name" its name "values" its values) */}}
 {{- define "updraft.tokenSecret" -}}
-{{- printf "%s-tokens" (include "updraft.fullname" .) -}}
+{{- default (printf "%s-token" .name) .values.auth.existingSecret -}}
 {{- end }}
 
 {{- define "updraft.certificateSecret" -}}

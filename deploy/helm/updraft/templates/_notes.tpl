@@ -19,7 +19,7 @@ Updraft is installed. Set this in your Spark jobs:
 
   {{ printf "%-48s" (printf "%s.endpoint" $conf) }} {{ $scheme }}://{{ $name }}.{{ $namespace }}:{{ $values.port }}
 {{- if not $values.auth.insecureNoToken }}
-{{- $secret := default (include "updraft.tokenSecret" $) $values.auth.existingSecret }}
+{{- $secret := include "updraft.tokenSecret" (dict "name" $name "values" $values) }}
   {{ printf "%-48s" (printf "%s.tokenFile" $conf) }} /etc/updraft/{{ $secret }}/token
   {{ printf "%-48s" (printf "spark.kubernetes.driver.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}
   {{ printf "%-48s" (printf "spark.kubernetes.executor.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}

@@ -45,7 +45,7 @@ volumes:
   {{- if not $values.auth.insecureNoToken }}
   - name: tokens
     secret:
-      secretName: {{ default (include "updraft.tokenSecret" .root) $values.auth.existingSecret }}
+      secretName: {{ include "updraft.tokenSecret" . }}
       defaultMode: 0440
   {{- end }}
   {{- if ne $values.tls.mode "off" }}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft tokens`: make the Secrets from which pools and writers read their tokens, each once."""
+
+import secrets
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_settings import CliPositionalArg
+
+from updraft.service.settings import setting
+from updraft_cli.cluster import Cluster
+from updraft_cli.output import print_json, print_line
+
+_RANDOM_BYTES = 36
+# What a service accepts, one token a line, and what a client presents.
+_FILES = ("tokens", "token")
+
+
+class Tokens(BaseModel):
+    """Make Secrets with a new token each; a Secret that is there stays as it is, so that this can be run again.
+
+    Each Secret has the key `tokens`, which a pool or a writer reads, and the key `token`, which its clients read. The
+    chart runs this in the cluster, so that no manifest contains a token. The tokens are not printed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    examples: ClassVar[str] = """examples:
+  updraft tokens air-pool-default-token air-writer-token --namespace data
+"""
+
+    names: CliPositionalArg[list[str]] = setting("Names of the Secrets.", min_length=1)
+    owner: str = setting(
+        "Service account with which the Secrets end, and from which they take their labels; by default they stay.",
+        default="",
+    )
+    namespace: str = setting("Kubernetes namespace; defaults to that of the current context.", default="")
+    context: str = setting("Context of the kubeconfig; defaults to the current one.", default="")
+    timeout_seconds: float = setting("Timeout of each call to the cluster.", default=10.0, unit="seconds", gt=0)
+    output: Literal["table", "json"] = setting("Output format: lines for people, JSON for programs.", default="table")
+
+    def cli_cmd(self) -> None:
+        """Make what is missing, and say which."""
+        cluster = Cluster(self.context, self.namespace, self.timeout_seconds)
+        owner = cluster.service_account(self.owner) if self.owner else None
+        made: list[str] = []
+        for name in self.names:
+            token = secrets.token_urlsafe(_RANDOM_BYTES)
+            if cluster.add_secret(name, dict.fromkeys(_FILES, token), owner):
+                made.append(name)
+            if self.output == "table":
+                print_line(f"Secret {name} {'has a new token' if name in made else 'was there, and stays as it is'}.")
+        if self.output == "json":
+            print_json({"made": made, "kept": [name for name in self.names if name not in made]})

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens that are made in the cluster: by whom, with which rights, and that no manifest has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.chart.chart import CHART, Manifest, Release, render
+from updraft_cli.commands.tokens import Tokens
+
+_NAME = "air-updraft-tokens"
+_OWN = ["air-updraft-pool-default-token", "air-updraft-writer-token"]
+
+
+def _job(release: Release) -> Manifest:
+    (job,) = release.all("Job")
+    return job
+
+
+def _pod(release: Release) -> dict[str, Any]:
+    return dict(_job(release)["spec"]["template"]["spec"])
+
+
+def _made(release: Release) -> list[str]:
+    """The Secrets that the Job makes."""
+    (container,) = _pod(release)["containers"]
+    return [argument for argument in container["args"] if not argument.startswith("--")]
+
+
+def _mounted(release: Release, name: str) -> str:
+    """The Secret that a Deployment's pods take their tokens from."""
+    (volume,) = (volume for volume in release.pod(name)["volumes"] if volume["name"] == "tokens")
+    return str(volume["secret"]["secretName"])
+
+
+def test_every_component_has_a_token_of_its_own() -> None:
+    release = render({"pools": {"red": {}, "blue": {}}})
+    names = [f"air-updraft-{component}" for component in ("pool-blue", "pool-default", "pool-red", "writer")]
+    assert [_mounted(release, name) for name in names] == [f"{name}-token" for name in names] == _made(release)
+
+
+def test_only_components_that_are_given_no_secret_get_one() -> None:
+    pools = {
+        "red": {},
+        "blue": {"front": {"auth": {"existingSecret": "ours"}}},
+        "open": {"front": {"auth": {"insecureNoToken": True}}},
+        "default": None,
+    }
+    assert _made(render({"pools": pools, "writer": {"enabled": False}})) == ["air-updraft-pool-red-token"]
+
+
+def test_manifests_contain_no_token_and_do_not_ask_the_cluster_for_one() -> None:
+    assert render().all("Secret") == []
+    text = (CHART / "templates/tokens.yaml").read_text()
+    assert [word for word in ("lookup", "rand", "genPrivateKey", "uuidv4") if word in text] == []
+
+
+def test_it_may_make_secrets_and_read_those_of_the_release_alone() -> None:
+    release = render()
+    rules = release.one("Role", _NAME)["rules"]
+    rights = {(rule["resources"][0], verb): rule.get("resourceNames") for rule in rules for verb in rule["verbs"]}
+    assert rights == {
+        ("secrets", "create"): None,
+        ("secrets", "get"): _OWN,
+        ("serviceaccounts", "get"): [_NAME],
+    }
+    (subject,) = release.one("RoleBinding", _NAME)["subjects"]
+    assert (subject["kind"], subject["name"], subject["namespace"]) == ("ServiceAccount", _NAME, "data")
+    assert _pod(release)["serviceAccountName"] == _NAME
+    assert not release.one("ServiceAccount", _NAME)["automountServiceAccountToken"]
+
+
+def test_no_team_chooses_what_runs_with_these_rights() -> None:
+    images = {
+        "common": {"image": {"registry": "registry.example"}},
+        "poolDefaults": {"workers": {"image": {"repository": "team"}}, "front": {"image": {"repository": "front"}}},
+        "writer": {"image": {"tag": "ours"}},
+    }
+    (container,) = _pod(render(images))["containers"]
+    assert container["image"] == "registry.example/updraft-writer:ours"
+    assert _pod(render({"writer": {"enabled": False}}))["containers"][0]["image"] == "updraft-writer:0.1.0"
+
+
+def test_its_arguments_are_those_of_the_command() -> None:
+    (container,) = _pod(render())["containers"]
+    options = dict(option.removeprefix("--").split("=", 1) for option in container["args"] if option.startswith("--"))
+    assert container["command"] == ["updraft", "tokens"]
+    assert Tokens(names=_made(render()), **options).owner == _NAME
+
+
+def test_what_it_does_otherwise_is_another_job() -> None:
+    def name(values: dict[str, Any]) -> str:
+        return str(_job(render(values))["metadata"]["name"])
+
+    assert name({}) == name({"common": {"podAnnotations": {"round": "two"}}})
+    assert name({}) != name({"writer": {"image": {"tag": "ours"}}})
+    assert name({}) != name({"pools": {"more": {}}})
+    assert len(name({"fullnameOverride": "a" * 60})) <= 63
+
+
+def test_it_is_restricted() -> None:
+    pod = _pod(render())
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["resources"]["limits"] == {"memory": "256Mi"}

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft tokens`, with an API server that keeps what it is told; a real one is asked in tests/kube."""
+
+from __future__ import annotations
+
+import json
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.config import kube_config
+
+from updraft_cli.cluster import ClusterError, MissingError
+from updraft_cli.commands.tokens import Tokens
+
+_OWNER = {"metadata": {"name": "air-tokens", "uid": "u-1", "labels": {"app.kubernetes.io/instance": "air"}}}
+
+
+class ApiServer(ThreadingHTTPServer):
+    """Secrets by name, and one service account; `refusal` is the status of every answer instead, if it is not 0."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.secrets: dict[str, dict[str, Any]] = {}
+        self.refusal = 0
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: ApiServer
+
+    def do_GET(self) -> None:
+        kind, name = self.path.split("/")[-2:]
+        found = self.server.secrets.get(name) if kind == "secrets" else _OWNER if name == "air-tokens" else None
+        self._answer(200 if found else 404, found or {"message": f"{kind} {name} not found"})
+
+    def do_POST(self) -> None:
+        secret = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        name = secret["metadata"]["name"]
+        if name in self.server.secrets:
+            self._answer(409, {"message": f"secrets {name} already exists"})
+            return
+        given = secret.pop("stringData")
+        secret["data"] = {key: b64encode(value.encode()).decode() for key, value in given.items()}
+        if not self.server.refusal:
+            self.server.secrets[name] = secret
+        self._answer(201, secret)
+
+    def _answer(self, status: int, body: Any) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(self.server.refusal or status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Tests are silent."""
+
+
+@pytest.fixture
+def api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        path = tmp_path / "kubeconfig"
+        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "data"}}
+        users = [{"name": "u", "user": {}}]
+        path.write_text(
+            yaml.safe_dump({"current-context": "c", "contexts": [context], "clusters": [cluster], "users": users})
+        )
+        monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(path))
+        yield server
+        server.shutdown()
+        serving.join()
+
+
+def test_each_secret_has_a_token_of_its_own_that_is_not_printed(
+    api_server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Tokens(names=["a-token", "b-token"]).cli_cmd()
+    secrets = api_server.secrets
+    assert set(secrets) == {"a-token", "b-token"}
+    assert all(secret["data"]["token"] == secret["data"]["tokens"] for secret in secrets.values())
+    assert all(len(secret["data"]["token"]) >= 48 for secret in secrets.values())
+    assert secrets["a-token"]["data"] != secrets["b-token"]["data"]
+    said = capsys.readouterr().out
+    assert "Secret a-token has a new token." in said
+    assert not any(secret["data"]["token"] in said for secret in secrets.values())
+
+
+def test_a_secret_that_is_there_stays_as_it_is(api_server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    Tokens(names=["a-token"]).cli_cmd()
+    before = dict(api_server.secrets)
+    capsys.readouterr()
+    Tokens(names=["a-token", "b-token"], output="json").cli_cmd()
+    assert api_server.secrets["a-token"] == before["a-token"]
+    assert json.loads(capsys.readouterr().out) == {"made": ["b-token"], "kept": ["a-token"]}
+
+
+def test_a_secret_without_what_is_read_from_it_is_an_error(api_server: ApiServer) -> None:
+    api_server.secrets["a-token"] = {"data": {"token": "dA=="}}
+    with pytest.raises(ClusterError, match="a-token is there without the key tokens: add it, or delete the Secret"):
+        Tokens(names=["a-token"]).cli_cmd()
+
+
+def test_secrets_end_with_their_owner_and_have_its_labels(api_server: ApiServer) -> None:
+    Tokens(names=["a-token"], owner="air-tokens").cli_cmd()
+    metadata = api_server.secrets["a-token"]["metadata"]
+    (reference,) = metadata["ownerReferences"]
+    assert (reference["kind"], reference["name"], reference["uid"]) == ("ServiceAccount", "air-tokens", "u-1")
+    assert metadata["labels"] == {"app.kubernetes.io/instance": "air"}
+
+
+def test_without_its_owner_no_secret_is_made(api_server: ApiServer) -> None:
+    with pytest.raises(MissingError, match="cannot find nobody in namespace data"):
+        Tokens(names=["a-token"], owner="nobody").cli_cmd()
+    assert api_server.secrets == {}
+
+
+@pytest.mark.parametrize("status", [401, 403, 500])
+def test_what_the_cluster_refuses_is_an_error(api_server: ApiServer, status: int) -> None:
+    api_server.refusal = status
+    with pytest.raises(ClusterError, match="cannot make Secret a-token in namespace data"):
+        Tokens(names=["a-token"]).cli_cmd()
