@@ -62,6 +62,12 @@ class Driver:
         return copy
 
 
+def signer_entry(driver: Driver, **settings: Any) -> str:
+    """A driver's table in a file of signers."""
+    lines = (f"{name} = {value}\n" for name, value in settings.items())
+    return f'[[signer]]\nname = "{driver.name}"\npublic_key = """\n{driver.public_pem}"""\n{"".join(lines)}'
+
+
 def write_signers(
     path: Path, drivers: Iterable[Driver], *, revoked: Iterable[str] = (), **settings: Any
 ) -> Mapping[str, Any]:
@@ -69,10 +75,6 @@ def write_signers(
 
     `revoked` has digests of functions as an audit log names them.
     """
-    entries = [
-        f'[[signer]]\nname = "{driver.name}"\npublic_key = """\n{driver.public_pem}"""\n'
-        + "".join(f"{name} = {value}\n" for name, value in settings.items())
-        for driver in drivers
-    ]
+    entries = [signer_entry(driver, **settings) for driver in drivers]
     path.write_text("\n".join([*entries, f"[revoked]\nfunctions = {list(revoked)}\n"]))
     return {"signers_file": path}

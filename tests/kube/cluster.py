@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release of the chart, on the cluster of KUBECONFIG: two tenants' pools and a writer; all but the first use TLS."""
+"""A release of the chart, on the cluster of KUBECONFIG: two tenants' pools, one that two others share, and a writer.
+
+One pool and the writer use TLS.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from base64 import b64decode
 from pathlib import Path
 from typing import Any, Self
@@ -20,9 +24,13 @@ from tests.kube.namespace import NAMESPACE, TABLES, Namespace
 from tests.support.waiting import until
 
 NAME = "air"
-SEALED = "sealed"
+SEALED, SHARED = "sealed", "shared"
+SIGNERS = f"{SHARED}-signers"
+"""ConfigMap of the drivers whose signatures count in the shared pool."""
 _HELM = Path(sys.executable).with_name("helm")
 _SMALL = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "1536Mi"}}
+# On a cluster of two cores the shared pool is one too many otherwise.
+_TINY = {"requests": {"cpu": "25m", "memory": "256Mi"}}
 _READY_SECONDS = 180
 _METRICS_PORT = 9825
 _FINISHED, _RUNNING = "updraft_exchanges_total", "updraft_exchanges_running"
@@ -41,7 +49,7 @@ def _helm(*arguments: str) -> str:
 
 
 class Release:
-    """The chart with its defaults, but smaller, with a team's own image and a second tenant's pool.
+    """The chart with its defaults, but smaller, with a team's own image, a second tenant's pool and a shared one.
 
     `images` is the registry that the nodes pull from, `tables` what the writer may write to.
     """
@@ -61,6 +69,16 @@ class Release:
             f"pools.{SEALED}.workers.user": 10001,
             f"pools.{SEALED}.front.auth.existingSecret": f"{SEALED}-tokens",
             f"pools.{SEALED}.front.tls": {"mode": "secret", "secretName": f"pool-{SEALED}-tls"},
+            f"pools.{SHARED}.replicas": 1,
+            f"pools.{SHARED}.front.resources": _TINY,
+            f"pools.{SHARED}.front.auth.existingSecret": f"{SHARED}-tokens",
+            f"pools.{SHARED}.front.settings": {
+                "identitiesFile": "/etc/updraft/tokens/identities.toml",
+                "metricsTokenFile": "/etc/updraft/tokens/observers",
+            },
+            f"pools.{SHARED}.front.signers": SIGNERS,
+            f"pools.{SHARED}.workers.resources": _TINY,
+            f"pools.{SHARED}.workers.sessionFunctions": "signed",
             "writer.tls": {"mode": "secret", "secretName": "writer-tls"},
             "writer.resources": _SMALL,
             "writer.roots": [str(tables)],
@@ -128,6 +146,13 @@ class Release:
         """Pods of a component, or of all of them if it is empty."""
         selector = f"app.kubernetes.io/instance={NAME}"
         return self._namespace.pods(selector + (f",app.kubernetes.io/component={component}" if component else ""))
+
+    def sync_volumes(self, component: str) -> None:
+        """Bring changed Secrets and ConfigMaps to pods now: the kubelet looks once a minute, and when a pod changes."""
+        change = {"metadata": {"annotations": {"updraft.tests/synced": str(time.monotonic_ns())}}}
+        for pod in self.pods(component):
+            if not pod.metadata.deletion_timestamp:
+                self._namespace.core.patch_namespaced_pod(pod.metadata.name, NAMESPACE, change)
 
     def exchanges_by_pod(self, component: str) -> dict[str, float]:
         """How many exchanges each pod has finished, from its own metrics."""

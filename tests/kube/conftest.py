@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kube.cluster import NAME, SEALED, Release, helm
+from tests.kube.cluster import NAME, SEALED, SHARED, SIGNERS, Release, helm
 from tests.kube.executors import AUTHORITY, spark_on_kubernetes
 from tests.kube.namespace import Namespace
+from tests.kube.tenants import TENANTS, Tenants
 from tests.support.certificates import Authority
 
 _IMAGES = os.environ.get("UPDRAFT_IMAGES", "localhost")
@@ -44,7 +45,14 @@ def namespace(tables: Path) -> Iterator[Namespace]:
 
 
 @pytest.fixture(scope="session")
-def release(namespace: Namespace, tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+def tenants(tmp_path_factory: pytest.TempPathFactory) -> Tenants:
+    return Tenants(tmp_path_factory.mktemp("tenants"))
+
+
+@pytest.fixture(scope="session")
+def release(
+    namespace: Namespace, tables: Path, tenants: Tenants, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Release]:
     release = Release(namespace, _IMAGES, tables)
     authority = Authority(tmp_path_factory.mktemp("certificates") / "ca")
     for component in (f"pool-{SEALED}", "writer"):
@@ -53,6 +61,9 @@ def release(namespace: Namespace, tables: Path, tmp_path_factory: pytest.TempPat
         namespace.add_secret(f"{component}-tls", tls)
     namespace.add_secret(AUTHORITY, {"ca.crt": authority.certificate.read_text()})
     namespace.add_secret(f"{SEALED}-tokens", {"tokens": _SEALED_TOKEN, "token": _SEALED_TOKEN})
+    namespace.add_secret(f"{SHARED}-tokens", tenants.known_to_the_pool())
+    namespace.add_secret(TENANTS, dict(tenants.tokens))
+    namespace.add_config_map(SIGNERS, tenants.signers())
     yield release.install()
     # Deleting a namespace waits for pods only half as long as they may take to end.
     helm("uninstall", NAME, "--ignore-not-found")

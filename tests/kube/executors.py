@@ -14,8 +14,9 @@ from pathlib import Path
 from kubernetes import client
 from pyspark.sql import SparkSession
 
-from tests.kube.cluster import SEALED, Release
+from tests.kube.cluster import SEALED, SHARED, Release
 from tests.kube.namespace import NAMESPACE, TABLES
+from tests.kube.tenants import TENANTS
 from tests.support.spark import local_spark
 
 AUTHORITY = "authority"
@@ -55,6 +56,8 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
         f"{_EXECUTORS}request.cores": "100m",
         f"{_EXECUTORS}podTemplateFile": str(directory / "pod.yaml"),
         f"{_EXECUTORS}secrets.{AUTHORITY}": f"/etc/updraft/{AUTHORITY}",
+        # Each tenant would mount its own; here one session plays both.
+        f"{_EXECUTORS}secrets.{TENANTS}": f"/etc/updraft/{TENANTS}",
         f"{volume}mount.path": str(tables),
         f"{volume}options.claimName": TABLES,
         "spark.kubernetes.namespace": NAMESPACE,
@@ -78,7 +81,7 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
 
 def _hosts(release: Release) -> str:
     """This file replaces the system's for the JVM, so this machine's own names have to be in it too."""
-    components = ("pool-default", f"pool-{SEALED}", "writer")
+    components = ("pool-default", f"pool-{SEALED}", f"pool-{SHARED}", "writer")
     lines = [f"{release.cluster_ip(component)} {release.host(component)}" for component in components]
     return "\n".join([*lines, f"127.0.0.1 localhost {socket.gethostname()}", ""])
 

@@ -49,6 +49,14 @@ class Namespace:
         """Make a Secret with these files."""
         self.core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": name}, "stringData": files})
 
+    def add_config_map(self, name: str, files: dict[str, str]) -> None:
+        """Make a ConfigMap with these files."""
+        self.core.create_namespaced_config_map(NAMESPACE, {"metadata": {"name": name}, "data": files})
+
+    def change_config_map(self, name: str, files: dict[str, str]) -> None:
+        """Replace these files of a ConfigMap; `Release.sync_volumes` brings them to pods."""
+        self.core.patch_namespaced_config_map(name, NAMESPACE, {"data": files})
+
     def pods(self, selector: str) -> list[Any]:
         """Pods by label."""
         return list(self.core.list_namespaced_pod(NAMESPACE, label_selector=selector).items)
