@@ -29,7 +29,7 @@ SIGNERS = f"{SHARED}-signers"
 """ConfigMap of the drivers whose signatures count in the shared pool."""
 _HELM = Path(sys.executable).with_name("helm")
 _SMALL = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "1536Mi"}}
-# On a cluster of two cores the shared pool is one too many otherwise.
+# A rolling upgrade has one more pod of each component, and the cluster may have two cores.
 _TINY = {"requests": {"cpu": "25m", "memory": "256Mi"}}
 _READY_SECONDS = 180
 _METRICS_PORT = 9825
