@@ -41,23 +41,25 @@ def test_a_tenants_token_opens_no_other_pool(spark: SparkSession, release: Relea
         total(tripled(spark, _TASKS))
 
 
-def test_a_pools_token_does_not_open_the_writer(spark: SparkSession, release: Release, tables: Path) -> None:
-    files = tables / "refused"
-    confs = {_WRITERS_TOKEN_FILE: _confs(release, SEALED)[TOKEN_FILE]}
+@pytest.mark.parametrize("pool", _POOLS)
+def test_a_pools_token_does_not_open_the_writer(spark: SparkSession, release: Release, tables: Path, pool: str) -> None:
+    files = tables / f"refused-{pool}"
+    confs = {_WRITERS_TOKEN_FILE: _confs(release, pool)[TOKEN_FILE]}
     with runtime_confs(spark, confs), pytest.raises(Exception, match="UNAUTHENTICATED"):
         spark.range(_TASKS).write.format("updraft-parquet").save(str(files))
     assert not list(files.rglob("part-*"))
 
 
-def test_the_writers_token_opens_no_pool(spark: SparkSession, release: Release) -> None:
-    confs = {**_confs(release, SEALED), TOKEN_FILE: release.confs("writer")[_WRITERS_TOKEN_FILE]}
+@pytest.mark.parametrize("pool", _POOLS)
+def test_the_writers_token_opens_no_pool(spark: SparkSession, release: Release, pool: str) -> None:
+    confs = {**_confs(release, pool), TOKEN_FILE: release.confs("writer")[_WRITERS_TOKEN_FILE]}
     with runtime_confs(spark, confs), pytest.raises(Exception, match="UNAUTHENTICATED"):
         total(tripled(spark, _TASKS))
 
 
 def test_the_doctor_explains_what_is_wrong_with_the_token_of_another_pool(release: Release, tenants: Tenants) -> None:
     updraft, endpoint = Path(sys.executable).with_name("updraft"), f"grpc://{release.cluster_ip('pool-default')}:8815"
-    command = [updraft, "doctor", "--endpoint", endpoint, "--token-file", tenants.token_file(RED)]
+    command = [str(updraft), "doctor", "--endpoint", endpoint, "--token-file", str(tenants.token_file(RED))]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=_DOCTOR_SECONDS, check=False)
     assert ran.returncode == 1, ran.stderr
     assert "the token is not one that this service knows" in ran.stdout
