@@ -17,7 +17,7 @@ from tests.support.paths import REPOSITORY
 _VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 _OCI = "org.opencontainers.image."
 _USER = 10001
-_MOST_BYTES = {"updraft-pool": 450 << 20, "updraft-writer": 260 << 20}
+_MOST_BYTES = {"updraft-pool": 450 << 20, "updraft-writer": 320 << 20}
 
 
 @pytest.fixture(scope="module", params=_MOST_BYTES)

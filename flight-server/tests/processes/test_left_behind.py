@@ -173,7 +173,7 @@ def test_what_a_function_has_started_ends_with_its_exchange(pool: Leaving, funct
         writer, reader = pool.call(client, function)
         started = pool.noted()
         assert finish(writer, reader) == "OK"
-        eventually(lambda: not any(map(lives, started)))
+        assert not any(map(lives, started))
     assert pool.server.stop() == 0
 
 

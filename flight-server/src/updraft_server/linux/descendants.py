@@ -13,9 +13,10 @@ from updraft_server.linux.process_trees import parents
 
 
 def children() -> list[int]:
-    """The processes whose parent this one is, zombies included; for a process with a single thread."""
+    """The processes whose parent this one is, zombies included, whichever of its threads has started them."""
     try:
-        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+        lists = [(thread / "children").read_text() for thread in Path("/proc/self/task").iterdir()]
+        return [int(pid) for pid in " ".join(lists).split()]
     except OSError:
         # The kernel was built without that file.
         own = os.getpid()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an exchange may change in its process, taken back before the next one.
 
-Modules that user code imported stay. What cannot be taken back (threads, child processes) means that the worker is
-replaced.
+Modules that user code imported stay. Processes that it started end. They and what cannot be taken back (threads) mean
+that the worker is replaced.
 """
 
+import contextlib
 import logging
 import os
 import random
@@ -15,8 +16,12 @@ import time
 import warnings
 from pathlib import Path
 
+from updraft_server.linux.descendants import children, kill_child
+
 # Also children that were made to end without a signal to their parent, which Python does not name.
 _WALL = 0x40000000
+_LAST_DEATHS_SECONDS = 1.0
+_PAUSE_SECONDS = 0.001
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE)
 
 
@@ -58,7 +63,8 @@ class ProcessState:
         sys.stdout, sys.stderr = self._stdout, self._stderr
         sys.stdout.flush()
         sys.stderr.flush()
-        return threading.active_count() == self._threads and not _has_children()
+        had_children = _end_children()
+        return threading.active_count() == self._threads and not had_children
 
 
 def restore_environment(environment: dict[str, str]) -> None:
@@ -78,12 +84,21 @@ def reseed() -> None:
         numpy.random.seed()
 
 
-def _has_children() -> bool:
-    """Whether anything that was started here lives: a daemon whose parents are gone is a child of this process."""
-    try:
-        while True:
+def _end_children() -> bool:
+    """End what was started here and lives; returns whether there was anything.
+
+    A daemon whose parents are gone is a child of this process. What does not end in time, or what a function keeps from
+    this, the zygote ends when it has the worker ended.
+    """
+    give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
+    found = False
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < give_up_seconds:
             pid, _ = os.waitpid(-1, os.WNOHANG | _WALL)
             if pid == 0:
-                return True
-    except ChildProcessError:
-        return False
+                found = True
+                for child in children():
+                    kill_child(child)
+                # Nothing tells of the end of children of every kind but asking again.
+                time.sleep(_PAUSE_SECONDS)
+    return found
