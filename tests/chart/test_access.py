@@ -38,6 +38,36 @@ def test_a_service_without_tokens_has_to_be_asked_for() -> None:
     assert "tokenFile" not in notes({"common": {"auth": {"insecureNoToken": True}}})
 
 
+_IDENTITIES = {"settings": {"identitiesFile": "/etc/updraft/tokens/identities.toml"}}
+
+
+def test_identities_alone_may_be_admitted() -> None:
+    front = {"auth": {"plainTokens": False, "existingSecret": "ours"}, **_IDENTITIES}
+    release = render({"poolDefaults": {"front": front}})
+    assert "UPDRAFT_TOKEN_FILE" not in release.environment(_POOL)
+    assert release.environment(_POOL)["UPDRAFT_IDENTITIES_FILE"] == "/etc/updraft/tokens/identities.toml"
+    assert (_volume(release, "tokens") or {})["secret"]["secretName"] == "ours"
+
+
+def test_client_certificates_need_no_token() -> None:
+    tls = {"mode": "secret", "secretName": "ours", "clientCertificates": True}
+    release = render({"common": {"auth": {"plainTokens": False}, "tls": tls}})
+    assert "UPDRAFT_TOKEN_FILE" not in release.environment(_POOL)
+    assert _volume(release, "tokens") is None
+    assert release.all("Job") == []
+
+
+@pytest.mark.parametrize("front", [{}, _IDENTITIES, {"auth": {"existingSecret": "ours"}}])
+def test_somebody_has_to_be_admitted(front: dict[str, Any]) -> None:
+    values = {
+        "common": {"auth": {"plainTokens": False}},
+        "poolDefaults": {"front": front},
+        "writer": {"enabled": False},
+    }
+    with pytest.raises(ChartError, match=r"pool-default: auth\.plainTokens is false, and nobody is named instead"):
+        render(values)
+
+
 def test_secrets_are_files_and_never_environment() -> None:
     for name in (_POOL, _WRITER):
         container = render({"common": {"tls": {"mode": "secret", "secretName": "tls"}}}).container(name)

@@ -261,6 +261,8 @@ def test_a_job_of_two_tenants_can_mount_the_token_of_each() -> None:
     said = notes({"pools": {tenant: {"front": {"auth": {"existingSecret": f"{tenant}-tokens"}}} for tenant in "ab"}})
     places = re.findall(r"spark\.kubernetes\.executor\.secrets\.(\S+) +(\S+)", said)
     assert {"a-tokens": "/etc/updraft/a-tokens", "b-tokens": "/etc/updraft/b-tokens"}.items() <= dict(places).items()
+    assert "If Secret a-tokens says more than a job may know" in said
+    assert "says more than a job may know" not in notes()
 
 
 @pytest.mark.parametrize(

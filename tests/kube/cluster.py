@@ -71,7 +71,7 @@ class Release:
             f"pools.{SEALED}.front.tls": {"mode": "secret", "secretName": f"pool-{SEALED}-tls"},
             f"pools.{SHARED}.replicas": 1,
             f"pools.{SHARED}.front.resources": _TINY,
-            f"pools.{SHARED}.front.auth.existingSecret": f"{SHARED}-tokens",
+            f"pools.{SHARED}.front.auth": {"existingSecret": f"{SHARED}-tokens", "plainTokens": False},
             f"pools.{SHARED}.front.settings": {
                 "identitiesFile": "/etc/updraft/tokens/identities.toml",
                 "metricsTokenFile": "/etc/updraft/tokens/observers",

@@ -56,13 +56,7 @@ class Tenants:
             f'token_sha256 = ["{hashlib.sha256(self.tokens[name].encode()).hexdigest()}"]\n'
             for name, (tenant, scopes) in _IDENTITIES.items()
         )
-        platforms = "of-the-platform-alone"
-        return {
-            "tokens": platforms,
-            "token": platforms,
-            "identities.toml": identities,
-            "observers": self.observers_token,
-        }
+        return {"identities.toml": identities, "observers": self.observers_token}
 
     def signers(self, *tenants: str) -> dict[str, str]:
         """The files of its ConfigMap; the drivers of these tenants, or of both, may sign for their own tenant."""

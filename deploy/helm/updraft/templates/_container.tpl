@@ -66,7 +66,7 @@ volumeMounts:
     mountPath: {{ .path }}
     readOnly: true
   {{- end }}
-  {{- if and $container.listens (not $values.auth.insecureNoToken) }}
+  {{- if and $container.listens $values.tokenSecret }}
   - name: tokens
     mountPath: /etc/updraft/tokens
     readOnly: true
@@ -109,8 +109,10 @@ volumeMounts:
   "drainTimeoutSeconds" $values.drainTimeoutSeconds -}}
 {{- if $values.auth.insecureNoToken -}}
 {{- $_ := set $settings "insecureNoToken" true -}}
-{{- else -}}
+{{- else if $values.auth.plainTokens -}}
 {{- $_ := set $settings "tokenFile" "/etc/updraft/tokens/tokens" -}}
+{{- else if not (or (and $values.auth.existingSecret (dig "identitiesFile" "" (mergeOverwrite (dict) (default dict $container.settings) (default dict $values.settings)))) $values.tls.clientCertificates) -}}
+{{- fail (printf "%s: auth.plainTokens is false, and nobody is named instead: set auth.existingSecret and settings.identitiesFile, or tls.clientCertificates" $values.component) -}}
 {{- end -}}
 {{- if ne $values.tls.mode "off" -}}
 {{- $_ := set $settings "tlsCertificateFile" "/etc/updraft/tls/tls.crt" -}}

@@ -38,8 +38,10 @@ workers are together here; those of each alone are with its container.
   (dict "name" "front" "command" "front" "values" $front "listens" true "directory" $fronts "temporary" (dict "volume" "front-temporary" "path" "/tmp") "settings" (dict "runtimeDirectory" "/run/updraft/front"))
   (dict "name" "workers" "command" "workers" "values" $workers "listens" false "directory" $scratch "reads" $fronts "settings" (dict "runtimeDirectory" "/tmp/updraft" "frontDirectory" "/run/updraft/front" "sharedMemory" "pool"))
 -}}
+{{- $fullname := printf "%s-pool-%s" (include "updraft.fullname" $root) $name -}}
 {{- $fixed := dict "kind" "pool" "containers" $containers "component" (printf "pool-%s" $name) "service" "server" "port" 8815 "waitingMetric" "updraft_exchanges_waiting" -}}
-{{- $_ := set $components (printf "%s-pool-%s" (include "updraft.fullname" $root) $name) (merge $fixed $own) -}}
+{{- $_ := set $fixed "tokenSecret" (include "updraft.tokenSecret" (dict "name" $fullname "auth" $own.auth)) -}}
+{{- $_ := set $components $fullname (merge $fixed $own) -}}
 {{- end -}}
 {{- if .Values.writer.enabled -}}
 {{- $places := dict "common.settings" .Values.common.settings "writer.settings" .Values.writer.settings -}}
@@ -47,8 +49,10 @@ workers are together here; those of each alone are with its container.
 {{- $own := mergeOverwrite (deepCopy .Values.common) (deepCopy .Values.writer) -}}
 {{- $scratch := dict "volume" "scratch" "path" "/tmp" "size" $own.scratchSize -}}
 {{- $containers := list (dict "name" "writer" "command" "serve" "values" (deepCopy $own) "listens" true "directory" $scratch) -}}
+{{- $fullname := printf "%s-writer" (include "updraft.fullname" .) -}}
 {{- $fixed := dict "kind" "writer" "containers" $containers "component" "writer" "service" "writer" "port" 8816 "waitingMetric" "updraft_writer_batches_waiting" -}}
-{{- $_ := set $components (printf "%s-writer" (include "updraft.fullname" .)) (merge $fixed $own) -}}
+{{- $_ := set $fixed "tokenSecret" (include "updraft.tokenSecret" (dict "name" $fullname "auth" $own.auth)) -}}
+{{- $_ := set $components $fullname (merge $fixed $own) -}}
 {{- end -}}
 {{- toYaml $components -}}
 {{- end }}
@@ -109,9 +113,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- printf "%s:%s" $path (default .appVersion .image.tag) -}}
 {{- end }}
 
-{{/* The Secret with a component's tokens, which open no other component: (dict "name" its name "values" its values) */}}
+{{/*
+The Secret with a component's tokens, which open no other component: (dict "name" its name "auth" its `auth`); empty for
+one that needs none.
+*/}}
 {{- define "updraft.tokenSecret" -}}
-{{- default (printf "%s-token" .name) .values.auth.existingSecret -}}
+{{- if not .auth.insecureNoToken -}}
+{{- default (ternary (printf "%s-token" .name) "" .auth.plainTokens) .auth.existingSecret -}}
+{{- end -}}
 {{- end }}
 
 {{- define "updraft.certificateSecret" -}}

@@ -18,11 +18,13 @@ Updraft is installed. Set this in your Spark jobs:
 {{ $values.component }}:
 
   {{ printf "%-48s" (printf "%s.endpoint" $conf) }} {{ $scheme }}://{{ $name }}.{{ $namespace }}:{{ $values.port }}
-{{- if not $values.auth.insecureNoToken }}
-{{- $secret := include "updraft.tokenSecret" (dict "name" $name "values" $values) }}
+{{- with $secret := $values.tokenSecret }}
   {{ printf "%-48s" (printf "%s.tokenFile" $conf) }} /etc/updraft/{{ $secret }}/token
   {{ printf "%-48s" (printf "spark.kubernetes.driver.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}
   {{ printf "%-48s" (printf "spark.kubernetes.executor.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}
+{{- if $values.auth.existingSecret }}
+  (If Secret {{ $secret }} says more than a job may know, such as tokens of others, give jobs one that has the key `token` alone.)
+{{- end }}
 {{- end }}
 {{- if ne $values.tls.mode "off" }}
 {{- with $values.tls.authorityKey }}

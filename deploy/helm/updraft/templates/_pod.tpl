@@ -42,10 +42,10 @@ volumes:
       sizeLimit: 1Mi
   {{- end }}
   {{- end }}
-  {{- if not $values.auth.insecureNoToken }}
+  {{- with $values.tokenSecret }}
   - name: tokens
     secret:
-      secretName: {{ include "updraft.tokenSecret" . }}
+      secretName: {{ . }}
       defaultMode: 0440
   {{- end }}
   {{- if ne $values.tls.mode "off" }}
