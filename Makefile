@@ -26,6 +26,7 @@ WRITER_PORT ?= 8816
 IMAGES ?= localhost
 WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 UV_VERSION := 0.13.8
 # Not locked: a lock names one index, and that of the wheels without CUDA is not everywhere to be had.
 TORCH_VERSION := 2.15.0
@@ -42,7 +43,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 MVN := ./mvnw --batch-mode --no-transfer-progress
 # Hardly any of Maven's or the compilers' code runs long enough for the second compiler to pay.
 export MAVEN_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-jar = spark-connector/bundle/target/updraft-spark-$(JAR_OF_$(1))_2.13-0.1.0.jar
+jar = spark-connector/bundle/target/updraft-spark-$(JAR_OF_$(1))_2.13-$(VERSION).jar
 JARS := $(sort $(foreach spark,$(SPARKS),$(call jar,$(spark))))
 JAR := $(call jar,$(SPARK))
 MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
@@ -104,6 +105,7 @@ lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Jav
 	.venv/bin/buf format --diff --exit-code proto
 	.ci/spdx
 	.venv/bin/python .ci/versions.py --check
+	.venv/bin/python .ci/project_version.py --check
 	.venv/bin/python .ci/chart_settings.py --check
 	.venv/bin/python .ci/chart_values.py --check
 	.venv/bin/python .ci/dashboards.py --check
@@ -174,19 +176,19 @@ test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a 
 
 images images-gpu: IMAGE_LABELS = --label org.opencontainers.image.revision=$(shell git describe --always --dirty --abbrev=40 --exclude='*') $(if $(SOURCE),--label org.opencontainers.image.source=$(SOURCE))
 images: ## Build the images of the pool of SPARK and of the writer with buildah (BUILDAH="--build-arg BASE=..." names a base, SOURCE the repository)
-	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool --tag updraft-pool:0.1.0 --file deploy/images/Dockerfile .
-	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer --tag updraft-writer:0.1.0 --file deploy/images/Dockerfile .
+	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool --tag updraft-pool:$(VERSION) --file deploy/images/Dockerfile .
+	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer --tag updraft-writer:$(VERSION) --file deploy/images/Dockerfile .
 
 images-gpu: ## Build those for nodes with NVIDIA GPUs
-	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool-gpu --tag updraft-pool-gpu:0.1.0 --file deploy/images/Dockerfile .
-	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer-gpu --tag updraft-writer-gpu:0.1.0 --file deploy/images/Dockerfile .
+	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool-gpu --tag updraft-pool-gpu:$(VERSION) --file deploy/images/Dockerfile .
+	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer-gpu --tag updraft-writer-gpu:$(VERSION) --file deploy/images/Dockerfile .
 
 test-images: .venv/.synced | $(REPORTS) ## What `make images` built: labels, bill of materials, user, size (as root, or in `buildah unshare`)
 	$(call PYTEST,.venv,images) tests/images
 
 image-executors: setup ## Build what e2e-kube wants beside them: executors with the jars of SPARK, a pool with what the demo imports
-	buildah build $(BUILDAH) --tag updraft-team:0.1.0 --file deploy/images/Dockerfile.team deploy/images
-	buildah build $(BUILDAH) --build-context entrypoint=tests/kube --tag updraft-spark:0.1.0 --file tests/kube/Dockerfile $(dir $(shell $(PYTHON) -c 'import pyspark; print(pyspark.__file__)'))
+	buildah build $(BUILDAH) --tag updraft-team:$(VERSION) --file deploy/images/Dockerfile.team deploy/images
+	buildah build $(BUILDAH) --build-context entrypoint=tests/kube --tag updraft-spark:$(VERSION) --file tests/kube/Dockerfile $(dir $(shell $(PYTHON) -c 'import pyspark; print(pyspark.__file__)'))
 
 test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real browser (chromium and its driver)
 	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: apt-get install chromium chromium-driver'; exit 1; }
@@ -299,8 +301,9 @@ bench-writer-page: setup ## Write docs/benchmarks-writer.md from what bench-writ
 setup: $(VENV)/.synced ## Install the Python environment of SPARK
 setup-all: $(foreach spark,$(SPARKS),$(call venv,$(spark))/.synced) ## Install the Python environments of every Spark
 
-versions: ## Write what follows from spark-versions.toml, and lock
+versions: ## Write what follows from spark-versions.toml and from the version in pyproject.toml, and lock
 	python3.11 .ci/versions.py
+	python3.11 .ci/project_version.py
 	$(UV) lock --quiet
 
 chart-schemas: .venv/.synced ## Fetch the definitions of the custom resources that the chart makes, as .ci/crds.py pins them
@@ -351,7 +354,7 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 	UV_PROJECT_ENVIRONMENT=$(@D) $(UV) sync --quiet --locked --reinstall-package updraft-core --no-group spark$(subst .,,$(NEWEST)) --group $*
 	@touch $@
 
-$(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-0.1.0.jar: $(CONNECTOR_SOURCES)
+$(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-$(VERSION).jar: $(CONNECTOR_SOURCES)
 	@java -version 2>&1 | grep -q 'version "\(17\|21\)' || { echo 'error: a JDK 17 is needed: java -version says' "$$(java -version 2>&1 | head -1)"; exit 1; }
 	cd spark-connector && $(MVN) -q -Pspark-$* -Dmaven.test.skip -DskipTests package
 	@touch $@

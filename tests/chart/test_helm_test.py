@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.chart.chart import render
+from tests.support.paths import VERSION
 from updraft_cli.commands.doctor import Doctor
 
 _TLS = {"mode": "secret", "secretName": "ours"}
@@ -54,7 +55,7 @@ def test_it_runs_the_pools_image_and_presents_the_token_of_each() -> None:
 
 def test_a_writer_alone_is_called_from_the_pools_image_too() -> None:
     (container,) = _pod({"pools": {"default": None}})["spec"]["containers"]
-    assert (container["name"], container["image"]) == ("writer", "updraft-pool:0.1.0")
+    assert (container["name"], container["image"]) == ("writer", f"updraft-pool:{VERSION}")
 
 
 def test_it_trusts_the_authority_in_the_secret() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.chart.chart import CHART, Manifest, Release, render
+from tests.support.paths import VERSION
 from updraft_cli.commands.tokens import Tokens
 
 _NAME = "air-updraft-tokens"
@@ -78,7 +79,7 @@ def test_no_team_chooses_what_runs_with_these_rights() -> None:
     }
     (container,) = _pod(render(images))["containers"]
     assert container["image"] == "registry.example/updraft-writer:ours"
-    assert _pod(render({"writer": {"enabled": False}}))["containers"][0]["image"] == "updraft-writer:0.1.0"
+    assert _pod(render({"writer": {"enabled": False}}))["containers"][0]["image"] == f"updraft-writer:{VERSION}"
 
 
 def test_its_arguments_are_those_of_the_command() -> None:

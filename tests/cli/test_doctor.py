@@ -16,7 +16,7 @@ from pyarrow import flight
 
 from tests.cli.conftest import TOKEN
 from tests.support.certificates import Authority
-from tests.support.paths import PYTHON, connector_jar
+from tests.support.paths import PYTHON, VERSION, connector_jar
 from tests.support.pool import LocalPool
 from tests.support.spark import EXTENSION
 from tests.support.writer import LocalWriter
@@ -64,8 +64,8 @@ def test_nothing_is_found_where_nothing_is_wrong(pool: LocalPool, writer: LocalW
     ("mistake", "check", "says"),
     [
         ({"spark.sql.extensions": "org.example.Ours"}, "extension", "no function goes to a pool"),
-        ({"spark.jars": "/nowhere/updraft-spark-4.2_2.13-0.1.0.jar"}, "jar", "does not exist"),
-        ({"spark.jars": "updraft-spark-3.5_2.13-0.1.0.jar"}, "jar", "is for another version of Spark"),
+        ({"spark.jars": f"/nowhere/updraft-spark-4.2_2.13-{VERSION}.jar"}, "jar", "does not exist"),
+        ({"spark.jars": f"updraft-spark-3.5_2.13-{VERSION}.jar"}, "jar", "is for another version of Spark"),
         ({f"{_UDF}.endpont": "grpc://x:1"}, "settings", "not a setting of the connector"),
         ({f"{_UDF}.endpoint": "http://pool:8815"}, "endpoint", "is not an endpoint"),
         ({f"{_UDF}.endpoint": "grpc://pool"}, "endpoint", "is not an endpoint"),

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from tests.kube.cluster import SEALED, SHARED, Release
 from tests.kube.namespace import NAMESPACE, TABLES
 from tests.kube.tenants import TENANTS
+from tests.support.paths import VERSION
 from tests.support.spark import local_spark
 
 AUTHORITY = "authority"
@@ -61,7 +62,7 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
         f"{volume}mount.path": str(tables),
         f"{volume}options.claimName": TABLES,
         "spark.kubernetes.namespace": NAMESPACE,
-        "spark.kubernetes.container.image": f"{images}/updraft-spark:0.1.0",
+        "spark.kubernetes.container.image": f"{images}/updraft-spark:{VERSION}",
         "spark.driver.host": address,
         "spark.driver.bindAddress": address,
         # The driver is not a pod, so it does not use the cluster's DNS.

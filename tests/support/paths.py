@@ -11,6 +11,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
+VERSION: str = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+"""Of Updraft, as jars, charts and images carry it."""
 # The pool and Spark's own workers must be the Python that runs the tests: one environment has one pyspark.
 PYTHON = Path(sys.executable)
 _JAR_VARIABLE = "UPDRAFT_CONNECTOR_JAR"
@@ -36,4 +38,4 @@ def connector_jar() -> Path:
 def _built_jar(spark: str) -> Path:
     table = tomllib.loads((REPOSITORY / "spark-versions.toml").read_text())
     jar = next(row["jar"] for row in table["spark"] if row["version"] == spark)
-    return REPOSITORY / f"spark-connector/bundle/target/updraft-spark-{jar}_2.13-0.1.0.jar"
+    return REPOSITORY / f"spark-connector/bundle/target/updraft-spark-{jar}_2.13-{VERSION}.jar"

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the version of Updraft, which pyproject.toml decides, where a file has to spell it; with --check it only says
+which file spells another one.
+"""
+
+import argparse
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[1]
+_SOURCE = "pyproject.toml"
+_VERSION = r"(\d+\.\d+\.\d+[0-9A-Za-z.+-]*?)"
+_OF_A_WHEEL = rf'^version = "{_VERSION}"$'
+_OF_A_PARENT = rf"<artifactId>updraft-parent</artifactId>\s*<version>{_VERSION}</version>"
+_OF_A_JAR = rf"updraft-spark-[0-9.]+_2\.13-{_VERSION}\.jar"
+_PLACES = {
+    "proto/python/pyproject.toml": _OF_A_WHEEL,
+    "flight-server/pyproject.toml": _OF_A_WHEEL,
+    "gpu-writer/pyproject.toml": _OF_A_WHEEL,
+    "deploy/cli/pyproject.toml": _OF_A_WHEEL,
+    "spark-connector/pom.xml": _OF_A_PARENT,
+    "spark-connector/bundle/pom.xml": _OF_A_PARENT,
+    "spark-connector/client/pom.xml": _OF_A_PARENT,
+    "spark-connector/spark/pom.xml": _OF_A_PARENT,
+    "deploy/helm/updraft/Chart.yaml": rf"^(?:version|appVersion): {_VERSION}$",
+    "deploy/images/Dockerfile": rf"image\.version={_VERSION} ",
+    "deploy/images/Dockerfile.team": rf"^ARG POOL=updraft-pool:{_VERSION}$",
+    "README.md": _OF_A_JAR,
+    "docs/guides/install.md": _OF_A_JAR,
+    "docs/guides/writer.md": _OF_A_JAR,
+}
+
+
+def decided(root: Path) -> str:
+    """The version that pyproject.toml names."""
+    return str(tomllib.loads((root / _SOURCE).read_text())["project"]["version"])
+
+
+def stale(root: Path, version: str, *, write: bool) -> list[str]:
+    """The files that spell another version, or none; with `write` they spell this one afterwards."""
+    found = []
+    for name, pattern in _PLACES.items():
+        path = root / name
+        text = path.read_text()
+        spelt = re.compile(pattern, re.MULTILINE)
+        filled = spelt.sub(lambda match: match[0].replace(match[1], version), text)
+        if filled != text or not spelt.search(text):
+            found.append(name)
+        if write and filled != text:
+            path.write_text(filled)
+    return found
+
+
+def main() -> int:
+    """Write the version; with --check the exit code is 1 when a file spells another one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    only_check = parser.parse_args().check
+    version = decided(_ROOT)
+    found = stale(_ROOT, version, write=not only_check)
+    for name in found:
+        print(f"{name}: does not say {version}; run `make versions`" if only_check else f"{name}: written")
+    return 1 if only_check and found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
