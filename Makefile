@@ -83,7 +83,7 @@ connector: $(JAR) ## Build the connector's jar and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire
+.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
@@ -116,7 +116,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services share, of the pool and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/bench tests/fuzz tests/docs .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/docs .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
@@ -234,6 +234,12 @@ faults: $(VENV)/.synced | $(REPORTS) ## A table of named faults, and what is lef
 
 soak: setup $(JAR) ## Spark jobs whose every row is checked while something is killed every second (SOAK="--minutes 10 --rolling")
 	$(PYTHON) -m tests.programs.soak $(SOAK)
+
+audit: .venv/.synced ## Licences of what is shipped, and what OSV knows against it (AUDIT="--offline" asks nobody); bills of materials in build/audit
+	@mkdir -p build/audit
+	$(UV) export --quiet --locked --preview-features sbom-export --format cyclonedx1.5 --no-default-groups --all-packages --all-extras --output-file build/audit/python.cdx.json >/dev/null
+	cd spark-connector && $(MVN) -q -Pspark-$(JAR_OF_$(NEWEST)) -DskipTests -pl bundle -am org.cyclonedx:cyclonedx-maven-plugin:makeBom -DoutputDirectory=$(CURDIR)/build/audit
+	.venv/bin/python -m tests.programs.audit.run --python build/audit/python.cdx.json --java build/audit/java.cdx.json $(AUDIT)
 
 record-wire: setup $(JAR) ## Record what this release says on the wire, which the next one is held against
 	$(PYTHON) -m tests.programs.record_wire
