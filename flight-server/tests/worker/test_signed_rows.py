@@ -34,18 +34,21 @@ def global_name(module: str, name: str) -> bytes:
     return f"c{module}\n{name}\n".encode()
 
 
+def unicode_text(text: str) -> bytes:
+    """As the JVM's pickler writes it."""
+    return b"X" + len(text.encode()).to_bytes(4, "little") + text.encode()
+
+
+def data_type(described: Any) -> bytes:
+    """Spark's type of this description, on the stack."""
+    name = global_name("pyspark.sql.types", "_parse_datatype_json_string")
+    return name + unicode_text(json.dumps(described)) + b"\x85R"
+
+
 def struct_of(described: Any) -> bytes:
     """A row of one field, as Spark's own pickler writes it."""
-    text = json.dumps(described).encode()
-    return (
-        b"\x80\x02"
-        + global_name("pyspark.sql.types", "_create_row_inbound_converter")
-        + global_name("pyspark.sql.types", "_parse_datatype_json_string")
-        + b"X"
-        + len(text).to_bytes(4, "little")
-        + text
-        + b"\x85R\x85RK\x07\x85R."
-    )
+    converter = global_name("pyspark.sql.types", "_create_row_inbound_converter")
+    return b"\x80\x02" + converter + data_type(described) + b"\x85RK\x07\x85R."
 
 
 @pytest.mark.parametrize(
@@ -120,3 +123,19 @@ def test_what_a_row_sets_does_not_last() -> None:
     ROWS.loads(pickled)
     assert not hasattr(decimal.Decimal("1"), "__dict__")
     assert ROWS.loads(pickle.dumps(decimal.Decimal("1.5"), 2)) == decimal.Decimal("1.5")
+
+
+@pytest.mark.parametrize("name", ["date", "timestamp", "integer", "binary"])
+def test_a_row_changes_no_type_that_later_exchanges_use(name: str) -> None:
+    # BUILD with the state (None, {"fromInternal": Decimal}), on what Spark has one of for the whole process.
+    state = b"N}(" + unicode_text("fromInternal") + global_name("decimal", "Decimal") + b"u\x86b."
+    with pytest.raises(pickle.UnpicklingError, match="change the type of a struct"):
+        ROWS.loads(b"\x80\x02" + data_type(name) + state)
+    assert "fromInternal" not in vars(types._parse_datatype_json_value(name))
+
+
+def test_a_row_is_made_by_no_type_of_its_own() -> None:
+    # A set, where the type of a struct belongs.
+    converter = global_name("pyspark.sql.types", "_create_row_inbound_converter")
+    with pytest.raises(pickle.UnpicklingError, match="whose type is none"):
+        ROWS.loads(b"\x80\x02" + converter + global_name("builtins", "set") + b")R\x85R.")

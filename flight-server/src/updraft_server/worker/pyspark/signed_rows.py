@@ -14,7 +14,7 @@ import io
 import json
 import pickle
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pyspark.worker
 from pyspark.serializers import CPickleSerializer
@@ -49,15 +49,39 @@ class _Unpickler(pickle.Unpickler):
         return found
 
 
-def _data_type(text: str) -> types.DataType:
-    # Made anew each time: a row could change one that others get too.
+class _StructType:
+    """Spark's type of a row, as a pickle may hold it.
+
+    A pickle sets attributes on whatever it holds, and of simple types Spark has one object for the whole process.
+    """
+
+    __slots__ = ("_type",)
+
+    def __init__(self, data_type: types.DataType) -> None:
+        self._type = data_type
+
+    def __setstate__(self, _state: object) -> None:
+        raise pickle.UnpicklingError("rows change the type of a struct, which no value of Spark's needs")
+
+    def converter(self) -> _Reducer:
+        """What makes a row of a struct's values: made anew, so that nobody else gets what the pickle sets on it."""
+        return cast("_Reducer", types._create_row_inbound_converter(self._type))
+
+
+def _row_converter(data_type: object) -> _Reducer:
+    if not isinstance(data_type, _StructType):
+        raise pickle.UnpicklingError("rows have a struct whose type is none")
+    return data_type.converter()
+
+
+def _data_type(text: str) -> _StructType:
     if _is_of_somebodys_own(text):
         # Its class is named, or pickled, in the text.
         raise pickle.UnpicklingError(
             "rows have a struct with a user-defined type, whose class nobody has signed: pass its fields on their own, "
             "or use a function on Arrow batches"
         )
-    return types._parse_datatype_json_string(text)
+    return _StructType(types._parse_datatype_json_string(text))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -87,7 +111,7 @@ def _names() -> Mapping[tuple[str, str], _Reducer]:
         ("__builtin__", "bytearray"): bytearray,
         ("__builtin__", "set"): set,
         ("pyspark.sql.types", "_parse_datatype_json_string"): _data_type,
-        ("pyspark.sql.types", "_create_row_inbound_converter"): types._create_row_inbound_converter,
+        ("pyspark.sql.types", "_create_row_inbound_converter"): _row_converter,
         ("pyspark.sql.types", "VariantVal"): getattr(types, "VariantVal", _unknown),
     }
     return {name: _stateless(function) for name, function in called.items()}
