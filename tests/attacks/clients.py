@@ -10,10 +10,11 @@ from typing import Any
 
 import grpc
 import pyarrow as pa
+from grpc_health.v1.health_pb2 import HealthCheckRequest
 from pyspark.sql.types import StringType
 from session_commands import scalar_arrow
 
-from tests.attacks.outsiders import ClientAttempts, Conversation, Outsider
+from tests.attacks.outsiders import HANG_SECONDS, ClientAttempts, Conversation, Outsider
 from tests.support.flight import FlightData, first_message, ipc_parts, numbered
 from updraft.v1.exchange_pb2 import (
     Artifact,
@@ -217,3 +218,15 @@ def announces_functions_that_fill_the_queue_and_sends_them_byte_after_byte(outsi
         # To be slow is the attempt.
         time.sleep(0.1)
     return [exchange.leave() for exchange in exchanges]
+
+
+@ATTEMPTS("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
+def asks_without_a_token_for_the_health_of_names_of_megabytes(outsider: Outsider) -> list[str]:
+    question = HealthCheckRequest(service="x" * (60 * MIB)).SerializeToString()
+    watches = [_unproven(outsider, "/grpc.health.v1.Health/Watch", question) for _ in range(24)]
+    return [watch.code().name for watch in watches]
+
+
+def _unproven(outsider: Outsider, method: str, body: bytes) -> Any:
+    """A call over a connection of its own, without any credentials."""
+    return outsider.connection().unary_stream(method)(body, timeout=HANG_SECONDS)

@@ -13,7 +13,7 @@ from front_harness import Running
 from updraft.errors import PoolFullError
 from updraft.service.audit import NO_RECORD
 from updraft.service.early_reads import EarlyReads, allocated_bytes
-from updraft.service.identity import ANYBODY
+from updraft.service.identity import ANYBODY, STRANGER
 from updraft_server.pool.testing import FakePool
 
 MIB = 1024 * 1024
@@ -88,6 +88,22 @@ async def test_the_older_half_is_refused_with_a_hint_when_memory_is_used_up() ->
         await asyncio.gather(reads[1], reads[2])
     with pytest.raises(PoolFullError):
         await reads[2]
+
+
+async def test_strangers_are_refused_before_anybody_who_is_known() -> None:
+    memory = Memory()
+    early = memory.early_reads()
+    known, stranger = Sending("a"), Sending()
+    stranger.identity = STRANGER
+    reads = [asyncio.ensure_future(early.of(client).read()) for client in (known, known, known, stranger)]
+    await settled()
+    memory.allocated = 500 * MIB
+    early.look()
+    assert await settled(*reads) == [False, False, False, True]
+    with pytest.raises(PoolFullError):
+        await reads[3]
+    for read in reads:
+        read.cancel()
 
 
 async def test_what_running_exchanges_may_take_is_not_counted() -> None:

@@ -5,7 +5,8 @@ gRPC takes a message in as a whole once somebody reads, and says nothing of its 
 of clients may send any number of large messages at once, of which neither queue nor quota knows yet. While such reads
 are open, the service looks at the memory that it has allocated; where that is more than it may be, half of the reads
 are refused: those of the callers with most of them, and of each caller those that have been open for the longest time.
-A client that sends at the pace of a network is done by then.
+A client that sends at the pace of a network is done by then. Before anybody else all strangers are refused, whose
+questions are a few bytes long.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ import structlog
 from updraft.errors import UpdraftError
 from updraft.service.audit import CallRecord
 from updraft.service.exchange import Call
-from updraft.service.identity import Identity
+from updraft.service.identity import STRANGER, Identity
 
 # Memory grows by what a network brings meanwhile.
 _LOOK_SECONDS = 0.05
@@ -99,11 +100,12 @@ class EarlyReads:
     def look(self) -> None:
         """Refuse half of the reads where they may be too much: what they give back shows at the next look.
 
-        One is never refused, whatever else takes memory.
+        One is never refused, whatever else takes memory, unless it is a stranger's.
         """
         if self._allocated() <= self._limit_bytes + self._elsewhere():
             return
-        refused = _half({patience: caller for patience, caller in self._open.items() if not patience.expired()})
+        reads = {patience: caller for patience, caller in self._open.items() if not patience.expired()}
+        refused = [patience for patience, caller in reads.items() if caller == STRANGER.name] or _half(reads)
         if not refused:
             return
         _log.warning("messages that arrive take too much memory: their clients are refused", clients=len(refused))

@@ -1,18 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grpc.health.v1: one board of states, served by every listener of a service."""
+"""grpc.health.v1: one board of states, served by every listener of a service.
 
-from collections.abc import Iterable, Mapping
+Whoever reaches a listener may ask, without a token. So a question is small, and open watches are few.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health, health_pb2
 
-HEALTH_METHOD_PREFIX = "/grpc.health.v1.Health/"
+from updraft.errors import UpdraftError
+
+HEALTH_SERVICE_NAME = "grpc.health.v1.Health"
+MAX_QUESTION_BYTES = 4096
+"""The name of a registered function is the longest part of one."""
+MOST_WATCHES = 1024
+"""Of each server. Each takes memory for as long as its client likes: the oldest one makes room for another."""
 
 # The empty name stands for the whole service.
 WHOLE_SERVICE = ""
 
 # Serving as long as the process answers: a process that is not ready (draining, healing) must not be restarted.
 LIVE = "updraft.live"
+
+
+# A probe sends its question together with the call.
+_QUESTION_SECONDS = 10.0
+
+Read = Callable[[Any], Awaitable[bytes | None]]
+"""Reads the first message of a call, by its context; None: it has none. Raises UpdraftError."""
 
 
 class HealthBoard:
@@ -27,9 +46,9 @@ class HealthBoard:
         """Whether each name serves, as probes see it."""
         return self._published
 
-    def add_to(self, server: "grpc.aio.Server") -> None:
-        """Serve the board on `server`."""
-        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+    def add_to(self, server: "grpc.aio.Server", read: Read) -> None:
+        """Serve the board on `server`; `read` bounds the memory of questions, whose size nobody knows before."""
+        server.add_generic_rpc_handlers((_Methods(self._servicer, read).handler(),))
 
     async def publish(self, names: Iterable[str], *, serving: bool) -> None:
         """Set SERVING or NOT_SERVING for each of `names`, and notify watchers."""
@@ -38,3 +57,69 @@ class HealthBoard:
             if self._published.get(name) is not serving:
                 self._published[name] = serving
                 await self._servicer.set(name, status)
+
+
+class _Methods:
+    """The gRPC methods on one server.
+
+    Each is one of streams, which on the wire is the same as one of a single request: gRPC would take a single request
+    in, whatever its size, before anybody is asked.
+    """
+
+    def __init__(self, servicer: health.aio.HealthServicer, read: Read) -> None:
+        self._servicer = servicer
+        self._read = read
+        # In the order in which they began.
+        self._watches: dict[asyncio.Timeout, None] = {}
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        methods = {"Check": self._check, "Watch": self._watch}
+        serialized = health_pb2.HealthCheckResponse.SerializeToString
+        return grpc.method_handlers_generic_handler(
+            HEALTH_SERVICE_NAME,
+            {
+                name: grpc.stream_stream_rpc_method_handler(method, response_serializer=serialized)
+                for name, method in methods.items()
+            },
+        )
+
+    async def _check(self, _questions: Any, context: Any) -> None:
+        question = await self._question(context)
+        await context.write(await self._servicer.Check(question, context))
+
+    async def _watch(self, _questions: Any, context: Any) -> None:
+        question = await self._question(context)
+        try:
+            async with asyncio.timeout(None) as patience:
+                self._make_room()
+                self._watches[patience] = None
+                try:
+                    await self._servicer.Watch(question, context)
+                finally:
+                    self._watches.pop(patience, None)
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch: ask again")
+
+    def _make_room(self) -> None:
+        if len(self._watches) >= MOST_WATCHES:
+            oldest = next(iter(self._watches))
+            del self._watches[oldest]
+            oldest.reschedule(asyncio.get_running_loop().time())
+
+    async def _question(self, context: Any) -> health_pb2.HealthCheckRequest:
+        """What is asked; otherwise the call ends."""
+        try:
+            async with asyncio.timeout(_QUESTION_SECONDS):
+                encoded = await self._read(context)
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no question came")
+        except UpdraftError as error:
+            await context.abort(grpc.StatusCode[error.code], error.status_message())
+        if encoded is None or len(encoded) > MAX_QUESTION_BYTES:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"expected a question of at most {MAX_QUESTION_BYTES} bytes"
+            )
+        try:
+            return health_pb2.HealthCheckRequest.FromString(encoded)
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a HealthCheckRequest")

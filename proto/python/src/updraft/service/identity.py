@@ -72,6 +72,8 @@ class Identity:
 _USERS = frozenset({Scope.CALL, Scope.SESSION, Scope.WRITE})
 ANYBODY = Identity("anybody", None, _USERS)
 """Whoever reaches a service that asks for no credentials."""
+STRANGER = Identity("a stranger", None, frozenset())
+"""Whoever asks what needs no credentials, of whatever service."""
 TOKEN_HOLDER = Identity("a holder of a token", None, _USERS)
 """Whoever has a token of a plain file of tokens."""
 TOKEN_HOLDER_AMONG_IDENTITIES = replace(TOKEN_HOLDER, share="holders of tokens")

@@ -19,8 +19,9 @@ from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
 from updraft.service.descriptors import allow_all_descriptors, most_connections
 from updraft.service.door import Door
-from updraft.service.flight_service import FlightService, flight_handler
-from updraft.service.health import LIVE, HealthBoard
+from updraft.service.flight_service import Call, FlightService, flight_handler
+from updraft.service.health import LIVE, MAX_QUESTION_BYTES, HealthBoard, Read
+from updraft.service.identity import STRANGER
 from updraft.service.lifecycle import StartError
 from updraft.service.observers import Observers
 from updraft.service.security import server_credentials
@@ -102,17 +103,21 @@ class Listeners:
         """End everything."""
         await self._stack.aclose()
 
-    def _server(self) -> grpc.aio.Server:
-        server = grpc.aio.server(options=_channel_options(self._settings))
+    def _server(self, max_receive_bytes: int, read_question: Read) -> grpc.aio.Server:
+        server = grpc.aio.server(options=_channel_options(self._settings, max_receive_bytes))
         self._stack.push_async_callback(server.stop, None)
-        self._health.add_to(server)
+        self._health.add_to(server, read_question)
         return server
 
     async def _start_flight(self) -> None:
         settings = self._settings
         self._door = door = Door(settings.token_file, settings.identities_file)
         self._stack.callback(asyncio.create_task(_keep_watching(door)).cancel)
-        self._flight = server = self._server()
+        early_reads = self._service.early_reads
+        # Twice the limit, so that a message beyond the limit gets our error, with both numbers, instead of gRPC's.
+        self._flight = server = self._server(
+            2 * settings.max_message_bytes, lambda context: early_reads.read(Call(context, STRANGER))
+        )
         timeout_seconds = settings.first_message_timeout_seconds
         handler = flight_handler(self._service, door, self._audit, request_timeout_seconds=timeout_seconds)
         server.add_generic_rpc_handlers((handler,))
@@ -131,7 +136,7 @@ class Listeners:
     async def _start_admin(self) -> None:
         if self._settings.admin_address is None:
             return
-        server = self._server()
+        server = self._server(MAX_QUESTION_BYTES, lambda context: Call(context, STRANGER).read())
         self.addresses["admin_listen"] = _bind(server, str(self._settings.admin_address), None)
         await server.start()
 
@@ -166,10 +171,9 @@ async def _keep_watching(door: Door) -> None:
         door.refresh()
 
 
-def _channel_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
+def _channel_options(settings: "ServiceSettings", max_receive_bytes: int) -> Sequence[tuple[str, int]]:
     return (
-        # Twice the limit, so that a message beyond the limit gets our error, with both numbers, instead of gRPC's.
-        ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
+        ("grpc.max_receive_message_length", max_receive_bytes),
         ("grpc.max_send_message_length", -1),
         # Only identity: a compressed message would grow beyond the limit before its size could be checked.
         ("grpc.compression_enabled_algorithms_bitset", 1),
