@@ -3,7 +3,6 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from admission_arrivals import TASK, Arrivals, PoolOf, acquire, admission, settled
 from artifact_clients import artifact, fixture, parts
 from flight_messages import all_replies, batch, command_request, echo_command, reply_metadata
-from front_calls import Gate
+from front_calls import Gate, until
 from front_harness import Running, RunningFront
 
 from updraft.errors import LimitError, PoolFullError
@@ -145,14 +144,6 @@ async def test_a_full_queue_has_a_place_for_who_has_used_little(
         await asyncio.wait_for(arrivals.tasks["c"], 60)
     await arrivals.serve_all()
     assert sorted(arrivals.granted) == ["b", "quiet", "running"]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(6000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("that did not happen")
 
 
 def is_waited_for(front: RunningFront, waiting: int) -> bool:

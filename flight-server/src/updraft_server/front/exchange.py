@@ -147,8 +147,10 @@ class Exchanges:
                     binding = self._binding(owner, request)
                     grant = await self._admission.worker(place, binding)
             try:
-                # Those that waited beside it may have killed theirs meanwhile.
+                # Those that waited beside it may have killed theirs meanwhile, and it may have waited for long.
                 self._refuse_if_held_back(owner, request)
+                if checked is not None:
+                    checked.check_again()
             except UpdraftError:
                 grant.release(LeaseOutcome.CLEAN)
                 raise
@@ -182,8 +184,9 @@ class Exchanges:
         is_large = len(request.payload) > _LARGE_PAYLOAD_BYTES
         fits = await asyncio.to_thread(checked.fits, request.payload) if is_large else checked.fits(request.payload)
         checked.settle(fits=fits)
-        if checked.signer:
-            call.record.describe(signer=checked.signer, functions=[f"sha256:{each.hex()}" for each in checked.digests])
+        if signed_by := checked.signed_by:
+            digests = [f"sha256:{digest.hex()}" for digest in signed_by.digests]
+            call.record.describe(signer=signed_by.signer, functions=digests)
         collected = self._collector.collected(dialogue, owner, request.needs, share=share_of(call, owner.tenant))
         return request, await stack.enter_async_context(collected)
 

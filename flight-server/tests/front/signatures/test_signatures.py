@@ -58,7 +58,8 @@ def signatures(tmp_path: Path, driver: Driver) -> Signatures:
 def check(signatures: Signatures, signed: ExchangeCommand, owner: PoolOwner = OWNER, schema: bytes = SCHEMA) -> str:
     checked = signatures.check(request(signed, schema), owner)
     checked.settle(fits=checked.fits(signed.payload))
-    return checked.signer
+    checked.check_again()
+    return checked.signed_by.signer if checked.signed_by is not None else ""
 
 
 def test_what_a_known_driver_has_signed_runs(signatures: Signatures, driver: Driver) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import grpc
 import pytest
 from flight_messages import SCHEMA, all_replies, batch, command_request, echo_command, finish, reply_metadata
+from front_calls import Gate, until
 from front_harness import Running, RunningFront
-from signing import Driver, write_signers
+from signing import COMMAND_SHA256, Driver, write_signers
 
 from updraft.v1.exchange_pb2 import ErrorKind, ExchangeCommand, SessionFunction
 from updraft_server.pool.testing import FakePool
@@ -86,3 +87,34 @@ async def test_the_audit_log_has_whose_signature_it_was(
     opened, _ended = map(json.loads, log.read_text().splitlines())
     assert (opened["event"], opened["signer"]) == ("opened", "a-driver")
     assert [digest.partition(":")[0] for digest in opened["functions"]] == ["sha256"]
+
+
+@pytest.mark.parametrize("revocation", ["key", "function"])
+async def test_what_is_revoked_while_it_waits_for_a_worker_does_not_run(
+    running_front: Running, settings: dict[str, Any], driver: Driver, tmp_path: Path, revocation: str
+) -> None:
+    gate, signers = Gate(), tmp_path / "signers"
+    pool = FakePool(workers=1, script=gate.script)
+    async with running_front(pool, **settings) as front:
+        running = front.exchange()
+        await running.write(command_request(driver.signed(COMMAND, HEADER)))
+        await running.read()
+        waiting = front.exchange()
+        another_task = driver.signed(COMMAND, HEADER)
+        another_task.task.task_attempt_id += 1
+        for message in (command_request(another_task), finish(0)):
+            await waiting.write(message)
+        await waiting.done_writing()
+        await until(lambda: front.front.admission.waiting == 1)
+        if revocation == "key":
+            write_signers(signers, [Driver("another")])
+        else:
+            write_signers(signers, [driver], revoked=[f"sha256:{COMMAND_SHA256.hex()}"])
+        gate.opened.set()
+        await running.write(finish(0))
+        await running.done_writing()
+        assert (await all_replies(running))[1] is None
+        replies, error = await all_replies(waiting)
+        assert error is not None
+        assert error.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_FUNCTION_REFUSED

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a session function is one that a driver has signed, for the very exchange that brings it.
 
-A statement is checked before anything of the exchange is near a worker, and once: what is open when it expires, or when
-its signer is revoked, goes on.
+A statement is checked before anything of the exchange is near a worker, and once: what is open when it expires goes on.
+Whether its signer or function was revoked is looked at again when the exchange gets its worker, because it may have
+waited for that as long as its client liked. What runs then goes on.
 """
 
 import asyncio
@@ -105,7 +106,7 @@ class Signatures:
     def _checked(self, request: Request, owner: Owner) -> "CheckedFunction":
         is_signed = request.command.HasField("signed_statement")
         if self._known is None or not (is_signed or self._required):
-            return CheckedFunction(self, "", (), None)
+            return CheckedFunction(self, None)
         if not is_signed:
             raise FunctionRefusedError(
                 "this pool runs only functions that their driver has signed, and this one has no signature: set "
@@ -114,26 +115,42 @@ class Signatures:
         signer, statement = self._verified(request.command.signed_statement)
         if problem := _mismatch(statement, request, owner, signer) or self._untimely(statement, signer):
             raise _not_for_this(signer, problem)
-        known = self._known.current
-        if known is None or known.revoked_functions.intersection(statement.command_sha256):
-            digests = ", ".join(f"sha256:{digest.hex()}" for digest in statement.command_sha256)
+        self._refuse_revoked(statement.command_sha256)
+        return CheckedFunction(self, SignedBy(signer.name, request.command.signed_statement.key_sha256, statement))
+
+    def check_again(self, signed_by: "SignedBy") -> None:
+        """Raise FunctionRefusedError where the signer, or a function, was revoked since the statement was checked."""
+        try:
+            self._signer(signed_by.key_sha256)
+            self._refuse_revoked(signed_by.digests)
+        except FunctionRefusedError:
+            self.count(Outcome.REFUSED)
+            raise
+
+    def _refuse_revoked(self, functions: Sequence[bytes]) -> None:
+        known = self._known.current if self._known is not None else None
+        if known is None or known.revoked_functions.intersection(functions):
+            digests = ", ".join(f"sha256:{digest.hex()}" for digest in functions)
             raise FunctionRefusedError(f"a function was revoked on this pool: {digests}")
-        return CheckedFunction(self, signer.name, tuple(statement.command_sha256), statement.payload_sha256)
 
-    def _verified(self, signed: SignedStatement) -> "tuple[Signer, Statement]":
-        from cryptography.exceptions import InvalidSignature
-
+    def _signer(self, key_sha256: bytes) -> "Signer":
         known = self._known.current if self._known is not None else None
         if known is None:
             raise FunctionRefusedError(
                 "no signature counts: this pool has no file of signers that it can use, and its log says why"
             )
-        signer = known.by_key.get(signed.key_sha256)
+        signer = known.by_key.get(key_sha256)
         if signer is None:
             raise FunctionRefusedError(
-                f"this pool does not know the key that signed the function (SHA-256 {signed.key_sha256[:32].hex()}): "
+                f"this pool does not know the key that signed the function (SHA-256 {key_sha256[:32].hex()}): "
                 "it was never among its signers, or was revoked"
             )
+        return signer
+
+    def _verified(self, signed: SignedStatement) -> "tuple[Signer, Statement]":
+        from cryptography.exceptions import InvalidSignature
+
+        signer = self._signer(signed.key_sha256)
         try:
             signer.key.verify(signed.signature, signed.statement)
             return signer, Statement.FromString(signed.statement)
@@ -169,31 +186,43 @@ class Signatures:
         return ""
 
 
+class SignedBy:
+    """Who has signed a session function, and what."""
+
+    def __init__(self, signer: str, key_sha256: bytes, statement: Statement) -> None:
+        self.signer = signer
+        self.key_sha256 = key_sha256
+        self.digests: Sequence[bytes] = tuple(statement.command_sha256)
+        """SHA-256 of each pickled function, as its signer says."""
+        self.payload_sha256 = statement.payload_sha256
+
+
 class CheckedFunction:
     """A session function that may run, if its payload is the right one."""
 
-    def __init__(
-        self, signatures: Signatures, signer: str, digests: Sequence[bytes], payload_sha256: bytes | None
-    ) -> None:
-        self.signer = signer
-        """Whose key signed it; empty for nobody's."""
-        self.digests = digests
-        """SHA-256 of each pickled function, as its signer says."""
+    def __init__(self, signatures: Signatures, signed_by: SignedBy | None) -> None:
+        """`signed_by` is None for a function that needs no signature and has none."""
+        self.signed_by = signed_by
         self._signatures = signatures
-        self._payload_sha256 = payload_sha256
+
+    def check_again(self) -> None:
+        """Raise FunctionRefusedError where it was revoked since it was checked."""
+        if self.signed_by is not None:
+            self._signatures.check_again(self.signed_by)
 
     def fits(self, payload: bytes) -> bool:
         """Whether it is the payload that was signed; needs no event loop."""
-        return self._payload_sha256 is None or self._payload_sha256 == hashlib.sha256(payload).digest()
+        return self.signed_by is None or self.signed_by.payload_sha256 == hashlib.sha256(payload).digest()
 
     def settle(self, *, fits: bool) -> None:
         """Count the function; raises FunctionRefusedError for another payload than was signed."""
-        if not fits:
+        if self.signed_by is not None and not fits:
             self._signatures.count(Outcome.REFUSED)
             raise FunctionRefusedError(
-                f"the signature of {self.signer!r} is not for this exchange: its function is another than was signed"
+                f"the signature of {self.signed_by.signer!r} is not for this exchange: its function is another than "
+                "was signed"
             )
-        self._signatures.count(Outcome.UNSIGNED if self._payload_sha256 is None else Outcome.VALID)
+        self._signatures.count(Outcome.UNSIGNED if self.signed_by is None else Outcome.VALID)
 
 
 def _revocable(path: Path) -> "Revocable[KnownSigners]":
