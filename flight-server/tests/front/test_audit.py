@@ -12,6 +12,7 @@ import grpc
 import pytest
 from flight_messages import all_replies, batch, command_request, echo_command, finish
 from front_harness import Running, RunningFront
+from signing import Driver, write_signers
 
 from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, SessionFunction, TaskIdentity
 from updraft_server.pool.testing import FakePool
@@ -103,6 +104,35 @@ async def test_what_is_refused_is_recorded(running_front: Running, settings: dic
     assert (unknown["event"], unknown["outcome"]) == ("refused", "UnauthenticatedError")
     assert "identity" not in unknown
     assert "stolen" not in json.dumps(unknown)
+
+
+@pytest.mark.parametrize("method", ["ListFlights", "GetFlightInfo", "ListActions"])
+async def test_who_tries_credentials_by_a_question_is_recorded(
+    running_front: Running, settings: dict[str, Any], log: Path, method: str
+) -> None:
+    async with running_front(FakePool(), **settings) as front:
+        ask = front.channel.unary_stream(f"/arrow.flight.protocol.FlightService/{method}")
+        for token in ("stolen", "token"):
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                _ = [answer async for answer in ask(b"", metadata=(("authorization", f"Bearer {token}"),), timeout=60)]
+        assert await served(front, echo_command()) is None
+        refused, opened, _ended = await records(log, 3)
+    assert (refused["event"], refused["call"]) == ("refused", "question")
+    assert (refused["outcome"], opened["event"]) == ("UnauthenticatedError", "opened")
+
+
+async def test_a_refused_function_is_recorded_with_whom_it_was_said_to_be_for(
+    running_front: Running, settings: dict[str, Any], log: Path, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("anybody's\n")
+    signed = {"session_functions": "signed", **write_signers(tmp_path / "signers", [Driver()])}
+    async with running_front(FakePool(), **{**settings, "token_file": tokens, **signed}) as front:
+        command = echo_command(session=SESSION, task=TaskIdentity(owner=OWNER))
+        assert await served(front, command, "anybody's", whole=False) is not None
+        (refused,) = await records(log, 1)
+    assert (refused["event"], refused["outcome"]) == ("refused", "FunctionRefusedError")
+    assert (refused["tenant"], refused["session"], refused["application"]) == ("a", "s", "app\n{}")
 
 
 async def test_strangers_do_not_fill_the_log(

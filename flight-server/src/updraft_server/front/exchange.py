@@ -137,11 +137,12 @@ class Exchanges:
         async with within_deadline(call, "exchange"), AsyncExitStack() as stack:
             exchange.phase = ExchangePhase.PREPARING
             owner = _owner(call, request)
+            call.record.describe(tenant=owner.tenant, session=owner.session_id)
             checked = self._signatures.check(request, owner) if request.is_session else None
             with self._admission.place(share_of(call, owner.tenant), request.task_key, request.held_bytes) as place:
                 request, artifacts = await place.unless_lost(self._prepared(call, request, owner, checked, stack))
                 self._refuse_if_held_back(owner, request)
-                await _recorded(call, request, owner)
+                await _recorded(call, request)
                 exchange.phase = ExchangePhase.WAITING
                 with exchange.span.child("updraft.pool.admission"), self._metrics.wait_seconds.time():
                     binding = self._binding(owner, request)
@@ -262,11 +263,10 @@ def _nobody_knows_how(grant: Grant) -> bool:
     return death.done() and death.result().status is None
 
 
-async def _recorded(call: Call, request: Request, owner: Owner) -> None:
-    """Let the audit log have whose the exchange is and what it runs; raises PoolUnavailableError."""
+async def _recorded(call: Call, request: Request) -> None:
+    """Let the audit log have what the exchange runs; raises PoolUnavailableError."""
     if not call.record.is_kept:
         return
-    call.record.describe(tenant=owner.tenant, session=owner.session_id)
     if request.is_session:
         # A large one takes a while.
         digest = await asyncio.to_thread(hashlib.sha256, request.payload)

@@ -73,7 +73,7 @@ class Audit:
         """The records of one call, from now on.
 
         Args:
-            what: "exchange" or "action".
+            what: "exchange", "action", or "question" for what there is.
             peer: Whose address it comes from, as gRPC says it.
         """
         return CallRecord(self, {"service": self._service, "call": what, "peer": peer}) if self._file else NO_RECORD

@@ -208,21 +208,20 @@ class _Adapter:
 
     async def list_flights(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            await self._request(context, await self._identity(context))
+            await self._question(context)
             await _flight_types()
             for info in self._service.list_flights():
                 yield bytes(info.serialize())
 
     async def flight_info(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            request = await self._request(context, await self._identity(context))
+            _, request = await self._question(context)
             flight = await _flight_types()
             yield bytes(self._service.flight_info(_deserialized(flight.FlightDescriptor, request)).serialize())
 
     async def list_actions(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            identity = await self._identity(context)
-            await self._request(context, identity)
+            identity, _ = await self._question(context)
             flight = await _flight_types()
             for action in self._service.list_actions(identity):
                 # An ActionType has no serialize(); its two fields are those of an Action.
@@ -237,6 +236,14 @@ class _Adapter:
                 action = _deserialized(flight.Action, request)
                 result = await self._service.do_action(action.type, action.body.to_pybytes(), identity, record)
             yield bytes(flight.Result(result).serialize())
+
+    async def _question(self, context: Any) -> tuple[Identity, bytes]:
+        """Who asks what there is, and for what. Nobody is recorded for that who may; who tries credentials is."""
+        with self._audit.call("question", context.peer()) as record:
+            identity = await self._identified(context, record)
+            request = await self._request(context, identity)
+            record.forget()
+        return identity, request
 
     async def _identified(self, context: Any, record: CallRecord) -> Identity:
         identity = await self._identity(context)
