@@ -117,6 +117,23 @@ def test_secrets_end_with_their_owner_and_have_its_labels(api_server: ApiServer)
     assert metadata["labels"] == {"app.kubernetes.io/instance": "air"}
 
 
+def test_an_owners_own_secret_stays_as_it_is(api_server: ApiServer) -> None:
+    for _ in range(2):
+        Tokens(names=["a-token"], owner="air-tokens").cli_cmd()
+    assert list(api_server.secrets) == ["a-token"]
+
+
+_OF_ONE_THAT_WENT = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "air-tokens", "uid": "u-0"}
+
+
+@pytest.mark.parametrize("references", [[], [_OF_ONE_THAT_WENT]])
+def test_a_secret_that_somebody_else_has_made_is_an_error(api_server: ApiServer, references: list[Any]) -> None:
+    data = {"token": "dA==", "tokens": "dA=="}
+    api_server.secrets["a-token"] = {"metadata": {"name": "a-token", "ownerReferences": references}, "data": data}
+    with pytest.raises(ClusterError, match="a-token was not made for air-tokens, and whoever made it knows its token"):
+        Tokens(names=["a-token"], owner="air-tokens").cli_cmd()
+
+
 def test_without_its_owner_no_secret_is_made(api_server: ApiServer) -> None:
     with pytest.raises(MissingError, match="cannot find nobody in namespace data"):
         Tokens(names=["a-token"], owner="nobody").cli_cmd()

@@ -129,7 +129,8 @@ class Cluster:
     def add_secret(self, name: str, files: Mapping[str, str], owner: Any = None) -> bool:
         """Make a Secret with these files, with the owner's labels and ended with it; returns whether there was none.
 
-        Raises ClusterError, also if there is one that lacks one of the files.
+        Raises ClusterError, also if there is one that lacks one of the files, or is not this owner's: whoever made that
+        knows its token, and one of an owner that has gone is about to go.
         """
         metadata: dict[str, Any] = {"name": name}
         if owner is not None:
@@ -145,6 +146,12 @@ class Cluster:
         if lacking:
             keys = " and ".join(lacking)
             raise ClusterError(f"Secret {name} is there without the key {keys}: add it, or delete the Secret")
+        owners = {reference.uid for reference in found.metadata.owner_references or ()}
+        if owner is not None and owner.metadata.uid not in owners:
+            raise ClusterError(
+                f"Secret {name} was not made for {owner.metadata.name}, and whoever made it knows its token: delete "
+                "it, or name it as existingSecret if it is yours"
+            )
         return False
 
     def pod(self, name: str) -> Pod:
