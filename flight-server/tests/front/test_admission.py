@@ -340,3 +340,37 @@ async def test_who_was_refused_is_tried_again_after_the_start_of_an_extra_worker
     await settled()
     await settled()
     assert arrivals.granted[2:] == ["sibling of second", "sibling of first"]
+
+
+class WithoutExtraWorkers(FakePool):
+    """As with --extra-workers 0, or once tasks have all of them."""
+
+    async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
+        if not self.idle:
+            raise NoIdleWorker("all workers are busy")
+        return await super().lease(task, binding, leave_fresh=leave_fresh)
+
+
+async def test_many_tasks_of_one_tenant_do_not_pass_another_for_long() -> None:
+    pool = WithoutExtraWorkers(workers=2)
+    queue = admission(pool)
+    tasks = [TaskKey("app", 1, number) for number in range(2)]
+    # Of one task a worker is always at work.
+    grants = [await acquire(queue, "a", task) for task in tasks]
+    waiting = [asyncio.ensure_future(acquire(queue, "a", tasks[0])) for _ in range(4)]
+    other = asyncio.ensure_future(acquire(queue, "b", TaskKey("another app", 1, 1)))
+    await settled()
+    passed = 0
+    while not other.done():
+        grants.pop().release(LeaseOutcome.CLEAN)
+        waiting.append(asyncio.ensure_future(acquire(queue, "a", tasks[0])))
+        await settled()
+        granted = [arrival for arrival in waiting if arrival.done()]
+        waiting = [arrival for arrival in waiting if not arrival.done()]
+        grants += [arrival.result() for arrival in granted]
+        passed += len(granted)
+        assert passed < 20
+    assert passed
+    for arrival in waiting:
+        arrival.cancel()
+    await pool.close(0)

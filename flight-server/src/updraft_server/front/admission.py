@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from updraft.errors import LimitError, PoolFullError, PoolUnavailableError
 from updraft.service.tenants import Caps
+from updraft_server.front.grant import Grant
 from updraft_server.front.turns import Turn, Turns, add
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolError, TaskKey
@@ -27,6 +28,9 @@ from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, PoolEr
 _MOST_SIBLINGS = 8
 # Before a task has given all its workers back: a client that names one task for ever would keep workers for ever.
 _MOST_OVERTAKING = 64
+# In a row, of whatever tasks, while somebody waits in vain whose turn it is: a tenant that has many tasks with many
+# exchanges each would have all workers for as long as it likes.
+_MOST_PASSING = 8
 # Whom the pool has no worker for does not hold up those behind. It is asked again once its workers change.
 _MOST_REFUSED = 32
 
@@ -57,22 +61,6 @@ class AdmissionLimits:
     queue_limit: int
     queue_bytes: int
     retry_after_milliseconds: int
-
-
-class Grant:
-    """A worker granted to one exchange; released once."""
-
-    def __init__(self, lease: Lease, on_release: Callable[[], None]) -> None:
-        self.lease = lease
-        self._on_release: Callable[[], None] | None = on_release
-
-    def release(self, outcome: LeaseOutcome) -> None:
-        """Give the worker back; only the first call counts."""
-        if self._on_release is None:
-            return
-        on_release, self._on_release = self._on_release, None
-        on_release()
-        self.lease.release(outcome)
 
 
 @dataclass(eq=False, slots=True)
@@ -136,6 +124,8 @@ class Admission:
         self._holding: Counter[TaskKey] = Counter()
         self._overtaken: Counter[TaskKey] = Counter()
         """Of tasks that hold a worker: how often they have got one past the queue since they hold any."""
+        self._passing = 0
+        """How many have overtaken somebody who could have had their worker, since anybody had a turn."""
         self._draining = False
         self._dispatching: asyncio.Task[None] | None = None
         self._unsubscribe = pool.subscribe(self._workers_changed)
@@ -203,6 +193,7 @@ class Admission:
 
     async def _lease(self, place: Place, binding: Binding) -> Grant:
         overtakes, waits = self._may_overtake(place), place.binding is not None
+        passes = overtakes and self._is_passed_over()
         # Counted before the wait for the worker, so that a sibling that comes meanwhile is known as one.
         self._hold(place, +1)
         # Newcomers may ask at the same time. Who waits asks alone, and keeps its turn where the pool has no worker.
@@ -219,6 +210,9 @@ class Admission:
             raise
         if overtakes and place.task is not None:
             self._overtaken[place.task] += 1
+            self._passing += int(passes)
+        else:
+            self._passing = 0
         self._turns.count(place.tenant, binding.owner, +1 if waits else 0)
         turn = self._turns.begun(place.tenant, binding.owner)
         return Grant(lease, lambda: self._released(place, turn))
@@ -242,10 +236,14 @@ class Admission:
             place.task is not None and self._holding[place.task] > 0 and self._overtaken[place.task] < _MOST_OVERTAKING
         )
 
+    def _is_passed_over(self) -> bool:
+        """Whether there is a worker that somebody could have whose turn it is."""
+        return self._pool.idle > 0 and bool(self._turns)
+
     def _is_next(self, place: Place) -> bool:
         """Whether a newcomer need not wait: nobody does who may have a worker."""
         if self._may_overtake(place):
-            return True
+            return not self._is_passed_over() or self._passing < _MOST_PASSING
         is_capped = self._caps.exceeded("max_workers", place.tenant, self._turns.at_work(place.tenant), 1)
         return not is_capped and not self._turns and not any(True for _ in self._overtakers())
 
@@ -386,7 +384,8 @@ class Admission:
         """Who is served next: first who overtakes, then whose turn it is; nobody who is as one in `refused`."""
         # Extra workers may be few: they go to who has fewest too.
         overtakers = sorted(self._overtakers(), key=lambda place: self._turns.at_work(place.tenant))
-        places = chain(overtakers, self._turns.candidates() if self._pool.idle else ())
+        candidates = self._turns.candidates() if self._pool.idle else iter(())
+        places = chain(overtakers, candidates) if self._passing < _MOST_PASSING else chain(candidates, overtakers)
         return next((place for place in places if (place.task, place.binding) not in refused), None)
 
     def _overtakers(self) -> Iterator[Place]:

@@ -33,11 +33,12 @@ from updraft.service.identity import Scope
 from updraft.service.spans import TRACE_HEADER, Tracer
 from updraft.v1.exchange_pb2 import ReplyMetadata
 from updraft_server.front.activity import Activity, ExchangePhase, OpenExchange
-from updraft_server.front.admission import Admission, Grant
+from updraft_server.front.admission import Admission
 from updraft_server.front.artifacts.collector import ArtifactCollector, CollectedArtifacts
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.grant import Grant
 from updraft_server.front.hold_back import HoldBack
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.relay import Relay, RelayLimits
