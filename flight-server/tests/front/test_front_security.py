@@ -2,6 +2,7 @@
 """Who may call a front: tokens, certificates and their renewal."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import grpc
@@ -10,7 +11,7 @@ import pytest
 import trustme
 from flight_messages import all_replies, command_request, echo_command, finish
 from front_calls import SERVING, admitted, health
-from front_harness import Running, RunningFront
+from front_harness import DO_EXCHANGE, Running, RunningFront
 from structlog.testing import capture_logs
 
 from updraft.protocol import TENANT_HEADER
@@ -44,9 +45,11 @@ async def test_a_header_that_says_two_things_says_nothing(running_front: Running
             ([(name, "Bearer second"), (name, "Bearer first")], grpc.StatusCode.UNAUTHENTICATED),
         ):
             call = front.exchange(metadata=(token, *others))
-            for message in (command_request(echo_command()), finish(0)):
-                await call.write(message)
-            await call.done_writing()
+            # Who is refused at the door may hear of it before all is sent.
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                for message in (command_request(echo_command()), finish(0)):
+                    await call.write(message)
+                await call.done_writing()
             _, error = await all_replies(call)
             assert (error.code() if error is not None else grpc.StatusCode.OK) is said
 
@@ -88,6 +91,14 @@ def secure_channel(front: RunningFront, credentials: grpc.ChannelCredentials) ->
     return grpc.aio.secure_channel(f"localhost:{port}", credentials, options=options)
 
 
+def known_client(authority: trustme.CA) -> grpc.ChannelCredentials:
+    """What a client has whose certificate the authority has signed."""
+    client = authority.issue_cert("client")
+    return grpc.ssl_channel_credentials(
+        authority.cert_pem.bytes(), client.private_key_pem.bytes(), client.cert_chain_pems[0].bytes()
+    )
+
+
 async def test_a_renewed_certificate_is_served_without_a_restart(running_front: Running, tmp_path: Path) -> None:
     old, new = trustme.CA(), trustme.CA()
     write_certificate(old, tmp_path)
@@ -116,13 +127,38 @@ async def test_mutual_tls_turns_away_a_client_without_a_certificate(running_fron
     authority = trustme.CA()
     write_certificate(authority, tmp_path)
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
-    client = authority.issue_cert("client")
-    known = grpc.ssl_channel_credentials(
-        authority.cert_pem.bytes(), client.private_key_pem.bytes(), client.cert_chain_pems[0].bytes()
-    )
+    known = known_client(authority)
     settings = {**tls_settings(tmp_path), "tls_client_ca_file": tmp_path / "ca.crt"}
     async with running_front(FakePool(), **settings) as front:
         async with secure_channel(front, known) as channel:
             assert await admitted(channel) is grpc.StatusCode.OK
         async with secure_channel(front, grpc.ssl_channel_credentials(authority.cert_pem.bytes())) as channel:
             assert await admitted(channel) is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_an_authority_that_is_taken_away_revokes_its_certificates(
+    running_front: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.listeners._CERTIFIED_CONNECTION_MILLISECONDS", 200)
+    authority = trustme.CA()
+    write_certificate(authority, tmp_path)
+    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+    settings = {**tls_settings(tmp_path), "tls_client_ca_file": tmp_path / "ca.crt"}
+    async with (
+        running_front(FakePool(), **settings) as front,
+        secure_channel(front, known_client(authority)) as channel,
+    ):
+        begun = channel.stream_stream(DO_EXCHANGE)()
+        await begun.write(command_request(echo_command()))
+        await begun.read()
+        trustme.CA().cert_pem.write_to_path(tmp_path / "ca.crt")
+        # New calls of a connection that is open are refused too, and what has begun goes on.
+        for _ in range(600):
+            if await admitted(channel) is grpc.StatusCode.UNAVAILABLE:
+                break
+            await asyncio.sleep(0.1)
+        else:
+            pytest.fail("the connection is as good as ever")
+        await begun.write(finish(0))
+        await begun.done_writing()
+        assert (await all_replies(begun))[1] is None
