@@ -184,8 +184,8 @@ def test_the_containers_of_a_pool_have_an_image_and_resources_of_their_own() -> 
     front = {"image": {"repository": "plain"}, "resources": {"limits": {"memory": "3Gi"}}, "env": [{"name": "A"}]}
     release = render({"pools": {"default": {"front": front, "workers": {"image": {"tag": "numpy"}}}}})
     made = {name: release.container(_POOL, name) for name in ("front", "workers")}
-    assert made["front"]["image"] == "plain:numpy"
-    assert made["workers"]["image"] == "updraft-pool:numpy"
+    assert made["front"]["image"] == "registry.test/plain:numpy"
+    assert made["workers"]["image"] == "registry.test/updraft-pool:numpy"
     assert made["front"]["resources"]["limits"] == {"memory": "3Gi"}
     assert made["workers"]["resources"]["limits"] == {"memory": "4Gi"}
     assert [{"name": "A"} in container["env"] for container in made.values()] == [True, False]

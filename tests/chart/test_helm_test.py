@@ -55,7 +55,7 @@ def test_it_runs_the_pools_image_and_presents_the_token_of_each() -> None:
 
 def test_a_writer_alone_is_called_from_the_pools_image_too() -> None:
     (container,) = _pod({"pools": {"default": None}})["spec"]["containers"]
-    assert (container["name"], container["image"]) == ("writer", f"updraft-pool:{VERSION}")
+    assert (container["name"], container["image"]) == ("writer", f"registry.test/updraft-pool:{VERSION}")
 
 
 def test_it_trusts_the_authority_in_the_secret() -> None:

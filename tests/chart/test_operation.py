@@ -23,7 +23,13 @@ def test_an_hpa_scales_on_cpu_and_waiting_exchanges() -> None:
     assert (spec["minReplicas"], spec["maxReplicas"]) == (3, 9)
     assert cpu["resource"]["target"]["averageUtilization"] == 70
     assert waiting["pods"]["metric"]["name"] == "updraft_exchanges_waiting"
-    assert release.one("Deployment", _POOL)["spec"]["replicas"] == 3
+    assert release.one("Deployment", _POOL)["spec"]["replicas"] == 2
+
+
+@pytest.mark.parametrize("mode", ["off", "hpa"])
+def test_the_number_of_pods_may_be_left_to_others(mode: str) -> None:
+    spec = render(_pool(replicas=None, autoscaling={"mode": mode}))
+    assert "replicas" not in spec.one("Deployment", _POOL)["spec"]
 
 
 def test_keda_scales_on_the_same() -> None:

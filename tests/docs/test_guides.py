@@ -18,7 +18,8 @@ from tests.support.paths import REPOSITORY
 from updraft.service.identities_file import parse_identities
 from updraft_cli.main import Updraft
 
-_YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Manifests are no values: tests/chart/test_gitops.py reads those.
+_YAML = re.compile(r"^```yaml\n(?!apiVersion)(.*?)^```", re.MULTILINE | re.DOTALL)
 _TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^    ((?:updraft|helm) .*)$", re.MULTILINE)
 _INSTALL = re.compile(r"^    pip install (.*?)(?:  #.*)?$", re.MULTILINE)

@@ -110,6 +110,9 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{- define "updraft.image" -}}
 {{- $path := list .image.registry .image.repository | compact | join "/" -}}
+{{- if not (contains "/" $path) -}}
+{{- fail (printf "where is the image %s? Build it with `make images`, push it to a registry that the nodes pull from, and name that: common.image.registry=registry.example/data" $path) -}}
+{{- end -}}
 {{- printf "%s:%s" $path (default .appVersion .image.tag) -}}
 {{- end }}
 
