@@ -48,11 +48,40 @@ async def test_a_spare_serves_a_task_that_holds_a_worker_and_may_have_another(tm
             await pool.lease(other)
 
 
+async def test_a_pool_runs_as_many_tasks_as_it_has_workers_whatever_each_holds(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, workers_per_task=2) as (pool, zygote):
+        first, second, third = (TaskKey("app", 1, number) for number in range(3))
+        held = {task: [await pool.lease(task)] for task in (first, second)}
+        for task, leases in held.items():
+            leases.append(await pool.lease(task))
+        for lease in held[second]:
+            lease.release(LeaseOutcome.CLEAN)
+        assert pool.idle == 1
+        leases = [await pool.lease(third) for _ in range(2)]
+        assert {lease.worker for lease in leases} == {lease.worker for lease in held[second]}
+        with pytest.raises(NoIdleWorker, match="busy"):
+            await pool.lease(second)
+        assert zygote.forks == 4
+
+
+async def test_a_spare_serves_a_task_whose_worker_ended_while_it_was_idle(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2, workers_per_task=2) as (pool, zygote):
+        other = TaskKey("app", 1, 3)
+        # In turn, or the first would hold both of the pool's own.
+        held = [await pool.lease(task) for task in (TASK, other, TASK, other)]
+        for lease in held[1::2]:
+            lease.release(LeaseOutcome.CLEAN)
+        (idle,) = (info.worker for info in pool.workers if info.state == "idle")
+        zygote.end(idle, -signal.SIGKILL)
+        await until(pool, lambda: pool.idle == 1 and len(pool.workers) == 3)
+        assert zygote.forks == 4
+
+
 async def test_a_task_at_its_limit_gets_no_spare_either(tmp_path: Path) -> None:
     async with running(tmp_path, workers=2, workers_per_task=2) as (pool, _):
         other = TaskKey("app", 1, 3)
-        held = [await pool.lease(task) for task in (TASK, other, TASK)]
-        held[1].release(LeaseOutcome.CLEAN)
+        held = [await pool.lease(task) for task in (TASK, other, TASK, other)]
+        held[3].release(LeaseOutcome.CLEAN)
         with pytest.raises(NoIdleWorker, match="the task holds 2 workers"):
             await pool.lease(TASK)
 

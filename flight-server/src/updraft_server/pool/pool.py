@@ -254,10 +254,16 @@ class Pool:
         wanted = max(0, -self._surplus()) + self._settings.fresh_workers
         return max(0, wanted - fresh - self._starts.unasked)
 
+    def _has_one_for_each_task(self) -> bool:
+        """Whether as many tasks run, or find an idle worker, as the pool has workers; what else they hold is extra."""
+        tasks = {lease.task or id(lease) for lease in self._leases}
+        return len(tasks) + sum(1 for _ in self._in(WorkerState.IDLE)) >= self._settings.workers
+
     def _fill_up(self) -> None:
         """Let spare and fresh workers take the places of those that are missing, as far as there are any."""
-        while self._surplus() < 0:
-            substitute = self._spares.take() or next(self._in(WorkerState.FRESH), None)
+        while not self._has_one_for_each_task():
+            fresh = next(self._in(WorkerState.FRESH), None) if self._surplus() < 0 else None
+            substitute = self._spares.take() or fresh
             if substitute is None:
                 return
             substitute.state = WorkerState.IDLE
@@ -305,7 +311,7 @@ class Pool:
         is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
         if not is_reusable or self._closing:
             self._discard(worker)
-        elif self._surplus() > 0:
+        elif self._has_one_for_each_task():
             self._spares.keep(worker)
         else:
             worker.state = WorkerState.IDLE
