@@ -23,7 +23,7 @@ def test_an_hpa_scales_on_cpu_and_waiting_exchanges() -> None:
     assert (spec["minReplicas"], spec["maxReplicas"]) == (3, 9)
     assert cpu["resource"]["target"]["averageUtilization"] == 70
     assert waiting["pods"]["metric"]["name"] == "updraft_exchanges_waiting"
-    assert release.one("Deployment", _POOL)["spec"]["replicas"] == 2
+    assert release.one("Deployment", _POOL)["spec"]["replicas"] == 3
 
 
 @pytest.mark.parametrize("mode", ["off", "hpa"])
