@@ -157,9 +157,9 @@ test-chart: .venv/.synced | $(REPORTS) ## The Helm chart, rendered and held agai
 	@$(call BEGIN,chart)
 	$(call PYTEST,.venv,chart) tests/chart
 
-test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call
+test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call; a program can have a pool of its own
 	@$(call BEGIN,contract-$(SPARK))
-	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract tests/cli
+	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract tests/cli tests/local
 
 list-e2e: setup ## Count the cases of the differential suite by kind of function
 	$(PYTHON) -m pytest -qq --collect-only tests/e2e

@@ -51,6 +51,7 @@ _CONTAINERS: dict[str, type[Settings]] = {
     "writer": WriterSettings,
 }
 _CHART = {
+    "end_with_stdin": "nothing, since Kubernetes ends its pods by SIGTERM",
     "listen": "the component's port",
     "admin_listen": "the component's port",
     "metrics_listen": "the component's port",

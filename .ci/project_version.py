@@ -12,7 +12,7 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parents[1]
 _SOURCE = "pyproject.toml"
 _VERSION = r"(\d+\.\d+\.\d+[0-9A-Za-z.+-]*?)"
-_OF_A_WHEEL = rf'^version = "{_VERSION}"$'
+_OF_A_WHEEL = rf'(?:^version = "|"updraft-[a-z]+(?:\[[a-z]+\])?==){_VERSION}"'
 _OF_A_PARENT = rf"<artifactId>updraft-parent</artifactId>\s*<version>{_VERSION}</version>"
 _OF_A_JAR = rf"updraft-spark-[0-9.]+_2\.13-{_VERSION}\.jar"
 _PLACES = {
@@ -20,6 +20,7 @@ _PLACES = {
     "flight-server/pyproject.toml": _OF_A_WHEEL,
     "gpu-writer/pyproject.toml": _OF_A_WHEEL,
     "deploy/cli/pyproject.toml": _OF_A_WHEEL,
+    "spark-connector/python/pyproject.toml": _OF_A_WHEEL,
     "spark-connector/pom.xml": _OF_A_PARENT,
     "spark-connector/bundle/pom.xml": _OF_A_PARENT,
     "spark-connector/client/pom.xml": _OF_A_PARENT,

@@ -21,7 +21,8 @@ _FILES = (
     "Makefile",
     "pyproject.toml",
     "flight-server/pyproject.toml",
-    "deploy/cli/src/updraft_cli/connector.py",
+    "spark-connector/python/pyproject.toml",
+    "proto/python/src/updraft/spark/jars.py",
     "docs/compatibility.md",
 )
 # A folder of sources for what changed in each of these: spark-before-X and spark-since-X.
@@ -83,13 +84,27 @@ def conflicts(table: Table) -> str:
 
 def extra(table: Table) -> str:
     """What a pool that runs session functions needs."""
+    return f"spark = {_pyspark(table)}\n"
+
+
+def pyspark(table: Table) -> str:
+    """The same, for whoever installs `updraft-spark` into an environment without PySpark."""
+    return f"pyspark = {_pyspark(table)}\n"
+
+
+def _pyspark(table: Table) -> str:
     oldest, (major, minor) = table.sparks[-1], _number(table.sparks[0]["version"])
-    return f'spark = ["pyspark>={oldest["version"]},<{major}.{minor + 1}", "pandas>=2.2,<3", "numpy>=1.26"]\n'
+    return f'["pyspark>={oldest["version"]},<{major}.{minor + 1}", "pandas>=2.2,<3", "numpy>=1.26"]'
 
 
 def jars(table: Table) -> str:
-    """Which jar runs on which Spark, for the CLI."""
+    """Which jar runs on which Spark, for Python."""
     return "".join(f'    "{spark["version"]}": "{spark["jar"]}",\n' for spark in table.sparks)
+
+
+def lines(table: Table) -> str:
+    """The jars that the wheel `updraft-spark` carries."""
+    return f"jars = [{', '.join(chr(34) + jar['version'] + chr(34) for jar in table.jars)}]\n"
 
 
 def compatibility(table: Table) -> str:
@@ -121,7 +136,7 @@ def _number(version: str) -> tuple[int, int]:
 
 
 _PARTS: dict[str, Callable[[Table], str]] = {
-    part.__name__: part for part in (profiles, variables, groups, conflicts, extra, jars, compatibility)
+    part.__name__: part for part in (profiles, variables, groups, conflicts, extra, pyspark, lines, jars, compatibility)
 }
 
 

@@ -101,7 +101,7 @@ def test_nobody_elses_package_takes_the_place_of_the_core(
     install = ("pip", "install", "--python", third_party, "--dry-run", "--no-index", "--find-links", strangers, cli)
     refused = uv(*install, cwd=tmp_path)
     assert refused.returncode != 0
-    assert "there are no versions of updraft-core[service]" in " ".join(refused.stderr.split())
+    assert "there is no version of updraft-core[service]==" in " ".join(refused.stderr.split())
     resolved = uv(*install, "--find-links", cli.parent, cwd=tmp_path)
     assert resolved.returncode == 0, resolved.stderr
     assert re.findall(r"^ \+ ([a-z-]+)", resolved.stderr, re.MULTILINE) == ["updraft-cli", "updraft-core"]

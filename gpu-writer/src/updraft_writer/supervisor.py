@@ -16,6 +16,7 @@ from updraft.service.child import Child, describe_exit
 from updraft.service.crashes import CRASHES, WINDOW_SECONDS, Crashes
 from updraft.service.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
 from updraft.service.lossy_streams import protect_standard_streams
+from updraft.service.parent import stdin_has_ended
 from updraft_writer.settings import ServeSettings
 
 SETTINGS_VARIABLE = "UPDRAFT_WRITER_SETTINGS"
@@ -74,6 +75,8 @@ class Supervisor:
         if self._child.is_stuck():
             _say(f"the writer has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
             self._child.kill()
+        if self._settings.end_with_stdin and not self._is_draining and stdin_has_ended():
+            return self._stop()
         if time.monotonic() < self._drain_deadline_seconds:
             return None
         _say("the writer did not drain in time and is killed")

@@ -1,17 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the CLI knows of the connector: which jar runs on which Spark, and the names of its settings.
-
-`make versions` writes the first; a test holds the second against docs/reference/connector.md.
-"""
-
-JARS = {
-    # spark-versions.toml: jars
-    "4.3": "4.2",
-    "4.2": "4.2",
-    "4.1": "4.1",
-    "4.0": "4.0",
-    # spark-versions.toml: end
-}
+"""The names of the connector's settings; a test holds them against docs/reference/connector.md."""
 
 _CONNECTION = (
     "endpoint",

@@ -19,6 +19,7 @@ from pathlib import Path
 from updraft.service.child import Child, describe_exit
 from updraft.service.crashes import CRASHES, WINDOW_SECONDS, Crashes
 from updraft.service.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
+from updraft.service.parent import stdin_has_ended
 from updraft_server.ipc.control import (
     CONTROL_VARIABLE,
     KNOWN_VARIABLE,
@@ -148,6 +149,8 @@ class Supervisor:
                 self._kill_strays()
                 self._go_on_once_cleared()
                 self._look_for_front()
+                if self._starter_has_gone():
+                    return self._stop()
                 return self._overdue()
             case signal.SIGCHLD:
                 return self._reap()
@@ -160,6 +163,10 @@ class Supervisor:
     def _look_for_front(self) -> None:
         if self._front_settings is None and self._clearing_deadline_seconds is None:
             self._reach_front()
+
+    def _starter_has_gone(self) -> bool:
+        follows = self._front_settings is not None and self._front_settings.end_with_stdin
+        return follows and self._phase is Phase.RUNNING and stdin_has_ended()
 
     def _end_stuck_children(self) -> None:
         """Kill a child whose loop does not turn: the end that follows is one like any other."""

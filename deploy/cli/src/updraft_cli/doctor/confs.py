@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from updraft_cli.connector import JARS, SETTINGS
+from updraft.spark.jars import JARS
+from updraft_cli.connector import SETTINGS
 from updraft_cli.credentials import Credentials, CredentialsError, read
 from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings

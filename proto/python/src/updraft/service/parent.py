@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process of a service ends with the supervisor that started it."""
+"""How a process of a service ends with the supervisor that started it, and a supervisor with the program that did."""
 
 import ctypes
 import os
+import select
 import signal
 import sys
 
 _VARIABLE = "UPDRAFT_PARENT"
 _PR_SET_PDEATHSIG = 1
+_STDIN = 0
 
 
 def parent_environment() -> dict[str, str]:
@@ -27,3 +29,11 @@ def follow_parent() -> None:
     if os.getppid() != supervisor:
         sys.exit("updraft: the supervisor is gone")
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def stdin_has_ended() -> bool:
+    """Whether nobody holds the other end of standard input any more; it does not wait, and reads nothing."""
+    waiting = select.poll()
+    # A pipe or a socket that was closed is said without being asked for, and a descriptor that is not open too.
+    waiting.register(_STDIN, 0)
+    return bool(waiting.poll(0))

@@ -153,6 +153,12 @@ class ServiceSettings(Settings):
         ge=0,
     )
 
+    end_with_stdin: bool = setting(
+        "End as after SIGTERM once standard input has ended: a service that another program starts with a pipe ends "
+        "with that program, however that ends.",
+        default=False,
+    )
+
     log_format: Literal["json", "console"] = setting("Format of log lines.", default="json")
     log_level: Literal["debug", "info", "warning", "error"] = setting("Lowest severity that is logged.", default="info")
     trace_endpoint: Collector = setting(

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updraft for a Spark session in a notebook, on a laptop, or for the conf of a cluster.
+
+    import updraft.spark
+
+    pool = updraft.spark.local_pool(workers=4)
+    spark = SparkSession.builder.config(map=pool.spark_conf()).getOrCreate()
+
+The pool is a child of this process and ends with it. Install it with `pip install updraft-spark`.
+"""
+
+from updraft.spark.jars import jar
+from updraft.spark.local_pool import LocalPool, local_pool
+from updraft.spark.local_service import LocalServiceError
+from updraft.spark.local_writer import LocalWriter, local_writer
+
+__all__ = ["LocalPool", "LocalServiceError", "LocalWriter", "jar", "local_pool", "local_writer"]

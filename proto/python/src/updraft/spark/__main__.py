@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m updraft.spark`: prints the confs with which a cluster's jobs use Updraft."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from updraft.spark.jars import EXTENSIONS, JARS, jar
+
+_EXAMPLES = """examples:
+  python -m updraft.spark --endpoint grpc://updraft-pool-default.data:8815 >> $SPARK_HOME/conf/spark-defaults.conf
+  spark-submit --jars $(python -m updraft.spark --jar) job.py
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the confs, or with --jar the jar's path alone; 1 when there is none for this Spark."""
+    options = _options(arguments)
+    try:
+        path = jar(options.spark)
+    except (ValueError, ModuleNotFoundError) as error:
+        sys.stderr.write(f"updraft.spark: {error}\n")
+        return 1
+    if options.jar:
+        sys.stdout.write(f"{path}\n")
+        return 0
+    confs = {
+        "spark.jars": str(path),
+        "spark.sql.extensions": EXTENSIONS,
+        "spark.updraft.udf.endpoint": options.endpoint,
+    }
+    if options.writer_endpoint:
+        confs["spark.updraft.write.endpoint"] = options.writer_endpoint
+    width = max(map(len, confs))
+    sys.stdout.writelines(f"{name:{width}}  {value}\n" for name, value in confs.items())
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m updraft.spark",
+        description="Print the confs with which the jobs of a cluster use Updraft, as spark-defaults.conf takes them.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--spark",
+        metavar="VERSION",
+        help=f"the cluster's Spark: {', '.join(JARS)} (default: the PySpark installed here)",
+    )
+    parser.add_argument("--jar", action="store_true", help="print the path of the connector's jar and nothing else")
+    parser.add_argument(
+        "--endpoint", default="grpc://HOST:8815", help="address of the pool: grpc://, grpc+tls:// or grpc+unix://"
+    )
+    parser.add_argument("--writer-endpoint", default="", help="address of a writer, where there is one")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool as a child of this process."""
+
+from updraft.spark.local_service import LocalService, SettingValue
+
+
+class LocalPool(LocalService):
+    """A running pool, made by `local_pool`."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """The confs with which the Python UDFs of a Spark session on this machine run on the pool.
+
+        Raises:
+            ValueError: Updraft has no jar for the PySpark that is installed here.
+            ModuleNotFoundError: The distribution `updraft-spark` is not installed.
+        """
+        return {**super().spark_conf(), "spark.updraft.udf.endpoint": self.endpoint}
+
+
+def local_pool(workers: int | None = None, **settings: SettingValue) -> LocalPool:
+    """Start a pool for this user's sessions on this machine, with this Python and its packages.
+
+    Args:
+        workers: Number of worker processes, each for one exchange at a time. None means one for each CPU.
+        settings: Any other option of `updraft-server serve`, with underscores: `worker_memory_bytes=2**31`.
+
+    Raises:
+        LocalServiceError: The pool did not start; the message says why.
+    """
+    arguments = ["--session-functions=unsigned"]
+    if workers is not None:
+        arguments.append(f"--workers={workers}")
+    return LocalPool("pool", "updraft-server", arguments, settings)

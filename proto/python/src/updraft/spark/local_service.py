@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service of Updraft as a child of this process, on a Unix socket that no other user can reach.
+
+The child's standard input is a pipe that nothing is written to. The pipe ends when this process does, killed or not,
+and the service then ends in order (`--end-with-stdin`).
+"""
+
+import atexit
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from updraft.spark.jars import EXTENSIONS, jar
+
+SettingValue = str | int | float | bool | os.PathLike[str]
+
+_START_TIMEOUT_SECONDS = 120.0
+_LOOK_SECONDS = 0.05
+_DRAIN_SECONDS = 10.0
+# Beyond its drain, a service takes up to 15 seconds to end what does not drain.
+_STOP_TIMEOUT_SECONDS = _DRAIN_SECONDS + 20.0
+_LOG_TAIL_CHARACTERS = 8_000
+# Of a Unix socket's path, on Linux.
+_LONGEST_SOCKET_PATH_BYTES = 107
+
+
+class LocalServiceError(RuntimeError):
+    """Raised when a local pool or writer cannot start; the message ends with the tail of its log."""
+
+
+class LocalService:
+    """A running service. Use it as a context manager, or leave it to end with this process."""
+
+    def __init__(
+        self, noun: str, distribution: str, arguments: Sequence[str], settings: Mapping[str, SettingValue]
+    ) -> None:
+        """Start the service and return once it is ready.
+
+        Args:
+            noun: What it is, for messages.
+            distribution: The distribution that has it.
+            arguments: Options of its `serve`.
+            settings: More of them, by their names in Python: `worker_memory_bytes=...`.
+
+        Raises:
+            LocalServiceError: It is not installed, this is not Linux, or it did not start.
+        """
+        self._noun = noun
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = os.getpid()
+        module = distribution.replace("-", "_")
+        if sys.platform != "linux":
+            raise LocalServiceError(f"a {noun} runs on Linux alone: start this program in a container or a VM")
+        if importlib.util.find_spec(module) is None:
+            raise LocalServiceError(f"{distribution} is not installed here: pip install updraft-spark")
+        self._directory = _directory(noun)
+        self._socket = self._directory / "service.sock"
+        self._ready_file = self._directory / "ready.json"
+        self.log_file = self._directory / f"{noun}.log"
+        """What the service logs, with the output of functions where it is a pool."""
+        command = [
+            *(sys.executable, "-m", module, "serve", "--end-with-stdin"),
+            *("--listen", "", "--listen-unix", str(self._socket), "--ready-file", str(self._ready_file)),
+            *("--admin-listen", "", "--metrics-listen", "127.0.0.1:0", "--log-format", "console"),
+            *("--drain-timeout-seconds", f"{_DRAIN_SECONDS:g}"),
+            *arguments,
+            *_options(settings),
+        ]
+        atexit.register(self.stop)
+        try:
+            self._process = _started(command, self.log_file)
+            self._ready = self._wait_until_ready(self._process)
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def endpoint(self) -> str:
+        """Its address, as the connector's settings take it."""
+        return f"grpc+unix://{self._socket}"
+
+    @property
+    def status_url(self) -> str:
+        """Address of its state: for a pool a page for people, for a writer JSON."""
+        page = "status" if "metrics_token_file" in self._ready else "status.json"
+        return f"http://{self._ready['metrics_listen']}/{page}"
+
+    @property
+    def status_password(self) -> str:
+        """What `status_url` asks for, with any user name; empty where it asks for nothing."""
+        path = self._ready.get("metrics_token_file")
+        return Path(path).read_text().strip() if path else ""
+
+    def spark_conf(self) -> dict[str, str]:
+        """The confs with which a Spark session on this machine uses it; those of a pool and a writer can be merged.
+
+        Raises:
+            ValueError: Updraft has no jar for the PySpark that is installed here.
+            ModuleNotFoundError: The distribution `updraft-spark` is not installed.
+        """
+        return {"spark.jars": str(jar()), "spark.sql.extensions": EXTENSIONS}
+
+    def log(self) -> str:
+        """The last 8,000 characters of its log; empty once it has been stopped."""
+        with contextlib.suppress(FileNotFoundError):
+            return self.log_file.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
+        return ""
+
+    def stop(self) -> None:
+        """End the service: what runs has 10 seconds to finish. Its files, the log too, are removed. May be repeated."""
+        # A fork of this process has the same object and handlers at its exit, and no right to end the service.
+        if os.getpid() != self._owner:
+            return
+        atexit.unregister(self.stop)
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(_STOP_TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired:
+                # Its children end with it.
+                self._process.send_signal(signal.SIGKILL)
+                self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        deadline_seconds = time.monotonic() + _START_TIMEOUT_SECONDS
+        while time.monotonic() < deadline_seconds:
+            # Written as a whole: a reader never sees half of it.
+            with contextlib.suppress(FileNotFoundError):
+                return dict(json.loads(self._ready_file.read_text()))
+            if process.poll() is not None:
+                raise LocalServiceError(f"the {self._noun} ended with status {process.returncode}:\n{self.log()}")
+            time.sleep(_LOOK_SECONDS)
+        raise LocalServiceError(
+            f"the {self._noun} was not ready within {_START_TIMEOUT_SECONDS:g} seconds:\n{self.log()}"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        process = self._process
+        ended = "" if process is not None and process.poll() is None else ", ended"
+        return f"<{self._noun} at {self.endpoint}{ended}; log: {self.log_file}>"
+
+
+def _directory(noun: str) -> Path:
+    """A new directory that only this user can enter, with a path that leaves room for a socket's name."""
+    path = Path(tempfile.mkdtemp(prefix=f"updraft-{noun}-"))
+    if len(os.fsencode(path / "service.sock")) > _LONGEST_SOCKET_PATH_BYTES:
+        path.rmdir()
+        path = Path(tempfile.mkdtemp(prefix=f"updraft-{noun}-", dir="/tmp"))
+    return path
+
+
+def _started(command: Sequence[str], log_file: Path) -> subprocess.Popen[bytes]:
+    with log_file.open("wb") as log:
+        # A session of its own: what interrupts a cell of a notebook does not end the service.
+        return subprocess.Popen(  # noqa: S603 - no shell
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+
+
+def _options(settings: Mapping[str, SettingValue]) -> list[str]:
+    """Settings as options: True is `--name`, False `--no-name`."""
+    options = []
+    for name, value in settings.items():
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            options.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            options.append(f"--{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+    return options

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A writer as a child of this process."""
+
+import os
+
+from updraft.spark.local_service import LocalService, SettingValue
+
+
+class LocalWriter(LocalService):
+    """A running writer, made by `local_writer`."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """The confs with which a Spark session on this machine writes `updraft-parquet` and `updraft-orc` through it.
+
+        Raises:
+            ValueError: Updraft has no jar for the PySpark that is installed here.
+            ModuleNotFoundError: The distribution `updraft-spark` is not installed.
+        """
+        return {**super().spark_conf(), "spark.updraft.write.endpoint": self.endpoint}
+
+
+def local_writer(*roots: str | os.PathLike[str], **settings: SettingValue) -> LocalWriter:
+    """Start a writer for this user's sessions on this machine.
+
+    Args:
+        roots: Directories, or URLs of buckets, below which it may write; at least one.
+        settings: Any other option of `updraft-writer serve`, with underscores: `quota_bytes=2**30`.
+
+    Raises:
+        ValueError: No root is given.
+        LocalServiceError: The writer did not start; the message says why.
+    """
+    if not roots:
+        raise ValueError("give at least one directory that the writer may write below: local_writer('/data/tables')")
+    arguments = [f"--root={os.fspath(root)}" for root in roots]
+    return LocalWriter("writer", "updraft-writer", arguments, settings)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which jar a session is told, and what it is told where there is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import updraft.spark
+from tests.support.paths import VERSION, connector_jar
+from updraft.spark.__main__ import main
+from updraft.spark.jars import JARS
+
+_SPARK = ".".join(pyspark.__version__.split(".")[:2])
+
+
+def test_the_jar_is_that_of_the_installed_pyspark(carried: Path) -> None:
+    assert updraft.spark.jar() == carried / "jars" / connector_jar().name
+
+
+@pytest.mark.parametrize("version", [_SPARK, f"{_SPARK}.7", f"{_SPARK}.0-preview"])
+def test_any_patch_of_a_spark_has_its_jar(carried: Path, version: str) -> None:
+    assert updraft.spark.jar(version).name == f"updraft-spark-{JARS[_SPARK]}_2.13-{VERSION}.jar"
+
+
+@pytest.mark.parametrize("version", ["3.5.1", "4", "", "four", "4.99"])
+def test_another_spark_is_told_which_there_are(carried: Path, version: str) -> None:
+    with pytest.raises(ValueError, match=r"has no jar for Spark .*; it runs on 4\.3, 4\.2, 4\.1, 4\.0"):
+        updraft.spark.jar(version)
+
+
+def test_without_the_distribution_the_error_names_it() -> None:
+    with pytest.raises(ModuleNotFoundError, match="pip install updraft-spark"):
+        updraft.spark.jar(_SPARK)
+
+
+def test_a_jar_that_is_gone_is_no_silent_surprise(carried: Path) -> None:
+    next(carried.glob("jars/*.jar")).unlink()
+    with pytest.raises(ModuleNotFoundError, match="--force-reinstall updraft-spark"):
+        updraft.spark.jar(_SPARK)
+
+
+def test_the_command_prints_what_spark_defaults_takes(carried: Path) -> None:
+    command = [sys.executable, "-m", "updraft.spark", "--spark", _SPARK]
+    endpoints = ["--endpoint", "grpc://pool:8815", "--writer-endpoint", "grpc://writer:8816"]
+    printed = subprocess.run([*command, *endpoints], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert dict(line.split() for line in printed.splitlines()) == {
+        "spark.jars": str(updraft.spark.jar(_SPARK)),
+        "spark.sql.extensions": "io.updraft.spark.UpdraftExtensions",
+        "spark.updraft.udf.endpoint": "grpc://pool:8815",
+        "spark.updraft.write.endpoint": "grpc://writer:8816",
+    }
+
+
+def test_the_command_prints_a_jar_for_spark_submit(carried: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--jar"]) == 0
+    assert capsys.readouterr().out == f"{updraft.spark.jar()}\n"
+
+
+def test_the_command_says_why_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--spark", "3.5"]) == 1
+    assert "no jar for Spark 3.5" in capsys.readouterr().err

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool and a writer that a program starts: they end with it, and nobody else reaches them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+import urllib.error
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+
+import updraft.spark
+from tests.support.flight import echo_command, exchange, whole_request
+from tests.support.waiting import until
+from tests.support.web import fetched
+from updraft.client.writer import WriterClient
+
+# Prints the supervisor's pid, and then does what its argument says.
+_PROGRAM = """
+import json, os, signal, sys
+import updraft.spark
+service = updraft.spark.local_pool(1) if sys.argv[1] == "pool" else updraft.spark.local_writer(sys.argv[2])
+print(json.dumps([service._process.pid, str(service.log_file)]), flush=True)
+{end}
+"""
+_ENDS = {
+    "returns": "",
+    "raises": "raise SystemExit(3)",
+    "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "stops it": "service.stop(); service.stop()",
+    "forks": "os.fork() or sys.exit(0); os.wait(); assert service._process.poll() is None",
+}
+
+
+@pytest.mark.parametrize("end", _ENDS)
+@pytest.mark.parametrize("service", ["pool", "writer"])
+def test_it_ends_with_the_program_that_started_it(service: str, end: str, tmp_path: Path) -> None:
+    program = [sys.executable, "-c", _PROGRAM.format(end=_ENDS[end]), service, str(tmp_path)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        pid, log = json.loads(started.stdout.readline())
+        supervisor = psutil.Process(pid) if psutil.pid_exists(pid) else None
+    assert started.returncode == {"raises": 3, "is killed": -signal.SIGKILL}.get(end, 0)
+    until("the service has ended", lambda: supervisor is None or not supervisor.is_running())
+    if end != "is killed":
+        assert not Path(log).parent.exists()
+
+
+def test_a_pool_answers_on_a_socket_that_is_its_users_alone() -> None:
+    with updraft.spark.local_pool(workers=1) as pool:
+        path = Path(pool.endpoint.removeprefix("grpc+unix://"))
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        batch = pa.record_batch({"x": [1, 2]})
+        reply = exchange(f"unix:{path}", whole_request(echo_command(), batch.schema, [batch]))
+        assert reply.code.name == "OK", reply.details
+        assert "pool is ready" in pool.log()
+        assert repr(pool) == f"<pool at {pool.endpoint}; log: {pool.log_file}>"
+    assert pool.log() == ""
+    assert ", ended" in repr(pool)
+
+
+def test_its_status_page_wants_the_password() -> None:
+    with updraft.spark.local_pool(workers=1) as pool:
+        page, _ = fetched(pool.status_url, token=pool.status_password)
+        assert "Updraft" in page
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            fetched(pool.status_url, token="")
+
+
+def test_a_writer_writes_below_its_roots_alone(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    table = pa.table({"x": [1, 2, 3]})
+    with updraft.spark.local_writer(root, quota_bytes=2**30) as writer:
+        with WriterClient(f"unix:{writer.endpoint.removeprefix('grpc+unix://')}") as client:
+            with client.create(str(root / "a.parquet"), table.schema) as file:
+                file.write(table)
+            with pytest.raises(Exception, match="root"), client.create(str(tmp_path / "b.parquet"), table.schema):
+                pass
+        assert json.loads(fetched(writer.status_url, token=writer.status_password)[0])
+    assert (root / "a.parquet").exists()
+
+
+def test_what_it_cannot_start_with_is_said() -> None:
+    with pytest.raises(updraft.spark.LocalServiceError, match="--workers: input should be greater than or equal to 1"):
+        updraft.spark.local_pool(workers=0)
+    with pytest.raises(updraft.spark.LocalServiceError, match="--worker-memory"):
+        updraft.spark.local_pool(worker_memory=5)
+    with pytest.raises(ValueError, match="give at least one directory"):
+        updraft.spark.local_writer()
+
+
+def test_a_service_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(updraft.spark.LocalServiceError, match="updraft-server is not installed here: pip install"):
+        updraft.spark.local_pool()
+
+
+def test_a_long_temporary_directory_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("d" * 100)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    with updraft.spark.local_pool(workers=1) as pool:
+        assert not list(long.iterdir())
+        assert "pool is ready" in pool.log()

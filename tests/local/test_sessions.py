@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Spark session with a local pool and a local writer, classic and Spark Connect, as a notebook makes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_NOTEBOOK = """
+import sys
+import updraft.spark
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import pandas_udf
+
+pool = updraft.spark.local_pool(workers=2)
+writer = updraft.spark.local_writer(sys.argv[2])
+builder = SparkSession.builder.config(map=pool.spark_conf() | writer.spark_conf())
+builder = builder.config("spark.ui.enabled", "false").config("spark.api.mode", sys.argv[1])
+spark = builder.master("local[2]").getOrCreate()
+fahrenheit = pandas_udf(lambda celsius: celsius * 1.8 + 32, "double")
+frame = spark.range(100).select(fahrenheit("id").alias("f"))
+frame.explain()
+frame.write.format("updraft-parquet").save(sys.argv[2] + "/degrees")
+print("sum", spark.read.parquet(sys.argv[2] + "/degrees").agg({"f": "sum"}).first()[0])
+spark.stop()
+"""
+
+
+@pytest.mark.parametrize("mode", ["classic", "connect"])
+def test_the_udf_runs_on_the_pool_and_the_file_goes_through_the_writer(
+    carried: Path, tmp_path: Path, mode: str
+) -> None:
+    program = [sys.executable, "-c", _NOTEBOOK, mode, str(tmp_path / "tables")]
+    (tmp_path / "tables").mkdir()
+    ran = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    assert ran.returncode == 0, ran.stderr
+    assert "FlightEvalPython" in ran.stdout
+    assert f"sum {sum(range(100)) * 1.8 + 32 * 100}" in ran.stdout
