@@ -235,10 +235,7 @@ faults: $(VENV)/.synced | $(REPORTS) ## A table of named faults, and what is lef
 soak: setup $(JAR) ## Spark jobs whose every row is checked while something is killed every second (SOAK="--minutes 10 --rolling")
 	$(PYTHON) -m tests.programs.soak $(SOAK)
 
-audit: .venv/.synced ## Licences of what is shipped, and what OSV knows against it (AUDIT="--offline" asks nobody); bills of materials in build/audit
-	@mkdir -p build/audit
-	$(UV) export --quiet --locked --preview-features sbom-export --format cyclonedx1.5 --no-default-groups --all-packages --all-extras --output-file build/audit/python.cdx.json >/dev/null
-	cd spark-connector && $(MVN) -q -Pspark-$(JAR_OF_$(NEWEST)) -DskipTests -pl bundle -am org.cyclonedx:cyclonedx-maven-plugin:makeBom -DoutputDirectory=$(CURDIR)/build/audit
+audit: bills ## Licences of what is shipped, and what OSV knows against it (AUDIT="--offline" asks nobody); bills of materials in build/audit
 	.venv/bin/python -m tests.programs.audit.run --python build/audit/python.cdx.json --java build/audit/java.cdx.json $(AUDIT)
 
 record-wire: setup $(JAR) ## Record what this release says on the wire, which the next one is held against
@@ -301,6 +298,22 @@ bench-page: setup ## Write docs/benchmarks.md from what bench-udf measured
 
 bench-writer-page: setup ## Write docs/benchmarks-writer.md from what bench-writer measured
 	@$(PYTHON) -m tests.programs.bench.writer_page
+
+## Release
+.PHONY: dist test-dist bills build-requirements
+dist: $(JARS) bills ## Build everything that a user installs into dist/: wheels, jars, chart, image contexts, bills of materials, sums
+	.venv/bin/python .ci/dist.py --uv $(UV) $(DIST)
+
+test-dist: .venv/.synced | $(REPORTS) ## Install what `make dist` built into empty environments, without this checkout, and use it
+	UV=$(abspath $(UV)) $(call PYTEST,.venv,dist) tests/dist
+
+bills: .venv/.synced
+	@mkdir -p build/audit
+	$(UV) export --quiet --locked --preview-features sbom-export --format cyclonedx1.5 --no-default-groups --all-packages --all-extras --output-file build/audit/python.cdx.json >/dev/null
+	cd spark-connector && $(MVN) -q -Pspark-$(JAR_OF_$(NEWEST)) -DskipTests -pl bundle -am org.cyclonedx:cyclonedx-maven-plugin:makeBom -DoutputDirectory=$(CURDIR)/build/audit
+
+build-requirements: ## Lock what builds the wheels
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate .ci/build-requirements.in --output-file .ci/build-requirements.txt
 
 ## Develop
 .PHONY: setup setup-all versions chart-schemas format docs clean
