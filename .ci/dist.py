@@ -31,8 +31,7 @@ _BUILD_REQUIREMENTS = _ROOT / ".ci/build-requirements.txt"
 _GROUP = "io.updraft"
 _POM = "http://maven.apache.org/POM/4.0.0"
 _SUMS = "SHA256SUMS"
-# Of a member of an archive: what may be run, and what may not.
-_MODES = {True: 0o755, False: 0o644}
+_MODE = 0o644
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def _sources(release: Release, spark: str) -> bytes:
         }
         for member, name in sorted({**members, "META-INF/LICENSE": "LICENSE"}.items()):
             entry = zipfile.ZipInfo(member, stamp)
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, _MODES[False] << 16
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, _MODE << 16
             archive.writestr(entry, (_ROOT / name).read_bytes())
     return content.getvalue()
 
@@ -177,7 +176,8 @@ def _pom(release: Release, artifact: str, spark: str) -> bytes:
     developer = ElementTree.SubElement(ElementTree.SubElement(project, "developers"), "developer")
     ElementTree.SubElement(developer, "name").text = "The Updraft maintainers"
     ElementTree.indent(project)
-    return ElementTree.tostring(project, encoding="UTF-8", xml_declaration=True) + b"\n"
+    written: bytes = ElementTree.tostring(project, encoding="UTF-8", xml_declaration=True)
+    return written + b"\n"
 
 
 def _tracked(*paths: str) -> list[str]:
@@ -195,7 +195,7 @@ def _write_tar(release: Release, name: str, files: Mapping[str, bytes]) -> None:
     ):
         for member, content in sorted(files.items()):
             entry = tarfile.TarInfo(member)
-            entry.size, entry.mtime, entry.mode = len(content), release.epoch_seconds, _MODES[member.endswith(".py")]
+            entry.size, entry.mtime, entry.mode = len(content), release.epoch_seconds, _MODE
             archive.addfile(entry, io.BytesIO(content))
 
 
