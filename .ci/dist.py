@@ -57,7 +57,15 @@ def python(release: Release) -> None:
         _run(release, release.uv, "build", "--quiet", *source, *locked)
     (release.into / ".gitignore").unlink()
     exported = release.into / "constraints.txt"
-    selected = ("--no-default-groups", "--all-packages", "--all-extras", "--no-emit-workspace", "--no-header")
+    # With hashes, pip would ask for those of our own wheels too.
+    selected = (
+        "--no-default-groups",
+        "--all-packages",
+        "--all-extras",
+        "--no-emit-workspace",
+        "--no-header",
+        "--no-hashes",
+    )
     _run(release, release.uv, "export", "--quiet", "--locked", *selected, "--output-file", str(exported))
 
 

@@ -39,3 +39,24 @@ def test_the_udf_runs_on_the_pool_and_the_file_goes_through_the_writer(
     assert ran.returncode == 0, ran.stderr
     assert "FlightEvalPython" in ran.stdout
     assert f"sum {sum(range(100)) * 1.8 + 32 * 100}" in ran.stdout
+
+
+_STARTED_BEFORE = """
+import updraft.spark
+from pyspark.sql import SparkSession
+
+with updraft.spark.local_pool(workers=1) as pool:
+    pool.spark_conf()
+    spark = SparkSession.builder.config("spark.ui.enabled", "false").master("local[1]").getOrCreate()
+    pool.spark_conf()
+"""
+
+
+def test_a_session_that_ran_before_is_told_of(carried: Path, tmp_path: Path) -> None:
+    """It would stay as it is: `getOrCreate` returns it, and its UDFs run on stock."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _STARTED_BEFORE], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("UserWarning: a Spark session runs already, without Updraft") == 1
+    assert "call spark.stop() before" in ran.stderr

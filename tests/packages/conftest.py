@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.packages.distribution import Wheel, build, stranger, uv
-from tests.support.paths import REPOSITORY
+from tests.packages.distribution import Wheel, build, environment, stranger
 
 _PROGRAMS = ("updraft-server", "updraft-writer", "updraft-cli")
 
@@ -30,27 +28,10 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def third_party(tmp_path: Path) -> Path:
     """A new environment with what the programs need of others."""
-    return _environment(tmp_path, *_PROGRAMS)
+    return environment(tmp_path, *_PROGRAMS)
 
 
 @pytest.fixture
 def light_environment(tmp_path: Path) -> Path:
     """A new environment with what `updraft-core` needs of others, without any of its extras."""
-    return _environment(tmp_path, "updraft-core")
-
-
-def _environment(directory: Path, *distributions: str) -> Path:
-    """An environment with the dependencies of `distributions`, at the lock file's versions and hashes."""
-    environment = directory / "environment"
-    requirements = directory / "requirements.txt"
-    packages = [option for name in distributions for option in ("--package", name)]
-    locked = ("--locked", "--no-default-groups", "--no-emit-workspace", "--format", "requirements-txt")
-    exported = uv("export", "--quiet", *locked, *packages, "--output-file", requirements, cwd=REPOSITORY)
-    assert exported.returncode == 0, exported.stderr
-    for command in (
-        ("venv", "--python", sys.executable, environment),
-        ("pip", "sync", "--python", environment, "--require-hashes", requirements),
-    ):
-        done = uv(*command, cwd=directory)
-        assert done.returncode == 0, done.stderr
-    return environment
+    return environment(tmp_path, "updraft-core")

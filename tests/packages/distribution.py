@@ -7,7 +7,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import Parser
@@ -94,3 +96,21 @@ def stranger(directory: Path, name: str) -> None:
         archive.writestr(f"{information}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 99.0\n")
         archive.writestr(f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{information}/RECORD", "")
+
+
+def environment(directory: Path, *distributions: str, groups: Sequence[str] = ()) -> Path:
+    """A new environment with what these need of others, at the lock file's versions and hashes."""
+    made = directory / "environment"
+    requirements = directory / "requirements.txt"
+    packages = [option for name in distributions for option in ("--package", name)]
+    locked = ("--locked", "--no-default-groups", "--no-emit-workspace", "--format", "requirements-txt")
+    grouped = [option for group in groups for option in ("--group", group)]
+    exported = uv("export", "--quiet", *locked, *packages, *grouped, "--output-file", requirements, cwd=REPOSITORY)
+    assert exported.returncode == 0, exported.stderr
+    for command in (
+        ("venv", "--python", sys.executable, made),
+        ("pip", "sync", "--python", made, "--require-hashes", requirements),
+    ):
+        done = uv(*command, cwd=directory)
+        assert done.returncode == 0, done.stderr
+    return made

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -109,6 +110,12 @@ class LocalService:
             ValueError: Updraft has no jar for the PySpark that is installed here.
             ModuleNotFoundError: The distribution `updraft-spark` is not installed.
         """
+        if _runs_without_updraft():
+            warnings.warn(
+                "a Spark session runs already, without Updraft, and keeps its jars and extensions: "
+                "call spark.stop() before you build the next one",
+                stacklevel=3,
+            )
         return {"spark.jars": str(jar()), "spark.sql.extensions": EXTENSIONS}
 
     def log(self) -> str:
@@ -141,10 +148,12 @@ class LocalService:
             with contextlib.suppress(FileNotFoundError):
                 return dict(json.loads(self._ready_file.read_text()))
             if process.poll() is not None:
-                raise LocalServiceError(f"the {self._noun} ended with status {process.returncode}:\n{self.log()}")
+                raise LocalServiceError(
+                    f"the {self._noun} ended with status {process.returncode}:\n{self.log().strip()}"
+                )
             time.sleep(_LOOK_SECONDS)
         raise LocalServiceError(
-            f"the {self._noun} was not ready within {_START_TIMEOUT_SECONDS:g} seconds:\n{self.log()}"
+            f"the {self._noun} was not ready within {_START_TIMEOUT_SECONDS:g} seconds:\n{self.log().strip()}"
         )
 
     def __enter__(self) -> Self:
@@ -159,6 +168,15 @@ class LocalService:
         process = self._process
         ended = "" if process is not None and process.poll() is None else ", ended"
         return f"<{self._noun} at {self.endpoint}{ended}; log: {self.log_file}>"
+
+
+def _runs_without_updraft() -> bool:
+    """Whether this process has a Spark that `getOrCreate` would return in place of one with our confs."""
+    # Not imported for that: a process that has no pyspark yet has no session either.
+    module = sys.modules.get("pyspark")
+    context = getattr(module, "SparkContext", None)
+    active = getattr(context, "_active_spark_context", None)
+    return active is not None and EXTENSIONS not in (active.getConf().get("spark.sql.extensions") or "")
 
 
 def _directory(noun: str) -> Path:

@@ -2,6 +2,7 @@
 """A writer as a child of this process."""
 
 import os
+from pathlib import Path
 
 from updraft.spark.local_service import LocalService, SettingValue
 
@@ -32,5 +33,9 @@ def local_writer(*roots: str | os.PathLike[str], **settings: SettingValue) -> Lo
     """
     if not roots:
         raise ValueError("give at least one directory that the writer may write below: local_writer('/data/tables')")
-    arguments = [f"--root={os.fspath(root)}" for root in roots]
+    arguments = [f"--root={_absolute(os.fspath(root))}" for root in roots]
     return LocalWriter("writer", "updraft-writer", arguments, settings)
+
+
+def _absolute(root: str) -> str:
+    return root if "://" in root else str(Path(root).absolute())
