@@ -17,6 +17,7 @@ from tests.e2e.kinds.kind import Change
 _JVMS_FRAME = re.compile(r"^\tat .*\n?", re.MULTILINE)
 _PYSPARKS_FRAME = re.compile(r'^  File "[^"]*/pyspark/.*\n(?:    .*\n)*', re.MULTILINE)
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
+_NOTE_OF_THE_POOL = re.compile(r"\nIt ran on the Updraft pool at .*")
 _DRIVERS_MODULE = "a_module_of_the_driver_alone"
 
 
@@ -77,6 +78,10 @@ def _die_by(number: signal.Signals) -> Callable[[], None]:
 
 PLAIN = ErrorCase("plain", _raise(ValueError("a value that nobody likes")))
 LATE = ErrorCase("late", _raise(ValueError("a value that nobody likes")), after=2)
+MISSING_MODULES = [
+    ErrorCase("import", _import_what_is_not_there),
+    ErrorCase("unpickling", _use_a_module_of_the_driver()),
+]
 # Each failure costs stock a worker, so that not every kind meets each of these.
 RAISED = [
     ErrorCase("key_error", _raise(KeyError("missing"))),
@@ -86,13 +91,14 @@ RAISED = [
     ErrorCase("stop", _raise(StopIteration("early"))),
     ErrorCase("long", _raise(RuntimeError("long " * 20_000 + "and over"))),
     ErrorCase("caused", _fail_with_a_cause),
-    ErrorCase("import", _import_what_is_not_there),
-    ErrorCase("unpickling", _use_a_module_of_the_driver()),
+    *MISSING_MODULES,
 ]
 CRASHES = [ErrorCase(number.name, _die_by(number)) for number in (signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT)]
 QUIET_EXIT = ErrorCase("quiet_exit", lambda: os._exit(0))
 
 
 def told(error: Exception | None) -> str:
-    """What the error says of the user's code: not the JVM's stack, PySpark's own frames and addresses of objects."""
-    return _ADDRESS.sub("0x", _PYSPARKS_FRAME.sub("", _JVMS_FRAME.sub("", str(error))))
+    """What the error says of the user's code: not the JVM's stack, PySpark's own frames, addresses of objects, and what
+    a pool adds about a module that it lacks."""
+    told = _PYSPARKS_FRAME.sub("", _JVMS_FRAME.sub("", str(error)))
+    return _ADDRESS.sub("0x", _NOTE_OF_THE_POOL.sub("", told))

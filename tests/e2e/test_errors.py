@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import platform
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.errors import CRASHES, LATE, PLAIN, QUIET_EXIT, RAISED, ErrorCase, told
+from tests.e2e.errors import CRASHES, LATE, MISSING_MODULES, PLAIN, QUIET_EXIT, RAISED, ErrorCase, told
 from tests.e2e.kinds import KINDS
 from tests.e2e.kinds.kind import Kind
 from tests.e2e.kinds.seen import same
@@ -136,6 +137,18 @@ def test_a_pickled_result_of_another_type_becomes_what_stock_makes_of_it(
 ) -> None:
     column = F.udf(function, result, useArrow=False)("id").alias("x")
     sides.assert_same(lambda spark: spark.range(100).select(column))
+
+
+@pytest.mark.parametrize("hidden", ["false", "true"], ids=["traceback", "hidden-traceback"])
+@pytest.mark.parametrize("error", MISSING_MODULES, ids=lambda error: error.name)
+def test_a_module_that_the_pool_lacks_is_explained(sides: Sides, error: ErrorCase, hidden: str) -> None:
+    if sides.compares_stock_with_itself:
+        pytest.skip("stock has no pool")
+    confs = {"spark.sql.execution.pyspark.udf.hideTraceback.enabled": hidden}
+    text = str(sides.updraft(_failing(_CHANGED, error), confs=confs).error)
+    assert "ModuleNotFoundError: No module named 'a_module_" in text
+    assert text.count(f"It ran on the Updraft pool at {platform.node()}, where functions import from") == 1
+    assert "spark.submit.pyFiles" in text
 
 
 def test_hidden_tracebacks_stay_hidden(sides: Sides) -> None:

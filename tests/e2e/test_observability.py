@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.accumulators import Accumulator
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -201,6 +203,41 @@ def test_an_endpoint_where_nobody_listens_can_mean_local(spark: SparkSession) ->
         frame = _plus_one(spark)
         assert len(frame.collect()) == _ROWS
         assert stock_operators(executed_plan(frame))
+
+
+def _fallen_back() -> dict[str, str]:
+    return {
+        ENABLED: "true",
+        ENDPOINT: "grpc://127.0.0.1:9",
+        "spark.updraft.udf.connectTimeout": "1s",
+        "spark.updraft.udf.fallback": "local",
+    }
+
+
+_WHY_IT_RAN_THERE = (
+    r"It ran in Spark's own Python worker, whose Python is the executor's, because the pool is unreachable, .*"
+    r"grpc://127\.0\.0\.1:9.*Install what is missing there, or let the function run on a pool"
+)
+
+
+def test_a_fallback_to_an_executor_without_pyarrow_says_why_it_ran_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An environment without packages: Spark brings pyspark itself.
+    venv.create(tmp_path / "python", symlinks=True)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "python" / "bin" / "python"))
+    with runtime_confs(spark, _fallen_back()), pytest.raises(PythonException, match=_WHY_IT_RAN_THERE) as caught:
+        _plus_one(spark).collect()
+    assert "pyarrow" in str(caught.value).lower()
+
+
+def test_a_fallback_to_an_executor_without_python_says_why_it_ran_there(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/here")
+    with runtime_confs(spark, _fallen_back()), pytest.raises(Exception, match=_WHY_IT_RAN_THERE) as caught:
+        _plus_one(spark).collect()
+    assert 'Cannot run program "/no/python/here"' in str(caught.value)
 
 
 def test_an_endpoint_that_accepts_connections_and_says_nothing_can_mean_local(spark: SparkSession) -> None:

@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import platform
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,3 +19,50 @@ def test_a_message_is_one_short_line(text: str) -> None:
 def test_a_user_error_names_class_and_message() -> None:
     error = user_error(ValueError("bad"))
     assert (error.message, error.exception_class) == ("ValueError: bad", "ValueError")
+
+
+def _import_what_is_not_there() -> None:
+    __import__("a_module_that_nobody_has")
+
+
+def test_a_missing_module_is_explained() -> None:
+    with pytest.raises(ModuleNotFoundError) as caught:
+        _import_what_is_not_there()
+    error = user_error(caught.value)
+    assert (error.message, error.exception_class) == (
+        "ModuleNotFoundError: No module named 'a_module_that_nobody_has'",
+        "ModuleNotFoundError",
+    )
+    assert f"\nIt ran on the Updraft pool at {platform.node()}, where functions import from" in error.traceback
+
+
+def _raise_for_what_is_not_there() -> None:
+    try:
+        _import_what_is_not_there()
+    except ModuleNotFoundError as missing:
+        raise RuntimeError("this needs it") from missing
+
+
+def _do_without_what_is_not_there() -> None:
+    try:
+        _import_what_is_not_there()
+    except ModuleNotFoundError:
+        raise RuntimeError("the replacement fails for another reason")  # noqa: B904 - the chain that Python makes
+
+
+def test_an_error_that_a_missing_module_caused_is_explained() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        _raise_for_what_is_not_there()
+    assert "It ran on the Updraft pool at" in user_error(caught.value).traceback
+
+
+def test_an_error_of_code_that_can_do_without_a_module_is_not_about_the_module() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        _do_without_what_is_not_there()
+    assert "It ran on" not in user_error(caught.value).traceback
+
+
+def test_an_error_that_is_its_own_cause_ends() -> None:
+    error = ValueError("round and round")
+    error.__cause__ = error
+    assert "It ran on" not in user_error(error).traceback

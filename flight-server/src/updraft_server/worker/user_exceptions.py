@@ -4,10 +4,12 @@
 import traceback as tracebacks
 
 from updraft.errors import MAX_STATUS_MESSAGE_BYTES, UserError, keep_start
+from updraft_server.worker.missing_modules import explain_missing_module
 
 
 def user_error(exception: BaseException) -> UserError:
     """The error for what a registered function raised."""
+    explain_missing_module(exception)
     return UserError(
         describe(exception),
         exception_class=qualified_name(exception),

@@ -11,8 +11,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.FallbackReason
 
-/** Stands above an operator that stays with Spark's own Python workers and says why; does nothing
-  * else.
+/** Stands above an operator that stays with Spark's own Python workers and says why: in the plan,
+  * and in the error where the executor's Python lacks something.
   */
 case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
@@ -21,8 +21,9 @@ case class StockPythonExec(reason: String, child: SparkPlan) extends UnaryExecNo
   override def supportsColumnar: Boolean = child.supportsColumnar
   override def supportsRowBased: Boolean = child.supportsRowBased
   override def vectorTypes: Option[Seq[String]] = child.vectorTypes
-  override protected def doExecute(): RDD[InternalRow] = child.execute()
-  override protected def doExecuteColumnar(): RDD[ColumnarBatch] = child.executeColumnar()
+  override protected def doExecute(): RDD[InternalRow] = new ExplainedRDD(child.execute(), reason)
+  override protected def doExecuteColumnar(): RDD[ColumnarBatch] =
+    new ExplainedRDD(child.executeColumnar(), reason)
 
   override def simpleString(maxFields: Int): String = s"$nodeName not on the pool: $reason"
 

@@ -9,4 +9,10 @@ import org.apache.spark.api.python.PythonException
 object PythonExceptions {
 
   def of(traceback: String): Throwable = new PythonException(traceback, null)
+
+  /** The traceback of such an exception; None of any other. */
+  def traceback(e: Throwable): Option[String] = e match {
+    case e: PythonException => Option(e.getMessage)
+    case _ => None
+  }
 }

@@ -12,4 +12,10 @@ object PythonExceptions {
       Map("msg" -> "An exception was thrown from the Python worker", "traceback" -> traceback),
     cause = null
   )
+
+  /** The traceback of such an exception; None of any other. */
+  def traceback(e: Throwable): Option[String] = e match {
+    case e: PythonException => Option(e.getMessageParameters.get("traceback"))
+    case _ => None
+  }
 }
