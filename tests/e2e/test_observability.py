@@ -19,6 +19,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.e2e.driver_log import driver_log
 from tests.e2e.sides import Sides
 from tests.support.pool import LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs, stock_operators
@@ -255,6 +256,15 @@ def test_an_endpoint_that_accepts_connections_and_says_nothing_can_mean_local(sp
     assert stock_operators(plan)
     assert "answered within 1.0 s" in plan
     assert "(unreachable)" in plan
+
+
+def test_a_misspelt_setting_is_told_once_with_the_nearest_name(spark: SparkSession, tmp_path: Path) -> None:
+    misspelt = {ENABLED: "true", "spark.updraft.udf.endpiont": "grpc://127.0.0.1:9"}
+    with driver_log(spark, tmp_path / "log") as log, runtime_confs(spark, misspelt):
+        for _ in range(2):
+            assert stock_operators(executed_plan(_plus_one(spark)))
+    told = "spark.updraft.udf.endpiont is not a setting of Updraft and has no effect"
+    assert log.read_text().count(f"{told}; did you mean spark.updraft.udf.endpoint?") == 1
 
 
 def test_a_malformed_endpoint_is_named_with_its_setting(spark: SparkSession) -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.conftest import QUIET
-from tests.e2e.writer.conftest import UNSUPPORTED
+from tests.e2e.driver_log import driver_log
+from tests.e2e.writer.conftest import DELIVERY, UNSUPPORTED
 from tests.e2e.writer.written import FAILURES, both, write
 from tests.support.spark import runtime_confs
 
@@ -100,26 +98,6 @@ _REASONS = {
 }
 
 
-@contextmanager
-def _logged(spark: SparkSession, path: Path) -> Iterator[Path]:
-    """What the driver logs meanwhile, as a file."""
-    log4j = spark._jvm.org.apache.logging.log4j
-    builder = log4j.core.appender.FileAppender.newBuilder()
-    builder.setName(path.name)
-    builder.withFileName(str(path))
-    builder.setLayout(log4j.core.layout.PatternLayout.createDefaultLayout())
-    appender, root = builder.build(), log4j.LogManager.getRootLogger()
-    appender.start()
-    root.addAppender(appender)
-    spark.sparkContext.setLogLevel("WARN")
-    try:
-        yield path
-    finally:
-        spark.sparkContext.setLogLevel(QUIET)
-        root.removeAppender(appender)
-        appender.stop()
-
-
 @pytest.mark.parametrize("case", _FOREIGN)
 def test_what_the_writer_lacks_is_left_to_spark_with_the_reason_or_refused(
     spark: SparkSession, place: Path, tmp_path: Path, case: str
@@ -129,8 +107,26 @@ def test_what_the_writer_lacks_is_left_to_spark_with_the_reason_or_refused(
     with runtime_confs(spark, confs):
         with pytest.raises(FAILURES, match=r"write\.unsupported = local"):
             write(frame, place / "refused", "updraft-parquet")
-        with runtime_confs(spark, {UNSUPPORTED: "local"}), _logged(spark, tmp_path / "log") as log:
+        with runtime_confs(spark, {UNSUPPORTED: "local"}), driver_log(spark, tmp_path / "log") as log:
             stock, ours = both(frame, place)
         assert f"Spark's own writer makes these files, because of {_REASONS[case]}" in log.read_text()
         assert all(creator.startswith("parquet-mr") for creator in ours.created_by())
         assert ours.rows(spark) == stock.rows(spark)
+
+
+def test_settings_are_options_of_a_single_write_too(spark: SparkSession, place: Path, tmp_path: Path) -> None:
+    with runtime_confs(spark, {DELIVERY: "direct"}):
+        # Outside the writer's roots: only returned bytes get there.
+        written = write(spark.range(5), tmp_path / "returned", "updraft-parquet", **{DELIVERY: "return"})
+        with pytest.raises(FAILURES, match=r'spark\.updraft\.write\.delivery = "post": expected direct or return'):
+            write(spark.range(5), place / "refused", "updraft-parquet", **{DELIVERY: "post"})
+    assert len(written.rows(spark)) == 5
+
+
+def test_a_misspelt_option_is_told_once_with_the_nearest_name(spark: SparkSession, place: Path, tmp_path: Path) -> None:
+    misspelt = {"spark.updraft.write.delivry": "return"}
+    with driver_log(spark, tmp_path / "log") as log:
+        for name in ("first", "second"):
+            write(spark.range(1), place / name, "updraft-parquet", **misspelt)
+    told = "the option spark.updraft.write.delivry is not one of a write and has no effect"
+    assert log.read_text().count(f"{told}; did you mean spark.updraft.write.delivery?") == 1

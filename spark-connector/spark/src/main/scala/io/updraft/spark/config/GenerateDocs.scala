@@ -59,6 +59,10 @@ object GenerateDocs {
        |
        |Set them as any Spark conf: with `--conf`, in `spark-defaults.conf`, on `SparkSession.builder`, or, for the
        |queries that follow, with `spark.conf.set`. Durations and sizes are written as Spark writes them: `10s`, `16m`.
+       |
+       |Settings that begin with `spark.updraft.write.` are options of a single write too, which then wins over the session:
+       |`df.write.format("updraft-parquet").option("spark.updraft.write.delivery", "return")`. The driver logs a warning, once in a
+       |session, about each setting or option under `spark.updraft.` that does not exist, with the name that was probably meant.
        |""".stripMargin
 
   private def section(entry: ConfigEntry[_]): String =

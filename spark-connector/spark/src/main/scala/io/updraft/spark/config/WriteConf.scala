@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.updraft.spark.config
 
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.internal.SQLConf
 
 import io.updraft.client.Peer
@@ -87,13 +88,17 @@ object WriteConf
     Seq(endpoint, delivery, asynchronous, maxInFlightBytes, holdGpu, unsupported) ++
       (connectionEntries :+ batchBytes)
 
-  /** What the session says; raises IllegalArgumentException while no endpoint is set.
+  /** What the write's options say, and the session where they say nothing; raises
+    * IllegalArgumentException while no endpoint is set.
     *
+    * @param options
+    *   of the write, by the names of settings
     * @param format
     *   the data source that is written, for errors
     */
-  def settings(conf: SQLConf, format: String): WriteSettings = {
-    val lookup = (key: String) => Option(conf.getConfString(key, null))
+  def settings(conf: SQLConf, options: Map[String, String], format: String): WriteSettings = {
+    val own = CaseInsensitiveMap(options)
+    val lookup = (key: String) => own.get(key).orElse(Option(conf.getConfString(key, null)))
     val address = endpoint.read(lookup).getOrElse(throw new IllegalArgumentException(
       s"$format is written by a writer service: set ${endpoint.key} to where it listens"
     ))

@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.updraft.SparkInternals
 import org.apache.spark.sql.updraft.SparkInternals.EvalType
 
-import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+import io.updraft.spark.config.{UdfSettings, UnknownNames, UpdraftConf}
 import io.updraft.spark.reasons.{PythonAggregate, PythonWindow, Support}
 import io.updraft.spark.signing.Signing
 import io.updraft.spark.task.groups.RowShape
@@ -21,6 +21,7 @@ case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Log
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] =
     if (Support.holdsPython(plan)) {
+      UnknownNames.warnOfSettings(session, plan.conf)
       UpdraftConf.settings(plan.conf).fold(Seq.empty[SparkPlan])(choose(plan, _))
     } else {
       Nil

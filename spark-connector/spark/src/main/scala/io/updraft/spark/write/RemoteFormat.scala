@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.updraft.SparkInternals
 
 import io.updraft.proto.v1.WriteCommand
-import io.updraft.spark.config.WriteConf
+import io.updraft.spark.config.{UnknownNames, WriteConf}
 
 /** A format of Spark's whose files a writer service makes, where it can. */
 trait RemoteFormat extends FileFormat with DataSourceRegister {
@@ -48,7 +48,10 @@ trait RemoteFormat extends FileFormat with DataSourceRegister {
       dataSchema: StructType
   ): WritePlan = {
     val stock = super.prepareWrite(session, job, options, dataSchema)
-    val settings = WriteConf.settings(SparkInternals.conf(session), shortName())
+    val conf = SparkInternals.conf(session)
+    UnknownNames.warnOfSettings(session, conf)
+    UnknownNames.warnOfOptions(session, options)
+    val settings = WriteConf.settings(conf, options, shortName())
     command(settings.command(), dataSchema, job.getConfiguration) match {
       case Right(command) => ByWriter(stock, settings, command)
       case Left(reason) if settings.unsupported == "fail" =>

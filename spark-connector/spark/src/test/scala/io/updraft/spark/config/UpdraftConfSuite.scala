@@ -107,7 +107,11 @@ class UpdraftConfSuite extends AnyFunSuite {
 
   test("what is written without a writer names the format and the setting") {
     val error =
-      intercept[IllegalArgumentException](WriteConf.settings(new SQLConf, "updraft-parquet"))
+      intercept[IllegalArgumentException](WriteConf.settings(
+        new SQLConf,
+        Map.empty,
+        "updraft-parquet"
+      ))
     assert(error.getMessage.contains("updraft-parquet"))
     assert(error.getMessage.contains(WriteConf.endpoint.key))
   }
@@ -118,10 +122,26 @@ class UpdraftConfSuite extends AnyFunSuite {
     conf.setConfString(WriteConf.delivery.key, "return")
     conf.setConfString(WriteConf.asynchronous.key, "false")
     conf.setConfString(WriteConf.maxInFlightBytes.key, "1m")
-    val command = WriteConf.settings(conf, "updraft-orc").command().build()
+    val command = WriteConf.settings(conf, Map.empty, "updraft-orc").command().build()
     assert(command.getDelivery == Delivery.DELIVERY_RETURN)
     assert(command.getPace == Pace.PACE_SYNCHRONOUS)
     assert(command.getMaxInFlightBytes == (1L << 20))
     assert(!command.hasHoldGpu)
+  }
+
+  test("an option of a write wins over the session, in lower case too") {
+    val conf = new SQLConf
+    conf.setConfString(WriteConf.endpoint.key, "grpc://writer:8816")
+    conf.setConfString(WriteConf.delivery.key, "direct")
+    val options = Map(WriteConf.delivery.key -> "return", "spark.updraft.write.batchbytes" -> "1m")
+    val settings = WriteConf.settings(conf, options, "updraft-orc")
+    assert(settings.delivery == "return")
+    assert(settings.batchBytes == (1L << 20))
+    val wrong = intercept[IllegalArgumentException](
+      WriteConf.settings(conf, Map(WriteConf.delivery.key -> "post"), "updraft-orc")
+    )
+    assert(wrong.getMessage.contains(
+      """spark.updraft.write.delivery = "post": expected direct or return"""
+    ))
   }
 }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.config
+
+import java.util.{Collections, HashSet, Locale, Set => JavaSet, WeakHashMap}
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.unsafe.types.UTF8String
+
+/** Names under `spark.updraft.` that the connector does not have, which are misspelt most likely:
+  * each is warned of once in a session.
+  */
+object UnknownNames extends Logging {
+  private val Prefix = "spark.updraft."
+
+  /** Of the letters of a name, so many may differ from those of the one that was meant. */
+  private val AlikeShare = 0.45
+
+  private val settings =
+    (UpdraftConf.entries ++ WriteConf.entries ++ TraceConf.entries).map(_.key)
+  private val writeOptions = WriteConf.entries.map(_.key)
+
+  private val told = Collections.synchronizedMap(new WeakHashMap[SparkSession, JavaSet[String]]())
+
+  /** Warns of settings that mean nothing. */
+  def warnOfSettings(session: SparkSession, conf: SQLConf): Unit =
+    conf.getAllConfs.keys.flatMap(unknownSetting).foreach(warnOnce(session, _))
+
+  /** Warns of options of a write that mean nothing. */
+  def warnOfOptions(session: SparkSession, options: Map[String, String]): Unit =
+    options.keys.flatMap(unknownOption).foreach(warnOnce(session, _))
+
+  /** What to tell of a setting by this name; None: there is one, or it is not the connector's. */
+  def unknownSetting(name: String): Option[String] =
+    Option.when(name.startsWith(Prefix) && !settings.contains(name)) {
+      s"$name is not a setting of Updraft and has no effect${meant(name, settings)}"
+    }
+
+  /** What to tell of an option of a write; Spark does not tell upper from lower case in its name.
+    */
+  def unknownOption(name: String): Option[String] =
+    Option.when(
+      lowered(name).startsWith(Prefix) && !writeOptions.exists(_.equalsIgnoreCase(name))
+    ) {
+      s"the option $name is not one of a write and has no effect${meant(name, writeOptions)}"
+    }
+
+  private def meant(name: String, known: Seq[String]): String = {
+    val nearest = known.minBy(distance(name, _))
+    if (distance(name, nearest) <= AlikeShare * (nearest.length - Prefix.length))
+      s"; did you mean $nearest?"
+    else "; docs/reference/connector.md lists what there is"
+  }
+
+  private def distance(one: String, other: String): Int =
+    UTF8String.fromString(lowered(one)).levenshteinDistance(UTF8String.fromString(lowered(other)))
+
+  private def lowered(name: String): String = name.toLowerCase(Locale.ROOT)
+
+  private def warnOnce(session: SparkSession, warning: String): Unit =
+    if (told.computeIfAbsent(session, _ => new HashSet[String]()).add(warning)) logWarning(warning)
+}
