@@ -148,7 +148,7 @@ def faults(
     guess.write_text("guessed")
     return {
         r"cannot reach a writer at grpc://127\.0\.0\.1:1: .*or correct spark\.updraft\.write\.endpoint": NOBODY,
-        r"is not a writer.*this pool has.*Set spark\.updraft\.write\.endpoint": {ENDPOINT: pool.tcp_endpoint},
+        r"is a pool, not a writer.*Set spark\.updraft\.write\.endpoint": {ENDPOINT: pool.tcp_endpoint},
         r"\(spark\.updraft\.write\.tokenFile\)": {ENDPOINT: guarded.tcp_endpoint, TOKEN_FILE: str(guess)},
         r"outside the roots .*spark\.updraft\.write\.delivery = return": {ENDPOINT: elsewhere.tcp_endpoint},
     }

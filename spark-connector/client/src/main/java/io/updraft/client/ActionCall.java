@@ -4,6 +4,7 @@ package io.updraft.client;
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
 import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
 import io.grpc.Status;
 import io.grpc.internal.GrpcUtil;
 import java.io.IOException;
@@ -12,7 +13,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 
-/** One Flight action: how it ended and what it gave. */
+/** One Flight action, or one question about health: how it ended and what it gave. */
 final class ActionCall extends ClientCall.Listener<InputStream> {
   private static final byte[] NOTHING = {};
 
@@ -51,18 +52,35 @@ final class ActionCall extends ClientCall.Listener<InputStream> {
       BearerToken token,
       FlightAction action)
       throws InterruptedException {
+    Metadata headers = CallHeaders.of(options, token);
+    return ask(connection, options, headers, FlightMethod.DO_ACTION, action);
+  }
+
+  /** How {@code grpc.health.v1} answers of the whole service. */
+  static Status health(ChannelPool.Connection connection, ClientOptions options)
+      throws InterruptedException {
+    byte[] ofAll = {};
+    return ask(connection, options, new Metadata(), FlightMethod.HEALTH_CHECK, ofAll).status();
+  }
+
+  private static <T> Outcome ask(
+      ChannelPool.Connection connection,
+      ClientOptions options,
+      Metadata headers,
+      MethodDescriptor<T, InputStream> method,
+      T request)
+      throws InterruptedException {
     CallOptions callOptions =
         CallOptions.DEFAULT.withDeadlineAfter(
             options.connectTimeout().toNanos(), TimeUnit.NANOSECONDS);
     // A connection that was refused a moment ago is tried again now, not after gRPC's own pause.
     connection.channel().resetConnectBackoff();
-    ClientCall<FlightAction, InputStream> call =
-        connection.channel().newCall(FlightMethod.DO_ACTION, callOptions);
+    ClientCall<T, InputStream> call = connection.channel().newCall(method, callOptions);
     ActionCall listener = new ActionCall();
-    call.start(listener, CallHeaders.of(options, token));
+    call.start(listener, headers);
     try {
       call.request(1);
-      call.sendMessage(action);
+      call.sendMessage(request);
       call.halfClose();
       // The deadline ends the call whatever the other side does.
       Status status = listener.end.get();

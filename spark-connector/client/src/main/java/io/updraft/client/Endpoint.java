@@ -73,6 +73,11 @@ public record Endpoint(Transport transport, String host, int port, String path) 
     return new IllegalArgumentException("\"" + text + "\" is not an endpoint: " + EXPECTED, cause);
   }
 
+  /** Host and port, or the path of the socket. */
+  String address() {
+    return transport == Transport.UNIX ? path : host + ":" + port;
+  }
+
   /** The endpoint as it is written in settings. */
   @Override
   public String toString() {

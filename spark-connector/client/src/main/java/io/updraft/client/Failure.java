@@ -183,6 +183,18 @@ record Failure(
                     || e instanceof FileNotFoundException);
   }
 
+  /**
+   * Whether something else than the peer may have caused it: another service, another port, TLS on
+   * one side only. The peer itself answers in other ways, but for a connection that breaks.
+   */
+  boolean mayBeOfAnotherListener() {
+    return switch (code) {
+      case "INVALID_ARGUMENT", "UNIMPLEMENTED", "INTERNAL", "UNKNOWN" -> true;
+      case "UNAVAILABLE" -> origin != Origin.POOL && !isRefusedConnection();
+      default -> false;
+    };
+  }
+
   /** Whether there was no room: the status, which comes last, says when to come again. */
   boolean isWithoutRoom() {
     return kind == ErrorKind.ERROR_KIND_POOL_FULL || kind == ErrorKind.ERROR_KIND_QUOTA;

@@ -5,14 +5,15 @@ import io.grpc.Drainable;
 import io.grpc.MethodDescriptor;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufInputStream;
+import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.util.function.Function;
 
 /**
- * Flight's methods for gRPC, without its generated classes: requests write their own bytes, replies
- * are handed over as the stream they came in.
+ * Flight's methods for gRPC and that of health, without its generated classes: requests write their
+ * own bytes, replies are handed over as the stream they came in.
  */
 final class FlightMethod {
   /** Replies are read by {@link FlightDataReader}. */
@@ -22,13 +23,25 @@ final class FlightMethod {
   static final MethodDescriptor<FlightAction, InputStream> DO_ACTION =
       method(MethodDescriptor.MethodType.SERVER_STREAMING, "DoAction", FlightAction::encoded);
 
+  /** Every listener has it, those without Flight too; its request is an encoded message. */
+  static final MethodDescriptor<byte[], InputStream> HEALTH_CHECK =
+      named(
+          MethodDescriptor.MethodType.UNARY,
+          "grpc.health.v1.Health/Check",
+          ByteArrayInputStream::new);
+
   private FlightMethod() {}
 
   private static <T> MethodDescriptor<T, InputStream> method(
       MethodDescriptor.MethodType type, String name, Function<T, InputStream> encoder) {
+    return named(type, "arrow.flight.protocol.FlightService/" + name, encoder);
+  }
+
+  private static <T> MethodDescriptor<T, InputStream> named(
+      MethodDescriptor.MethodType type, String fullName, Function<T, InputStream> encoder) {
     return MethodDescriptor.<T, InputStream>newBuilder()
         .setType(type)
-        .setFullMethodName("arrow.flight.protocol.FlightService/" + name)
+        .setFullMethodName(fullName)
         .setRequestMarshaller(new Bytes<>(encoder, null))
         .setResponseMarshaller(new Bytes<>(null, stream -> stream))
         .build();

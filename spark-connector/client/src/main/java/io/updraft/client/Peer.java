@@ -4,28 +4,35 @@ package io.updraft.client;
 /** Whom a call is for, in the words of errors, and the Spark settings that such errors name. */
 public enum Peer {
   /** Runs functions. */
-  POOL("pool", "worker", "spark.updraft.udf."),
+  POOL("pool", "worker", "spark.updraft.udf.", "updraft.pool_status"),
   /** Writes files. */
-  WRITER("writer", "credit", "spark.updraft.write.");
+  WRITER("writer", "credit", "spark.updraft.write.", "updraft.writer_status");
 
   private final String noun;
   private final String grant;
   private final String prefix;
+  private final String statusAction;
 
-  Peer(String noun, String grant, String prefix) {
+  Peer(String noun, String grant, String prefix, String statusAction) {
     this.noun = noun;
     this.grant = grant;
     this.prefix = prefix;
+    this.statusAction = statusAction;
   }
 
   /** What it is called. */
-  String noun() {
+  public String noun() {
     return noun;
   }
 
   /** What it gives to an exchange or a file that may begin. */
   String grant() {
     return grant;
+  }
+
+  /** The action by which it says what it is: its name in proto/README.md. */
+  String statusAction() {
+    return statusAction;
   }
 
   /** The setting for where it listens. */

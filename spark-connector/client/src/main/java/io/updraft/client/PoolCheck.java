@@ -20,9 +20,6 @@ import java.util.stream.Stream;
  * replicas, started alike.
  */
 public final class PoolCheck {
-  /** The action's name in proto/README.md. */
-  static final String ACTION = "updraft.pool_status";
-
   private static final int BODY_FIELD_TAG = 1 << 3 | 2;
 
   private PoolCheck() {}
@@ -83,7 +80,7 @@ public final class PoolCheck {
   public static Answer ask(ClientOptions options) throws InterruptedException {
     ChannelPool.Connection connection = ChannelPool.acquire(options, null);
     try {
-      FlightAction action = new FlightAction(ACTION, ByteString.EMPTY);
+      FlightAction action = new FlightAction(Peer.POOL.statusAction(), ByteString.EMPTY);
       ActionCall.Outcome outcome = ActionCall.run(connection, options, action);
       return outcome.status().isOk() ? accepted(outcome.result()) : refused(outcome, options);
     } finally {
@@ -105,22 +102,30 @@ public final class PoolCheck {
     }
   }
 
-  private static Answer refused(ActionCall.Outcome outcome, ClientOptions options) {
+  private static Answer refused(ActionCall.Outcome outcome, ClientOptions options)
+      throws InterruptedException {
     Optional<String> silence = silenceOf(outcome.status(), options);
     if (silence.isPresent()) {
       return new Answer(Optional.empty(), silence, Optional.empty());
     }
     Failure failure = Failure.ofStatus(outcome.status(), options);
+    if (outcome.status().getCode() == Status.Code.UNAUTHENTICATED) {
+      return refused(failure.kind(), failure.message());
+    }
+    if (failure.mayBeOfAnotherListener()) {
+      Optional<String> mistaken = Listener.mistaken(options);
+      if (mistaken.isPresent()) {
+        return refused(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, mistaken.get());
+      }
+    }
     boolean refusedByTls =
         failure.kind() == ErrorKind.ERROR_KIND_POOL_UNAVAILABLE
             && failure.origin() == Failure.Origin.CLIENT;
-    if (outcome.status().getCode() != Status.Code.UNAUTHENTICATED && !refusedByTls) {
-      return Answer.UNKNOWN;
-    }
-    return new Answer(
-        Optional.of(new Refusal(failure.kind(), failure.message())),
-        Optional.empty(),
-        Optional.empty());
+    return refusedByTls ? refused(failure.kind(), failure.message()) : Answer.UNKNOWN;
+  }
+
+  private static Answer refused(ErrorKind kind, String message) {
+    return new Answer(Optional.of(new Refusal(kind, message)), Optional.empty(), Optional.empty());
   }
 
   /** Netty ends a TLS handshake by a timeout of its own, which may come before ours. */

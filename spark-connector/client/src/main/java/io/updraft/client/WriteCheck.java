@@ -56,7 +56,10 @@ public final class WriteCheck {
       if (status.isOk()) {
         return Optional.empty();
       }
-      Refusal refusal = Refusal.of(failure(status, options));
+      Failure failure = failure(status, options);
+      Optional<Refusal> mistaken =
+          failure.mayBeOfAnotherListener() ? mistaken(failure, options) : Optional.empty();
+      Refusal refusal = mistaken.orElse(Refusal.of(failure));
       if (refusal.temporary()) {
         connection.avoid();
       }
@@ -64,6 +67,12 @@ public final class WriteCheck {
     } finally {
       connection.release();
     }
+  }
+
+  private static Optional<Refusal> mistaken(Failure failure, ClientOptions options)
+      throws InterruptedException {
+    return Listener.mistaken(options)
+        .map(told -> new Refusal(ErrorKind.ERROR_KIND_PROTOCOL, failure.code(), told, false));
   }
 
   private static Failure failure(Status status, ClientOptions options) {

@@ -8,7 +8,7 @@ import org.apache.spark.{SparkException, TaskContext}
 
 import io.updraft.client.ExchangeException
 import io.updraft.proto.v1.{ErrorKind, Report}
-import io.updraft.spark.config.UpdraftConf
+import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.trace.TaskSpan
 
 /** Turns what an exchange raises into what Spark's users know, and hands accumulator updates to
@@ -16,10 +16,10 @@ import io.updraft.spark.trace.TaskSpan
   */
 final class Failures(
     function: TaskFunction,
-    endpoint: String,
+    settings: UdfSettings,
     span: TaskSpan,
     context: TaskContext
-) extends TaskFailures(span, context) {
+) extends TaskFailures(() => settings.clientOptions(), span, context) {
 
   /** An exception of the user's function becomes Spark's PythonException. */
   override protected def failed(e: ExchangeException): Throwable =
@@ -39,9 +39,9 @@ final class Failures(
   }
 
   private def poolError(e: ExchangeException): Throwable = new SparkException(
-    s"${function.names} failed on the pool at $endpoint (${UpdraftConf.endpoint.key}) in task " +
+    s"${function.names} failed on the pool at ${settings.endpoint} (${UpdraftConf.endpoint.key}) in task " +
       s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()} " +
-      s"(TID ${context.taskAttemptId()}): ${e.getMessage} [${e.code()}]${crash(e)}",
+      s"(TID ${context.taskAttemptId()}): ${e.getMessage} [${e.code()}]${mistaken(e)}${crash(e)}",
     e
   )
 

@@ -45,7 +45,7 @@ abstract class TaskPipeline(
       results,
       () => open(schema, span, context),
       files,
-      new Failures(function, settings.endpoint, span, context),
+      new Failures(function, settings, span, context),
       new WorkerLogs(function.loggingSession, context),
       metrics,
       span,

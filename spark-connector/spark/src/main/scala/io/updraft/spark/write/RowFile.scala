@@ -159,7 +159,7 @@ object RowFile {
     val types = StoredSchema.of(schema).fields.toSeq.map(_.dataType)
     val columns = new ColumnSet(types, arrow, largeVarTypes = false)
     val span = TaskSpans.of("updraft.task.file", settings.connection, TaskIdentities.of(context))
-    val failures = new WriteFailures(path, settings.endpoint, span, context)
+    val failures = new WriteFailures(path, settings, span, context)
     val written =
       if (settings.returns) new ReturnedFile(target, conf) else new DirectFile(target, conf)
     span.begin()

@@ -5,18 +5,22 @@ import org.apache.spark.{SparkException, TaskContext}
 
 import io.updraft.client.ExchangeException
 import io.updraft.proto.v1.ErrorKind
-import io.updraft.spark.config.WriteConf
+import io.updraft.spark.config.{WriteConf, WriteSettings}
 import io.updraft.spark.task.TaskFailures
 import io.updraft.spark.trace.TaskSpan
 
 /** Turns what ends a file into an error of its task: which file, which writer, what to do. */
-final class WriteFailures(path: String, endpoint: String, span: TaskSpan, context: TaskContext)
-    extends TaskFailures(span, context) {
+final class WriteFailures(
+    path: String,
+    settings: WriteSettings,
+    span: TaskSpan,
+    context: TaskContext
+) extends TaskFailures(() => settings.clientOptions(), span, context) {
 
   override protected def failed(e: ExchangeException): Throwable = new SparkException(
-    s"the writer at $endpoint (${WriteConf.endpoint.key}) did not write $path in task " +
+    s"the writer at ${settings.endpoint} (${WriteConf.endpoint.key}) did not write $path in task " +
       s"${context.partitionId()}.${context.attemptNumber()} of stage ${context.stageId()}: " +
-      s"${e.getMessage} [${e.code()}]${advice(e.kind())}",
+      s"${e.getMessage} [${e.code()}]${advice(e.kind())}${mistaken(e)}",
     e
   )
 

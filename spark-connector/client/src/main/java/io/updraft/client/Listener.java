@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import com.google.protobuf.ByteString;
+import io.grpc.Status;
+import java.net.InetSocketAddress;
+import java.util.Optional;
+
+/**
+ * What listens at an endpoint where calls have failed as they do not at the peer that was expected
+ * there: the other service, another port of it, or one with TLS on one side alone.
+ */
+public final class Listener {
+  private Listener() {}
+
+  /**
+   * Says what listens there, if it is known to be another thing than the endpoint's setting says;
+   * empty if not. Asks for some seconds at most.
+   *
+   * @throws IllegalArgumentException if the options' TLS files or token file cannot be used
+   * @throws InterruptedException if the thread was interrupted
+   */
+  public static Optional<String> mistaken(ClientOptions options) throws InterruptedException {
+    Endpoint endpoint = options.endpoint();
+    if (endpoint.transport() == Endpoint.Transport.UNIX) {
+      return mistakenService(options);
+    }
+    boolean expectsTls = endpoint.transport() == Endpoint.Transport.TLS;
+    InetSocketAddress address = new InetSocketAddress(endpoint.host(), endpoint.port());
+    return switch (Speech.of(address, options.connectTimeout())) {
+      case HTTP1 ->
+          Optional.of(
+              "%s speaks HTTP/1, as a metrics port does: it is not a %s"
+                  .formatted(endpoint.address(), options.peer().noun()));
+      case TLS -> expectsTls ? mistakenService(options) : Optional.of(tlsOnOneSide(options));
+      case HTTP2 -> expectsTls ? Optional.of(tlsOnOneSide(options)) : mistakenService(options);
+      case UNKNOWN -> Optional.empty();
+    };
+  }
+
+  private static String tlsOnOneSide(ClientOptions options) {
+    Endpoint endpoint = options.endpoint();
+    boolean here = endpoint.transport() == Endpoint.Transport.TLS;
+    return "TLS is on one side only: %s speaks %s, and %s = %s; it would be %s"
+        .formatted(
+            endpoint.address(),
+            here ? "no TLS" : "TLS",
+            options.peer().endpointSetting(),
+            endpoint,
+            endpoint.toString().replaceFirst("^grpc(\\+tls)?", here ? "grpc" : "grpc+tls"));
+  }
+
+  /** What answers there in gRPC. */
+  private static Optional<String> mistakenService(ClientOptions options)
+      throws InterruptedException {
+    Peer expected = options.peer();
+    Peer other = expected == Peer.POOL ? Peer.WRITER : Peer.POOL;
+    String address = options.endpoint().address();
+    ChannelPool.Connection connection = ChannelPool.acquire(options, null);
+    try {
+      FlightAction status = new FlightAction(other.statusAction(), ByteString.EMPTY);
+      if (ActionCall.run(connection, options, status).status().isOk()) {
+        return Optional.of(
+            "%s is a %s, not a %s".formatted(address, other.noun(), expected.noun()));
+      }
+      FlightAction own = new FlightAction(expected.statusAction(), ByteString.EMPTY);
+      boolean knowsFlight =
+          ActionCall.run(connection, options, own).status().getCode() != Status.Code.UNIMPLEMENTED;
+      if (!knowsFlight && ActionCall.health(connection, options).isOk()) {
+        return Optional.of(
+            "%s answers health checks alone, as an admin port does: it is not a %s"
+                .formatted(address, expected.noun()));
+      }
+      return Optional.empty();
+    } finally {
+      connection.release();
+    }
+  }
+}

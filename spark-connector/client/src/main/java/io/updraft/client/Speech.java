@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.cert.X509Certificate;
+import java.time.Duration;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLEngine;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.TrustManager;
+import javax.net.ssl.X509ExtendedTrustManager;
+
+/** What a TCP port speaks, found out by the bytes that it answers to the first ones of HTTP/2. */
+enum Speech {
+  /** HTTP/2 without TLS, as gRPC does. */
+  HTTP2,
+  /** HTTP/1, as a metrics port does. */
+  HTTP1,
+  /** TLS, whatever is in it. */
+  TLS,
+  /** Nothing listens, it says nothing, or something else. */
+  UNKNOWN;
+
+  /** The preface of a client, and a SETTINGS frame without settings. */
+  private static final byte[] HTTP2_PREFACE =
+      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0".getBytes(StandardCharsets.US_ASCII);
+
+  private static final int FRAME_HEADER_BYTES = 9;
+  private static final int FRAME_TYPE_AT = 3;
+  private static final int SETTINGS = 4;
+  private static final int LONGEST_MILLISECONDS = 2000;
+
+  /** Asks a port and waits at most the timeout, and not for long, for each answer. */
+  static Speech of(InetSocketAddress address, Duration timeout) {
+    int milliseconds = (int) Math.min(LONGEST_MILLISECONDS, Math.max(1, timeout.toMillis()));
+    byte[] answer = answerOf(address, milliseconds);
+    if (answer == null) {
+      return UNKNOWN;
+    }
+    if (answer.length == FRAME_HEADER_BYTES && answer[FRAME_TYPE_AT] == SETTINGS) {
+      return HTTP2;
+    }
+    String text = new String(answer, StandardCharsets.US_ASCII);
+    if (text.startsWith("HTTP/") || text.startsWith("<")) {
+      return HTTP1;
+    }
+    // What expects TLS answers other bytes with an alert, or by hanging up.
+    return showsCertificate(address, milliseconds) ? TLS : UNKNOWN;
+  }
+
+  /** The first bytes of an answer, which may be none; null if no connection was made. */
+  private static byte[] answerOf(InetSocketAddress address, int milliseconds) {
+    try (Socket socket = new Socket()) {
+      socket.connect(address, milliseconds);
+      socket.setSoTimeout(milliseconds);
+      try {
+        socket.getOutputStream().write(HTTP2_PREFACE);
+        return socket.getInputStream().readNBytes(FRAME_HEADER_BYTES);
+      } catch (IOException e) {
+        return new byte[0];
+      }
+    } catch (IOException e) {
+      return null;
+    }
+  }
+
+  private static boolean showsCertificate(InetSocketAddress address, int milliseconds) {
+    Witness witness = new Witness();
+    try (Socket socket = new Socket()) {
+      socket.connect(address, milliseconds);
+      socket.setSoTimeout(milliseconds);
+      SSLContext context = SSLContext.getInstance("TLS");
+      context.init(null, new TrustManager[] {witness}, null);
+      try (SSLSocket secure =
+          (SSLSocket)
+              context
+                  .getSocketFactory()
+                  .createSocket(socket, address.getHostString(), address.getPort(), true)) {
+        SSLParameters parameters = secure.getSSLParameters();
+        parameters.setApplicationProtocols(new String[] {"h2"});
+        secure.setSSLParameters(parameters);
+        secure.startHandshake();
+      }
+    } catch (IOException | GeneralSecurityException e) {
+      // The other side may want a certificate of ours, after it has shown its own.
+      return witness.hasSeen;
+    }
+    return witness.hasSeen;
+  }
+
+  /** Takes note of a certificate and does not judge it: nothing is sent to whoever shows it. */
+  private static final class Witness extends X509ExtendedTrustManager {
+    private boolean hasSeen;
+
+    @Override
+    public void checkServerTrusted(X509Certificate[] chain, String type, Socket socket) {
+      hasSeen = true;
+    }
+
+    @Override
+    public void checkServerTrusted(X509Certificate[] chain, String type, SSLEngine engine) {
+      hasSeen = true;
+    }
+
+    @Override
+    public void checkServerTrusted(X509Certificate[] chain, String type) {
+      hasSeen = true;
+    }
+
+    @Override
+    public void checkClientTrusted(X509Certificate[] chain, String type, Socket socket) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void checkClientTrusted(X509Certificate[] chain, String type, SSLEngine engine) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void checkClientTrusted(X509Certificate[] chain, String type) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public X509Certificate[] getAcceptedIssuers() {
+      return new X509Certificate[0];
+    }
+  }
+}
