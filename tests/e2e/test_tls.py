@@ -152,10 +152,10 @@ def _install(identity: Identity, certificate: Path, key: Path) -> None:
 
 
 def test_tls_where_the_pool_has_none_is_said(spark: SparkSession, pool: LocalPool, files: Files) -> None:
-    with pytest.raises(Exception, match="TLS is on one side only: .* speaks no TLS"):
+    with pytest.raises(Exception, match=r"TLS is on one side only: .* speaks no TLS"):
         _answer(spark, _tls(pool), {_CA: files.authority.certificate})
 
 
 def test_no_tls_where_the_pool_has_it_is_said(spark: SparkSession, guarded: LocalPool, files: Files) -> None:
-    with pytest.raises(Exception, match="TLS is on one side only: .* speaks TLS"):
+    with pytest.raises(Exception, match=r"TLS is on one side only: .* speaks TLS"):
         _answer(spark, guarded.tcp_endpoint, {_TOKEN_FILE: files.tokens, **_CONNECT_TIMEOUT})

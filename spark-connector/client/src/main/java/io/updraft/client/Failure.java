@@ -77,9 +77,14 @@ record Failure(
     String code = status.getCode().name();
     Optional<Throwable> refusal = refusedByTls(cause);
     if (refusal.isPresent()) {
+      // Netty's message about other bytes than TLS's is all of them.
+      String seen =
+          refusal.get() instanceof NotSslRecordException
+              ? "what it sends is not TLS"
+              : refusal.get().getMessage();
       String message =
           "%s is not what TLS expects (%s says whom to trust): %s"
-              .formatted(peer, options.peer().tlsCaFileSetting(), refusal.get().getMessage());
+              .formatted(peer, options.peer().tlsCaFileSetting(), seen);
       kind = ErrorKind.ERROR_KIND_POOL_UNAVAILABLE;
       return new Failure(kind, code, message, null, cause, Origin.CLIENT);
     }
@@ -88,6 +93,10 @@ record Failure(
     }
     if (status.getCode() == Status.Code.UNAUTHENTICATED) {
       text += "; " + acceptedToken(options);
+    }
+    Optional<String> unreached = Unreached.seen(cause, options.endpoint());
+    if (unreached.isPresent()) {
+      return new Failure(kind, code, unreached.get(), null, cause, Origin.CONNECTION);
     }
     boolean broken = cause instanceof IOException || isConnectionLoss(status);
     String reason = broken && cause != null ? text + ": " + cause : text;
@@ -157,7 +166,7 @@ record Failure(
 
   /** No connection was made in time. */
   static Failure unconnected(Endpoint endpoint) {
-    String message = "no connection to " + endpoint;
+    String message = "no answer from " + endpoint.address();
     return new Failure(ErrorKind.ERROR_KIND_POOL_UNAVAILABLE, message, null, Origin.CONNECTION);
   }
 

@@ -40,6 +40,16 @@ public enum Peer {
     return prefix + "endpoint";
   }
 
+  /** The setting for how long a connection may take. */
+  public String connectTimeoutSetting() {
+    return prefix + "connectTimeout";
+  }
+
+  /** The setting for how long a task waits for a peer that is full or restarts. */
+  public String acquireTimeoutSetting() {
+    return prefix + "acquireTimeout";
+  }
+
   /** The setting for what a task keeps of batches to send them again. */
   public String replayBytesSetting() {
     return prefix + "replayBytes";

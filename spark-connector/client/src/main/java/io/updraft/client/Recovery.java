@@ -160,17 +160,25 @@ final class Recovery {
 
   private String refused(Failure failure, Duration limit) {
     Peer peer = options.peer();
-    String what =
-        failure.origin() == Failure.Origin.CONNECTION
-            ? "cannot reach a %s at %s within %s; check that one listens there " + expectation()
-            : "the %s at %s gave no "
-                + peer.grant()
-                + " within %s; it is too small or too busy (%s)";
-    return (what + ": %s")
+    if (failure.origin() == Failure.Origin.CONNECTION) {
+      return "cannot reach a %s at %s within %s (%s); check that one listens there %s: %s"
+          .formatted(
+              peer.noun(),
+              options.endpoint(),
+              seconds(limit),
+              limit.equals(options.connectTimeout())
+                  ? peer.connectTimeoutSetting()
+                  : peer.acquireTimeoutSetting(),
+              expectation().formatted(peer.endpointSetting()),
+              failure.message());
+    }
+    return "the %s at %s gave no %s within %s (%s); it is too small or too busy (%s): %s"
         .formatted(
             peer.noun(),
             options.endpoint(),
+            peer.grant(),
             seconds(limit),
+            peer.acquireTimeoutSetting(),
             peer.endpointSetting(),
             failure.message());
   }

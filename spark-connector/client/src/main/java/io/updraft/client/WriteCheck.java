@@ -93,9 +93,9 @@ public final class WriteCheck {
     }
     Failure failure = Failure.ofStatus(status, options);
     if (code == Status.Code.UNAVAILABLE && failure.origin() == Failure.Origin.CONNECTION) {
-      String reason = status.getCause() == null ? text : status.getCause().getMessage();
+      String seen = Unreached.seen(status.getCause(), options.endpoint()).orElse(text);
       return failure.withMessage(
-          "cannot reach a writer at %s: %s".formatted(options.endpoint(), reason));
+          "cannot reach a writer at %s: %s".formatted(options.endpoint(), seen));
     }
     return failure;
   }

@@ -59,7 +59,20 @@ final case class ConnectionSettings(
     * tasks wait for it.
     */
   def whileRestarting[A](settles: A => Boolean)(tryOnce: => A): A =
-    within(math.max(connectTimeoutMilliseconds, acquireTimeoutMilliseconds))(settles)(tryOnce)
+    within(restartMilliseconds)(settles)(tryOnce)
+
+  /** For how long [[whileConnecting]] tries, and the setting that says so. */
+  def connectLimit: String = limit(connectTimeoutMilliseconds, peer.connectTimeoutSetting)
+
+  /** For how long [[whileRestarting]] tries, and the setting that says so. */
+  def restartLimit: String =
+    if (acquireTimeoutMilliseconds > connectTimeoutMilliseconds)
+      limit(acquireTimeoutMilliseconds, peer.acquireTimeoutSetting)
+    else connectLimit
+
+  private def limit(milliseconds: Long, setting: String) = s"${milliseconds / 1000.0} s ($setting)"
+
+  private def restartMilliseconds = math.max(connectTimeoutMilliseconds, acquireTimeoutMilliseconds)
 
   private def within[A](milliseconds: Long)(settles: A => Boolean)(tryOnce: => A): A = {
     val deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(milliseconds)

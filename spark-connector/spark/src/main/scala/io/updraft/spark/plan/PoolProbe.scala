@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
 import org.apache.spark.sql.updraft.PythonCall
 import org.apache.spark.{SPARK_VERSION, SparkException}
 
-import io.updraft.client.{Endpoint, PoolCheck}
+import io.updraft.client.{Endpoint, PoolCheck, Unreached}
 import io.updraft.proto.v1.ErrorKind
 import io.updraft.spark.config.{ConnectionSettings, UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.FallbackReason
@@ -148,23 +148,24 @@ object PoolProbe extends Logging {
   /** A pool that is not there is waited for if it has been, unless the query may run without it. */
   private def connect(settings: UdfSettings): Option[String] = {
     val endpoint = Endpoint.parse(settings.endpoint)
+    val connection = settings.connection
     def once: Option[String] = tryOnce(endpoint, settings)
-    val problem =
+    val (seen, limit) =
       if (settings.fallback != "local" && answered.contains(settings.endpoint))
-        settings.connection.whileRestarting[Option[String]](_.isEmpty)(once)
-      else settings.connection.whileConnecting[Option[String]](_.isEmpty)(once)
-    if (problem.isEmpty) answered.add(settings.endpoint)
-    problem
+        (connection.whileRestarting[Option[String]](_.isEmpty)(once), connection.restartLimit)
+      else (connection.whileConnecting[Option[String]](_.isEmpty)(once), connection.connectLimit)
+    if (seen.isEmpty) answered.add(settings.endpoint)
+    seen.map(problem => s"no pool answers at ${settings.endpoint} within $limit: $problem")
   }
 
+  /** What was seen where nobody answers. */
   private def tryOnce(endpoint: Endpoint, settings: UdfSettings): Option[String] =
     try {
       if (endpoint.transport() == Endpoint.Transport.UNIX) connectUnix(endpoint)
       else connectNetwork(endpoint, settings.connection.connectTimeoutMilliseconds.toInt)
       None
     } catch {
-      case e: IOException =>
-        Some(s"no pool answers at ${settings.endpoint}: ${e.getMessage}")
+      case e: IOException => Some(Unreached.of(e, endpoint))
     }
 
   private def connectNetwork(endpoint: Endpoint, timeoutMilliseconds: Int): Unit = {

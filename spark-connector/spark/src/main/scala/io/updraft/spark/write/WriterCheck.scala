@@ -86,18 +86,18 @@ object WriterCheck {
       }
       .map { refusal =>
         s"${refusal.message} [${refusal.code}] (${WriteConf.endpoint.key} = ${settings.endpoint})" +
-          advice(refusal)
+          advice(settings, refusal)
       }
   }
 
-  private def advice(refusal: Refusal): String = refusal.code match {
+  private def advice(settings: WriteSettings, refusal: Refusal): String = refusal.code match {
     case "PERMISSION_DENIED" => WriteFailures.OutsideTheRoots
     case "FAILED_PRECONDITION" => ". Use a connector and a writer of the same release"
     case _ if refusal.kind == ErrorKind.ERROR_KIND_PROTOCOL =>
       s". Set ${WriteConf.endpoint.key} to where a writer listens"
     case _ if refusal.temporary =>
       s". Start the writer or correct ${WriteConf.endpoint.key}; the driver retries for " +
-        WriteConf.connectTimeout.key
+        settings.connection.connectLimit
     case _ => ""
   }
 }
