@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.sides import Query, Sides
+from tests.e2e.sides import Answer, Query, Sides
 from tests.support.kinds_of_spark import needs_spark
 from tests.support.pool import LocalPool
 from tests.support.spark import SPARK_VERSION, runtime_confs
@@ -187,6 +188,64 @@ def test_worker_logs_are_collected_for_the_session(
     printed = ("INFO", "stdout", f"printed in {kind.__name__}")
     # Once by stock and once by the pool.
     assert mine == [printed, printed, warning, warning]
+
+
+def _logged_contexts(spark: SparkSession, message: str) -> list[str]:
+    with runtime_confs(spark, {_LOGGING: "true"}):
+        logs = spark.tvf.python_worker_logs().where(F.col("msg").contains(message))
+        return [row[0] for row in logs.select(F.to_json("context")).collect()]
+
+
+class OfAClass:
+    """A function that is an object, and one that is a method."""
+
+    def __call__(self, x: int) -> str:
+        logging.getLogger("of.the.class").warning("called of OfAClass")
+        return str(x)
+
+    def method(self, x: int) -> str:
+        logging.getLogger("of.the.class").warning("method of OfAClass")
+        return str(x)
+
+
+def _logs_in_a_helper(x: int) -> str:
+    def helper() -> None:
+        print("printed in a helper")
+
+    helper()
+    return str(x)
+
+
+def _logs_itself(x: int) -> str:
+    logging.getLogger("of.the.function").warning("logged of itself")
+    return str(x)
+
+
+_LOGGING_FUNCTIONS: dict[str, Callable[[int], str]] = {
+    "logged of itself": _logs_itself,
+    "printed in a helper": _logs_in_a_helper,
+    "called of OfAClass": OfAClass(),
+    "method of OfAClass": OfAClass().method,
+}
+
+
+@since_4_1
+@pytest.mark.parametrize("message", _LOGGING_FUNCTIONS)
+@every_kind
+def test_worker_logs_name_the_function_that_logged_as_stock_does(
+    sides: Sides, spark: SparkSession, kind: Callable[..., Query], message: str
+) -> None:
+    query = kind(_LOGGING_FUNCTIONS[message])
+
+    def contexts(side: Callable[..., Answer], **options: Any) -> list[str]:
+        before = Counter(_logged_contexts(spark, message))
+        assert side(query, **options).error is None
+        return sorted((Counter(_logged_contexts(spark, message)) - before).elements())
+
+    stock, ours = contexts(sides.stock, confs={_LOGGING: "true"}), contexts(sides.updraft, confs={_LOGGING: "true"})
+    assert len(stock) == _ROWS
+    assert '"func_name"' in stock[0]
+    assert ours == stock
 
 
 @since_4_1

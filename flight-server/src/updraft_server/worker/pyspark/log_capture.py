@@ -2,13 +2,17 @@
 """Takes what PySpark's worker logs for Spark out of the process's output.
 
 With `spark.sql.pyspark.worker.logging.enabled` PySpark writes marked lines to `sys.stdout`, where Spark's daemon would
-read them; here they go into the exchange's replies, and everything else to the pool's log as ever.
+read them; here they go into the exchange's replies, and everything else to the pool's log as ever. Each line names the
+function that has logged: the outermost one that a module of PySpark has called. `install` lets PySpark count modules of
+the pool, which stand in the place of its own, as such.
 """
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType, ModuleType
 from typing import Any, TextIO
 
 SESSION_VARIABLE = "PYSPARK_SPARK_SESSION_UUID"
@@ -16,6 +20,41 @@ SESSION_VARIABLE = "PYSPARK_SPARK_SESSION_UUID"
 _MARK = "PYTHON_WORKER_LOGGING:"
 _SEND_CHARACTERS = 64 * 1024
 _MAX_CHARACTERS = 1024 * 1024
+
+
+def install(worker: ModuleType) -> None:
+    """Put the context into PySpark's worker; before 4.1 it captures nothing."""
+    capture = getattr(worker, "capture_outputs", None)
+    if capture is not None:
+        worker.capture_outputs = functools.partial(capture, function_context)  # type: ignore[attr-defined]
+
+
+def function_context() -> dict[str, str]:
+    """Name and class of the function that the innermost frames belong to, in PySpark's words."""
+    function = _outermost_function(sys._getframe())
+    if function is None:
+        return {}
+    context = {"func_name": function.f_code.co_name}
+    if "self" in function.f_locals:
+        context["class_name"] = type(function.f_locals["self"]).__name__
+    elif "cls" in function.f_locals:
+        context["class_name"] = function.f_locals["cls"].__name__
+    return context
+
+
+def _outermost_function(frame: FrameType) -> FrameType | None:
+    """The outermost frame that a module of PySpark or of the pool has called, and that is of neither."""
+    found = None
+    while frame.f_back is not None:
+        if _is_framework(frame.f_back) and not _is_framework(frame):
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def _is_framework(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    return name.startswith(("pyspark.", "updraft_server.")) and ".tests." not in name
 
 
 class LogCapture:

@@ -20,7 +20,7 @@ from updraft_server.ipc.assignment import Assignment
 from updraft_server.sandbox.memory_limit import address_space
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.process_state import restore_environment
-from updraft_server.worker.pyspark import arrow_stream, signed_rows, struct_columns
+from updraft_server.worker.pyspark import arrow_stream, log_capture, signed_rows, struct_columns
 from updraft_server.worker.pyspark.adapters import load_adapter, minor_version
 from updraft_server.worker.pyspark.broadcasts import KnownBroadcasts
 from updraft_server.worker.pyspark.init_message import Surroundings
@@ -55,6 +55,7 @@ class SessionRunner:
         # PySpark puts it there for each task that lacks it, and then drops every cache of the import system.
         sys.path.insert(1, files_directory)
         arrow_stream.install(ArrowStreamSerializer)
+        log_capture.install(pyspark.worker)
         if signed_functions_alone:
             signed_rows.install()
         if minor_version(self.pyspark_version) >= _SHORT_CONVERSIONS_SINCE:
