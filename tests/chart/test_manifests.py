@@ -29,6 +29,16 @@ _EVERYTHING: dict[str, Any] = {
         "tolerations": [{"key": "spot", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "high",
+        "schedulerName": "batch",
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["10.0.0.10"], "options": [{"name": "ndots", "value": "2"}]},
+        "podSecurityContext": {"supplementalGroups": [7]},
+        "securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}},
+        "runtimeClassName": "gvisor",
+        "initContainers": [{"name": "first", "image": "registry.test/first:1"}],
+        "sidecars": [{"name": "beside", "image": "registry.test/beside:1"}],
+        "envFrom": [{"configMapRef": {"name": "ours"}}],
+        "probes": {"liveness": {"initialDelaySeconds": 3}},
         "serviceAccount": {"annotations": {"cloud/identity": "writer"}},
     },
     "pools": {
@@ -40,6 +50,7 @@ _EVERYTHING: dict[str, Any] = {
     },
     "writer": {"roots": ["/data/tables"], "settings": {"maxOpenFiles": 64}},
     "monitoring": {"podMonitors": True, "rules": True, "dashboards": True},
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours"}, "data": {"a": "b"}}],
 }
 _KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
 
@@ -86,6 +97,9 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"common": {"tls": {"mode": "secret"}}}, "tls.secretName"),
         ({"common": {"tls": {"mode": "certManager"}}}, "tls.issuerRef.name"),
         ({"common": {"image": {"pullPolicy": "Sometimes"}}}, "pullPolicy"),
+        ({"writer": {"image": {"digest": "latest"}}}, "digest"),
+        ({"pools": {"default": {"front": {"sidecars": []}}}}, "sidecars"),
+        ({"common": {"topologySpreadConstraints": [{"topologyKey": "zone"}]}}, "maxSkew is required"),
         ({"common": {"autoscaling": {"mode": "hpa", "cpuPercent": 0}}}, "cpuPercent"),
         ({"common": {"settings": {"queue-limit": 3}}}, "queue-limit"),
         # Names from before a pool's values were split into those of its halves.

@@ -50,11 +50,6 @@ def test_an_upgrade_starts_a_new_pod_before_it_ends_an_old_one() -> None:
     assert strategy == {"maxUnavailable": 0, "maxSurge": 1}
 
 
-def test_pods_spread_over_nodes() -> None:
-    (spread,) = render().pod(_POOL)["topologySpreadConstraints"]
-    assert spread["topologyKey"] == "kubernetes.io/hostname"
-
-
 @pytest.mark.parametrize("monitored", [False, True])
 def test_the_operator_scrapes_what_is_switched_on(monitored: bool) -> None:
     values = {"monitoring": {"podMonitors": monitored, "labels": {"release": "prometheus"}, "intervalSeconds": 5}}

@@ -13,6 +13,9 @@ image: {{ include "updraft.image" (dict "image" $own.image "appVersion" .root.Ch
 imagePullPolicy: {{ $own.image.pullPolicy }}
 args: [{{ $container.command }}]
 env: {{- include "updraft.env" . | trim | nindent 2 }}
+{{- with $own.envFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- if $container.listens }}
 ports:
   - name: flight
@@ -21,22 +24,19 @@ ports:
     containerPort: {{ add $values.port 10 }}
   - name: metrics
     containerPort: {{ add $values.port 1010 }}
-{{- $probe := dict "port" (add $values.port 10 | int) "service" "arrow.flight.protocol.FlightService" }}
+{{- $asked := dict "port" (add $values.port 10 | int) "service" "arrow.flight.protocol.FlightService" }}
+{{- $probes := $values.probes }}
 startupProbe:
-  grpc: {{- toYaml $probe | nindent 4 }}
-  periodSeconds: 2
-  timeoutSeconds: 3
-  failureThreshold: {{ div (add $values.startupTimeoutSeconds 1) 2 }}
+  grpc: {{- toYaml $asked | nindent 4 }}
+  {{- toYaml $probes.startup | nindent 2 }}
+  failureThreshold: {{ div (add $values.startupTimeoutSeconds $probes.startup.periodSeconds -1) $probes.startup.periodSeconds }}
 readinessProbe:
-  grpc: {{- toYaml $probe | nindent 4 }}
-  periodSeconds: 5
-  timeoutSeconds: 3
+  grpc: {{- toYaml $asked | nindent 4 }}
+  {{- toYaml $probes.readiness | nindent 2 }}
 {{- /* Not the readiness check: a draining pod is not ready, but must not be restarted. */}}
 livenessProbe:
-  grpc: {{- toYaml (set $probe "service" "updraft.live") | nindent 4 }}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 3
+  grpc: {{- toYaml (set $asked "service" "updraft.live") | nindent 4 }}
+  {{- toYaml $probes.liveness | nindent 2 }}
   {{- /* A hanging pod does not drain, so do not wait for it as long as for a drain. */}}
   terminationGracePeriodSeconds: {{ add $values.preStopSeconds 5 }}
 {{- end }}
@@ -45,15 +45,9 @@ lifecycle:
     exec:
       command: [sleep, {{ $values.preStopSeconds | quote }}]
 resources: {{- include "updraft.resources" $own | nindent 2 }}
-securityContext:
-  {{- with $own.user }}
-  runAsUser: {{ . }}
-  runAsGroup: {{ . }}
-  {{- end }}
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities:
-    drop: [ALL]
+{{- $restricted := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) }}
+{{- with $own.user }}{{ $_ := set $restricted "runAsUser" . }}{{ $_ := set $restricted "runAsGroup" . }}{{ end }}
+securityContext: {{- include "updraft.replaced" (list $restricted $own.securityContext) | nindent 2 }}
 volumeMounts:
   - name: {{ $container.directory.volume }}
     mountPath: {{ $container.directory.path }}
@@ -94,6 +88,9 @@ volumeMounts:
 {{- if .gpu.count -}}
 {{- $limits := default dict $resources.limits -}}
 {{- $_ := set $resources "limits" (set $limits .gpu.resource (.gpu.count | int)) -}}
+{{- end -}}
+{{- with .scratchRequest -}}
+{{- $_ := set $resources "requests" (merge (default dict $resources.requests) (dict "ephemeral-storage" .)) -}}
 {{- end -}}
 {{- toYaml $resources -}}
 {{- end }}

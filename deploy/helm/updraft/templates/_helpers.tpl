@@ -30,7 +30,12 @@ workers are together here; those of each alone are with its container.
 {{- $own := mergeOverwrite (deepCopy $root.Values.common) (deepCopy (omit $pool "front" "workers")) (deepCopy $pool.front) (deepCopy $pool.workers) -}}
 {{- $front := mergeOverwrite (deepCopy $root.Values.common) (deepCopy (omit $pool "front" "workers")) (deepCopy $pool.front) -}}
 {{- $workers := mergeOverwrite (deepCopy $root.Values.common) (deepCopy (omit $pool "front" "workers")) (deepCopy $pool.workers) -}}
-{{- $front = mergeOverwrite $front (dict "gpu" (dict "count" 0) "image" (mergeOverwrite (deepCopy $workers.image) (default dict $pool.front.image))) -}}
+{{- $default := $root.Values.poolDefaults -}}
+{{- $layers := list $root.Values.common.image $default.workers.image (dig "workers" "image" dict (default dict $values)) -}}
+{{- $_ := set $workers "image" (include "updraft.imageOf" $layers | fromYaml) -}}
+{{- $_ := set $own "image" $workers.image -}}
+{{- $_ := set $front "image" (include "updraft.imageOf" (concat $layers (list $default.front.image (dig "front" "image" dict (default dict $values)))) | fromYaml) -}}
+{{- $_ := set $front.gpu "count" 0 -}}
 {{- $own = set $own "user" $front.user -}}
 {{- $fronts := dict "volume" "front" "path" "/run/updraft" "size" $front.scratchSize -}}
 {{- $scratch := dict "volume" "scratch" "path" "/tmp" "size" $workers.scratchSize -}}
@@ -47,6 +52,7 @@ workers are together here; those of each alone are with its container.
 {{- $places := dict "common.settings" .Values.common.settings "writer.settings" .Values.writer.settings -}}
 {{- include "updraft.checkSettings" (dict "root" . "component" "writer" "places" $places) -}}
 {{- $own := mergeOverwrite (deepCopy .Values.common) (deepCopy .Values.writer) -}}
+{{- $_ := set $own "image" (include "updraft.imageOf" (list .Values.common.image .Values.writer.image) | fromYaml) -}}
 {{- $scratch := dict "volume" "scratch" "path" "/tmp" "size" $own.scratchSize -}}
 {{- $containers := list (dict "name" "writer" "command" "serve" "values" (deepCopy $own) "listens" true "directory" $scratch) -}}
 {{- $fullname := printf "%s-writer" (include "updraft.fullname" .) -}}
@@ -108,12 +114,27 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{/* An image from several places, the last one first. A digest is of one image: whoever names another drops it. */}}
+{{- define "updraft.imageOf" -}}
+{{- with (first .).digest -}}
+{{- fail (printf "common.image.digest is %s, but a pool's image and the writer's are two: set poolDefaults.workers.image.digest and writer.image.digest" .) -}}
+{{- end -}}
+{{- $image := dict -}}
+{{- range . -}}
+{{- $digest := ternary "" (get $image "digest") (or (hasKey . "registry") (hasKey . "repository") (hasKey . "tag")) -}}
+{{- $image = mergeOverwrite $image (dict "digest" $digest) (deepCopy .) -}}
+{{- end -}}
+{{- toYaml $image -}}
+{{- end }}
+
 {{- define "updraft.image" -}}
 {{- $path := list .image.registry .image.repository | compact | join "/" -}}
 {{- if not (contains "/" $path) -}}
 {{- fail (printf "where is the image %s? Build it with `make images`, push it to a registry that the nodes pull from, and name that: common.image.registry=registry.example/data" $path) -}}
 {{- end -}}
+{{- if .image.digest -}}{{- printf "%s@%s" $path .image.digest -}}{{- else -}}
 {{- printf "%s:%s" $path (default .appVersion .image.tag) -}}
+{{- end -}}
 {{- end }}
 
 {{/*

@@ -9,24 +9,23 @@ enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+{{- include "updraft.placement" $values }}
+{{- with ternary $values.gpu.runtimeClassName "" (gt (int $values.gpu.count) 0) | default $values.runtimeClassName }}
+runtimeClassName: {{ . }}
 {{- end }}
-{{- if and $values.gpu.count $values.gpu.runtimeClassName }}
-runtimeClassName: {{ $values.gpu.runtimeClassName }}
-{{- end }}
+{{- /* After the drain, the front ends what is left and tells its clients, and the workers' container ends with it. */}}
 terminationGracePeriodSeconds: {{ add $values.drainTimeoutSeconds $values.preStopSeconds 15 }}
-securityContext:
-  runAsNonRoot: true
-  {{- with $values.user }}
-  fsGroup: {{ . }}
-  {{- end }}
-  seccompProfile:
-    type: RuntimeDefault
+{{- $restricted := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") }}
+{{- with $values.user }}{{ $_ := set $restricted "fsGroup" . }}{{ end }}
+securityContext: {{- include "updraft.replaced" (list $restricted $values.podSecurityContext) | nindent 2 }}
+{{- with $values.initContainers }}
+initContainers: {{- toYaml . | nindent 2 }}
+{{- end }}
 containers:
   {{- range $container := $values.containers }}
   - {{ include "updraft.container" (dict "root" $.root "values" $values "container" $container) | nindent 4 | trim }}
   {{- end }}
+  {{- with $values.sidecars }}{{ toYaml . | nindent 2 }}{{ end }}
 volumes:
   {{- range $values.containers }}
   {{- with .directory }}
@@ -65,19 +64,27 @@ volumes:
       name: {{ . }}
   {{- end }}
   {{- with $values.volumes }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- $selector := dict "matchLabels" (include "updraft.selector" (dict "root" .root "component" $values.component) | fromYaml) }}
+{{- with $values.topologySpreadConstraints }}
 topologySpreadConstraints:
-  - topologyKey: kubernetes.io/hostname
-    maxSkew: {{ $values.maxSkew }}
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels: {{- include "updraft.selector" (dict "root" .root "component" $values.component) | nindent 8 }}
-{{- with $values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
+  {{- range . }}
+  - {{ set (deepCopy .) "labelSelector" (default $selector .labelSelector) | toYaml | nindent 4 | trim }}
+  {{- end }}
 {{- end }}
-{{- with $values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.affinity }}
-affinity: {{- toYaml . | nindent 2 }}
+
+{{/* Where a pod runs and what it can resolve: of pools and the writer, and of the release's own short pods. */}}
+{{- define "updraft.placement" -}}
+{{- range $field := list "priorityClassName" "schedulerName" "dnsPolicy" "dnsConfig" "nodeSelector" "tolerations" "affinity" }}
+{{- with get $ $field }}
+{{ dict $field . | toYaml }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The chart's own fields, replaced by a user's, without those that are null: (list own user's) */}}
+{{- define "updraft.replaced" -}}
+{{- $fields := mergeOverwrite (deepCopy (first .)) (deepCopy (default dict (last .))) -}}
+{{- range $field, $value := $fields }}{{ if kindIs "invalid" $value }}{{ $_ := unset $fields $field }}{{ end }}{{ end -}}
+{{- toYaml $fields -}}
 {{- end }}
