@@ -52,5 +52,5 @@ def test_the_secret_with_its_certificate_is_known() -> None:
 
 
 def test_the_pod_of_helm_test_is_not_a_service() -> None:
-    pod = render().one("Pod", "air-updraft-test")
+    pod = render().one("Pod", "air-updraft-pool-default-test")
     assert _read({**pod, "status": {}}) is None
