@@ -138,7 +138,7 @@ def test_images_are_named_by_digest() -> None:
     release = render({"poolDefaults": {"workers": workers}, "writer": {"image": {"digest": _DIGEST}}})
     images = {container["image"] for container in release.pod(_POOL)["containers"]}
     assert images == {f"registry.test/team@{_DIGEST}"}
-    job, test = _short_pods(release)
+    job, test, *_ = _short_pods(release)
     assert job["containers"][0]["image"] == f"registry.test/updraft-writer@{_DIGEST}"
     assert test["containers"][0]["image"] == f"registry.test/team@{_DIGEST}"
 
