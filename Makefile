@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make` alone lists everything. `make check` is exactly what CI runs.
+# `make` alone lists the everyday targets, `make help-all` every target and variable. `make check` is exactly what CI runs.
+# `## text` describes an everyday target, `#+ text` a rare one, `#= NAME text` a variable that a user may set.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,18 +19,35 @@ RAPIDS_SPARK := 4.1
 NEWEST := $(firstword $(SPARKS))
 OLDER := $(filter-out $(NEWEST),$(SPARKS))
 
-# Which Spark the demo, the pool and single test targets use.
+#= SPARK Spark of the demo, the pool, the images and single test targets
 SPARK ?= $(NEWEST)
+#= PORT port of `make pool`; it listens at PORT + 10 (admin) and PORT + 1010 (metrics) too
 PORT ?= 8815
+#= WORKERS workers of `make pool`
 WORKERS ?= 2
+#= WRITER_PORT port of `make writer`; it listens at WRITER_PORT + 10 and WRITER_PORT + 1010 too
 WRITER_PORT ?= 8816
-IMAGES ?= localhost
+#= WRITE_ROOTS directories, separated by commas, that `make writer` may write below
 WRITE_ROOTS ?= /tmp,$(CURDIR)/build
+#= DEMO options of `make demo` and `make demo-kill` (--help lists them)
+#= BENCH options of each bench target (--help lists them)
+#= BASE checkout that `make bench-against` compares with
+#= FUZZ options of `make fuzz` (--seconds 600, --target NAME, --guided, --help)
+#= SOAK options of `make soak` (--minutes 10, --rolling, --help)
+#= FAULTS pytest's options for `make faults` (-k network)
+#= AUDIT options of `make audit` (--offline asks nobody for known vulnerabilities)
+#= IMAGES registry from which the nodes of `make e2e-kube` have their images
+IMAGES ?= localhost
+#= KUBECONFIG cluster of `make e2e-kube`
+#= BUILDAH options of buildah (--build-arg BASE=... names another base image)
+#= SOURCE address of the repository, for the labels of images
+#= ARROW_LIBHDFS_DIR folder of libhdfs.so, with which `make test-storages` tries HDFS too (JAVA_HOME finds its JVM)
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 UV_VERSION := 0.13.8
 # Not locked: a lock names one index, and that of the wheels without CUDA is not everywhere to be had.
 TORCH_VERSION := 2.15.0
+#= TORCH options of uv for the wheel of `make test-torch`; empty for the usual index, with 5 GB of CUDA
 TORCH ?= --torch-backend=cpu
 UV := $(shell command -v uv || echo build/tools/bin/uv)
 export UV_SYSTEM_CERTS := true
@@ -42,6 +60,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 
 MVN := ./mvnw --batch-mode --no-transfer-progress
 # Hardly any of Maven's or the compilers' code runs long enough for the second compiler to pay.
+#= MAVEN_OPTS options of Maven's JVM
 export MAVEN_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 jar = spark-connector/bundle/target/updraft-spark-$(JAR_OF_$(1))_2.13-$(VERSION).jar
 JARS := $(sort $(foreach spark,$(SPARKS),$(call jar,$(spark))))
@@ -53,33 +72,50 @@ CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java
 REPORTS := build/reports
 PYTEST = $(1)/bin/python -m pytest -q --junitxml=$(REPORTS)/$(2).xml
 
-.PHONY: help
-help: ## List the targets
+.PHONY: help help-all
+LIST = awk -F ':.*$(1) ' '/^$(HASH)$(HASH) /{section = substr($$0, 4)} /^[a-z0-9-]+:.*$(1) /{if (section) printf "\n%s\n", section; section = ""; printf "  %-19s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+HASH := \#
+VARIABLES = $(shell sed -n 's/^$(HASH)= \([A-Z_]*\) .*/\1/p' $(firstword $(MAKEFILE_LIST)))
+
+help: #+ List the everyday targets
 	@echo 'Updraft. Two commands are enough to see it work: make demo, make check.'
+	@$(call LIST,$(HASH)$(HASH))
 	@echo
-	@awk -F ':.*## ' '/^## /{printf "\n%s\n", substr($$0, 4)} /^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo
-	@echo 'Variables: SPARK=$(SPARK) (of $(SPARKS))  PORT=$(PORT)  WORKERS=$(WORKERS)'
+	@echo 'Variables: SPARK=$(SPARK) (of $(SPARKS))  PORT=$(PORT)  WORKERS=$(WORKERS)  WRITER_PORT=$(WRITER_PORT)'
+	@echo '`make help-all` lists the other targets and variables too.'
+
+help-all: #+ List every target and every variable
+	@$(call LIST,$(HASH)[$(HASH)+])
+	@printf '\nVariables, as in `make pool PORT=8825`\n'
+	@$(foreach name,$(VARIABLES),printf '  %-19s %s%s\n' '$(name)' "$$(sed -n 's/^$(HASH)= $(name) //p' $(firstword $(MAKEFILE_LIST)))" '$(if $($(name)), [$($(name))])';)
 
 ## Use
 .PHONY: demo demo-kill pool writer connector
-demo: setup $(JAR) ## Run the main job: a pool of two workers, a writer, a local Spark, 336,776 flights (DEMO="--help" lists options)
+demo: setup $(JAR) ## Run the main job on stock PySpark and on Updraft, and write it
 	$(PYTHON) -m tests.programs.demo.run --jar $(JAR) $(DEMO)
 
 demo-kill: setup $(JAR) ## The same while a worker is killed every second
 	$(PYTHON) -m tests.programs.demo.run --jar $(JAR) --kill-workers $(DEMO)
 
-pool: setup $(JAR) ## Run a pool in the foreground and print the Spark confs that use it
-	@printf '\nSpark confs for this pool (Spark %s, Python of %s):\n\n' '$(SPARK)' '$(PYTHON)'
-	@printf '  spark.jars                  %s\n' '$(abspath $(JAR))'
-	@printf '  spark.sql.extensions        io.updraft.spark.UpdraftExtensions\n'
-	@printf '  spark.updraft.udf.endpoint  grpc://127.0.0.1:%s\n\n' '$(PORT)'
-	@exec $(VENV)/bin/updraft-server serve --listen 127.0.0.1:$(PORT) --admin-listen 127.0.0.1:$$(($(PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(PORT) + 1010)) --workers $(WORKERS) --session-functions=unsigned
+# A service also listens for operators and for Prometheus, at ports that follow from its own.
+ADMIN_OFFSET := 10
+METRICS_OFFSET := 1010
+FREE_PORTS = $(PYTHON) .ci/free_ports.py '$(1)=$($(1))' 0 $(ADMIN_OFFSET) $(METRICS_OFFSET)
+LISTEN = --listen 127.0.0.1:$(1) --admin-listen 127.0.0.1:$$(($(1) + $(ADMIN_OFFSET))) --metrics-listen 127.0.0.1:$$(($(1) + $(METRICS_OFFSET)))
+CONFS = printf '\nSpark confs for this %s (Spark %s, Python of %s):\n\n' '$(1)' '$(SPARK)' '$(PYTHON)'; printf '  %-28s  %s\n' spark.jars '$(abspath $(JAR))' spark.sql.extensions io.updraft.spark.UpdraftExtensions $(2); echo
 
-writer: setup ## Run a writer in the foreground; it may write below WRITE_ROOTS
-	@exec $(VENV)/bin/updraft-writer serve --listen 127.0.0.1:$(WRITER_PORT) --admin-listen 127.0.0.1:$$(($(WRITER_PORT) + 10)) --metrics-listen 127.0.0.1:$$(($(WRITER_PORT) + 1010)) --root $(WRITE_ROOTS)
+pool: setup $(JAR) ## Run a pool in the foreground, and print its Spark confs
+	@$(call FREE_PORTS,PORT)
+	@$(call CONFS,pool,spark.updraft.udf.endpoint grpc://127.0.0.1:$(PORT))
+	@exec $(VENV)/bin/updraft-server serve $(call LISTEN,$(PORT)) --workers $(WORKERS) --session-functions=unsigned
 
-connector: $(JAR) ## Build the connector's jar and print its path
+writer: setup $(JAR) ## Run a writer in the foreground, and print its Spark confs
+	@$(call FREE_PORTS,WRITER_PORT)
+	@$(call CONFS,writer,spark.updraft.write.endpoint grpc://127.0.0.1:$(WRITER_PORT))
+	@printf 'It writes below %s. In a job: df.write.format("updraft-parquet").save(...)\n\n' '$(WRITE_ROOTS)'
+	@exec $(VENV)/bin/updraft-writer serve $(call LISTEN,$(WRITER_PORT)) --root $(WRITE_ROOTS)
+
+connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
@@ -92,11 +128,11 @@ SECOND := e2e-on-$(NEWEST) writes-on-$(NEWEST) test-contract test-faults test-wr
 THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) sessions-on-$(spark))
 include .ci/check.mk
 
-check: run-check ## Everything that CI runs: the newest Spark in full, a function of each kind on the others
+check: run-check ## All that CI runs: the newest Spark in full, a part on the others
 check-all: run-check-all ## The same, with every Spark in full
-summary: print-summary ## Count the tests of the last check, and name the stages that failed
+summary: print-summary #+ Count the tests of the last check, and name the stages that failed
 
-lint: .venv/.synced ## Lint, format and import contracts (Python, protobuf); Java and Scala are checked by test-connector
+lint: .venv/.synced ## Lint, format and import contracts
 	@$(BEGIN)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -114,23 +150,23 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 	@$(BEGIN)
 	.venv/bin/mypy
 
-test-unit: .venv/.synced | $(REPORTS) ## Unit tests of what Python services share, of the pool and of this repository
+test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and of this repository
 	@$(call BEGIN,unit)
 	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/docs .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
-test-writer: .venv/.synced | $(REPORTS) ## Unit tests of the writer, its files beside Spark's, its memory
+test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
 	$(call PYTEST,.venv,writer) gpu-writer/tests --ignore=gpu-writer/tests/on_gpu
 
-test-packages: .venv/.synced | $(REPORTS) ## Build every wheel and install it without the workspace or an index
+test-packages: .venv/.synced | $(REPORTS) #+ Build every wheel and install it without the workspace or an index
 	@$(call BEGIN,packages)
 	UV=$(abspath $(UV)) $(call PYTEST,.venv,packages) tests/packages
 
-test-sessions: sessions-on-$(SPARK) ## Real workers and the session functions of SPARK
+test-sessions: sessions-on-$(SPARK) #+ Real workers and the session functions of SPARK
 
 test-e2e: e2e-on-$(SPARK) writes-on-$(SPARK) ## Spark with and without Updraft: equal answers
 
-test-kinds: kinds-on-$(SPARK) ## A part of it: one function of each kind
+test-kinds: kinds-on-$(SPARK) #+ A part of it: one function of each kind
 
 .SECONDEXPANSION:
 $(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | $(REPORTS)
@@ -149,162 +185,165 @@ $(addprefix kinds-on-,$(SPARKS)): kinds-on-%: $$(call venv,$$*)/.synced $$(call 
 	@$(call BEGIN,kinds-$*)
 	$(call PYTEST,$(call venv,$*),kinds-$*) tests/e2e -m one_of_each
 
-test-connector: | $(REPORTS) ## Build the connector, its style checks and its Java and Scala tests
+test-connector: | $(REPORTS) #+ Build the connector, its style checks and its Java and Scala tests
 	@$(call BEGIN,connector)
 	@cd spark-connector && $(MVN) -Pspark-$(JAR_OF_$(NEWEST)) verify spotless:check
 
-test-chart: .venv/.synced | $(REPORTS) ## The Helm chart, rendered and held against the schemas of each Kubernetes
+test-chart: .venv/.synced | $(REPORTS) ## The Helm chart, against the schemas of each Kubernetes
 	@$(call BEGIN,chart)
 	$(call PYTEST,.venv,chart) tests/chart
 
-test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call; a program can have a pool of its own
+test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call; local pools
 	@$(call BEGIN,contract-$(SPARK))
 	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract tests/cli tests/local
 
-list-e2e: setup ## Count the cases of the differential suite by kind of function
+list-e2e: setup #+ Count the cases of the differential suite by kind of function
 	$(PYTHON) -m pytest -qq --collect-only tests/e2e
 
-test-faults: setup $(JAR) | $(REPORTS) ## Kill things: no wrong row, no hang
+test-faults: setup $(JAR) | $(REPORTS) #+ Kill things: no wrong row, no hang
 	@$(call BEGIN,faults-$(SPARK))
 	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults --ignore=tests/faults/table
 
-test-speculation: setup $(JAR) | $(REPORTS) ## Spark on two hosts, one of them slow: speculative tasks that write
+test-speculation: setup $(JAR) | $(REPORTS) #+ Spark on two hosts, one of them slow: speculative tasks that write
 	$(call PYTEST,$(VENV),speculation-$(SPARK)) tests/speculation
 
-test-smoke: setup $(JAR) | $(REPORTS) ## Run make demo, demo-kill and pool as a user does
+test-smoke: setup $(JAR) | $(REPORTS) #+ Run make demo, demo-kill and pool as a user does
 	$(call PYTEST,$(VENV),smoke-$(SPARK)) tests/smoke
 
 images images-gpu: IMAGE_LABELS = --label org.opencontainers.image.revision=$(shell git describe --always --dirty --abbrev=40 --exclude='*') $(if $(SOURCE),--label org.opencontainers.image.source=$(SOURCE))
-images: ## Build the images of the pool of SPARK and of the writer with buildah (BUILDAH="--build-arg BASE=..." names a base, SOURCE the repository)
+images: ## Build the images of the pool and the writer, with buildah
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool --tag updraft-pool:$(VERSION) --file deploy/images/Dockerfile .
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer --tag updraft-writer:$(VERSION) --file deploy/images/Dockerfile .
 
-images-gpu: ## Build those for nodes with NVIDIA GPUs
+images-gpu: #+ Build the images for nodes with NVIDIA GPUs
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool-gpu --tag updraft-pool-gpu:$(VERSION) --file deploy/images/Dockerfile .
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer-gpu --tag updraft-writer-gpu:$(VERSION) --file deploy/images/Dockerfile .
 
-test-images: .venv/.synced | $(REPORTS) ## What `make images` built: labels, bill of materials, user, size (as root, or in `buildah unshare`)
+test-images: .venv/.synced | $(REPORTS) #+ What `make images` built: labels, bill of materials, user, size (as root, or in `buildah unshare`)
 	$(call PYTEST,.venv,images) tests/images
 
-image-executors: setup ## Build what e2e-kube wants beside them: executors with the jars of SPARK, a pool with what the demo imports
+image-executors: setup #+ Build what e2e-kube wants beside them: executors with the jars of SPARK, a pool with what the demo imports
 	buildah build $(BUILDAH) --tag updraft-team:$(VERSION) --file deploy/images/Dockerfile.team deploy/images
 	buildah build $(BUILDAH) --build-context entrypoint=tests/kube --tag updraft-spark:$(VERSION) --file tests/kube/Dockerfile $(dir $(shell $(PYTHON) -c 'import pyspark; print(pyspark.__file__)'))
 
-test-browser: .venv/.synced | $(REPORTS) ## The status page of a pool in a real browser (chromium and its driver)
+test-browser: .venv/.synced | $(REPORTS) #+ The status page of a pool in a real browser (chromium and its driver)
 	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: apt-get install chromium chromium-driver'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(call PYTEST,.venv,browser) tests/browser
 
-test-storages: .venv/.synced $(if $(ARROW_LIBHDFS_DIR),build/hdfs/.fetched) | $(REPORTS) ## A writer that stores its files in emulators of S3, Google Cloud Storage and Azure, and in an HDFS where ARROW_LIBHDFS_DIR has libhdfs.so
+test-storages: .venv/.synced $(if $(ARROW_LIBHDFS_DIR),build/hdfs/.fetched) | $(REPORTS) #+ A writer that stores its files in emulators of S3, Google Cloud Storage, Azure and (ARROW_LIBHDFS_DIR) HDFS
 	@command -v s3rver azurite-blob >/dev/null || { echo 'error: s3rver or azurite-blob is not on PATH: npm install --global s3rver azurite'; exit 1; }
 	@command -v fake-gcs-server >/dev/null || { echo 'error: fake-gcs-server is not on PATH: go install github.com/fsouza/fake-gcs-server@latest'; exit 1; }
 	@test -z "$(ARROW_LIBHDFS_DIR)" -o -n "$${JAVA_HOME:-}" || { echo 'error: JAVA_HOME is not set: libhdfs finds the JVM by it'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group storages
 	$(call PYTEST,.venv,storages) tests/storages
 
-test-dashboards: setup $(JAR) | $(REPORTS) ## Every query of the dashboards and alerts, asked of a real Prometheus beside a real job
+test-dashboards: setup $(JAR) | $(REPORTS) #+ Every query of the dashboards and alerts, asked of a real Prometheus beside a real job
 	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
 	$(call PYTEST,$(VENV),dashboards) tests/dashboards
 
-dashboard-screens: setup $(JAR) ## Draw the dashboards' pictures in docs from what that Prometheus answers
+dashboard-screens: setup $(JAR) #+ Draw the dashboards' pictures in docs from what a real Prometheus answers
 	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
 	$(PYTHON) -m tests.programs.dashboard_screens
 
-status-screen: .venv/.synced ## Take the picture of a busy pool's status page for docs, in chromium
+status-screen: .venv/.synced #+ Take the picture of a busy pool's status page for docs, in chromium
 	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: apt-get install chromium chromium-driver'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(PYTHON) -m tests.programs.status_screen
 
-kube-tools: setup ## Build what e2e-kube scales by and simulates nodes with, from Go modules: metrics server, Prometheus adapter, KEDA, kwok
+kube-tools: setup #+ Build what e2e-kube scales by and simulates nodes with, from Go modules (half an hour, once)
 	@command -v go >/dev/null || { echo 'error: go is not on PATH: these programs are built from their modules'; exit 1; }
 	$(PYTHON) -m tests.kube.tools
 
-e2e-kube: setup $(JAR) | $(REPORTS) ## The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES, executors' too
+e2e-kube: setup $(JAR) | $(REPORTS) #+ The chart on the cluster of KUBECONFIG, whose nodes have the images of the registry IMAGES
 	@test -n "$(KUBECONFIG)" || { echo 'error: KUBECONFIG names no cluster'; exit 1; }
 	UPDRAFT_IMAGES=$(IMAGES) $(call PYTEST,$(VENV),kube) tests/kube --timeout 600 -W 'ignore::urllib3.exceptions.InsecureRequestWarning'
 
-test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) ## The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
+test-rapids: .venv-rapids/.synced $(call jar,$(RAPIDS_SPARK)) $(RAPIDS_JAR) | $(REPORTS) #+ The RAPIDS Accelerator beside Updraft, without a GPU (fetches 1 GB once)
 	UPDRAFT_CONNECTOR_JAR=$(call jar,$(RAPIDS_SPARK)) UPDRAFT_RAPIDS_JAR=$(RAPIDS_JAR) $(call PYTEST,.venv-rapids,rapids) tests/rapids
 
-attacks: $(VENV)/.synced | $(REPORTS) ## What a hostile function or client may try, tried on a real pool and writer (as an ordinary user too: run it as one)
+attacks: $(VENV)/.synced | $(REPORTS) #+ What hostile functions and clients may try, tried on a real pool and writer (run it as an ordinary user too)
 	$(call PYTEST,$(VENV),attacks) tests/attacks
 
-faults: $(VENV)/.synced | $(REPORTS) ## A table of named faults, and what is left of each: nothing (FAULTS="-k network" runs a part; some rows need root)
+faults: $(VENV)/.synced | $(REPORTS) #+ A table of named faults, and what is left of each: nothing (some rows need root)
 	$(call PYTEST,$(VENV),faults-table) tests/faults/table $(FAULTS)
 
-soak: setup $(JAR) ## Spark jobs whose every row is checked while something is killed every second (SOAK="--minutes 10 --rolling")
+soak: setup $(JAR) #+ Spark jobs whose every row is checked while something is killed every second
 	$(PYTHON) -m tests.programs.soak $(SOAK)
 
-audit: bills ## Licences of what is shipped, and what OSV knows against it (AUDIT="--offline" asks nobody); bills of materials in build/audit
+audit: bills #+ Licences of what is shipped, known vulnerabilities, bills of materials in build/audit
 	.venv/bin/python -m tests.programs.audit.run --python build/audit/python.cdx.json --java build/audit/java.cdx.json $(AUDIT)
 
-record-wire: setup $(JAR) ## Record what this release says on the wire, which the next one is held against
+record-wire: setup $(JAR) #+ Record what this release says on the wire, which the next one is held against
 	$(PYTHON) -m tests.programs.record_wire
 
-test-torch: .venv-torch/.synced | $(REPORTS) ## Functions that train with torch on the CPU (TORCH= takes its wheel from the usual index, with 5 GB of CUDA)
+test-torch: .venv-torch/.synced | $(REPORTS) #+ Functions that train with torch on the CPU
 	$(call PYTEST,.venv-torch,torch) flight-server/tests/processes/on_torch
 
-fuzz: .venv/.synced ## Hostile bytes against everything that reads a client's, a worker's or an archive's (FUZZ="--seconds 600 --guided" a target; FUZZ="--help")
+fuzz: .venv/.synced #+ Hostile bytes against everything that reads a client's, a worker's or an archive's
 	@$(if $(findstring --guided,$(FUZZ)),$(UV) sync --quiet --locked --inexact --group fuzz)
 	.venv/bin/python -m tests.programs.fuzz $(FUZZ)
 
 ## On a GPU
+#= GPU_PYTHON Python of `make test-gpu` and `make bench-gpu`
 GPU_PYTHON ?= .venv-gpu/bin/python
+#= GPU_PYTHON_VERSION Python for which `make gpu-wheels` collects wheels
 GPU_PYTHON_VERSION ?= 3.12
+#= PART_MIB size of its parts
 PART_MIB ?= 60
 
-test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORTS) ## The writer's GPU encoder beside that of the CPU, then bench-gpu; fails without a GPU (GPU_PYTHON names a Python)
+test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORTS) #+ The writer's GPU encoder beside that of the CPU, then bench-gpu; fails without a GPU
 	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu.xml gpu-writer/tests/on_gpu --timeout 600
 	@$(MAKE) --no-print-directory bench-gpu
 
-bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) ## Raw bytes encoded in a second there, beside the CPU and what copies allow (BENCH="--help")
+bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw bytes encoded in a second on a GPU, beside the CPU and what copies allow
 	$(GPU_PYTHON) -m tests.programs.bench.writer_gpu $(BENCH)
 
-gpu-wheels: | $(filter build/%,$(UV)) ## What these two need on a machine without a network, in parts of PART_MIB for GPU_PYTHON_VERSION
+gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine without a network, in parts
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
 .PHONY: bench-udf bench-writer bench-healing bench-owners bench-signed bench-tenants bench-against bench-check bench-writer-check bench-page bench-writer-page
-bench-udf: setup $(JAR) ## UDFs against every configuration of stock PySpark (BENCH="--help" lists options and cases)
+bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
-bench-writer: .venv/.synced $(call jar,$(NEWEST)) ## The writer against Spark's own, over quotas, its encoder against others (BENCH="--quick" is shorter)
+bench-writer: .venv/.synced $(call jar,$(NEWEST)) #+ The writer against Spark's own, over quotas, its encoder against others
 	@$(UV) sync --quiet --locked --inexact --group bench
 	.venv/bin/python -m tests.programs.bench.writer --jar $(call jar,$(NEWEST)) $(BENCH)
 
-bench-healing: setup ## How soon a pool is whole after a process of it was killed, beside what is promised (BENCH="--rounds 5" is shorter)
+bench-healing: setup #+ How soon a pool is whole after a process of it was killed, beside what is promised
 	$(PYTHON) -m tests.programs.bench.healing $(BENCH)
 
-bench-owners: setup ## What the first exchange of a new owner costs beside one whose worker is there (BENCH="--rounds 10" is shorter)
+bench-owners: setup #+ What the first exchange of a new owner costs beside one whose worker is there
 	$(PYTHON) -m tests.programs.bench.owners $(BENCH)
 
-bench-signed: setup ## What a signed exchange costs beside one that nobody has signed (BENCH="--rounds 50" is shorter)
+bench-signed: setup #+ What a signed exchange costs beside one that nobody has signed
 	PYTHONPATH=flight-server/tests $(PYTHON) -m tests.programs.bench.signed $(BENCH)
 
-bench-tenants: setup ## What a quiet tenant waits for among 256 that always ask, beside being alone (BENCH="--tenants 32" is shorter)
+bench-tenants: setup #+ What a quiet tenant waits for among 256 that always ask, beside being alone
 	$(PYTHON) -m tests.programs.bench.tenants $(BENCH)
 
-bench-against: setup $(JAR) ## UDFs of this tree beside those of the checkout BASE, in pairs (BENCH="--help" lists options)
+bench-against: setup $(JAR) #+ UDFs of this tree beside those of the checkout BASE, in pairs
 	$(PYTHON) -m tests.programs.bench.against --base $(BASE) $(BENCH)
 
-bench-check: setup ## Whether what bench-udf measured meets the target of every case
+bench-check: setup #+ Whether what bench-udf measured meets the target of every case
 	@$(PYTHON) -m tests.programs.bench.check
 
-bench-writer-check: setup ## Whether what bench-writer measured keeps every promise
+bench-writer-check: setup #+ Whether what bench-writer measured keeps every promise
 	@$(PYTHON) -m tests.programs.bench.writer_check
 
-bench-page: setup ## Write docs/benchmarks.md from what bench-udf measured
+bench-page: setup #+ Write docs/benchmarks.md from what bench-udf measured
 	@$(PYTHON) -m tests.programs.bench.page
 
-bench-writer-page: setup ## Write docs/benchmarks-writer.md from what bench-writer measured
+bench-writer-page: setup #+ Write docs/benchmarks-writer.md from what bench-writer measured
 	@$(PYTHON) -m tests.programs.bench.writer_page
 
 ## Release
 .PHONY: dist test-dist bills build-requirements
-dist: $(JARS) bills ## Build everything that a user installs into dist/: wheels, jars, chart, image contexts, bills of materials, sums
+dist: $(JARS) bills ## Build everything that a user installs into dist/
 	.venv/bin/python .ci/dist.py --uv $(UV) $(DIST)
 
-test-dist: .venv/.synced | $(REPORTS) ## Install what `make dist` built into empty environments, without this checkout, and use it
+test-dist: .venv/.synced | $(REPORTS) #+ Install what `make dist` built into empty environments, without this checkout, and use it
 	UV=$(abspath $(UV)) $(call PYTEST,.venv,dist) tests/dist
 
 bills: .venv/.synced
@@ -312,20 +351,20 @@ bills: .venv/.synced
 	$(UV) export --quiet --locked --preview-features sbom-export --format cyclonedx1.5 --no-default-groups --all-packages --all-extras --output-file build/audit/python.cdx.json >/dev/null
 	cd spark-connector && $(MVN) -q -Pspark-$(JAR_OF_$(NEWEST)) -DskipTests -pl bundle -am org.cyclonedx:cyclonedx-maven-plugin:makeBom -DoutputDirectory=$(CURDIR)/build/audit
 
-build-requirements: ## Lock what builds the wheels
+build-requirements: #+ Lock what builds the wheels
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate .ci/build-requirements.in --output-file .ci/build-requirements.txt
 
 ## Develop
 .PHONY: setup setup-all versions chart-schemas format docs clean
 setup: $(VENV)/.synced ## Install the Python environment of SPARK
-setup-all: $(foreach spark,$(SPARKS),$(call venv,$(spark))/.synced) ## Install the Python environments of every Spark
+setup-all: $(foreach spark,$(SPARKS),$(call venv,$(spark))/.synced) #+ Install the Python environments of every Spark
 
-versions: ## Write what follows from spark-versions.toml and from the version in pyproject.toml, and lock
+versions: #+ Write what follows from spark-versions.toml and from the version in pyproject.toml, and lock
 	python3.11 .ci/versions.py
 	python3.11 .ci/project_version.py
 	$(UV) lock --quiet
 
-chart-schemas: .venv/.synced ## Fetch the definitions of the custom resources that the chart makes, as .ci/crds.py pins them
+chart-schemas: .venv/.synced #+ Fetch the definitions of the custom resources that the chart makes, as .ci/crds.py pins them
 	.venv/bin/python .ci/crds.py
 
 format: .venv/.synced ## Format everything
@@ -334,7 +373,7 @@ format: .venv/.synced ## Format everything
 	.venv/bin/buf format -w proto
 	cd spark-connector && $(MVN) -q spotless:apply
 
-docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' own declarations
+docs: .venv/.synced $(JAR) ## Write the reference pages from the settings' declarations
 	.venv/bin/python .ci/chart_settings.py
 	.venv/bin/python .ci/chart_values.py
 	.venv/bin/python .ci/dashboards.py

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make demo`, `make demo-kill` and `make pool` do what the README shows, and end what they started."""
+"""`make demo`, `make demo-kill`, `make pool` and `make writer` do what the README shows, and end what they started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.smoke.command import MakeCommand
 from tests.support.paths import PYTHON
 
 _TIMEOUT_SECONDS = 300
-_PORTS_OF_A_POOL = (0, 10, 1010)
+_OFFSETS = (0, 10, 1010)
 
 pytestmark = pytest.mark.timeout(_TIMEOUT_SECONDS + 30)
 
@@ -26,6 +26,15 @@ spark = SparkSession.builder.master("local[2]").getOrCreate()
 frame = spark.range(5).select(F.udf(lambda x: x + 1, "bigint")("id").alias("x"))
 frame.explain()
 print("answer:", [row.x for row in frame.collect()])
+"""
+
+_WRITTEN = """
+import sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+spark.range(5).write.format("updraft-parquet").save(sys.argv[1])
+print("answer:", sorted(row.id for row in spark.read.parquet(sys.argv[1]).collect()))
 """
 
 
@@ -55,35 +64,65 @@ def test_the_demo_gives_the_same_answer_while_workers_are_killed(tmp_path: Path)
         _assert_demo(make, r"Updraft gave the same answer while [1-9]\d* workers were killed")
 
 
+def _run_with_printed_confs(make: MakeCommand, directory: Path, script: str, *arguments: str) -> str:
+    """What a plain session prints whose only settings are the lines that `make` has printed."""
+    confs = [line.strip() for line in make.output.splitlines() if line.startswith("  spark.")]
+    assert len(confs) == 3
+    (directory / "spark-defaults.conf").write_text("\n".join(confs))
+    session = subprocess.run(
+        [PYTHON, "-c", script, *arguments],
+        env={**os.environ, "SPARK_CONF_DIR": str(directory), "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert session.returncode == 0, session.stderr
+    return session.stdout
+
+
 def test_what_the_pool_prints_works_in_a_plain_session(tmp_path: Path) -> None:
     with MakeCommand("pool", f"PORT={_free_port()}", log=tmp_path / "log") as make:
         make.wait_for("pool is ready")
-        confs = [line.strip() for line in make.output.splitlines() if line.startswith("  spark.")]
-        assert len(confs) == 3
-        (tmp_path / "spark-defaults.conf").write_text("\n".join(confs))
-        session = subprocess.run(
-            [PYTHON, "-c", _PASTED],
-            env={**os.environ, "SPARK_CONF_DIR": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
-        )
-        assert "FlightEvalPython" in session.stdout, session.stderr
-        assert "answer: [1, 2, 3, 4, 5]" in session.stdout
+        printed = _run_with_printed_confs(make, tmp_path, _PASTED)
+        assert "FlightEvalPython" in printed
+        assert "answer: [1, 2, 3, 4, 5]" in printed
         make.interrupt()
         assert make.left_running() == []
         assert "drained" in make.output
 
 
+def test_what_the_writer_prints_works_in_a_plain_session(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    with MakeCommand("writer", f"WRITER_PORT={_free_port()}", f"WRITE_ROOTS={tmp_path}", log=tmp_path / "log") as make:
+        make.wait_for("writer is ready")
+        assert f"It writes below {tmp_path}." in make.output
+        assert "answer: [0, 1, 2, 3, 4]" in _run_with_printed_confs(make, tmp_path, _WRITTEN, str(table))
+        make.interrupt()
+        assert make.left_running() == []
+    assert list(table.glob("*.parquet"))
+
+
+@pytest.mark.parametrize(("target", "variable"), [("pool", "PORT"), ("writer", "WRITER_PORT")])
+def test_a_taken_port_is_said_before_anything_else(target: str, variable: str, tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        MakeCommand(target, f"{variable}={server.getsockname()[1]}", log=tmp_path / "log") as make,
+    ):
+        assert make.wait(_TIMEOUT_SECONDS) != 0
+        port = server.getsockname()[1]
+        assert make.output.startswith(f"error: port {port} of 127.0.0.1 is in use: choose another with {variable}=")
+        assert "spark." not in make.output
+
+
 def _free_port() -> int:
-    """A port that is free together with those that `make pool` derives from it."""
+    """A port that is free together with those that `make pool` and `make writer` derive from it."""
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
-        if port + max(_PORTS_OF_A_POOL) < 2**16 and all(_is_free(port + offset) for offset in _PORTS_OF_A_POOL):
+        if port + max(_OFFSETS) < 2**16 and all(_is_free(port + offset) for offset in _OFFSETS):
             return port
     raise AssertionError("no free ports")
 
