@@ -39,12 +39,24 @@ WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 #= IMAGES registry from which the nodes of `make e2e-kube` have their images
 IMAGES ?= localhost
 #= KUBECONFIG cluster of `make e2e-kube`
+#= PUSH options of `buildah push` (--tls-verify=false)
+#= SUFFIX end of the tags of `make push-images` (-spark4.3-amd64)
+#= TAG tag of the release that `make check-tag` holds against the version
 #= BUILDAH options of buildah (--build-arg BASE=... names another base image)
 #= SOURCE address of the repository, for the labels of images
 #= ARROW_LIBHDFS_DIR folder of libhdfs.so, with which `make test-storages` tries HDFS too (JAVA_HOME finds its JVM)
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 UV_VERSION := 0.13.8
+# Programs of other projects that tests run and that come from npm and from Go modules.
+S3RVER_VERSION := 3.7.1
+AZURITE_VERSION := 3.37.0
+FAKE_GCS_VERSION := v1.56.1
+ACTIONLINT_VERSION := v1.7.12
+EMULATORS := $(CURDIR)/build/emulators
+ACTIONLINT := $(shell command -v actionlint || echo build/tools/bin/actionlint)
+APT = $(if $(filter-out 0,$(shell id -u)),sudo )apt-get --quiet=2
+APT_INSTALL = $(APT) update && DEBIAN_FRONTEND=noninteractive $(APT) install --yes --no-install-recommends
 # Not locked: a lock names one index, and that of the wheels without CUDA is not everywhere to be had.
 TORCH_VERSION := 2.15.0
 #= TORCH options of uv for the wheel of `make test-torch`; empty for the usual index, with 5 GB of CUDA
@@ -119,7 +131,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
@@ -145,6 +157,9 @@ lint: .venv/.synced ## Lint, format and import contracts
 	.venv/bin/python .ci/chart_settings.py --check
 	.venv/bin/python .ci/chart_values.py --check
 	.venv/bin/python .ci/dashboards.py --check
+
+lint-workflows: $(filter build/%,$(ACTIONLINT)) #+ actionlint over .github/workflows (`make test-unit` holds them against rules of ours and the schemas)
+	$(ACTIONLINT) -color
 
 types: .venv/.synced ## Strict types over services, tests and scripts
 	@$(BEGIN)
@@ -226,28 +241,54 @@ image-executors: setup #+ Build what e2e-kube wants beside them: executors with 
 	buildah build $(BUILDAH) --tag updraft-team:$(VERSION) --file deploy/images/Dockerfile.team deploy/images
 	buildah build $(BUILDAH) --build-context entrypoint=tests/kube --tag updraft-spark:$(VERSION) --file tests/kube/Dockerfile $(dir $(shell $(PYTHON) -c 'import pyspark; print(pyspark.__file__)'))
 
+push-images: #+ Push what `make images` and `make image-executors` built to the registry IMAGES, tagged VERSION and SUFFIX
+	VERSION=$(VERSION) IMAGES=$(IMAGES) PUSH='$(PUSH)' SUFFIX='$(SUFFIX)' .ci/images push
+
+join-images: #+ Give what was pushed with the suffixes -sparkSPARK-amd64 and -arm64 one name; digests in build/images/checksums.txt
+	VERSION=$(VERSION) SPARK=$(SPARK) NEWEST=$(NEWEST) IMAGES=$(IMAGES) PUSH='$(PUSH)' .ci/images join
+
+check-tag: #+ Whether TAG is that of the version in pyproject.toml
+	@$(if $(filter v$(VERSION),$(TAG)),true,$(error the tag is '$(TAG)', and pyproject.toml has version $(VERSION): v$(VERSION) is needed))
+
+draft-release: check-tag #+ Make a draft of the release TAG from the files in dist, with gh
+	gh release create v$(VERSION) --verify-tag --draft --title 'Updraft $(VERSION)' --notes 'What is new: CHANGELOG.md' $$(find dist -maxdepth 1 -type f)
+
+tools-images: #+ Install what `make images` needs, with apt
+	@command -v buildah >/dev/null || { $(APT_INSTALL) buildah; }
+
+tools-browser: #+ Install what `make test-browser` needs, with apt
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { $(APT_INSTALL) chromium chromium-driver; }
+
+tools-dashboards: #+ Install what `make test-dashboards` needs, with apt
+	@command -v prometheus >/dev/null || { $(APT_INSTALL) prometheus; }
+
+tools-storages: #+ Install what `make test-storages` needs in build/emulators, with npm and Go
+	npm install --silent --global --prefix $(EMULATORS) s3rver@$(S3RVER_VERSION) azurite@$(AZURITE_VERSION)
+	GOBIN=$(EMULATORS)/bin go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
+
 test-browser: .venv/.synced | $(REPORTS) #+ The status page of a pool in a real browser (chromium and its driver)
-	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: apt-get install chromium chromium-driver'; exit 1; }
+	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: make tools-browser'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(call PYTEST,.venv,browser) tests/browser
 
+test-storages: export PATH := $(EMULATORS)/bin:$(PATH)
 test-storages: .venv/.synced $(if $(ARROW_LIBHDFS_DIR),build/hdfs/.fetched) | $(REPORTS) #+ A writer that stores its files in emulators of S3, Google Cloud Storage, Azure and (ARROW_LIBHDFS_DIR) HDFS
-	@command -v s3rver azurite-blob >/dev/null || { echo 'error: s3rver or azurite-blob is not on PATH: npm install --global s3rver azurite'; exit 1; }
-	@command -v fake-gcs-server >/dev/null || { echo 'error: fake-gcs-server is not on PATH: go install github.com/fsouza/fake-gcs-server@latest'; exit 1; }
+	@command -v s3rver azurite-blob >/dev/null || { echo 'error: s3rver or azurite-blob is not on PATH: make tools-storages'; exit 1; }
+	@command -v fake-gcs-server >/dev/null || { echo 'error: fake-gcs-server is not on PATH: make tools-storages'; exit 1; }
 	@test -z "$(ARROW_LIBHDFS_DIR)" -o -n "$${JAVA_HOME:-}" || { echo 'error: JAVA_HOME is not set: libhdfs finds the JVM by it'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group storages
 	$(call PYTEST,.venv,storages) tests/storages
 
 test-dashboards: setup $(JAR) | $(REPORTS) #+ Every query of the dashboards and alerts, asked of a real Prometheus beside a real job
-	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
+	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: make tools-dashboards'; exit 1; }
 	$(call PYTEST,$(VENV),dashboards) tests/dashboards
 
 dashboard-screens: setup $(JAR) #+ Draw the dashboards' pictures in docs from what a real Prometheus answers
-	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: apt-get install prometheus'; exit 1; }
+	@command -v prometheus >/dev/null || { echo 'error: prometheus is not on PATH: make tools-dashboards'; exit 1; }
 	$(PYTHON) -m tests.programs.dashboard_screens
 
 status-screen: .venv/.synced #+ Take the picture of a busy pool's status page for docs, in chromium
-	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: apt-get install chromium chromium-driver'; exit 1; }
+	@command -v chromium chromedriver >/dev/null || { echo 'error: chromium or chromedriver is not on PATH: make tools-browser'; exit 1; }
 	@$(UV) sync --quiet --locked --inexact --group browser
 	$(PYTHON) -m tests.programs.status_screen
 
@@ -392,6 +433,10 @@ build/tools/bin/uv:
 	@command -v python3.11 >/dev/null || { echo 'error: python3.11 is not on PATH; install Python 3.11'; exit 1; }
 	python3.11 -m venv build/tools
 	build/tools/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+build/tools/bin/actionlint:
+	@command -v go >/dev/null || { echo 'error: actionlint is not on PATH, and neither is go, which builds it: install one of them'; exit 1; }
+	GOBIN=$(CURDIR)/build/tools/bin go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
 
 PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python/hatch_build.py flight-server/pyproject.toml gpu-writer/pyproject.toml deploy/cli/pyproject.toml $(wildcard proto/updraft/v1/*.proto)
 

@@ -16,7 +16,7 @@ _TARGETS = re.compile(r"^\.PHONY: (.*)$", re.MULTILINE)
 _ASSIGNED = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*) *(?:=|:=|\?=|\+=)|^[a-z -]+: ([A-Z_]+) =", re.MULTILINE)
 _OVERRIDABLE = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*) *\?=", re.MULTILINE)
 _USED = re.compile(r"(?<!\$)\$\(([A-Z][A-Z0-9_]*)\)")
-_OF_MAKE = {"CURDIR", "MAKE", "MAKEFILE_LIST"}
+_OF_MAKE = {"CURDIR", "MAKE", "MAKEFILE_LIST", "PATH"}
 # Targets that only others run: parts of stages have patterns for names, and check.mk has recipes.
 _INTERNAL = re.compile(r"^(?:run-|print-)|-on-")
 

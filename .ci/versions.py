@@ -24,6 +24,7 @@ _FILES = (
     "spark-connector/python/pyproject.toml",
     "proto/python/src/updraft/spark/jars.py",
     "docs/compatibility.md",
+    ".github/workflows/release.yml",
 )
 # A folder of sources for what changed in each of these: spark-before-X and spark-since-X.
 _SOURCES_CHANGED_IN = ("4.1", "4.2")
@@ -125,6 +126,12 @@ def compatibility(table: Table) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def workflow(table: Table) -> str:
+    """The Sparks of a matrix of jobs."""
+    sparks = ", ".join(f'"{spark["version"]}"' for spark in table.sparks)
+    return f"        spark: [{sparks}]\n"
+
+
 def _groups(table: Table) -> Row:
     sparks = {f"spark{spark['version'].replace('.', '')}": spark["pyspark"] for spark in table.sparks}
     return {**sparks, "rapids": table.rapids["pyspark"]}
@@ -136,7 +143,8 @@ def _number(version: str) -> tuple[int, int]:
 
 
 _PARTS: dict[str, Callable[[Table], str]] = {
-    part.__name__: part for part in (profiles, variables, groups, conflicts, extra, pyspark, lines, jars, compatibility)
+    part.__name__: part
+    for part in (profiles, variables, groups, conflicts, extra, pyspark, lines, jars, compatibility, workflow)
 }
 
 

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs on GitHub is what runs on a laptop: workflows call targets of make, with no more rights than they need.
+
+`make lint-workflows` holds them against actionlint too, which is a Go program.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.paths import REPOSITORY
+
+_GITHUB = REPOSITORY / ".github"
+_WORKFLOWS = sorted((_GITHUB / "workflows").glob("*.yml"))
+_ACTIONS = sorted((_GITHUB / "actions").glob("*/action.yml"))
+_PINNED = re.compile(r"^\S+@[0-9a-f]{40}$")
+_PINNED_LINE = re.compile(r"uses: (?:\./|\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$)")
+_MATRIX = re.compile(r"\$\{\{ matrix\.(\w+) \}\}")
+_NIGHTLY = {
+    *("attacks", "audit", "check-all", "e2e-kube", "faults", "fuzz", "soak"),
+    *("test-browser", "test-dashboards", "test-rapids", "test-storages"),
+}
+# Targets that release.yml calls and the Makefile does not have yet.
+_TO_COME = {"dist", "test-dist"}
+_SCHEMAS = {
+    "github-workflows": _WORKFLOWS,
+    "github-actions": _ACTIONS,
+    "github-issue-forms": [path for path in _GITHUB.glob("ISSUE_TEMPLATE/*.yml") if path.stem != "config"],
+    "github-issue-config": [_GITHUB / "ISSUE_TEMPLATE/config.yml"],
+    "dependabot": [_GITHUB / "dependabot.yml"],
+}
+
+
+def _of_make() -> tuple[set[str], set[str]]:
+    """Targets of make, and variables that a user may set."""
+    makefile = (REPOSITORY / "Makefile").read_text()
+    described = re.findall(r"^([a-z0-9-]+):.*(?:##|#\+) ", makefile, re.MULTILINE)
+    return set(described) | _TO_COME, set(re.findall(r"^#= ([A-Z_]+) ", makefile, re.MULTILINE))
+
+
+def _combinations(job: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """The values of a job's matrix, one combination after the other."""
+    matrix = job.get("strategy", {}).get("matrix", {})
+    for values in itertools.product(*matrix.values()):
+        yield dict(zip(matrix, map(str, values), strict=True))
+
+
+def _commands(job: dict[str, Any]) -> Iterator[str]:
+    """Each line that a job runs, for each combination of its matrix."""
+    for combination in _combinations(job):
+        for step in job["steps"]:
+            for line in step.get("run", "").splitlines():
+                yield _MATRIX.sub(lambda match, of=combination: of[match[1]], line)  # type: ignore[misc]
+
+
+def _wrong_with_command(line: str) -> str | None:
+    targets, variables = _of_make()
+    if "${{" in line:
+        return f"{line}: what others decide goes through the environment, not into a command line"
+    program, *words = shlex.split(line)
+    assigned = {word.partition("=")[0] for word in words if "=" in word}
+    unknown = ({word for word in words if "=" not in word} - targets) | (assigned - variables)
+    return f"{line}: not a command of make that exists" if program != "make" or unknown or not words else None
+
+
+def _wrong_with_step(step: dict[str, Any]) -> list[str]:
+    uses = step.get("uses", "")
+    wrong = []
+    if uses and not uses.startswith("./") and not _PINNED.match(uses):
+        wrong.append(f"{uses}: not pinned by a commit")
+    if uses.startswith("actions/checkout@") and step.get("with", {}).get("persist-credentials") is not False:
+        wrong.append(f"{uses}: leaves the token where every later step finds it")
+    return wrong
+
+
+def _wrong(workflow: dict[str, Any]) -> list[str]:
+    """All that our rules have against a workflow."""
+    wrong = (
+        [] if workflow.get("permissions") == {"contents": "read"} else ["permissions: more than reading for all jobs"]
+    )
+    wrong += [] if "concurrency" in workflow else ["concurrency: not said"]
+    for name, job in workflow["jobs"].items():
+        wrong += [] if "timeout-minutes" in job else [f"{name}: no timeout"]
+        wrong += [found for step in job["steps"] for found in _wrong_with_step(step)]
+        wrong += [found for line in _commands(job) if (found := _wrong_with_command(line))]
+        environment = {*job.get("env", {}), *(key for step in job["steps"] for key in step.get("env", {}))}
+        wrong += [f"{name}: make has no variable {key}" for key in environment - _of_make()[1] - {"GH_TOKEN"}]
+    return wrong
+
+
+def _run_by(name: str) -> set[str]:
+    jobs = yaml.safe_load((_GITHUB / f"workflows/{name}.yml").read_text())["jobs"]
+    lines = [line for job in jobs.values() for line in _commands(job)]
+    return {word for line in lines for word in shlex.split(line)[1:] if "=" not in word}
+
+
+@pytest.mark.parametrize("path", _WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_keeps_our_rules(path: Path) -> None:
+    assert _wrong(yaml.safe_load(path.read_text())) == []
+
+
+def test_nothing_is_to_come_that_is_there() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    assert [name for name in _TO_COME if f"\n{name}:" in makefile] == [], "it is there: take it out of _TO_COME"
+
+
+@pytest.mark.parametrize("path", [*_WORKFLOWS, *_ACTIONS], ids=lambda path: path.parent.name + "/" + path.name)
+def test_an_action_is_pinned_and_its_version_is_said(path: Path) -> None:
+    lines = [line.strip() for line in path.read_text().splitlines() if re.search(r"\buses:", line)]
+    assert [line for line in lines if not _PINNED_LINE.search(line)] == []
+
+
+def test_what_each_workflow_is_for_is_run() -> None:
+    assert "check" in _run_by("check")
+    assert _NIGHTLY - _run_by("nightly") == set()
+    assert {"check-tag", "dist", "test-dist", "images", "push-images", "join-images"} - _run_by("release") == set()
+
+
+@pytest.mark.parametrize("schema", _SCHEMAS)
+def test_github_reads_the_file(schema: str) -> None:
+    """By the schemas that check-jsonschema carries: nothing is fetched."""
+    files = [str(path) for path in _SCHEMAS[schema]]
+    assert files
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *files]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ({"run": "pip install tox"}, "not a command of make"),
+        ({"run": "make chekc"}, "not a command of make"),
+        ({"run": "make check\nmake"}, "not a command of make"),
+        ({"run": "make check SPRAK=4.0"}, "not a command of make"),
+        ({"run": "make check-tag TAG=${{ github.head_ref }}"}, "through the environment"),
+        ({"run": "make check", "env": {"SPRAK": "4.0"}}, "no variable SPRAK"),
+        ({"uses": "actions/setup-go@v7"}, "not pinned"),
+        ({"uses": f"actions/checkout@{'0' * 40}"}, "leaves the token"),
+    ],
+)
+def test_a_step_that_breaks_a_rule_is_found(step: dict[str, Any], problem: str) -> None:
+    job = {"timeout-minutes": 1, "steps": [{"run": "make check"}, step]}
+    rights = {"permissions": {"contents": "read"}, "concurrency": "one"}
+    found = _wrong({**rights, "jobs": {"job": job}})
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+def test_a_workflow_without_limits_is_found() -> None:
+    assert len(_wrong({"permissions": "write-all", "jobs": {"job": {"steps": []}}})) == 3
+
+
+def test_hooks_before_a_commit_run_what_make_setup_installs() -> None:
+    for repository in yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())["repos"]:
+        assert repository["repo"] == "local"
+        for hook in repository["hooks"]:
+            program, *arguments = shlex.split(hook["entry"])
+            if program == "make":
+                assert set(arguments) - {"--silent"} <= _of_make()[0]
+            else:
+                assert (REPOSITORY / program).exists(), program
