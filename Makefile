@@ -131,7 +131,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-platforms test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
@@ -167,7 +167,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/docs .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
@@ -221,6 +221,9 @@ test-faults: setup $(JAR) | $(REPORTS) #+ Kill things: no wrong row, no hang
 
 test-speculation: setup $(JAR) | $(REPORTS) #+ Spark on two hosts, one of them slow: speculative tasks that write
 	$(call PYTEST,$(VENV),speculation-$(SPARK)) tests/speculation
+
+test-platforms: setup $(JAR) | $(REPORTS) $(filter build/%,$(UV)) #+ The guides for VMs, Spark standalone and YARN, typed as they are written (that for VMs as root)
+	UV=$(abspath $(UV)) $(call PYTEST,$(VENV),platforms-$(SPARK)) tests/platforms
 
 test-smoke: setup $(JAR) | $(REPORTS) #+ Run make demo, demo-kill and pool as a user does
 	$(call PYTEST,$(VENV),smoke-$(SPARK)) tests/smoke

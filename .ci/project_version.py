@@ -31,6 +31,7 @@ _PLACES = {
     "README.md": _OF_A_JAR,
     "docs/guides/install.md": _OF_A_JAR,
     "docs/guides/writer.md": _OF_A_JAR,
+    "docs/guides/vm.md": _OF_A_JAR,
 }
 
 
