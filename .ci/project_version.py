@@ -32,6 +32,7 @@ _PLACES = {
     "docs/guides/install.md": _OF_A_JAR,
     "docs/guides/writer.md": _OF_A_JAR,
     "docs/guides/vm.md": _OF_A_JAR,
+    "docs/guides/standalone.md": _OF_A_JAR,
 }
 
 
