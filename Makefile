@@ -79,6 +79,7 @@ JARS := $(sort $(foreach spark,$(SPARKS),$(call jar,$(spark))))
 JAR := $(call jar,$(SPARK))
 MAVEN_CENTRAL := https://repo.maven.apache.org/maven2
 HDFS_JARS := org.apache.hadoop:hadoop-client-minicluster:3.5.0 org.junit.jupiter:junit-jupiter-api:5.13.4 org.junit.platform:junit-platform-commons:1.13.4 org.opentest4j:opentest4j:1.3.0
+YARN_JARS = $(HDFS_JARS) org.bouncycastle:bcprov-jdk18on:1.82 org.bouncycastle:bcpkix-jdk18on:1.82 org.bouncycastle:bcutil-jdk18on:1.82
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
@@ -222,7 +223,7 @@ test-faults: setup $(JAR) | $(REPORTS) #+ Kill things: no wrong row, no hang
 test-speculation: setup $(JAR) | $(REPORTS) #+ Spark on two hosts, one of them slow: speculative tasks that write
 	$(call PYTEST,$(VENV),speculation-$(SPARK)) tests/speculation
 
-test-platforms: setup $(JAR) | $(REPORTS) $(filter build/%,$(UV)) #+ The guides for VMs, Spark standalone and YARN, typed as they are written (that for VMs as root)
+test-platforms: setup $(JAR) build/yarn/.fetched | $(REPORTS) $(filter build/%,$(UV)) #+ The guides for VMs, Spark standalone and YARN, typed as they are written (that for VMs as root)
 	UV=$(abspath $(UV)) $(call PYTEST,$(VENV),platforms-$(SPARK)) tests/platforms
 
 test-smoke: setup $(JAR) | $(REPORTS) #+ Run make demo, demo-kill and pool as a user does
@@ -465,9 +466,11 @@ $(JARS): spark-connector/bundle/target/updraft-spark-%_2.13-$(VERSION).jar: $(CO
 	cd spark-connector && $(MVN) -q -Pspark-$* -Dmaven.test.skip -DskipTests package
 	@touch $@
 
-# A name node and a data node for tests, of the version of Hadoop that the newest PySpark has.
-build/hdfs/.fetched:
-	cd spark-connector && $(foreach jar,$(HDFS_JARS),$(MVN) -q --non-recursive org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
+# A name node with a data node, and YARN, for tests: of the version of Hadoop that the newest PySpark has.
+build/hdfs/.fetched: MINICLUSTER = $(HDFS_JARS)
+build/yarn/.fetched: MINICLUSTER = $(YARN_JARS)
+build/hdfs/.fetched build/yarn/.fetched:
+	cd spark-connector && $(foreach jar,$(MINICLUSTER),$(MVN) -q --non-recursive org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dartifact=$(jar) -DoutputDirectory=$(CURDIR)/$(@D) &&) true
 	@touch $@
 
 $(RAPIDS_JAR):

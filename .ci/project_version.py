@@ -33,6 +33,7 @@ _PLACES = {
     "docs/guides/writer.md": _OF_A_JAR,
     "docs/guides/vm.md": _OF_A_JAR,
     "docs/guides/standalone.md": _OF_A_JAR,
+    "docs/guides/yarn.md": _OF_A_JAR,
 }
 
 

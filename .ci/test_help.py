@@ -13,7 +13,7 @@ from tests.support.paths import REPOSITORY
 _LINES, _COLUMNS = 30, 90
 _LISTED = re.compile(r"^  (\S+)  +\S", re.MULTILINE)
 _TARGETS = re.compile(r"^\.PHONY: (.*)$", re.MULTILINE)
-_ASSIGNED = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*) *(?:=|:=|\?=|\+=)|^[a-z -]+: ([A-Z_]+) =", re.MULTILINE)
+_ASSIGNED = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*) *(?:=|:=|\?=|\+=)|^[a-z./ -]+: ([A-Z_]+) =", re.MULTILINE)
 _OVERRIDABLE = re.compile(r"^(?:export )?([A-Z][A-Z0-9_]*) *\?=", re.MULTILINE)
 _USED = re.compile(r"(?<!\$)\$\(([A-Z][A-Z0-9_]*)\)")
 _OF_MAKE = {"CURDIR", "MAKE", "MAKEFILE_LIST", "PATH"}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,3 +17,12 @@ def run_java(class_path: str, source: Path, *arguments: str, text: str = "") -> 
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def java_home() -> Path:
+    """Where the Java on PATH is installed, as it says itself."""
+    command = ["java", "-XshowSettings:properties", "-version"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True).stderr
+    found = re.search(r"^ *java\.home = (.*)$", said, re.MULTILINE)
+    assert found, said
+    return Path(found[1])
