@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import BUILD, REPOSITORY
+from tests.platforms.installation import installation, public_python
+from tests.support.paths import REPOSITORY
 from tests.support.waiting import HANG_SECONDS, until
 
 _SYSTEMD = Path("/lib/systemd/systemd")
@@ -93,21 +93,6 @@ class Machine:
         return path.read_text() if path.exists() else ""
 
 
-def installation() -> Path:
-    """What /opt/updraft holds: the workspace, installed from the lock for a Python that every user may run."""
-    found = BUILD / "systemd/updraft"
-    environment = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(found)}
-    uv = os.environ.get("UV", "uv")
-    commands = [
-        [uv, "venv", "--quiet", "--clear", "--relocatable", "--python", str(_public_python()), str(found)],
-        [uv, "sync", "--quiet", "--locked", "--no-editable", "--no-default-groups", "--group", _spark_group()],
-    ]
-    for command in commands:
-        ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stderr
-    return found
-
-
 @contextmanager
 def machine(directory: Path) -> Iterator[Machine]:
     """Boot one; a test that this place cannot run is skipped, with what is missing."""
@@ -159,18 +144,4 @@ def _skip_unless_possible() -> None:
         pytest.skip(f"namespaces cannot be made here: {tried.stderr.strip()}")
     if not any((path / "cgroup.procs").exists() for path in _CGROUPS):
         pytest.skip("needs a control group file system of version 2")
-    if _public_python() is None:
-        pytest.skip("needs a Python of this version outside of home directories, such as Debian's python3.11")
-
-
-def _public_python() -> Path | None:
-    """An interpreter of this version that users without a home directory can start."""
-    name = f"python3.{sys.version_info.minor}"
-    found = [Path(sys.base_prefix) / "bin" / name, *(Path(folder) / name for folder in ("/usr/bin", "/usr/local/bin"))]
-    return next((path for path in found if path.exists() and path.resolve().parts[1] not in ("home", "root")), None)
-
-
-def _spark_group() -> str:
-    from tests.support.spark import SPARK_VERSION
-
-    return "spark" + "".join(map(str, SPARK_VERSION))
+    public_python()
