@@ -209,7 +209,7 @@ test-chart: .venv/.synced | $(REPORTS) ## The Helm chart, against the schemas of
 	@$(call BEGIN,chart)
 	$(call PYTEST,.venv,chart) tests/chart
 
-test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call; local pools
+test-contract: setup $(JAR) | $(REPORTS) ## Both sides read the same bytes; any Flight client can call
 	@$(call BEGIN,contract-$(SPARK))
 	$(call PYTEST,$(VENV),contract-$(SPARK)) tests/contract tests/cli tests/local
 
@@ -383,15 +383,15 @@ bench-page: setup #+ Write docs/benchmarks.md from what bench-udf measured
 bench-writer-page: setup #+ Write docs/benchmarks-writer.md from what bench-writer measured
 	@$(PYTHON) -m tests.programs.bench.writer_page
 
-## Release
+## Develop
 .PHONY: dist test-dist bills build-requirements
 dist: $(JARS) bills ## Build everything that a user installs into dist/
-	.venv/bin/python .ci/dist.py --uv $(UV) $(DIST)
+	.venv/bin/python .ci/dist.py --uv $(UV)
 
 test-dist: .venv/.synced | $(REPORTS) #+ Install what `make dist` built into empty environments, without this checkout, and use it
 	UV=$(abspath $(UV)) $(call PYTEST,.venv,dist) tests/dist
 
-bills: .venv/.synced
+bills: .venv/.synced #+ Write CycloneDX bills of materials of both languages to build/audit
 	@mkdir -p build/audit
 	$(UV) export --quiet --locked --preview-features sbom-export --format cyclonedx1.5 --no-default-groups --all-packages --all-extras --output-file build/audit/python.cdx.json >/dev/null
 	cd spark-connector && $(MVN) -q -Pspark-$(JAR_OF_$(NEWEST)) -DskipTests -pl bundle -am org.cyclonedx:cyclonedx-maven-plugin:makeBom -DoutputDirectory=$(CURDIR)/build/audit
@@ -399,7 +399,6 @@ bills: .venv/.synced
 build-requirements: #+ Lock what builds the wheels
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate .ci/build-requirements.in --output-file .ci/build-requirements.txt
 
-## Develop
 .PHONY: setup setup-all versions chart-schemas format docs clean
 setup: $(VENV)/.synced ## Install the Python environment of SPARK
 setup-all: $(foreach spark,$(SPARKS),$(call venv,$(spark))/.synced) #+ Install the Python environments of every Spark
