@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the schemas of the custom resources that the chart makes, from their operators' own releases.
+"""Writes the schemas of the custom resources that the chart and the examples make, from their operators' own releases.
 
 A release is a Go module: the proxy serves it as an archive that never changes, which its digest here holds. What is
 written is committed, so that the chart's tests need no network.
@@ -51,6 +51,22 @@ _RELEASES = (
         "cfaf1fb53965a5fd60490861387b7dbf34cd40987c878a4f1e247f836eef4782",
         ("deploy/crds/cert-manager.io_certificates.yaml",),
     ),
+    _Release(
+        "sigs.k8s.io/gateway-api",
+        "v1.6.3",
+        "7c5d0a931d6ffb3e08ac4d5318969faaa6acf25a40ad13cc5978c22117e9b64b",
+        (
+            "config/crd/standard/gateway.networking.k8s.io_gateways.yaml",
+            "config/crd/standard/gateway.networking.k8s.io_grpcroutes.yaml",
+            "config/crd/standard/gateway.networking.k8s.io_tlsroutes.yaml",
+        ),
+    ),
+    _Release(
+        "github.com/kubeflow/spark-operator/v2",
+        "v2.3.0",
+        "13d5fdaa278e372798205582e22fd8083dbdc817f1b1e8e7d36fa84a7d9703b3",
+        ("config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml",),
+    ),
 )
 
 
@@ -86,7 +102,7 @@ def _closed(schema: Any) -> Any:
 
 def _write(definition: Any, source: str) -> None:
     group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
-    for version in definition["spec"]["versions"]:
+    for version in (version for version in definition["spec"]["versions"] if version["storage"]):
         schema = _closed(version["schema"]["openAPIV3Schema"])
         schema["properties"]["metadata"] = {"type": "object"}
         named = {"$comment": f"SPDX-License-Identifier: Apache-2.0; from {source}", **schema}

@@ -21,8 +21,15 @@ from updraft_cli.commands.tokens import Tokens
 _OWNER = {"metadata": {"name": "air-tokens", "uid": "u-1", "labels": {"app.kubernetes.io/instance": "air"}}}
 
 
+def _owner(name: str) -> Any:
+    return _OWNER if name == "air-tokens" else None
+
+
 class ApiServer(ThreadingHTTPServer):
-    """Secrets by name, and one service account; `refusal` is the status of every answer instead, if it is not 0."""
+    """Secrets by name, in other namespaces than `data` by namespace/name, and one service account.
+
+    `refusal` is the status of every answer instead, if it is not 0.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -35,12 +42,12 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         kind, name = self.path.split("/")[-2:]
-        found = self.server.secrets.get(name) if kind == "secrets" else _OWNER if name == "air-tokens" else None
+        found = self.server.secrets.get(self._key(name)) if kind == "secrets" else _owner(name)
         self._answer(200 if found else 404, found or {"message": f"{kind} {name} not found"})
 
     def do_POST(self) -> None:
         secret = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        name = secret["metadata"]["name"]
+        name = self._key(secret["metadata"]["name"])
         if name in self.server.secrets:
             self._answer(409, {"message": f"secrets {name} already exists"})
             return
@@ -49,6 +56,16 @@ class _Answer(BaseHTTPRequestHandler):
         if not self.server.refusal:
             self.server.secrets[name] = secret
         self._answer(201, secret)
+
+    def do_PATCH(self) -> None:
+        change = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        secret = self.server.secrets[self._key(self.path.split("/")[-1])]
+        secret["data"] |= change["data"]
+        self._answer(200, secret)
+
+    def _key(self, name: str) -> str:
+        namespace = self.path.partition("/namespaces/")[2].partition("/")[0]
+        return name if namespace == "data" else f"{namespace}/{name}"
 
     def _answer(self, status: int, body: Any) -> None:
         content = json.dumps(body).encode()
@@ -145,3 +162,42 @@ def test_what_the_cluster_refuses_is_an_error(api_server: ApiServer, status: int
     api_server.refusal = status
     with pytest.raises(ClusterError, match="cannot make Secret a-token in namespace data"):
         Tokens(names=["a-token"]).cli_cmd()
+
+
+def _copy_once(**given: Any) -> None:
+    Tokens(names=["a-token", "b-token"], copies=["etl/a-token"], owner="air-tokens", **given).cli_cmd()
+
+
+def test_a_copy_for_jobs_elsewhere_has_what_they_present_alone(
+    api_server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _copy_once()
+    secrets = api_server.secrets
+    assert set(secrets) == {"a-token", "b-token", "etl/a-token"}
+    assert secrets["etl/a-token"]["data"] == {"token": secrets["a-token"]["data"]["token"]}
+    assert secrets["etl/a-token"]["metadata"]["ownerReferences"][0]["name"] == "air-tokens"
+    assert "Secret a-token in etl has the token." in capsys.readouterr().out
+
+
+def test_a_copy_follows_a_token_that_was_rotated(api_server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    _copy_once()
+    api_server.secrets["a-token"]["data"] |= {"token": "bmV3"}
+    capsys.readouterr()
+    _copy_once(output="json")
+    assert api_server.secrets["etl/a-token"]["data"] == {"token": "bmV3"}
+    assert json.loads(capsys.readouterr().out) == {"made": ["etl/a-token"], "kept": ["a-token", "b-token"]}
+    _copy_once(output="json")
+    assert json.loads(capsys.readouterr().out) == {"made": [], "kept": ["a-token", "b-token", "etl/a-token"]}
+
+
+def test_a_secret_of_somebody_else_is_not_overwritten_by_a_copy(api_server: ApiServer) -> None:
+    theirs = {"metadata": {"name": "a-token"}, "data": {"token": "dA=="}}
+    api_server.secrets["etl/a-token"] = theirs
+    with pytest.raises(ClusterError, match="a-token was not made for air-tokens"):
+        _copy_once()
+    assert theirs["data"] == {"token": "dA=="}
+
+
+def test_only_what_it_makes_is_copied(api_server: ApiServer) -> None:
+    with pytest.raises(ClusterError, match="--copies etl/other: other is not one of the Secrets that this makes"):
+        Tokens(names=["a-token"], copies=["etl/other"]).cli_cmd()

@@ -27,6 +27,7 @@ from tests.support.waiting import until
 from updraft_cli.main import main
 
 _NAMESPACE = "updraft-operations"
+_JOBS = f"{_NAMESPACE}-jobs"
 _RELEASE = "air"
 _SECONDS = 240
 _PROFILE = f"--values={CHART / 'values-small.yaml'}"
@@ -52,7 +53,7 @@ def _values() -> dict[str, Any]:
         },
         "poolDefaults": {"workers": {"count": 1, "sessionFunctions": "unsigned"}},
         "pools": {
-            "default": {},
+            "default": {"clientNamespaces": [_JOBS]},
             "sealed": {
                 "front": {"tls": {"mode": "secret", "secretName": "sealed"}},
                 "workers": {
@@ -112,7 +113,8 @@ def release(core: Any, authority: Authority, tmp_path_factory: pytest.TempPathFa
     directory = tmp_path_factory.mktemp("operations")
     identity = authority.identity(f"{_RELEASE}-updraft-pool-sealed.{_NAMESPACE}")
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
-    core.create_namespace({"metadata": {"name": _NAMESPACE, "labels": restricted}})
+    for namespace in (_NAMESPACE, _JOBS):
+        core.create_namespace({"metadata": {"name": namespace, "labels": restricted}})
     try:
         files = {"tls.crt": identity.certificate, "tls.key": identity.key, "ca.crt": authority.certificate}
         secret = {
@@ -127,7 +129,8 @@ def release(core: Any, authority: Authority, tmp_path_factory: pytest.TempPathFa
         _helm("install", _RELEASE, str(CHART), _PROFILE, "--values", str(values), "--wait")
         yield values
     finally:
-        core.delete_namespace(_NAMESPACE)
+        for namespace in (_NAMESPACE, _JOBS):
+            core.delete_namespace(namespace)
 
 
 def _pods() -> dict[str, dict[str, Any]]:
@@ -138,6 +141,22 @@ def _pods() -> dict[str, dict[str, Any]]:
 def test_helm_test_calls_each_service_and_prints_what_it_found() -> None:
     said = _helm("test", _RELEASE, "--logs")
     assert said.count("Succeeded") == said.count("No errors.") == len(_pods())
+
+
+def test_a_job_in_another_namespace_has_the_token_and_reaches_the_pool(core: Any) -> None:
+    name = f"{_RELEASE}-updraft-pool-default"
+    own, there = (core.read_namespaced_secret(f"{name}-token", namespace) for namespace in (_NAMESPACE, _JOBS))
+    assert there.data == {"token": own.data["token"]}
+    hooks = yaml.safe_load_all(_process("helm", "get", "hooks", _RELEASE).stdout)
+    (pod,) = (hook for hook in hooks if hook["metadata"]["name"] == f"{name}-test")
+    core.create_namespaced_pod(_JOBS, {**pod, "metadata": {"name": "job"}})
+
+    def ended() -> str | None:
+        phase = str(core.read_namespaced_pod("job", _JOBS).status.phase)
+        return phase if phase in ("Succeeded", "Failed") else None
+
+    until("the job has ended", ended, timeout_seconds=_SECONDS)
+    assert ended() == "Succeeded", core.read_namespaced_pod_log("job", _JOBS)
 
 
 def test_pods_are_shown_with_health_load_versions_and_certificate_expiry() -> None:

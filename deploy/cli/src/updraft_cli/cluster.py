@@ -7,13 +7,14 @@ Where this user lacks a right, the output names the right instead of the value.
 
 import base64
 import contextlib
+import copy
 import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cryptography import x509
 
@@ -78,6 +79,12 @@ class Cluster:
         self._failure = client.ApiException
         self._timeout_seconds = timeout_seconds
 
+    def within(self, namespace: str) -> Self:
+        """Another namespace of the same cluster."""
+        other = copy.copy(self)
+        other.namespace = namespace
+        return other
+
     def pods(self, release: str) -> list[Pod]:
         """Pods of a release, or of every release of the chart; raises ClusterError."""
         selector = f"app.kubernetes.io/{_RELEASE}={release}" if release else EVERY_RELEASE
@@ -132,6 +139,31 @@ class Cluster:
         Raises ClusterError, also if there is one that lacks one of the files, or is not this owner's: whoever made that
         knows its token, and one of an owner that has gone is about to go.
         """
+        found = self._make_secret(name, files, owner)
+        lacking = sorted(set(files) - set(found.data or ())) if found else ()
+        if lacking:
+            keys = " and ".join(lacking)
+            raise ClusterError(f"Secret {name} is there without the key {keys}: add it, or delete the Secret")
+        return found is None
+
+    def copy_secret(self, name: str, key: str, source: Self, owner: Any = None) -> bool:
+        """Make or bring in step a Secret with one key of the Secret of that name in another namespace.
+
+        Returns whether there was none, or another value; raises ClusterError, as `add_secret` does.
+        """
+        original = source._asked(
+            f"read Secret {name}", source._core.read_namespaced_secret, name, source.namespace
+        ).data[key]
+        found = self._make_secret(name, {key: base64.b64decode(original).decode()}, owner)
+        if found is not None and (found.data or {}).get(key) == original:
+            return False
+        if found is not None:
+            changed = {"data": {key: original}}
+            self._asked(f"change Secret {name}", self._core.patch_namespaced_secret, name, self.namespace, changed)
+        return True
+
+    def _make_secret(self, name: str, files: Mapping[str, str], owner: Any) -> Any:
+        """Make a Secret, or return the one that is there if it is this owner's."""
         metadata: dict[str, Any] = {"name": name}
         if owner is not None:
             reference = {"apiVersion": "v1", "kind": "ServiceAccount"}
@@ -140,19 +172,14 @@ class Cluster:
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": dict(files)}
         with contextlib.suppress(ExistsError):
             self._asked(f"make Secret {name}", self._core.create_namespaced_secret, self.namespace, body)
-            return True
+            return None
         found = self._asked(f"read Secret {name}", self._core.read_namespaced_secret, name, self.namespace)
-        lacking = sorted(set(files) - set(found.data or ()))
-        if lacking:
-            keys = " and ".join(lacking)
-            raise ClusterError(f"Secret {name} is there without the key {keys}: add it, or delete the Secret")
-        owners = {reference.uid for reference in found.metadata.owner_references or ()}
-        if owner is not None and owner.metadata.uid not in owners:
+        if owner is not None and owner.metadata.uid not in _owners(found):
             raise ClusterError(
                 f"Secret {name} was not made for {owner.metadata.name}, and whoever made it knows its token: delete "
                 "it, or name it as existingSecret if it is yours"
             )
-        return False
+        return found
 
     def pod(self, name: str) -> Pod:
         """A pod by its name; raises ClusterError."""
@@ -186,6 +213,10 @@ class Cluster:
             raise kind(f"cannot {what} in namespace {self.namespace}: {_reason(error)}") from None
         except Exception as error:
             raise ClusterError(f"the API server does not answer: {type(error).__name__}") from None
+
+
+def _owners(found: Any) -> set[str]:
+    return {reference.uid for reference in found.metadata.owner_references or ()}
 
 
 def _load(config: Any, context: str) -> str:

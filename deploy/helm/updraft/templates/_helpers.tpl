@@ -44,7 +44,7 @@ workers are together here; those of each alone are with its container.
   (dict "name" "workers" "command" "workers" "values" $workers "listens" false "directory" $scratch "reads" $fronts "settings" (dict "runtimeDirectory" "/tmp/updraft" "frontDirectory" "/run/updraft/front" "sharedMemory" "pool"))
 -}}
 {{- $fullname := printf "%s-pool-%s" (include "updraft.fullname" $root) $name -}}
-{{- $fixed := dict "kind" "pool" "containers" $containers "component" (printf "pool-%s" $name) "service" "server" "port" 8815 "waitingMetric" "updraft_exchanges_waiting" -}}
+{{- $fixed := dict "kind" "pool" "containers" $containers "component" (printf "pool-%s" $name) "port" 8815 "waitingMetric" "updraft_exchanges_waiting" -}}
 {{- $_ := set $fixed "tokenSecret" (include "updraft.tokenSecret" (dict "name" $fullname "auth" $own.auth)) -}}
 {{- $_ := set $components $fullname (merge $fixed $own) -}}
 {{- end -}}
@@ -56,7 +56,7 @@ workers are together here; those of each alone are with its container.
 {{- $scratch := dict "volume" "scratch" "path" "/tmp" "size" $own.scratchSize -}}
 {{- $containers := list (dict "name" "writer" "command" "serve" "values" (deepCopy $own) "listens" true "directory" $scratch) -}}
 {{- $fullname := printf "%s-writer" (include "updraft.fullname" .) -}}
-{{- $fixed := dict "kind" "writer" "containers" $containers "component" "writer" "service" "writer" "port" 8816 "waitingMetric" "updraft_writer_batches_waiting" -}}
+{{- $fixed := dict "kind" "writer" "containers" $containers "component" "writer" "port" 8816 "waitingMetric" "updraft_writer_batches_waiting" -}}
 {{- $_ := set $fixed "tokenSecret" (include "updraft.tokenSecret" (dict "name" $fullname "auth" $own.auth)) -}}
 {{- $_ := set $components $fullname (merge $fixed $own) -}}
 {{- end -}}

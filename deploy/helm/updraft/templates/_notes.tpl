@@ -22,6 +22,9 @@ Updraft is installed. Set this in your Spark jobs:
   {{ printf "%-48s" (printf "%s.tokenFile" $conf) }} /etc/updraft/{{ $secret }}/token
   {{ printf "%-48s" (printf "spark.kubernetes.driver.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}
   {{ printf "%-48s" (printf "spark.kubernetes.executor.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}
+{{- with without $values.clientNamespaces $namespace }}
+  (Also for jobs in {{ join ", " . }}{{ if not $values.auth.existingSecret }}, where a Job puts a Secret of that name with the token{{ end }}.)
+{{- end }}
 {{- if $values.auth.existingSecret }}
   (If Secret {{ $secret }} says more than a job may know, such as tokens of others, give jobs one that has the key `token` alone.)
 {{- end }}
@@ -41,6 +44,9 @@ Updraft is installed. Set this in your Spark jobs:
   {{ printf "%-48s" "spark.updraft.write.delivery" }} return
 {{- end }}
 {{- end }}
+
+(A pod whose Secret is missing never starts. With docs/examples/job-with-secret.yaml as pod template, instead of
+spark.kubernetes.*.secrets, it starts, and the job fails with the name of the file that is missing.)
 
 (By default a JVM caches a name's addresses for 30 seconds. The Java option above lets executors notice new and lost pods sooner.)
 
@@ -69,6 +75,9 @@ To test and watch it:
 {{- end }}
 {{- if and (eq $values.kind "pool") (has $values.sessionFunctions (list "unsigned" "prefer-signed")) }}
 {{ $values.component }}: who may connect runs code of its own in its workers (workers.sessionFunctions).
+{{- end }}
+{{- if ne $values.service.type "ClusterIP" }}
+{{ $values.component }}: Service {{ $name }}-cluster is reached from outside the cluster (service.type).
 {{- end }}
 {{- if not $policy.enabled }}
 {{ $values.component }}: no NetworkPolicy limits who connects, and what its pods reach (networkPolicy.enabled).

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_settings import CliPositionalArg
 
 from updraft.service.settings import setting
-from updraft_cli.cluster import Cluster
+from updraft_cli.cluster import Cluster, ClusterError
 from updraft_cli.output import print_json, print_line
 
 _RANDOM_BYTES = 36
@@ -26,12 +26,18 @@ class Tokens(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     examples: ClassVar[str] = """examples:
   updraft tokens air-pool-default-token air-writer-token --namespace data
+  updraft tokens air-pool-default-token --namespace data --copies spark/air-pool-default-token
 """
 
     names: CliPositionalArg[list[str]] = setting("Names of the Secrets.", min_length=1)
     owner: str = setting(
         "Service account with which the Secrets end, and from which they take their labels; by default they stay.",
         default="",
+    )
+    copies: list[str] = setting(
+        "Secret in another namespace that gets the key `token` of one of these, as namespace/name, for the jobs "
+        "there. It is brought in step each time. Can be repeated.",
+        default=[],
     )
     namespace: str = setting("Kubernetes namespace; defaults to that of the current context.", default="")
     context: str = setting("Context of the kubeconfig; defaults to the current one.", default="")
@@ -43,11 +49,22 @@ class Tokens(BaseModel):
         cluster = Cluster(self.context, self.namespace, self.timeout_seconds)
         owner = cluster.service_account(self.owner) if self.owner else None
         made: list[str] = []
+        kept: list[str] = []
         for name in self.names:
             token = secrets.token_urlsafe(_RANDOM_BYTES)
-            if cluster.add_secret(name, dict.fromkeys(_FILES, token), owner):
-                made.append(name)
+            (made if cluster.add_secret(name, dict.fromkeys(_FILES, token), owner) else kept).append(name)
             if self.output == "table":
                 print_line(f"Secret {name} {'has a new token' if name in made else 'was there, and stays as it is'}.")
+        for place in self.copies:
+            namespace, _, name = place.partition("/")
+            if name not in self.names:
+                raise ClusterError(f"--copies {place}: {name or 'nothing'} is not one of the Secrets that this makes")
+            there = cluster.within(namespace)
+            copied = there.copy_secret(
+                name, "token", cluster, there.service_account(self.owner) if self.owner else None
+            )
+            (made if copied else kept).append(place)
+            if self.output == "table":
+                print_line(f"Secret {name} in {namespace} {'has the token' if copied else 'has the token already'}.")
         if self.output == "json":
-            print_json({"made": made, "kept": [name for name in self.names if name not in made]})
+            print_json({"made": made, "kept": kept})
