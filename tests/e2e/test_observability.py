@@ -20,9 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.driver_log import driver_log
+from tests.e2e.plan_metrics import metrics_of
 from tests.e2e.sides import Sides
 from tests.support.pool import LocalPool
-from tests.support.spark import ENABLED, ENDPOINT, executed_plan, flight_operators, runtime_confs, stock_operators
+from tests.support.spark import (
+    ENABLED,
+    ENDPOINT,
+    executed_plan,
+    flight_operators,
+    runtime_confs,
+    stock_operators,
+)
 from tests.support.waiting import until
 
 _ROWS = 10_000
@@ -52,31 +60,11 @@ def _add(values: Any) -> Any:
     return pc.add(values, 1)
 
 
-def _metrics(frame: DataFrame, operator: str) -> dict[str, int]:
-    """The metrics of the first operator with this name in an executed plan."""
-    node = frame._jdf.queryExecution().executedPlan()
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        if node.nodeName().startswith(operator):
-            metrics, names = node.metrics(), node.metrics().keySet().iterator()
-            found: dict[str, int] = {}
-            while names.hasNext():
-                name = names.next()
-                found[name] = metrics.apply(name).value()
-            return found
-        if node.nodeName() == "AdaptiveSparkPlan":
-            pending.append(node.executedPlan())
-        children = node.children()
-        pending += [children.apply(index) for index in range(children.size())]
-    raise AssertionError(f"no {operator} in {executed_plan(frame)}")
-
-
 def test_stocks_python_metrics_are_there_by_name(sides: Sides, spark: SparkSession) -> None:
     with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
         frame = _plus_one(spark)
         frame.collect()
-        metrics = _metrics(frame, "Flight")
+        metrics = metrics_of(frame, "Flight")
     assert set(_METRICS) <= metrics.keys()
     assert metrics["pythonNumRowsReceived"] == _ROWS
     assert 8 * _ROWS <= metrics["pythonDataSent"] < 16 * _ROWS
@@ -97,7 +85,7 @@ def test_replays_on_another_worker_are_counted(sides: Sides, spark: SparkSession
     with runtime_confs(spark, {ENABLED: "true", ENDPOINT: sides.endpoints["tcp"]}):
         frame = spark.range(0, 100, 1, 1).select(F.arrow_udf(dies_once, "bigint", F.ArrowUDFType.SCALAR)("id"))
         assert len(frame.collect()) == 100
-        metrics = _metrics(frame, "Flight")
+        metrics = metrics_of(frame, "Flight")
     assert (metrics["updraftReplays"], metrics["updraftExchanges"]) == (1, 1)
 
 
