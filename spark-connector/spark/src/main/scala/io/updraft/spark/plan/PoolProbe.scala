@@ -4,12 +4,14 @@ package io.updraft.spark.plan
 import java.io.IOException
 import java.net.{InetSocketAddress, Socket, StandardProtocolFamily, UnixDomainSocketAddress}
 import java.nio.channels.SocketChannel
+import java.nio.file.{Files, Path}
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.TimeUnit
 
 import scala.jdk.OptionConverters._
 
 import org.apache.spark.internal.Logging
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression
 import org.apache.spark.sql.updraft.PythonCall
 import org.apache.spark.{SPARK_VERSION, SparkException}
@@ -112,7 +114,22 @@ object PoolProbe extends Logging {
     kind.about(refusal.message)
   }
 
-  private def ask(settings: UdfSettings): Answer = {
+  private def ask(settings: UdfSettings): Answer =
+    if (!canAsk(Endpoint.parse(settings.endpoint), driverRunsTasks)) Answer(None, None, 0)
+    else askOrRemember(settings)
+
+  /** Whether the driver can ask: a Unix socket is on the machine of the task that uses it, so one
+    * that is not here says nothing, unless the tasks run here too. Tasks fail with the reason where
+    * it is not there either.
+    */
+  private[plan] def canAsk(endpoint: Endpoint, driverRunsTasks: => Boolean): Boolean =
+    endpoint.transport() != Endpoint.Transport.UNIX || Files.exists(Path.of(endpoint.path())) ||
+      driverRunsTasks
+
+  private def driverRunsTasks: Boolean =
+    SparkSession.getActiveSession.forall(_.sparkContext.isLocal)
+
+  private def askOrRemember(settings: UdfSettings): Answer = {
     val known = answers.get(settings.connection)
     // A query that may not run without the pool has not always asked what it is.
     val suffices =

@@ -2,10 +2,12 @@
 package io.updraft.spark.plan
 
 import java.net.{InetAddress, ServerSocket}
+import java.nio.file.Files
 
 import org.apache.spark.sql.internal.SQLConf
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.updraft.client.Endpoint
 import io.updraft.spark.config.{UdfSettings, UpdraftConf}
 import io.updraft.spark.reasons.FallbackReason
 
@@ -46,5 +48,16 @@ class PoolProbeSuite extends AnyFunSuite {
       assert(PoolProbe.problem(needed, Nil).isEmpty)
       PoolProbe.require(needed, Nil)
     }
+  }
+
+  test("a Unix socket that only executors have is left to their tasks") {
+    val beside = Endpoint.parse("grpc+unix:///run/updraft/nowhere.sock")
+    assert(!PoolProbe.canAsk(beside, driverRunsTasks = false))
+    assert(PoolProbe.canAsk(beside, driverRunsTasks = true))
+    val socket = Files.createTempFile("updraft", ".sock")
+    try
+      assert(PoolProbe.canAsk(Endpoint.parse(s"grpc+unix://$socket"), driverRunsTasks = false))
+    finally Files.delete(socket)
+    assert(PoolProbe.canAsk(Endpoint.parse("grpc://127.0.0.1:8815"), driverRunsTasks = false))
   }
 }
