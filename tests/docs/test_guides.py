@@ -89,5 +89,5 @@ def _set(pairs: list[str]) -> dict[str, object]:
             inner = place.setdefault(parent, {})
             assert isinstance(inner, dict)
             place = inner
-        place[last] = value
+        place[last] = {"true": True, "false": False}.get(value, value)
     return values

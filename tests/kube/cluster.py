@@ -64,6 +64,7 @@ class Release:
             "poolDefaults.workers.count": 2,
             "poolDefaults.workers.sessionFunctions": "unsigned",
             "pools.default.workers.image.repository": "updraft-team",
+            "pools.default.executorSidecar": True,
             f"pools.{SEALED}.replicas": 1,
             # As where the platform gives all containers of a pod the same user.
             f"pools.{SEALED}.workers.user": 10001,

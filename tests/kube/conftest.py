@@ -27,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
+def images() -> str:
+    """The registry of the images."""
+    return _IMAGES
+
+
+@pytest.fixture(scope="session")
 def tables() -> Iterator[Path]:
     """A directory with the same path here and in pods, writable by everybody."""
     directory = Path(tempfile.mkdtemp(prefix="updraft-tables-"))

@@ -80,6 +80,29 @@ def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: 
         session.stop()
 
 
+def confs_of_sidecars(release: Release, images: str, template: Path, *, executors: int) -> dict[str, str]:
+    """Of a session whose executors' pods are made from the chart's template, and which has no pool elsewhere."""
+    server = client.Configuration.get_default_copy().host
+    address = address_towards(server)
+    told = release.confs("pool-default-sidecar")
+    assert told.pop(f"{_EXECUTORS}podTemplateFile") == template.name
+    return {
+        **told,
+        "spark.master": f"k8s://{server}",
+        "spark.task.maxFailures": "1",
+        "spark.executor.instances": str(executors),
+        "spark.executor.cores": "2",
+        "spark.executor.memory": "768m",
+        f"{_EXECUTORS}request.cores": "100m",
+        f"{_EXECUTORS}podTemplateFile": str(template),
+        "spark.kubernetes.namespace": NAMESPACE,
+        "spark.kubernetes.container.image": f"{images}/updraft-spark:{VERSION}",
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
+        "spark.updraft.udf.connectTimeout": "60s",
+    }
+
+
 def _hosts(release: Release) -> str:
     """This file replaces the system's for the JVM, so this machine's own names have to be in it too."""
     components = ("pool-default", f"pool-{SEALED}", f"pool-{SHARED}", "writer")

@@ -44,6 +44,16 @@ Updraft is installed. Set this in your Spark jobs:
   {{ printf "%-48s" "spark.updraft.write.delivery" }} return
 {{- end }}
 {{- end }}
+{{- range $name, $values := include "updraft.components" . | fromYaml }}
+{{- if $values.executorSidecar }}
+
+{{ $values.component }}-sidecar:
+
+  {{ printf "%-48s" "spark.updraft.udf.endpoint" }} grpc+unix:///run/updraft-pool/pool.sock
+  {{ printf "%-48s" "spark.kubernetes.executor.podTemplateFile" }} executor.yaml
+  (kubectl --namespace {{ $namespace }} get configmap {{ $name }}-sidecar --output go-template='{{ "{{" }}index .data "executor.yaml"{{ "}}" }}' > executor.yaml)
+{{- end }}
+{{- end }}
 
 (A pod whose Secret is missing never starts. With docs/examples/job-with-secret.yaml as pod template, instead of
 spark.kubernetes.*.secrets, it starts, and the job fails with the name of the file that is missing.)

@@ -26,44 +26,7 @@ containers:
   - {{ include "updraft.container" (dict "root" $.root "values" $values "container" $container) | nindent 4 | trim }}
   {{- end }}
   {{- with $values.sidecars }}{{ toYaml . | nindent 2 }}{{ end }}
-volumes:
-  {{- range $values.containers }}
-  {{- with .directory }}
-  - name: {{ .volume }}
-    emptyDir:
-      sizeLimit: {{ .size }}
-  {{- end }}
-  {{- /* What no other container of the pod sees: a token. */}}
-  {{- with .temporary }}
-  - name: {{ .volume }}
-    emptyDir:
-      medium: Memory
-      sizeLimit: 1Mi
-  {{- end }}
-  {{- end }}
-  {{- with $values.tokenSecret }}
-  - name: tokens
-    secret:
-      secretName: {{ . }}
-      defaultMode: 0440
-  {{- end }}
-  {{- if ne $values.tls.mode "off" }}
-  - name: tls
-    secret:
-      secretName: {{ include "updraft.certificateSecret" . }}
-      defaultMode: 0440
-  {{- end }}
-  {{- with $values.signers }}
-  - name: signers
-    configMap:
-      name: {{ . }}
-  {{- end }}
-  {{- with dig "functions" "configMap" "" $values }}
-  - name: functions
-    configMap:
-      name: {{ . }}
-  {{- end }}
-  {{- with $values.volumes }}{{ toYaml . | nindent 2 }}{{ end }}
+volumes: {{- include "updraft.volumes" . | trim | nindent 2 }}
 {{- $selector := dict "matchLabels" (include "updraft.selector" (dict "root" .root "component" $values.component) | fromYaml) }}
 {{- with $values.topologySpreadConstraints }}
 topologySpreadConstraints:
@@ -87,4 +50,46 @@ topologySpreadConstraints:
 {{- $fields := mergeOverwrite (deepCopy (first .)) (deepCopy (default dict (last .))) -}}
 {{- range $field, $value := $fields }}{{ if kindIs "invalid" $value }}{{ $_ := unset $fields $field }}{{ end }}{{ end -}}
 {{- toYaml $fields -}}
+{{- end }}
+
+{{/* What the containers of a component mount, beside what users add: (dict "root" $ "name" its name "values" its values) */}}
+{{- define "updraft.volumes" -}}
+{{- $values := .values -}}
+{{- range $values.containers }}
+{{- with .directory }}
+- name: {{ .volume }}
+  emptyDir:
+    sizeLimit: {{ .size }}
+{{- end }}
+{{- /* What no other container of the pod sees: a token. */}}
+{{- with .temporary }}
+- name: {{ .volume }}
+  emptyDir:
+    medium: Memory
+    sizeLimit: 1Mi
+{{- end }}
+{{- end }}
+{{- with $values.tokenSecret }}
+- name: tokens
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- if ne $values.tls.mode "off" }}
+- name: tls
+  secret:
+    secretName: {{ include "updraft.certificateSecret" . }}
+    defaultMode: 0440
+{{- end }}
+{{- with $values.signers }}
+- name: signers
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- with dig "functions" "configMap" "" $values }}
+- name: functions
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- with $values.volumes }}{{ toYaml . | nindent 0 }}{{ end }}
 {{- end }}

@@ -1,0 +1,45 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+
+{{/*
+A pod template for Spark's executors with a pool of their own beside them: (dict "root" $ "name" the pool's name "values" its
+values). Both halves are native sidecars: the workers' first, then the front, and the executor once the front is ready. The front
+ends before the workers when the executor has ended. Only the executor and the front see the socket.
+*/}}
+{{- define "updraft.sidecar" -}}
+{{- $socket := dict "name" "pool-socket" "mountPath" "/run/updraft-pool" -}}
+{{- $listens := dict "listen" "" "listenUnix" "/run/updraft-pool/pool.sock" "listenUnixAccess" "group" "metricsListen" "127.0.0.1:9825" -}}
+{{- /* Who may connect is decided by who sees the socket: tokens, certificates and lists of names stay with the pool's own pods. */}}
+{{- $values := mergeOverwrite (deepCopy .values) (dict "auth" (dict "insecureNoToken" true) "tls" (dict "mode" "off") "tokenSecret" "") -}}
+{{- $_ := set $values "settings" (omit (default dict $values.settings) "identitiesFile" "metricsTokenFile" "auditFile") -}}
+{{- $containers := list -}}
+{{- range $container := reverse $values.containers -}}
+{{- $own := $container.values -}}
+{{- if $container.listens -}}
+{{- $_ := set $container "settings" (merge (deepCopy $listens) $container.settings) -}}
+{{- $_ := set $own "volumeMounts" (append (default list $own.volumeMounts) $socket) -}}
+{{- end -}}
+{{- $made := include "updraft.container" (dict "root" $.root "values" $values "container" $container) | fromYaml -}}
+{{- $_ := set $made "securityContext" (merge $made.securityContext (dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault"))) -}}
+{{- $containers = append $containers (set (omit $made "lifecycle" "ports" "readinessProbe") "restartPolicy" "Always") -}}
+{{- end -}}
+apiVersion: v1
+kind: Pod
+spec:
+  {{- /* Kubernetes would mount it into every container: functions would have it. Executors do not ask the API server. */}}
+  automountServiceAccountToken: false
+  {{- with $values.user }}
+  {{- /* What the front and the workers share, and the front and the executor. */}}
+  securityContext:
+    fsGroup: {{ . }}
+  {{- end }}
+  initContainers: {{- toYaml $containers | nindent 4 }}
+  containers:
+    - name: spark-kubernetes-executor
+      volumeMounts:
+        - {{- toYaml $socket | nindent 10 }}
+  volumes:
+    - name: pool-socket
+      emptyDir:
+        sizeLimit: 1Mi
+    {{- include "updraft.volumes" (dict "root" .root "name" .name "values" $values) | trim | nindent 4 }}
+{{- end }}
