@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job as users submit it: `job.py TABLE [SECRET]` calls a function, writes a table and reads it again.
 
-It prints one line of JSON. SECRET is a file that the function tries to read.
+It prints one line of JSON. SECRET is a file that the function tries to read. A module of the job's own,
+factors.py beside its settings, travels with the function.
 """
 
 import json
@@ -17,15 +18,18 @@ ROWS = 10_000
 def main(table: str, secret: str) -> None:
     """Run it with whatever confs the environment gives."""
     spark = SparkSession.builder.getOrCreate()
+    spark.sparkContext.addPyFile("factors.py")
 
     @F.udf("struct<doubled: bigint, user: int, secret: string>")
     def doubled(value):  # type: ignore[no-untyped-def]
+        from factors import TWO  # type: ignore[import-not-found]
+
         try:
             with open(secret) as file:  # noqa: PTH123 - as users write it
                 read = file.read()
         except OSError as error:
             read = type(error).__name__
-        return 2 * value, os.getuid(), read
+        return TWO * value, os.getuid(), read
 
     frame = spark.range(ROWS).repartition(4).select(doubled("id").alias("made")).select("made.*")
     frame.write.format("updraft-parquet").mode("overwrite").save(table)

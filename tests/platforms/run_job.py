@@ -47,6 +47,7 @@ def run_job(
     directory.mkdir(exist_ok=True)
     defaults = "".join(f"{name} {value}\n" for name, value in confs.items())
     (directory / "spark-defaults.conf").write_text(defaults)
+    (directory / "factors.py").write_text("TWO = 2\n")
     ran = subprocess.run(
         [*within, str(PYTHON), job.__file__, table, secret],
         cwd=directory,
