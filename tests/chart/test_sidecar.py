@@ -110,5 +110,5 @@ def test_the_notes_say_the_two_confs() -> None:
 
 
 def test_a_kubernetes_that_cannot_start_it_is_told() -> None:
-    with pytest.raises(ChartError, match="executorSidecar needs Kubernetes 1.29"):
+    with pytest.raises(ChartError, match=r"executorSidecar needs Kubernetes 1\.29"):
         render({"pools": {"default": _TOLD}}, kubernetes="1.28")
