@@ -67,6 +67,12 @@ def render(values: dict[str, Any] | None = None, *, kubernetes: str = NEWEST_KUB
     return Release(tuple(manifest for manifest in yaml.safe_load_all(rendered) if manifest))
 
 
+def alert_rules(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The rules of the release's alerts."""
+    rule = render({"monitoring": {"rules": True}, **(values or {})}).one("PrometheusRule", "air-updraft")
+    return [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
+
+
 def lint(values: dict[str, Any] | None = None) -> str:
     """The output of `helm lint --strict`; raises ChartError."""
     return _helm(

@@ -6,25 +6,29 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import promql_parser
 import pytest
 import yaml
 from running_writer import running_writer
 
-from tests.chart.chart import CHART, render
+from tests.chart.chart import CHART, alert_rules, render
 from tests.docs.markdown import Page
+from tests.support.certificates import Authority
 from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
 from tests.support.web import fetched
 
 _PARTS_OF_A_HISTOGRAM = re.compile(r"_(bucket|count|sum)$")
 _ALERTS: list[dict[str, str]] = yaml.safe_load((CHART / "alerts.yaml").read_text())
+# What Prometheus itself makes of each target.
+_PROMETHEUS_OWN = {"up"}
 _DASHBOARDS = [json.loads(path.read_text()) for path in sorted((CHART / "dashboards").glob("*.json"))]
 
 
 def _queries() -> list[tuple[str, str]]:
-    found = [(alert["alert"], alert["expr"]) for alert in _ALERTS]
+    found = [(rule["alert"], rule["expr"]) for rule in alert_rules()]
     for board in _DASHBOARDS:
         for panel in board["panels"]:
             found += [(panel["title"], target["expr"]) for target in panel["targets"]]
@@ -46,10 +50,12 @@ def _metrics(query: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
-    """The metric families that a real pool and a real writer export."""
+    """The metric families that a real pool and a real writer, one with TLS, export."""
+    identity = Authority(tmp_path_factory.mktemp("certificates") / "ca").identity("localhost")
+    tls = {"tls_certificate_file": identity.certificate, "tls_key_file": identity.key}
     with (
         LocalPool(workers=1) as pool,
-        running_writer(tmp_path_factory.mktemp("files"), metrics_listen="127.0.0.1:0") as writer,
+        running_writer(tmp_path_factory.mktemp("files"), metrics_listen="127.0.0.1:0", **tls) as writer,
     ):
         writers, _ = fetched(f"http://{writer.settings.metrics_listen}/metrics")
         yield _families(pool.page("/metrics")[0]) | _families(writers)
@@ -64,7 +70,7 @@ def _families(page: str) -> set[str]:
 def test_the_metrics_of_a_query_are_exported(query: str, exported: set[str]) -> None:
     asked = {_PARTS_OF_A_HISTOGRAM.sub("", name) for name in _metrics(query)}
     assert asked
-    assert asked <= exported
+    assert asked <= exported | _PROMETHEUS_OWN
 
 
 def test_a_metric_that_nobody_exports_would_be_found(exported: set[str]) -> None:
@@ -81,9 +87,42 @@ def test_alerts_are_a_rule_with_links_to_runbooks() -> None:
     values = {"monitoring": {"rules": True, "runbooks": "https://wiki.example/updraft", "labels": {"release": "prom"}}}
     rule = render(values).one("PrometheusRule", "air-updraft")
     (group,) = rule["spec"]["groups"]
-    assert [alert["expr"] for alert in group["rules"]] == [alert["expr"] for alert in _ALERTS]
-    assert group["rules"][0]["annotations"]["runbook_url"] == "https://wiki.example/updraft#updraftpoolhasnoworkers"
+    assert {alert["alert"] for alert in group["rules"]} == {alert["alert"] for alert in _ALERTS}
+    assert group["rules"][0]["annotations"]["runbook_url"] == "https://wiki.example/updraft#updraftisdown"
     assert rule["metadata"]["labels"]["release"] == "prom"
+
+
+def test_no_placeholder_is_left_in_a_rule() -> None:
+    for rule in alert_rules({"pools": {"default": {}, "etl": {}}}):
+        text = str(rule).replace("$labels", "").replace("$value", "")
+        assert "$" not in text, rule["alert"]
+
+
+def test_what_can_be_down_altogether_has_a_rule_for_each_pool_and_the_writer() -> None:
+    down = [
+        rule["expr"] for rule in alert_rules({"pools": {"default": {}, "etl": {}}}) if rule["alert"] == "UpdraftIsDown"
+    ]
+    names = ("pool-default", "pool-etl", "writer")
+    pods = [f'namespace="data",pod=~"air-updraft-{name}-[a-z0-9]+-[a-z0-9]+"' for name in names]
+    assert down == [f"absent(up{{{each}}} == 1)" for each in pods]
+
+
+def test_a_full_scratch_is_one_of_the_pools_own_size() -> None:
+    pools = {"default": {}, "etl": {"workers": {"scratchSize": "2.5G"}}}
+    full = [rule["expr"] for rule in alert_rules({"pools": pools}) if rule["alert"] == "UpdraftScratchIsFull"]
+    assert [expression.rpartition(" ")[2] for expression in full] == [str(10 * 1024**3), "2500000000"]
+    release = render({"pools": pools})
+    limits = [release.environment(f"air-updraft-pool-{name}")["UPDRAFT_WORKER_SCRATCH_BYTES"] for name in pools]
+    assert limits == [str(9 * 1024**3), "2250000000"]
+
+
+def test_when_a_certificate_is_about_to_expire_is_the_platforms_to_say() -> None:
+    def seconds(**monitoring: Any) -> str:
+        values = {"monitoring": {"rules": True, **monitoring}}
+        (found,) = (rule["expr"] for rule in alert_rules(values) if rule["alert"] == "UpdraftCertificateExpires")
+        return str(found).rpartition(" ")[2]
+
+    assert (seconds(), seconds(certificateExpiryDays=1)) == (str(7 * 86400), "86400")
 
 
 def test_dashboards_are_config_maps_for_grafanas_sidecar() -> None:

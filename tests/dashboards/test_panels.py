@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
-from tests.chart.chart import CHART
+from tests.chart.chart import CHART, alert_rules
 from tests.dashboards.job import Job, asked, watched_job
 from tests.dashboards.prometheus import Prometheus
 
@@ -19,7 +18,7 @@ _PANELS = [
     for panel in board["panels"]
     for target in panel["targets"]
 ]
-_ALERTS = [(alert["alert"], alert["expr"]) for alert in yaml.safe_load((CHART / "alerts.yaml").read_text())]
+_ALERTS = [(rule["alert"], rule["expr"]) for rule in alert_rules()]
 _QUERIES = {query for _, query in _PANELS}
 _ROUNDS = 8
 

@@ -2,6 +2,7 @@
 """What is inferred when all workers are lost at once."""
 
 import asyncio
+import urllib.request
 
 import pytest
 from flight_messages import all_replies, command_request, echo_command
@@ -66,3 +67,36 @@ async def test_the_client_of_a_worker_that_went_with_all_is_told_the_inference(
         error = (await all_replies(call))[1]
         assert error is not None
         assert ("inferred: the workers ran out of memory" in error.details()) == is_inferred
+        assert front.front._running.out_of_memory == {"worker": 0, "pool": 0, "container": int(is_inferred)}
+
+
+@pytest.mark.parametrize(
+    ("own_bytes", "ended_by"),
+    [(1001, "worker"), (900, "pool"), (500, "")],
+    ids=["its own limit", "that of all together", "none"],
+)
+async def test_workers_that_end_for_their_memory_are_counted_once(
+    running_front: Running, own_bytes: int, ended_by: str
+) -> None:
+    async def waits(worker: FakeWorker) -> None:
+        await worker.receive()
+        began.set()
+        await asyncio.Event().wait()
+
+    began = asyncio.Event()
+    pool = FakePool(script=waits)
+    pool.memory_limit_bytes = 1000
+    pool.usage = lambda: WorkerUsage(0, "", own_bytes=own_bytes, scratch_bytes=77)
+    async with running_front(pool, metrics_listen="127.0.0.1:0", worker_memory_bytes=1000) as front:
+        call = front.exchange()
+        await call.write(command_request(echo_command()))
+        await began.wait()
+        for _ in range(2):
+            await front.front._running.look_at_limits()
+        url = f"http://{front.settings.metrics_address}/metrics"
+        text = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+        for limit in ("worker", "pool", "container"):
+            count = float(limit == ended_by)
+            assert f'updraft_workers_out_of_memory_total{{limit="{limit}"}} {count}' in text
+        assert ended_by or "updraft_workers_scratch_bytes 77.0" in text
+        call.cancel()

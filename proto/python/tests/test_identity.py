@@ -153,3 +153,12 @@ def test_a_common_name_cannot_pass_for_a_spiffe_id() -> None:
     assert certificate_names(properties) == ["spiffe://example.org/b"]
     assert certificate_names({"x509_common_name": [b"host"]}) == ["host"]
     assert certificate_names({}) == []
+
+
+async def test_callers_that_prove_nothing_are_counted(door: Door) -> None:
+    await door.identify("Bearer old")
+    assert door.refused == 0
+    for authorization in ("", "Bearer other"):
+        with pytest.raises(UnauthenticatedError):
+            await door.identify(authorization)
+    assert door.refused == 2

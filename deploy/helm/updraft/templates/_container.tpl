@@ -124,6 +124,8 @@ volumeMounts:
 {{- if eq $values.kind "pool" -}}
 {{- include "updraft.checkSessionFunctions" $values -}}
 {{- $_ := set $settings "sessionFunctions" $values.sessionFunctions -}}
+{{- /* A function that fills the volume gets an error, before the kubelet evicts the pod for it. */ -}}
+{{- $_ := set $settings "workerScratchBytes" (include "updraft.bytes" $values.scratchSize | int64 | mulf 0.9 | int64) -}}
 {{- if $values.signers -}}{{- $_ := set $settings "signersFile" "/etc/updraft/signers/signers.toml" -}}{{- end -}}
 {{- with $values.count -}}{{- $_ := set $settings "workers" . -}}{{- end -}}
 {{- with $values.functions.modules -}}{{- $_ := set $settings "functions" (join "," .) -}}{{- end -}}

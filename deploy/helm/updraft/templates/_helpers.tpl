@@ -147,6 +147,12 @@ one that needs none.
 {{- end -}}
 {{- end }}
 
+{{/* A quantity such as 10Gi in bytes. */}}
+{{- define "updraft.bytes" -}}
+{{- $units := dict "" 1 "k" 1000 "K" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- mulf (regexFind "^[0-9.]+" . | float64) (get $units (regexReplaceAll "^[0-9.]+" . "")) | int64 -}}
+{{- end }}
+
 {{- define "updraft.certificateSecret" -}}
 {{- if eq .values.tls.mode "certManager" -}}{{ .name }}-tls{{- else -}}
 {{- required (printf "%s: tls.secretName names no Secret, and tls.mode is secret" .values.component) .values.tls.secretName -}}

@@ -231,7 +231,9 @@ class Exchanges:
             if relay.function_has_earned_its_end or self._has_ended_by_itself(grant):
                 self._hold_back.died(owner, request)
             if isinstance(error, WorkerError) and _nobody_knows_how(grant):
-                error.message += self._running.lost_memory.inference(grant.lease.worker, request.function)
+                lost = self._running.lost_memory
+                error.message += lost.inference(grant.lease.worker, request.function)
+                self._running.out_of_memory["container"] += lost.is_blamed(grant.lease.worker)
             raise
         finally:
             self._metrics.running.dec()

@@ -33,6 +33,11 @@ def watch_pool(metrics: FrontMetrics, pool: WorkerPool, *, wanted_workers: int) 
         "Resident memory of all workers and what they have started, when they were last measured.",
         lambda: sum(worker.memory_bytes or 0 for worker in pool.workers),
     )
+    metrics.watch(
+        "updraft_workers_scratch_bytes",
+        "Temporary files of all workers on the disk, when they were last measured.",
+        lambda: sum(worker.scratch_bytes or 0 for worker in pool.workers),
+    )
     metrics.count_by_label(
         "updraft_worker_exits",
         "Workers that ended, by what ended them: signal, exit or pool.",

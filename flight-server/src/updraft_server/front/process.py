@@ -282,6 +282,12 @@ class Front:
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
+        metrics.count_by_label(
+            "updraft_workers_out_of_memory",
+            "Workers that ended for the memory they took, by whose limit that was: worker, pool or container.",
+            "limit",
+            lambda: self._running.out_of_memory,
+        )
         metrics.watch(
             "updraft_artifact_store_bytes", "Broadcast variables and files kept.", lambda: artifacts.used_bytes
         )

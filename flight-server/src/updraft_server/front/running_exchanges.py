@@ -44,6 +44,8 @@ class _Watched:
     """`Relay.passed` at the previous look."""
     processor_seconds: float | None = None
     """What the worker had used when it was first found to work on this batch."""
+    took_too_much: bool = False
+    """Whether it was found beyond a limit of memory before."""
 
 
 class RunningExchanges:
@@ -69,6 +71,9 @@ class RunningExchanges:
         self._limits = limits
         self._memory_limit_bytes = memory_limit_bytes
         self.lost_memory = LostMemory()
+        self.out_of_memory = dict.fromkeys(("worker", "pool", "container"), 0)
+        """Workers that ended for the memory they took, by what was exceeded: their own limit, that of all workers
+        together, or the container's, for which the kernel ends all and one is taken to be the cause."""
         self._client_silence_seconds = client_silence_seconds
         self._worker_silence_seconds = worker_silence_seconds
         self._batch_processor_seconds = batch_processor_seconds
@@ -125,13 +130,22 @@ class RunningExchanges:
         self.lost_memory.measured(usage, self._memory_limit_bytes())
         limits = self._limits()
         largest = limits.largest_of_too_much(usage)
-        for relay in [watched.relay for watched in self._watched if watched.relay.worker in usage]:
+        for watched in [watched for watched in self._watched if watched.relay.worker in usage]:
+            relay = watched.relay
             used = usage[relay.worker]
             excess = limits.excess(relay.function, used)
             if excess is not None:
                 relay.end_for(excess)
+                if used.own_bytes > limits.memory_bytes:
+                    self._count_once(watched, "worker")
             elif relay.worker == largest:
                 relay.end(limits.shortage(relay.function, used))
+                self._count_once(watched, "pool")
+
+    def _count_once(self, watched: _Watched, limit: str) -> None:
+        """Count a worker that ends for its memory; it may still be there at the next look."""
+        self.out_of_memory[limit] += not watched.took_too_much
+        watched.took_too_much = True
 
     async def look(self) -> None:
         """End those in which a side has been silent for too long."""

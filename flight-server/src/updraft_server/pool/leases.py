@@ -61,6 +61,8 @@ class WorkerInfo:
     state: str
     memory_bytes: int | None
     """Of all its processes, when it was last measured; None before that."""
+    scratch_bytes: int | None = None
+    """Of its temporary files, likewise."""
 
 
 class LeaseOutcome(enum.Enum):

@@ -99,7 +99,13 @@ class Pool:
     def workers(self) -> Sequence[WorkerInfo]:
         """The workers that live. May be read from any thread."""
         return tuple(
-            WorkerInfo(worker.id, worker.pid, worker.state.value, worker.usage.memory_bytes if worker.usage else None)
+            WorkerInfo(
+                worker.id,
+                worker.pid,
+                worker.state.value,
+                worker.usage.memory_bytes if worker.usage else None,
+                worker.usage.scratch_bytes if worker.usage else None,
+            )
             for worker in tuple(self._workers.values())
         )
 

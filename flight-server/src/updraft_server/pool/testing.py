@@ -125,7 +125,7 @@ class FakePool:
     @property
     def workers(self) -> Sequence[WorkerInfo]:
         """Those of the leases that were not released."""
-        return tuple(WorkerInfo(lease.worker, 0, "busy", None) for lease in self._held)
+        return tuple(WorkerInfo(lease.worker, 0, "busy", None, self.usage().scratch_bytes) for lease in self._held)
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """What `usage` says of each."""

@@ -71,13 +71,13 @@ def test_rates_are_of_the_time_that_has_passed(watched: Watched) -> None:
 
 def test_workers_are_named_by_their_ids_with_what_was_last_measured_of_them(watched: Watched) -> None:
     watched.living = (
-        WorkerInfo("a1b2c3-1", 4711, "idle", 3 * 1024 * 1024),
+        WorkerInfo("a1b2c3-1", 4711, "idle", 3 * 1024 * 1024, 4096),
         WorkerInfo("a1b2c3-2", 4712, "busy", None),
     )
     report = watched.after(2.0)
     assert json.loads(report.to_json())["workers"]["living"] == [
-        {"worker": "a1b2c3-1", "pid": 4711, "state": "idle", "memory_bytes": 3 * 1024 * 1024},
-        {"worker": "a1b2c3-2", "pid": 4712, "state": "busy", "memory_bytes": None},
+        {"worker": "a1b2c3-1", "pid": 4711, "state": "idle", "memory_bytes": 3 * 1024 * 1024, "scratch_bytes": 4096},
+        {"worker": "a1b2c3-2", "pid": 4712, "state": "busy", "memory_bytes": None, "scratch_bytes": None},
     ]
     page = html_page(report).body.decode()
     assert re.search(r"a1b2c3-1.*idle.*3\.0 MiB.*a1b2c3-2.*busy.*not measured yet", page, re.DOTALL)

@@ -42,6 +42,8 @@ class Door:
             token_file: Tokens, one per line, whose holders may do all but administer, for any tenant.
             identities_file: Identities (`updraft.service.identities_file`).
         """
+        self.refused = 0
+        """Calls whose credentials proved nothing."""
         self._tokens = BearerTokens(token_file) if token_file is not None else None
         self._identities = _revocable(identities_file) if identities_file is not None else None
         self._caps: Mapping[str, TenantCaps] = {}
@@ -71,6 +73,13 @@ class Door:
 
     async def identify(self, authorization: str, certificate_names: Iterable[str] = ()) -> Identity:
         """As `identity`; waits, for a bounded time, for the keys of a token's issuer that were not fetched yet."""
+        try:
+            return await self._identified(authorization, certificate_names)
+        except UnauthenticatedError:
+            self.refused += 1
+            raise
+
+    async def _identified(self, authorization: str, certificate_names: Iterable[str]) -> Identity:
         names = list(certificate_names)
         changes = self._issued.changes if self._issued is not None else 0
         try:

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 import structlog
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
+from updraft.service.certificate_expiry import EXPIRY, EXPIRY_DOC, expiry_timestamp_seconds
 from updraft.service.descriptors import allow_all_descriptors, most_connections
 from updraft.service.door import Door
 from updraft.service.flight_service import Call, FlightService, flight_handler
@@ -25,6 +27,7 @@ from updraft.service.identity import STRANGER
 from updraft.service.lifecycle import StartError
 from updraft.service.observers import Observers
 from updraft.service.security import server_credentials
+from updraft.service.telemetry import CountsCollector
 from updraft.service.tenants import NO_CAPS, TenantCaps
 from updraft.service.web import WebPages, serve_pages
 
@@ -91,6 +94,7 @@ class Listeners:
     async def start(self, registry: CollectorRegistry) -> None:
         """Start all listeners; raises ListenError and SecurityError. Those that started are ended by `close`."""
         allow_all_descriptors()
+        self._watch(registry)
         self._start_metrics(registry)
         await self._health.publish([LIVE], serving=True)
         await self._start_admin()
@@ -142,6 +146,17 @@ class Listeners:
         server = self._server(MAX_QUESTION_BYTES, lambda context: Call(context, STRANGER).read())
         self.addresses["admin_listen"] = _bind(server, str(self._settings.admin_address), None)
         await server.start()
+
+    def _watch(self, registry: CollectorRegistry) -> None:
+        """Add what both services tell about those who call."""
+        refused = "Calls whose credentials prove nothing: no token, one that is wrong or has expired."
+        registry.register(CountsCollector("updraft_calls_refused", refused, "reason", self._refused))
+        certificate = self._settings.tls_certificate_file
+        if certificate is not None:
+            Gauge(EXPIRY, EXPIRY_DOC, registry=registry).set_function(partial(expiry_timestamp_seconds, certificate))
+
+    def _refused(self) -> dict[str, int]:
+        return {"unauthenticated": self._door.refused if self._door is not None else 0}
 
     def _start_metrics(self, registry: CollectorRegistry) -> None:
         address = self._settings.metrics_address
