@@ -15,6 +15,7 @@ _VERSION = r"(\d+\.\d+\.\d+[0-9A-Za-z.+-]*?)"
 _OF_A_WHEEL = rf'(?:^version = "|"updraft-[a-z]+(?:\[[a-z]+\])?==){_VERSION}"'
 _OF_A_PARENT = rf"<artifactId>updraft-parent</artifactId>\s*<version>{_VERSION}</version>"
 _OF_A_JAR = rf"updraft-spark-[0-9.]+_2\.13-{_VERSION}\.jar"
+_OF_A_JAR_OR_AN_IMAGE = rf"(?:updraft-spark-[0-9.]+_2\.13-|updraft-pool:){_VERSION}(?:\.jar|(?=\s))"
 _PLACES = {
     "proto/python/pyproject.toml": _OF_A_WHEEL,
     "flight-server/pyproject.toml": _OF_A_WHEEL,
@@ -29,7 +30,9 @@ _PLACES = {
     "deploy/images/Dockerfile": rf"image\.version={_VERSION} ",
     "deploy/images/Dockerfile.team": rf"^ARG POOL=updraft-pool:{_VERSION}$",
     "README.md": _OF_A_JAR,
-    "docs/guides/install.md": _OF_A_JAR,
+    "docs/examples/spark-application.yaml": _OF_A_JAR,
+    "docs/examples/spark-submit.sh": _OF_A_JAR,
+    "docs/guides/install.md": _OF_A_JAR_OR_AN_IMAGE,
     "docs/guides/writer.md": _OF_A_JAR,
     "docs/guides/vm.md": _OF_A_JAR,
     "docs/guides/standalone.md": _OF_A_JAR,

@@ -152,11 +152,5 @@ def test_a_load_balancers_addresses_are_admitted_twice() -> None:
 def test_a_job_without_its_secret_starts_and_can_say_so() -> None:
     (template,) = _example("job-with-secret.yaml")
     kubernetes_validate.validate({**template, "metadata": {"name": "job"}}, NEWEST_KUBERNETES, strict=False)
-    (volume,), (container,) = template["spec"]["volumes"], template["spec"]["containers"]
-    (mount,) = container["volumeMounts"]
-    assert volume["secret"]["optional"]
-    assert mount["name"] == volume["name"]
-    said = notes({"fullnameOverride": "updraft"})
-    assert f"{mount['mountPath']}/token" in said
-    assert volume["secret"]["secretName"] in said
-    assert "docs/examples/job-with-secret.yaml" in said
+    assert all(volume["secret"]["optional"] for volume in template["spec"]["volumes"])
+    assert "docs/examples/job-with-secret.yaml" in notes()

@@ -23,13 +23,23 @@ def test_an_hpa_scales_on_cpu_and_waiting_exchanges() -> None:
     assert (spec["minReplicas"], spec["maxReplicas"]) == (3, 9)
     assert cpu["resource"]["target"]["averageUtilization"] == 70
     assert waiting["pods"]["metric"]["name"] == "updraft_exchanges_waiting"
-    assert release.one("Deployment", _POOL)["spec"]["replicas"] == 3
 
 
-@pytest.mark.parametrize("mode", ["off", "hpa"])
-def test_the_number_of_pods_may_be_left_to_others(mode: str) -> None:
-    spec = render(_pool(replicas=None, autoscaling={"mode": mode}))
-    assert "replicas" not in spec.one("Deployment", _POOL)["spec"]
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, {"replicas": 2}),
+        ({"replicas": 5}, {"replicas": 5}),
+        ({"replicas": None}, {}),
+        # Helm would set the number back at each upgrade.
+        ({"replicas": 5, "autoscaling": {"mode": "hpa"}}, {}),
+        ({"autoscaling": {"mode": "keda"}}, {}),
+    ],
+    ids=["the default", "a number", "somebody else's", "an HPA's", "KEDA's"],
+)
+def test_the_number_of_pods_is_said_where_nobody_else_decides_it(values: dict[str, Any], said: dict[str, int]) -> None:
+    spec = render(_pool(**values)).one("Deployment", _POOL)["spec"]
+    assert {"replicas": spec["replicas"]} == said if said else "replicas" not in spec
 
 
 def test_keda_scales_on_the_same() -> None:

@@ -16,9 +16,11 @@ from tests.kube.jobs import SUM, total, totals_while, tripled
 from tests.programs.demo.data import prepare
 from tests.programs.demo.example import example
 from tests.support.spark import executed_plan, flight_operators
+from tests.support.waiting import until
 
 _POOL = "pool-default"
 _PODS, _TASKS = 4, 16
+_SCALED_SECONDS = 120
 # The job rounds to hundredths of a minute.
 _ROUNDED = 0.0051
 
@@ -63,12 +65,17 @@ def test_no_task_fails_while_the_release_is(
     assert totals_while(spark, lambda: operation(release)) == {SUM}
 
 
-def test_pods_are_kept_when_autoscaling_is_switched_on(release: Release) -> None:
+def test_no_task_fails_while_autoscaling_is_switched_on_and_an_upgrade_keeps_its_pods(
+    spark: SparkSession, release: Release
+) -> None:
+    autoscaling = {"mode": "hpa", "minReplicas": "2", "maxReplicas": "4"}
+    values = {f"pools.default.autoscaling.{name}": value for name, value in autoscaling.items()}
+    assert totals_while(spark, lambda: release.upgrade(**values)) == {SUM}
+    until("the HPA has brought its minimum", lambda: release.wanted_pods(_POOL) == 2, timeout_seconds=_SCALED_SECONDS)
     release.scale(_POOL, 3)
-    autoscaling = "pools.default.autoscaling."
-    release.upgrade(**{f"{autoscaling}mode": "hpa", f"{autoscaling}minReplicas": "1", f"{autoscaling}maxReplicas": "4"})
+    release.upgrade(**values, **{"common.podAnnotations.round": "three"})
     assert release.wanted_pods(_POOL) == 3
-    release.rollback()
+    release.upgrade()
 
 
 def test_uninstalling_leaves_nothing(spark: SparkSession, release: Release) -> None:
