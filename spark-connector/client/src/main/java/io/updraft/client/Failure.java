@@ -73,6 +73,12 @@ record Failure(
       String message = "the stream from " + peer + " ended without a finish";
       return new Failure(ErrorKind.ERROR_KIND_WORKER, message, null, Origin.CONNECTION);
     }
+    if (isOurDeadline(status, options)) {
+      double seconds = options.deadline().toMillis() / 1000.0;
+      return deadline(
+          "the exchange with %s took longer than %s s (%s)"
+              .formatted(peer, seconds, options.peer().deadlineSetting()));
+    }
     ErrorKind kind = ErrorCodes.kindOf(status.getCode());
     String code = status.getCode().name();
     Optional<Throwable> refusal = refusedByTls(cause);
@@ -103,6 +109,13 @@ record Failure(
     String message = peer + " answered " + code + ": " + reason;
     Origin origin = broken ? Origin.CONNECTION : Origin.POOL;
     return new Failure(kind, code, message, null, cause, origin);
+  }
+
+  /** Whether this side has ended the call: gRPC's own words for that. */
+  private static boolean isOurDeadline(Status status, ClientOptions options) {
+    return status.getCode() == Status.Code.DEADLINE_EXCEEDED
+        && !options.deadline().isZero()
+        && String.valueOf(status.getDescription()).startsWith("CallOptions deadline exceeded");
   }
 
   /** How to give the peer a token that it accepts. */

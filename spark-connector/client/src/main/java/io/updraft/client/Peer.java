@@ -50,6 +50,21 @@ public enum Peer {
     return prefix + "acquireTimeout";
   }
 
+  /** The setting for how long a peer may be silent. */
+  public String replyTimeoutSetting() {
+    return prefix + "replyTimeout";
+  }
+
+  /** The setting for how long an exchange may last. */
+  public String deadlineSetting() {
+    return prefix + "deadline";
+  }
+
+  /** The setting for how often in a row a task goes on at another worker. */
+  public String maxReplaysSetting() {
+    return prefix + "maxReplays";
+  }
+
   /** The setting for what a task keeps of batches to send them again. */
   public String replayBytesSetting() {
     return prefix + "replayBytes";

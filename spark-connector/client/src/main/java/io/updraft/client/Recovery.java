@@ -219,8 +219,9 @@ final class Recovery {
     if (replaysInARow >= options.maxReplays()) {
       return new Decision.GiveUp(
           failure.withMessage(
-              "given up after %d replays in a row: %s"
-                  .formatted(replaysInARow, failure.message())));
+              "given up after %d replays in a row (%s): %s"
+                  .formatted(
+                      replaysInARow, options.peer().maxReplaysSetting(), failure.message())));
     }
     replaysInARow++;
     replays++;

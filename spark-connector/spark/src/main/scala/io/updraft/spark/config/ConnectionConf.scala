@@ -14,13 +14,16 @@ import io.updraft.client.{Endpoint, Peer}
   *   what an endpoint that is not set means
   * @param unreachable
   *   what else the connect timeout limits
+  * @param queued
+  *   what the acquire timeout does not limit
   */
 private[config] abstract class ConnectionConf(
     peer: Peer,
     noun: String,
     unit: String,
     unset: String,
-    unreachable: String = ""
+    unreachable: String = "",
+    queued: String = ""
 ) {
   protected val prefix: String = peer.endpointSetting.stripSuffix("endpoint")
 
@@ -77,9 +80,9 @@ private[config] abstract class ConnectionConf(
 
   val acquireTimeout: ConfigEntry[Long] = ConfigEntry(
     prefix + "acquireTimeout",
-    s"Fail a task when the $noun has been full, restarting or not ready for this long. Until then the task retries, " +
-      "with growing waits; no work has begun, so none is lost. A name that does not resolve fails after " +
-      "`connectTimeout`.",
+    s"Fail a task that the $noun has turned away for this long, because it was full, restarting or not ready. Until " +
+      s"then the task retries, with growing waits; no work has begun, so none is lost.$queued A name that does not " +
+      s"resolve fails after `connectTimeout`, unless the $noun has answered this JVM before.",
     Values.milliseconds(least = 0),
     Some("10min")
   )

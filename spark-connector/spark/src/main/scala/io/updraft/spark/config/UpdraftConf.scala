@@ -11,7 +11,9 @@ object UpdraftConf
       Peer.POOL,
       noun = "pool",
       unit = "task",
-      unset = "Without it the extension does nothing."
+      unset = "Without it the extension does nothing.",
+      queued =
+        " Time in the pool's queue does not count: a task that has its place there waits for a worker until `deadline`."
     ) {
 
   val enabled: ConfigEntry[Boolean] = ConfigEntry(

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a task waits for a pool, and what its error says when it waits no longer: the setting that decides."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.support.flight import pool_status
+from tests.support.pool import NOTES, LocalPool
+from tests.support.spark import ENABLED, ENDPOINT, runtime_confs
+from tests.support.waiting import until
+
+_PREFIX = "spark.updraft.udf"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def with_a_pool(stock_only: bool) -> None:
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+
+
+@contextmanager
+def _pool(*arguments: str) -> Iterator[LocalPool]:
+    with LocalPool(workers=1, notes=NOTES, arguments=arguments) as pool:
+        yield pool
+
+
+def _waiting_for(file: Path) -> Callable[[int], int]:
+    def waits(x: int) -> int:
+        while not file.exists():
+            time.sleep(0.02)
+        return x
+
+    return waits
+
+
+def _rows(spark: SparkSession, function: Callable[[int], int]) -> DataFrame:
+    return spark.range(0, 1, 1, 1).select(F.udf(function, "bigint", useArrow=False)("id"))
+
+
+def _confs(pool: LocalPool, **settings: str) -> dict[str, str]:
+    return {ENABLED: "true", ENDPOINT: pool.tcp_endpoint, **{f"{_PREFIX}.{key}": settings[key] for key in settings}}
+
+
+def _error(spark: SparkSession, pool: LocalPool, function: Callable[[int], int], **settings: str) -> str:
+    with runtime_confs(spark, _confs(pool, **settings)), pytest.raises(Exception, match="on the pool at") as caught:
+        _rows(spark, function).collect()
+    return str(caught.value)
+
+
+@contextmanager
+def _busy(pool: LocalPool) -> Iterator[Callable[[], None]]:
+    """Another client has the pool's only worker until the block ends, or what it is given is called."""
+    with flight.connect(pool.tcp_endpoint) as client:
+        writer, _ = client.do_exchange(flight.FlightDescriptor.for_path("echo"))
+        writer.begin(pa.schema([("x", pa.int64())]))
+        until("the worker is busy", lambda: pool_status(pool.tcp_address).workers_busy == 1)
+        try:
+            yield writer.done_writing
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"replyTimeout": "500ms"}, f"showed no progress for 0.5 s ({_PREFIX}.replyTimeout)"),
+        ({"deadline": "500ms"}, f"took longer than 0.5 s ({_PREFIX}.deadline)"),
+    ],
+    ids=["reply", "deadline"],
+)
+def test_a_task_that_waits_no_longer_names_the_setting(
+    spark: SparkSession, tmp_path: Path, settings: dict[str, str], told: str
+) -> None:
+    with _pool() as pool:
+        assert told in _error(spark, pool, _waiting_for(tmp_path / "never"), **settings)
+
+
+def test_a_task_that_is_turned_away_by_a_full_queue_names_the_setting(spark: SparkSession) -> None:
+    with _pool("--queue-limit", "0") as pool, _busy(pool):
+        error = _error(spark, pool, lambda x: x, acquireTimeout="1s")
+    assert f"gave no worker within 1.0 s ({_PREFIX}.acquireTimeout)" in error
+
+
+def test_a_task_in_the_queue_waits_for_longer_than_the_acquire_timeout(spark: SparkSession) -> None:
+    rows = list[tuple[int, ...]]()
+    with _pool() as pool, _busy(pool) as end, runtime_confs(spark, _confs(pool, acquireTimeout="500ms")):
+        frame = _rows(spark, lambda x: x + 1)
+        frame._jdf.queryExecution().executedPlan()
+        task = threading.Thread(target=lambda: rows.extend(map(tuple, frame.collect())))
+        task.start()
+        until("the task is in the queue", lambda: pool_status(pool.tcp_address).exchanges_waiting == 1)
+        passed = time.monotonic() + 1
+        until("the timeout has passed", lambda: time.monotonic() > passed)
+        assert pool_status(pool.tcp_address).exchanges_waiting == 1
+        end()
+        task.join()
+    assert rows == [(1,)]
+
+
+def test_a_task_that_may_not_go_on_at_another_worker_names_the_setting(spark: SparkSession) -> None:
+    def dies(x: int) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    with _pool() as pool:
+        error = _error(spark, pool, dies, maxReplays="0")
+    assert f"given up after 0 replays in a row ({_PREFIX}.maxReplays): the worker was killed by SIGKILL" in error
