@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
@@ -15,6 +16,8 @@ from typing import Self
 
 from tests.support.paths import PYTHON
 from tests.support.waiting import HANG_SECONDS, until
+
+_NOT_GIVEN_BY_CHANCE = range(10_000, 32_000)
 
 
 class Console:
@@ -38,7 +41,10 @@ class Console:
             assert self._process.poll() is None, self.printed
             return self.printed.count(text) >= times
 
-        until(f"{text} is printed", printed, timeout_seconds=HANG_SECONDS)
+        try:
+            until(f"{text} is printed", printed, timeout_seconds=HANG_SECONDS)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}:\n{self.printed}") from None
 
     def __enter__(self) -> Self:
         path = f"{PYTHON.parent}:{os.environ['PATH']}"
@@ -74,14 +80,26 @@ class Console:
 
 
 class OtherPorts:
-    """Ports of this machine that are free, in the place of those that a guide names."""
+    """Ports of this machine that are free, in the place of those that a guide names.
+
+    They lie below those that the kernel gives to connections and to whoever binds port 0: nobody takes one by chance
+    before the guide's service does.
+    """
 
     def __init__(self, *named: int) -> None:
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in named]
-        self._instead = {str(port): str(free.getsockname()[1]) for port, free in zip(named, sockets, strict=True)}
-        for free in sockets:
-            free.close()
+        candidates = iter(random.sample(_NOT_GIVEN_BY_CHANCE, len(_NOT_GIVEN_BY_CHANCE)))
+        free = (port for port in candidates if _is_free(port))
+        self._instead = {str(port): str(next(free)) for port in named}
 
     def into(self, text: str) -> str:
         """The text with them."""
         return re.sub(r"\b\d{4,5}\b", lambda match: self._instead.get(match[0], match[0]), text)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
