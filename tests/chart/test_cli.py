@@ -45,6 +45,13 @@ def test_pods_are_found_whatever_the_release_is_named(values: dict[str, Any]) ->
         assert EVERY_RELEASE in [f"{label}={value}" for label, value in labels.items()]
 
 
+def test_a_sidecars_port_is_not_taken_for_the_services() -> None:
+    sidecar = {"name": "beside", "image": "b", "ports": [{"name": "metrics", "containerPort": 15020}]}
+    pool = _seen("air-updraft-pool-default", {"common": {"sidecars": [sidecar]}})
+    assert pool is not None
+    assert pool.metrics_port == 9825
+
+
 def test_the_secret_with_its_certificate_is_known() -> None:
     writer = _seen("air-updraft-writer", {"common": {"tls": {"mode": "secret", "secretName": "ours"}}})
     assert writer is not None

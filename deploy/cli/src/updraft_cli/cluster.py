@@ -236,7 +236,8 @@ def _load(config: Any, context: str) -> str:
 def pod_of(found: Any) -> Pod | None:
     """The pod, or None if it belongs to neither a pool nor a writer."""
     labels = {name.rpartition("/")[2]: value for name, value in (found.metadata.labels or {}).items()}
-    ports = {port.name: port.container_port for box in found.spec.containers for port in box.ports or ()}
+    # A sidecar, which comes after our containers, may have a port of the same name.
+    ports = {port.name: port.container_port for box in reversed(found.spec.containers) for port in box.ports or ()}
     if _COMPONENT not in labels or "metrics" not in ports:
         return None
     conditions = {condition.type: condition.status for condition in found.status.conditions or ()}

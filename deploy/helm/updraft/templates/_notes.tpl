@@ -68,7 +68,7 @@ Open doors:
 
 To test and watch it:
 
-  helm test {{ .Release.Name }} --namespace {{ $namespace }}
+  helm test {{ .Release.Name }} --namespace {{ $namespace }} --logs
   updraft status --namespace {{ $namespace }}
   kubectl --namespace {{ $namespace }} get pods -l app.kubernetes.io/instance={{ .Release.Name }}
 {{- end }}
