@@ -23,6 +23,8 @@ _EVERYTHING: dict[str, Any] = {
             "observers": [{"namespaceSelector": {}}],
             "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
         },
+        "clientNamespaces": ["etl"],
+        "service": {"type": "LoadBalancer", "annotations": {"cloud/balancer": "internal"}},
         "podLabels": {"team": "etl"},
         "podAnnotations": {"note": "none"},
         "nodeSelector": {"disk": "fast"},
@@ -57,7 +59,15 @@ _KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
 
 def _own(manifests: tuple[Manifest, ...]) -> list[Manifest]:
     """The manifests whose schema is Kubernetes' own."""
-    core = ("v1", "apps/v1", "policy/v1", "autoscaling/v2", "networking.k8s.io/v1")
+    core = (
+        "v1",
+        "apps/v1",
+        "batch/v1",
+        "policy/v1",
+        "autoscaling/v2",
+        "networking.k8s.io/v1",
+        "rbac.authorization.k8s.io/v1",
+    )
     return [manifest for manifest in manifests if manifest["apiVersion"] in core]
 
 
