@@ -78,8 +78,10 @@ def _busy(pool: LocalPool) -> Iterator[Callable[[], None]]:
     [
         ({"replyTimeout": "500ms"}, f"showed no progress for 0.5 s ({_PREFIX}.replyTimeout)"),
         ({"deadline": "500ms"}, f"took longer than 0.5 s ({_PREFIX}.deadline)"),
+        # Over before the call begins.
+        ({"deadline": "1ms"}, f"took longer than 0.001 s ({_PREFIX}.deadline)"),
     ],
-    ids=["reply", "deadline"],
+    ids=["reply", "deadline", "deadline-at-once"],
 )
 def test_a_task_that_waits_no_longer_names_the_setting(
     spark: SparkSession, tmp_path: Path, settings: dict[str, str], told: str
@@ -92,6 +94,14 @@ def test_a_task_that_is_turned_away_by_a_full_queue_names_the_setting(spark: Spa
     with _pool("--queue-limit", "0") as pool, _busy(pool):
         error = _error(spark, pool, lambda x: x, acquireTimeout="1s")
     assert f"gave no worker within 1.0 s ({_PREFIX}.acquireTimeout)" in error
+
+
+def test_a_task_that_is_turned_away_for_another_reason_is_not_told_of_a_small_pool(spark: SparkSession) -> None:
+    # Where each write fails, as on a full disk.
+    with _pool("--audit-file", "/dev/full") as pool:
+        error = _error(spark, pool, lambda x: x, acquireTimeout="1s")
+    assert f"gave no worker within 1.0 s ({_PREFIX}.acquireTimeout); it took no work in that time" in error
+    assert "its audit log cannot be written (No space left on device)" in error
 
 
 def test_a_task_in_the_queue_waits_for_longer_than_the_acquire_timeout(spark: SparkSession) -> None:

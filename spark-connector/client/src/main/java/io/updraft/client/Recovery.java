@@ -172,13 +172,16 @@ final class Recovery {
               expectation().formatted(peer.endpointSetting()),
               failure.message());
     }
-    return "the %s at %s gave no %s within %s (%s); it is too small or too busy (%s): %s"
+    String why =
+        failure.isWithoutRoom() ? "it is too small or too busy" : "it took no work in that time";
+    return "the %s at %s gave no %s within %s (%s); %s (%s): %s"
         .formatted(
             peer.noun(),
             options.endpoint(),
             peer.grant(),
             seconds(limit),
             peer.acquireTimeoutSetting(),
+            why,
             peer.endpointSetting(),
             failure.message());
   }
