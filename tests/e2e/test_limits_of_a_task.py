@@ -128,3 +128,13 @@ def test_a_task_that_may_not_go_on_at_another_worker_names_the_setting(spark: Sp
     with _pool() as pool:
         error = _error(spark, pool, dies, maxReplays="0")
     assert f"given up after 0 replays in a row ({_PREFIX}.maxReplays): the worker was killed by SIGKILL" in error
+
+
+def test_smaller_batches_let_results_through_that_are_larger_than_a_message_together(spark: SparkSession) -> None:
+    rows, result_bytes = 1000, 5 << 10
+    with _pool("--max-message-bytes", str(1 << 20)) as pool:
+        confs = {**_confs(pool, batchBytes="1k"), "spark.sql.execution.arrow.maxRecordsPerBatch": "10"}
+        with runtime_confs(spark, confs):
+            text = F.udf(lambda x: "y" * result_bytes, "string", useArrow=True)
+            lengths = spark.range(0, rows, 1, 1).select(F.length(text("id"))).collect()
+    assert [row[0] for row in lengths] == [result_bytes] * rows
