@@ -348,7 +348,7 @@ gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-healing bench-owners bench-signed bench-tenants bench-against bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-healing bench-owners bench-sides bench-signed bench-tenants bench-against bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -361,6 +361,9 @@ bench-healing: setup #+ How soon a pool is whole after a process of it was kille
 
 bench-owners: setup #+ What the first exchange of a new owner costs beside one whose worker is there
 	$(PYTHON) -m tests.programs.bench.owners $(BENCH)
+
+bench-sides: setup $(JAR) #+ How a query's CPU time divides between executors and pool, beside stock
+	$(PYTHON) -m tests.programs.bench.sides $(BENCH)
 
 bench-signed: setup #+ What a signed exchange costs beside one that nobody has signed
 	PYTHONPATH=flight-server/tests $(PYTHON) -m tests.programs.bench.signed $(BENCH)
