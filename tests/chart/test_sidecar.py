@@ -85,12 +85,11 @@ def test_no_secret_of_the_pool_or_the_job_reaches_the_executors_pod() -> None:
 
 def test_the_containers_are_restricted_and_of_users_of_their_own() -> None:
     spec = _template()["spec"]
-    assert spec["securityContext"] == {"fsGroup": 10001}
-    contexts = [container["securityContext"] for container in spec["initContainers"]]
-    assert [context["runAsUser"] for context in contexts] == [10002, 10001]
+    restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert spec["securityContext"] == {**restricted, "fsGroup": 10001}
+    contexts = [container["securityContext"] for container in [*spec["initContainers"], *spec["containers"]]]
+    assert [context.get("runAsUser") for context in contexts] == [10002, 10001, None]
     for context in contexts:
-        assert context["runAsNonRoot"]
-        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert not context["allowPrivilegeEscalation"]
 

@@ -19,7 +19,6 @@ ends before the workers when the executor has ended. Only the executor and the f
 {{- $_ := set $own "volumeMounts" (append (default list $own.volumeMounts) $socket) -}}
 {{- end -}}
 {{- $made := include "updraft.container" (dict "root" $.root "values" $values "container" $container) | fromYaml -}}
-{{- $_ := set $made "securityContext" (merge $made.securityContext (dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault"))) -}}
 {{- $containers = append $containers (set (omit $made "lifecycle" "ports" "readinessProbe") "restartPolicy" "Always") -}}
 {{- end -}}
 apiVersion: v1
@@ -27,14 +26,20 @@ kind: Pod
 spec:
   {{- /* Kubernetes would mount it into every container: functions would have it. Executors do not ask the API server. */}}
   automountServiceAccountToken: false
-  {{- with $values.user }}
-  {{- /* What the front and the workers share, and the front and the executor. */}}
+  {{- /* As the restricted Pod Security Standard wants every pod, the executor's container too. */}}
   securityContext:
+    runAsNonRoot: true
+    seccompProfile: {type: RuntimeDefault}
+    {{- with $values.user }}
+    {{- /* What the front and the workers share, and the front and the executor. */}}
     fsGroup: {{ . }}
-  {{- end }}
+    {{- end }}
   initContainers: {{- toYaml $containers | nindent 4 }}
   containers:
     - name: spark-kubernetes-executor
+      securityContext:
+        allowPrivilegeEscalation: false
+        capabilities: {drop: [ALL]}
       volumeMounts:
         - {{- toYaml $socket | nindent 10 }}
   volumes:
