@@ -59,7 +59,7 @@ def test_a_pool_answers_on_a_socket_that_is_its_users_alone() -> None:
         batch = pa.record_batch({"x": [1, 2]})
         reply = exchange(f"unix:{path}", whole_request(echo_command(), batch.schema, [batch]))
         assert reply.code.name == "OK", reply.details
-        assert "pool is ready" in pool.log()
+        until("the log says so", lambda: "pool is ready" in pool.log())
         assert repr(pool) == f"<pool at {pool.endpoint}; log: {pool.log_file}>"
     assert pool.log() == ""
     assert ", ended" in repr(pool)
@@ -88,9 +88,9 @@ def test_a_writer_writes_below_its_roots_alone(tmp_path: Path) -> None:
 
 
 def test_what_it_cannot_start_with_is_said() -> None:
-    with pytest.raises(updraft.spark.LocalServiceError, match="--workers: input should be greater than or equal to 1"):
+    with pytest.raises(updraft.spark.LocalServiceError, match="workers: input should be greater than or equal to 1"):
         updraft.spark.local_pool(workers=0)
-    with pytest.raises(updraft.spark.LocalServiceError, match="--worker-memory"):
+    with pytest.raises(updraft.spark.LocalServiceError, match="worker_memory"):
         updraft.spark.local_pool(worker_memory=5)
     with pytest.raises(ValueError, match="give at least one directory"):
         updraft.spark.local_writer()
@@ -105,7 +105,8 @@ def test_a_service_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
 def test_a_long_temporary_directory_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = tmp_path / ("d" * 100)
     long.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(long))
+    monkeypatch.setenv("TMPDIR", str(long))
+    monkeypatch.setattr("tempfile.tempdir", None)
     with updraft.spark.local_pool(workers=1) as pool:
         assert not list(long.iterdir())
-        assert "pool is ready" in pool.log()
+        until("the log says so", lambda: "pool is ready" in pool.log())

@@ -13,9 +13,10 @@ _NOTEBOOK = """
 import sys
 import updraft.spark
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import pandas_udf
+from pyspark.sql.functions import pandas_udf, udf
 
 pool = updraft.spark.local_pool(workers=2)
+log = str(pool.log_file)
 writer = updraft.spark.local_writer(sys.argv[2])
 builder = SparkSession.builder.config(map=pool.spark_conf() | writer.spark_conf())
 builder = builder.config("spark.ui.enabled", "false").config("spark.api.mode", sys.argv[1])
@@ -24,6 +25,17 @@ fahrenheit = pandas_udf(lambda celsius: celsius * 1.8 + 32, "double")
 frame = spark.range(100).select(fahrenheit("id").alias("f"))
 frame.explain()
 frame.write.format("updraft-parquet").save(sys.argv[2] + "/degrees")
+
+def seen(value):
+    import helper
+
+    try:
+        readable = bool(open(log))
+    except PermissionError:
+        readable = False
+    return f"{helper.NAME} {readable}"
+
+print(spark.range(1).select(udf(seen)("id")).first()[0])
 print("sum", spark.read.parquet(sys.argv[2] + "/degrees").agg({"f": "sum"}).first()[0])
 spark.stop()
 """
@@ -35,9 +47,12 @@ def test_the_udf_runs_on_the_pool_and_the_file_goes_through_the_writer(
 ) -> None:
     program = [sys.executable, "-c", _NOTEBOOK, mode, str(tmp_path / "tables")]
     (tmp_path / "tables").mkdir()
+    (tmp_path / "helper.py").write_text("NAME = 'of the current directory'\n")
     ran = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
     assert ran.returncode == 0, ran.stderr
     assert "FlightEvalPython" in ran.stdout
+    # As on stock PySpark; the pool's log is nothing for functions.
+    assert "of the current directory False" in ran.stdout
     assert f"sum {sum(range(100)) * 1.8 + 32 * 100}" in ran.stdout
 
 
@@ -48,15 +63,15 @@ from pyspark.sql import SparkSession
 with updraft.spark.local_pool(workers=1) as pool:
     pool.spark_conf()
     spark = SparkSession.builder.config("spark.ui.enabled", "false").master("local[1]").getOrCreate()
+    spark.stop()
     pool.spark_conf()
 """
 
 
-def test_a_session_that_ran_before_is_told_of(carried: Path, tmp_path: Path) -> None:
-    """It would stay as it is: `getOrCreate` returns it, and its UDFs run on stock."""
-    ran = subprocess.run(
-        [sys.executable, "-c", _STARTED_BEFORE], cwd=tmp_path, capture_output=True, text=True, timeout=240
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.count("UserWarning: a Spark session runs already, without Updraft") == 1
-    assert "call spark.stop() before" in ran.stderr
+def test_a_spark_that_was_started_before_is_refused(carried: Path, tmp_path: Path) -> None:
+    """Its JVM outlives the session, and has no connector: UDFs would silently run on stock."""
+    program = [sys.executable, "-c", _STARTED_BEFORE]
+    ran = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 1
+    assert "RuntimeError: this process has started a Spark without Updraft" in ran.stderr
+    assert "restart the kernel" in ran.stderr

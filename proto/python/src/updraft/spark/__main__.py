@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from updraft.spark.jars import EXTENSIONS, JARS, jar
 
+_SCHEMES = ("grpc://", "grpc+tls://", "grpc+unix://")
+_PLACEHOLDER = "grpc://HOST:8815"
 _EXAMPLES = """examples:
   python -m updraft.spark --endpoint grpc://updraft-pool-default.data:8815 >> $SPARK_HOME/conf/spark-defaults.conf
   spark-submit --jars $(python -m updraft.spark --jar) job.py
@@ -24,6 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.jar:
         sys.stdout.write(f"{path}\n")
         return 0
+    for option, value in (("--endpoint", options.endpoint), ("--writer-endpoint", options.writer_endpoint)):
+        if value and not value.startswith(_SCHEMES):
+            sys.stderr.write(f"updraft.spark: {option}: {value!r} begins with none of {', '.join(_SCHEMES)}\n")
+            return 1
+    if options.endpoint == _PLACEHOLDER:
+        sys.stderr.write(f"updraft.spark: {_PLACEHOLDER} is a placeholder: name your pool with --endpoint\n")
     confs = {
         "spark.jars": str(path),
         "spark.sql.extensions": EXTENSIONS,
@@ -50,7 +58,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--jar", action="store_true", help="print the path of the connector's jar and nothing else")
     parser.add_argument(
-        "--endpoint", default="grpc://HOST:8815", help="address of the pool: grpc://, grpc+tls:// or grpc+unix://"
+        "--endpoint", default=_PLACEHOLDER, help="address of the pool: grpc://, grpc+tls:// or grpc+unix://"
     )
     parser.add_argument("--writer-endpoint", default="", help="address of a writer, where there is one")
     return parser.parse_args(arguments)

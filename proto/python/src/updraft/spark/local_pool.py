@@ -1,11 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pool as a child of this process."""
 
+import contextlib
+import os
+from pathlib import Path
+
 from updraft.spark.local_service import LocalService, SettingValue
 
 
 class LocalPool(LocalService):
     """A running pool, made by `local_pool`."""
+
+    def _places(self) -> list[str]:
+        # Its default may be too long a path. No function sees the directory: neither log nor what lies beside it.
+        return [f"--runtime-directory={self._directory / 'runtime'}", f"--hidden-paths={self._directory}"]
+
+    def _environment(self) -> dict[str, str]:
+        # Where stock PySpark's workers look for modules too. The pool's own processes do not, but for this.
+        with contextlib.suppress(FileNotFoundError):
+            places = [os.environ.get("PYTHONPATH", ""), str(Path.cwd())]
+            return {"PYTHONPATH": os.pathsep.join(filter(None, places))}
+        return {}
 
     def spark_conf(self) -> dict[str, str]:
         """The confs with which the Python UDFs of a Spark session on this machine run on the pool.

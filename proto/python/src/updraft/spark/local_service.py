@@ -10,13 +10,13 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -31,9 +31,10 @@ _LOOK_SECONDS = 0.05
 _DRAIN_SECONDS = 10.0
 # Beyond its drain, a service takes up to 15 seconds to end what does not drain.
 _STOP_TIMEOUT_SECONDS = _DRAIN_SECONDS + 20.0
-_LOG_TAIL_CHARACTERS = 8_000
+_LOG_TAIL_CHARACTERS = 20_000
 # Of a Unix socket's path, on Linux.
 _LONGEST_SOCKET_PATH_BYTES = 107
+_OPTION = re.compile(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)")
 
 
 class LocalServiceError(RuntimeError):
@@ -71,8 +72,9 @@ class LocalService:
         self.log_file = self._directory / f"{noun}.log"
         """What the service logs, with the output of functions where it is a pool."""
         command = [
-            *(sys.executable, "-m", module, "serve", "--end-with-stdin"),
+            *(sys.executable, "-P", "-m", module, "serve", "--end-with-stdin"),
             *("--listen", "", "--listen-unix", str(self._socket), "--ready-file", str(self._ready_file)),
+            *self._places(),
             *("--admin-listen", "", "--metrics-listen", "127.0.0.1:0", "--log-format", "console"),
             *("--drain-timeout-seconds", f"{_DRAIN_SECONDS:g}"),
             *arguments,
@@ -80,11 +82,19 @@ class LocalService:
         ]
         atexit.register(self.stop)
         try:
-            self._process = _started(command, self.log_file)
+            self._process = _started(command, self.log_file, {**os.environ, **self._environment()})
             self._ready = self._wait_until_ready(self._process)
         except BaseException:
             self.stop()
             raise
+
+    def _places(self) -> list[str]:
+        """Options that say where the service keeps what it makes."""
+        return []
+
+    def _environment(self) -> dict[str, str]:
+        """Variables that the service has beside this process's own."""
+        return {}
 
     @property
     def endpoint(self) -> str:
@@ -107,21 +117,22 @@ class LocalService:
         """The confs with which a Spark session on this machine uses it; those of a pool and a writer can be merged.
 
         Raises:
+            RuntimeError: This process has started a Spark without Updraft, whose JVM the next session would have too.
             ValueError: Updraft has no jar for the PySpark that is installed here.
             ModuleNotFoundError: The distribution `updraft-spark` is not installed.
         """
-        if _runs_without_updraft():
-            warnings.warn(
-                "a Spark session runs already, without Updraft, and keeps its jars and extensions: "
-                "call spark.stop() before you build the next one",
-                stacklevel=3,
+        if _has_jvm_without_updraft():
+            raise RuntimeError(
+                "this process has started a Spark without Updraft, and its JVM stays when a session is stopped: "
+                "restart the kernel or the program, and take these confs before the first session"
             )
         return {"spark.jars": str(jar()), "spark.sql.extensions": EXTENSIONS}
 
     def log(self) -> str:
-        """The last 8,000 characters of its log; empty once it has been stopped."""
+        """The lines in the last 20,000 characters of its log; empty once it has been stopped."""
         with contextlib.suppress(FileNotFoundError):
-            return self.log_file.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
+            text = self.log_file.read_text(errors="replace")
+            return text if len(text) <= _LOG_TAIL_CHARACTERS else text[-_LOG_TAIL_CHARACTERS:].partition("\n")[2]
         return ""
 
     def stop(self) -> None:
@@ -149,7 +160,7 @@ class LocalService:
                 return dict(json.loads(self._ready_file.read_text()))
             if process.poll() is not None:
                 raise LocalServiceError(
-                    f"the {self._noun} ended with status {process.returncode}:\n{self.log().strip()}"
+                    f"the {self._noun} ended with status {process.returncode}:\n{_in_python(self.log().strip())}"
                 )
             time.sleep(_LOOK_SECONDS)
         raise LocalServiceError(
@@ -170,13 +181,18 @@ class LocalService:
         return f"<{self._noun} at {self.endpoint}{ended}; log: {self.log_file}>"
 
 
-def _runs_without_updraft() -> bool:
-    """Whether this process has a Spark that `getOrCreate` would return in place of one with our confs."""
-    # Not imported for that: a process that has no pyspark yet has no session either.
-    module = sys.modules.get("pyspark")
-    context = getattr(module, "SparkContext", None)
-    active = getattr(context, "_active_spark_context", None)
-    return active is not None and EXTENSIONS not in (active.getConf().get("spark.sql.extensions") or "")
+def _has_jvm_without_updraft() -> bool:
+    """Whether this process has a JVM that was started without the connector: `spark.jars` comes too late for it."""
+    # Not imported for that: a process that has no pyspark yet has no JVM either.
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    jvm = getattr(context, "_jvm", None)
+    if jvm is None:
+        return False
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(EXTENSIONS)
+    except Exception:
+        return True
+    return False
 
 
 def _directory(noun: str) -> Path:
@@ -188,12 +204,22 @@ def _directory(noun: str) -> Path:
     return path
 
 
-def _started(command: Sequence[str], log_file: Path) -> subprocess.Popen[bytes]:
+def _started(command: Sequence[str], log_file: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with log_file.open("wb") as log:
         # A session of its own: what interrupts a cell of a notebook does not end the service.
         return subprocess.Popen(  # noqa: S603 - no shell
-            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
+
+
+def _in_python(text: str) -> str:
+    """A message about options in the names that they have as arguments here."""
+    return _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
 
 
 def _options(settings: Mapping[str, SettingValue]) -> list[str]:
