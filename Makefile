@@ -137,8 +137,8 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
 FIRST := test-connector lint types test-unit test-packages test-chart
-SECOND := e2e-on-$(NEWEST) writes-on-$(NEWEST) test-contract test-faults test-writer sessions-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
-THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) sessions-on-$(spark))
+SECOND := e2e-on-$(NEWEST) writes-on-$(NEWEST) services-on-$(NEWEST) test-contract test-faults test-writer sessions-on-$(NEWEST) $(addprefix kinds-on-,$(OLDER))
+THIRD := $(foreach spark,$(OLDER),e2e-on-$(spark) writes-on-$(spark) services-on-$(spark) sessions-on-$(spark))
 include .ci/check.mk
 
 check: run-check ## All that CI runs: the newest Spark in full, a part on the others
@@ -180,7 +180,7 @@ test-packages: .venv/.synced | $(REPORTS) #+ Build every wheel and install it wi
 
 test-sessions: sessions-on-$(SPARK) #+ Real workers and the session functions of SPARK
 
-test-e2e: e2e-on-$(SPARK) writes-on-$(SPARK) ## Spark with and without Updraft: equal answers
+test-e2e: e2e-on-$(SPARK) writes-on-$(SPARK) services-on-$(SPARK) ## Spark with and without Updraft: equal answers
 
 test-kinds: kinds-on-$(SPARK) #+ A part of it: one function of each kind
 
@@ -191,7 +191,13 @@ $(addprefix sessions-on-,$(SPARKS)): sessions-on-%: $$(call venv,$$*)/.synced | 
 
 $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,e2e-$*)
-	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e --ignore=tests/e2e/writer
+	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
+
+# A stage of its own, because these start services of their own: signed, several, away, slow, or not what they should be.
+E2E_SERVICES := $(addprefix tests/e2e/test_,limits_of_a_task.py signed_functions.py services_away.py several_pools.py times.py wrong_endpoints.py)
+$(addprefix services-on-,$(SPARKS)): services-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
+	@$(call BEGIN,services-$*)
+	$(call PYTEST,$(call venv,$*),services-$*) $(E2E_SERVICES)
 
 $(addprefix writes-on-,$(SPARKS)): writes-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,writes-$*)
