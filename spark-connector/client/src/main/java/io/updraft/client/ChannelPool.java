@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
 
 /**
  * The JVM's connections, by endpoint and credentials. Making one costs tens of milliseconds, so
@@ -57,24 +58,33 @@ final class ChannelPool {
     this.pod = pod;
   }
 
-  /**
-   * A connection for one more exchange; the caller releases it.
-   *
-   * @param task whose exchange it is; null for one of no task
-   */
+  /** A connection for one more exchange; the caller releases it. */
   static Connection acquire(ClientOptions options, String task) {
+    return acquire(options, task, ChannelPool::leastLoaded);
+  }
+
+  /**
+   * A connection for a question of what there is now: none whose last attempt has failed, on which
+   * a call fails until gRPC has connected it, whatever has started to listen meanwhile.
+   */
+  static Connection acquireForQuestion(ClientOptions options) {
+    return acquire(options, null, ChannelPool::leastLoadedThatHasNotFailed);
+  }
+
+  private static Connection acquire(
+      ClientOptions options, String task, Function<ChannelPool, SharedChannel> choice) {
     List<InetAddress> addresses = addresses(options.endpoint());
     closeAllBut(options.endpoint(), addresses);
     Reach reach = reach(options, addresses);
     if (addresses.size() < 2) {
-      return new Connection(to(options, null), null, reach);
+      return new Connection(to(options, null, choice), null, reach);
     }
     Replicas.Place place =
         REPLICAS
             .computeIfAbsent(options.endpoint(), ignored -> new Replicas())
             .choose(addresses, task, System.nanoTime());
     try {
-      return new Connection(to(options, place.address()), place, reach);
+      return new Connection(to(options, place.address(), choice), place, reach);
     } catch (RuntimeException e) {
       place.release();
       throw e;
@@ -98,7 +108,8 @@ final class ChannelPool {
     return resolved ? Reach.RESOLVED : Reach.UNRESOLVED;
   }
 
-  private static synchronized SharedChannel to(ClientOptions options, InetAddress pod) {
+  private static synchronized SharedChannel to(
+      ClientOptions options, InetAddress pod, Function<ChannelPool, SharedChannel> choice) {
     Key key =
         new Key(
             Known.of(options),
@@ -106,7 +117,7 @@ final class ChannelPool {
             options.tls().modifiedMilliseconds(),
             options.connectTimeout(),
             options.maxMessageBytes());
-    return POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod)).leastLoaded();
+    return choice.apply(POOLS.computeIfAbsent(key, ignored -> new ChannelPool(options, pod)));
   }
 
   /** Closes unused connections to pods that the endpoint no longer has. */
@@ -156,6 +167,11 @@ final class ChannelPool {
     return best;
   }
 
+  private synchronized SharedChannel leastLoadedThatHasNotFailed() {
+    channels.removeIf(SharedChannel::closeIfFailedAndUnused);
+    return leastLoaded();
+  }
+
   /** A connection and how many exchanges use it. */
   final class SharedChannel {
     private final ManagedChannel channel;
@@ -175,10 +191,21 @@ final class ChannelPool {
 
     /** Skips gRPC's own pause after a connection that failed, which grows to minutes. */
     private void wake() {
-      boolean failed = channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE;
-      if (failed && circuit.mayAttempt(System.nanoTime())) {
+      if (hasFailed() && circuit.mayAttempt(System.nanoTime())) {
         channel.resetConnectBackoff();
       }
+    }
+
+    private boolean hasFailed() {
+      return channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE;
+    }
+
+    private boolean closeIfFailedAndUnused() {
+      boolean closes = exchanges == 0 && hasFailed();
+      if (closes) {
+        channel.shutdown();
+      }
+      return closes;
     }
 
     private void release() {

@@ -56,7 +56,7 @@ public final class Listener {
     Peer expected = options.peer();
     Peer other = expected == Peer.POOL ? Peer.WRITER : Peer.POOL;
     String address = options.endpoint().address();
-    ChannelPool.Connection connection = ChannelPool.acquire(options, null);
+    ChannelPool.Connection connection = ChannelPool.acquireForQuestion(options);
     try {
       FlightAction status = new FlightAction(other.statusAction(), ByteString.EMPTY);
       if (ActionCall.run(connection, options, status).status().isOk()) {

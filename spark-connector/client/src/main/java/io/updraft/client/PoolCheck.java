@@ -78,7 +78,7 @@ public final class PoolCheck {
    * @throws InterruptedException if the thread was interrupted; the call is then cancelled
    */
   public static Answer ask(ClientOptions options) throws InterruptedException {
-    ChannelPool.Connection connection = ChannelPool.acquire(options, null);
+    ChannelPool.Connection connection = ChannelPool.acquireForQuestion(options);
     try {
       FlightAction action = new FlightAction(Peer.POOL.statusAction(), ByteString.EMPTY);
       ActionCall.Outcome outcome = ActionCall.run(connection, options, action);

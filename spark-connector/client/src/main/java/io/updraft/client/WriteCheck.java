@@ -49,7 +49,7 @@ public final class WriteCheck {
    */
   public static Optional<Refusal> ask(ClientOptions options, WriteCommand command)
       throws InterruptedException {
-    ChannelPool.Connection connection = ChannelPool.acquire(options, null);
+    ChannelPool.Connection connection = ChannelPool.acquireForQuestion(options);
     try {
       FlightAction action = new FlightAction(ACTION, command.toByteString());
       Status status = ActionCall.run(connection, options, action).status();

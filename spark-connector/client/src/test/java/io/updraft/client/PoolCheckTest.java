@@ -46,13 +46,24 @@ final class PoolCheckTest {
 
   /** What a pool answers that ends its actions with a status, and gives a result if that is OK. */
   private static PoolCheck.Answer answer(Status status, PoolStatus pool) throws Exception {
-    try (TestServer server =
-        TestServer.start(
-            TestServer.onLoopback(0),
-            FlightMethod.DO_ACTION,
-            (call, headers) -> serve(call, status, pool))) {
-      return PoolCheck.ask(ClientOptions.builder(server.endpoint()).build());
+    try (TestServer server = serving(0, status, pool)) {
+      return PoolCheck.ask(options(server));
     }
+  }
+
+  private static TestServer accepting(int port) {
+    return serving(port, Status.OK, STATUS);
+  }
+
+  private static TestServer serving(int port, Status status, PoolStatus pool) {
+    return TestServer.start(
+        TestServer.onLoopback(port),
+        FlightMethod.DO_ACTION,
+        (call, headers) -> serve(call, status, pool));
+  }
+
+  private static ClientOptions options(TestServer server) {
+    return ClientOptions.builder(server.endpoint()).build();
   }
 
   private static ServerCall.Listener<byte[]> serve(
@@ -79,6 +90,23 @@ final class PoolCheckTest {
     PoolCheck.Answer answer = answer(Status.OK, STATUS);
     assertTrue(answer.isAccepted());
     assertEquals(Optional.empty(), answer.refusalOf("3.11", "4.2.1"));
+  }
+
+  @Test
+  void a_pool_that_has_come_back_is_heard_at_once() throws Exception {
+    int port;
+    try (TestServer server = accepting(0)) {
+      port = server.port();
+      assertTrue(PoolCheck.ask(options(server)).isAccepted());
+    }
+    ClientOptions options =
+        ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:" + port)).build();
+    for (int attempt = 0; attempt < 3; attempt++) {
+      assertFalse(PoolCheck.ask(options).isAccepted());
+    }
+    try (TestServer server = accepting(port)) {
+      assertTrue(PoolCheck.ask(options(server)).isAccepted());
+    }
   }
 
   @Test
