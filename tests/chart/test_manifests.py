@@ -106,6 +106,10 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"common": {"tls": {"mode": "on"}}}, "mode"),
         ({"common": {"tls": {"mode": "secret"}}}, "tls.secretName"),
         ({"common": {"tls": {"mode": "certManager"}}}, "tls.issuerRef.name"),
+        (
+            {"common": {"image": {"registry": ""}}},
+            r"where is the image updraft-pool\? .* common\.image\.registry=registry\.example/data",
+        ),
         ({"common": {"image": {"pullPolicy": "Sometimes"}}}, "pullPolicy"),
         ({"writer": {"image": {"digest": "latest"}}}, "digest"),
         ({"pools": {"default": {"front": {"sidecars": []}}}}, "sidecars"),
