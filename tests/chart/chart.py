@@ -67,6 +67,11 @@ def render(values: dict[str, Any] | None = None, *, kubernetes: str = NEWEST_KUB
     return Release(tuple(manifest for manifest in yaml.safe_load_all(rendered) if manifest))
 
 
+def manifests(values: dict[str, Any], *options: str, chart: Path = CHART) -> str:
+    """The text that `helm template` prints now, with options of it; never one that it has printed before."""
+    return _template(chart, *options, values=yaml.safe_dump(values))
+
+
 def alert_rules(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """The rules of the release's alerts."""
     rule = render({"monitoring": {"rules": True}, **(values or {})}).one("PrometheusRule", "air-updraft")
@@ -95,8 +100,11 @@ def notes(values: dict[str, Any] | None = None) -> str:
 @functools.cache
 def _rendered(chart: Path, values: str, kubernetes: str) -> str:
     apis = (f"--api-versions={api}" for api in _APIS)
-    release = ("template", "air", str(chart), "--namespace", "data")
-    return _helm(*release, "--kube-version", f"{kubernetes}.0", *apis, values=values)
+    return _template(chart, "--kube-version", f"{kubernetes}.0", *apis, values=values)
+
+
+def _template(chart: Path, *options: str, values: str) -> str:
+    return _helm("template", "air", str(chart), "--namespace", "data", *options, values=values)
 
 
 def _helm(*arguments: str, values: str) -> str:

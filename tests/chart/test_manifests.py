@@ -9,51 +9,8 @@ import kubernetes_validate
 import pytest
 
 from tests.chart.chart import NEWEST_KUBERNETES, ChartError, Manifest, lint, render
+from tests.chart.everything import EVERYTHING
 
-_EVERYTHING: dict[str, Any] = {
-    "imagePullSecrets": [{"name": "registry"}],
-    "common": {
-        "tls": {"mode": "certManager", "clientCertificates": True, "issuerRef": {"name": "ours"}},
-        "autoscaling": {"mode": "hpa", "waiting": 2, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}},
-        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-        "networkPolicy": {
-            "clients": [{"namespaceSelector": {"matchLabels": {"team": "etl"}}}],
-            "observers": [{"namespaceSelector": {}}],
-            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
-        },
-        "clientNamespaces": ["etl"],
-        "service": {"type": "LoadBalancer", "annotations": {"cloud/balancer": "internal"}},
-        "podLabels": {"team": "etl"},
-        "podAnnotations": {"note": "none"},
-        "nodeSelector": {"disk": "fast"},
-        "tolerations": [{"key": "spot", "operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}},
-        "priorityClassName": "high",
-        "schedulerName": "batch",
-        "dnsPolicy": "None",
-        "dnsConfig": {"nameservers": ["10.0.0.10"], "options": [{"name": "ndots", "value": "2"}]},
-        "podSecurityContext": {"supplementalGroups": [7]},
-        "securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}},
-        "runtimeClassName": "gvisor",
-        "initContainers": [{"name": "first", "image": "registry.test/first:1"}],
-        "sidecars": [{"name": "beside", "image": "registry.test/beside:1"}],
-        "envFrom": [{"configMapRef": {"name": "ours"}}],
-        "probes": {"liveness": {"initialDelaySeconds": 3}},
-        "serviceAccount": {"annotations": {"cloud/identity": "writer"}},
-    },
-    "pools": {
-        "default": {"workers": {"functions": {"modules": ["ours.functions"], "configMap": "functions"}}},
-        "gpu": {
-            "workers": {"gpu": {"count": 1, "runtimeClassName": "nvidia"}},
-            "autoscaling": {"mode": "keda", "waiting": 1},
-        },
-    },
-    "writer": {"roots": ["/data/tables"], "settings": {"maxOpenFiles": 64}},
-    "monitoring": {"podMonitors": True, "rules": True, "dashboards": True},
-    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours"}, "data": {"a": "b"}}],
-}
 _KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
 
 
@@ -71,7 +28,7 @@ def _own(manifests: tuple[Manifest, ...]) -> list[Manifest]:
     return [manifest for manifest in manifests if manifest["apiVersion"] in core]
 
 
-@pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 @pytest.mark.parametrize("kubernetes", _KUBERNETES)
 def test_each_kubernetes_accepts_every_manifest(kubernetes: str, values: dict[str, Any]) -> None:
     release = render(values)
@@ -80,7 +37,7 @@ def test_each_kubernetes_accepts_every_manifest(kubernetes: str, values: dict[st
     assert {manifest["metadata"]["name"] for manifest in release.all("Deployment")} >= {"air-updraft-writer"}
 
 
-@pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
     assert "0 chart(s) failed" in lint(values)
 
