@@ -34,6 +34,7 @@ WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 #= BASE checkout that `make bench-against` compares with
 #= FUZZ options of `make fuzz` (--seconds 600, --target NAME, --guided, --help)
 #= SOAK options of `make soak` (--minutes 10, --rolling, --help)
+#= STRICT set it (STRICT=1), and a test that would be skipped fails
 #= FAULTS pytest's options for `make faults` (-k network)
 #= AUDIT options of `make audit` (--offline asks nobody for known vulnerabilities)
 #= IMAGES registry from which the nodes of `make e2e-kube` have their images
@@ -83,7 +84,7 @@ YARN_JARS = $(HDFS_JARS) org.bouncycastle:bcprov-jdk18on:1.82 org.bouncycastle:b
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
-PYTEST = $(1)/bin/python -m pytest -q --junitxml=$(REPORTS)/$(2).xml
+PYTEST = $(1)/bin/python -m pytest -q $(if $(STRICT),-p tests.support.strict )--junitxml=$(REPORTS)/$(2).xml
 
 .PHONY: help help-all
 LIST = awk -F ':.*$(1) ' '/^$(HASH)$(HASH) /{section = substr($$0, 4)} /^[a-z0-9-]+:.*$(1) /{if (section) printf "\n%s\n", section; section = ""; printf "  %-19s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -244,8 +245,8 @@ images-gpu: #+ Build the images for nodes with NVIDIA GPUs
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool-gpu --tag updraft-pool-gpu:$(VERSION) --file deploy/images/Dockerfile .
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer-gpu --tag updraft-writer-gpu:$(VERSION) --file deploy/images/Dockerfile .
 
-test-images: .venv/.synced | $(REPORTS) #+ What `make images` built: labels, bill of materials, user, size (as root, or in `buildah unshare`)
-	$(call PYTEST,.venv,images) tests/images
+test-images: .venv/.synced | $(REPORTS) #+ What `make images` built: labels, bill of materials, user, size
+	$(if $(filter-out 0,$(shell id -u)),buildah unshare )$(call PYTEST,.venv,images) tests/images
 
 image-executors: setup #+ Build what e2e-kube wants beside them: executors with the jars of SPARK, a pool with what the demo imports
 	buildah build $(BUILDAH) --tag updraft-team:$(VERSION) --file deploy/images/Dockerfile.team deploy/images
