@@ -98,6 +98,11 @@ class Release:
         changes = (f"--set={key}={value}" for key, value in values.items())
         helm("upgrade", NAME, str(CHART), *self._values, *changes)
 
+    def upgrade_as_the_guide_says(self, **values: str) -> None:
+        """Set further values on top of those that the release has, and return when the new pods are ready."""
+        changes = (f"--set={key}={value}" for key, value in values.items())
+        helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", *changes)
+
     def rollback(self) -> None:
         """Undo the last upgrade."""
         helm("rollback", NAME)
