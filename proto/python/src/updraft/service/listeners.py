@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 import structlog
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
 
 from updraft.service.addresses import TcpAddress, parse_tcp_address
 from updraft.service.audit import Audit
@@ -148,7 +148,8 @@ class Listeners:
         await server.start()
 
     def _watch(self, registry: CollectorRegistry) -> None:
-        """Add what both services tell about those who call."""
+        """Add what both services tell about their process and about those who call."""
+        ProcessCollector(registry=registry)
         refused = "Calls whose credentials prove nothing: no token, one that is wrong or has expired."
         registry.register(CountsCollector("updraft_calls_refused", refused, "reason", self._refused))
         certificate = self._settings.tls_certificate_file
