@@ -97,6 +97,22 @@ def notes(values: dict[str, Any] | None = None) -> str:
     return str(text)
 
 
+def job_template(said: str) -> Manifest:
+    """The pod template for jobs that notes print."""
+    _, _, text = said.partition("\njob.yaml, a pod template")
+    return dict(yaml.safe_load(text.partition(":\n\n")[2].partition("\n\n")[0]))
+
+
+def mounted(spec: dict[str, Any]) -> set[str]:
+    """Files of tokens that the first container of a job finds under its mounts, all of optional Secrets."""
+    (container,) = spec["containers"]
+    secrets = {volume["name"]: volume["secret"] for volume in spec["volumes"]}
+    assert all(secret["optional"] for secret in secrets.values())
+    places = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert all(path == f"/etc/updraft/{secrets[name]['secretName']}" for name, path in places.items())
+    return {f"{path}/token" for path in places.values()}
+
+
 @functools.cache
 def _rendered(chart: Path, values: str, kubernetes: str) -> str:
     apis = (f"--api-versions={api}" for api in _APIS)

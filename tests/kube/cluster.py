@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.chart.chart import CHART
+from tests.chart.chart import CHART, job_template
 from tests.kube.namespace import NAMESPACE, TABLES, Namespace
 from tests.support.waiting import until
 
@@ -116,9 +116,20 @@ class Release:
 
     def confs(self, component: str) -> dict[str, str]:
         """The confs that the release's notes print for a component, or for all of them if it is empty."""
-        common, *sections = re.split(r"^([a-z0-9-]+):$", _helm("get", "notes", NAME), flags=re.MULTILINE)
+        common, *sections = re.split(r"^([a-z0-9-]+):$", self._notes(), flags=re.MULTILINE)
         parts = {"": common, **dict(zip(sections[::2], sections[1::2], strict=True))}
         return dict(re.findall(r"^  (spark\.\S+) +(\S+)$", parts[component], flags=re.MULTILINE))
+
+    def job_template(self, *components: str) -> dict[str, Any]:
+        """The pod template that the notes print for jobs, with the tokens of these components alone."""
+        template = job_template(self._notes())
+        spec = template["spec"]
+        for mounts in (spec["volumes"], spec["containers"][0]["volumeMounts"]):
+            mounts[:] = [mount for mount in mounts if mount["name"] in components]
+        return template
+
+    def _notes(self) -> str:
+        return _helm("get", "notes", NAME)
 
     def host(self, component: str) -> str:
         """The name by which pods find a component: that of its headless Service."""
