@@ -39,6 +39,14 @@ class FrontSettings(ServiceSettings, PoolSettings):
         "signed and prefer-signed. It is read again when it changes: a key or a function is revoked within seconds.",
         default=None,
     )
+    max_batch_bytes: int = setting(
+        "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row with "
+        "a large text. A worker needs --worker-memory-bytes of eight times as much for it.",
+        default=1024 * MIB,
+        unit="bytes",
+        ge=MIB,
+        le=2047 * MIB,
+    )
     workers: int = setting(
         "Number of worker processes. Each serves one exchange at a time. Defaults to the number of CPUs.",
         default_factory=lambda: os.cpu_count() or 1,

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from updraft.arrow_cost import Claims
 from updraft.arrow_decoder import encapsulated_message
+from updraft.batch_parts import BatchParts, check_batch_size
 from updraft.errors import DeadlineError, LimitError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
 from updraft.service.exchange import Call, check_size, fail_without_finish, parse_metadata
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft.service.spans import Span
-from updraft.v1.exchange_pb2 import Finish
+from updraft.v1.exchange_pb2 import BatchPart, Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
 from updraft_writer.encoders.encoder import Footer
 from updraft_writer.futures import ignore_failure
@@ -65,6 +66,8 @@ class WriteExchange:
     # Reservations of batches that have credit and have not been sent.
     _credit: deque[Reservation] = field(init=False, default_factory=deque)
     _credit_changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    # The batch that comes in parts, if one does.
+    _parts: BatchParts | None = field(init=False, default=None)
     _batch_came: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _stored_batches: int = field(init=False, default=0)
 
@@ -122,14 +125,18 @@ class WriteExchange:
             raise ProtocolError("a second flight descriptor arrived: only the first message has one")
         metadata = parse_metadata(WriteRequestMetadata, fields.app_metadata)
         event = metadata.WhichOneof("event")
-        if event != "sequence" and (fields.data_header or fields.data_body):
+        if event not in ("sequence", "part") and (fields.data_header or fields.data_body):
             raise ProtocolError(f"a message that is no batch ({event}) has data: only a batch may, once it has credit")
         match event:
             case "ask":
                 self._take_ask(metadata.ask.body_bytes)
             case "sequence":
                 await self._take_batch(metadata.sequence, fields)
+            case "part":
+                self._take_part(metadata.part, fields)
             case "finish":
+                if self._parts is not None:
+                    raise ProtocolError("finish came inside a batch that comes in parts")
                 return metadata.finish
             case "abort":
                 raise GivenUpError(metadata.abort.reason)
@@ -140,11 +147,30 @@ class WriteExchange:
         return None
 
     def _take_ask(self, body_bytes: int) -> None:
-        check_size(body_bytes, self.settings.max_message_bytes, SERVICE, "batch")
+        number = self.file.progress.batches + len(self._credit) + len(self._asks) + 1
+        check_batch_size(
+            number, body_bytes, limit_bytes=self.settings.max_batch_bytes, setting="--max-batch-bytes of the writer"
+        )
         if len(self._asks) >= _MAX_UNANSWERED_ASKS:
             raise ProtocolError(f"more than {_MAX_UNANSWERED_ASKS} asks without an answer")
         self._asks.append(body_bytes)
         self._asked.set()
+
+    def _take_part(self, part: BatchPart, fields: FlightFields) -> None:
+        sequence = self.file.progress.batches + 1
+        if fields.data_header:
+            raise ProtocolError(f"a part of batch {sequence} that is not the last one has Arrow metadata")
+        if self._parts is None:
+            if not self._credit:
+                raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
+            covered_bytes = self._credit[0].held_bytes - self._allowance_bytes
+            if reserved_bytes(part.body_bytes) > covered_bytes:
+                raise ProtocolError(
+                    f"batch {sequence} has {part.body_bytes} bytes, which is more than its credit covers"
+                )
+            # Its credit covers it, and no credit covers more than the writer takes.
+            self._parts = BatchParts(sequence, part, limit_bytes=part.body_bytes, setting="")
+        self._parts.add(part, fields.data_body)
 
     async def _take_batch(self, sequence: int, fields: FlightFields) -> None:
         expected = self.file.progress.batches + 1
@@ -155,7 +181,7 @@ class WriteExchange:
         # It stays in the queue until the file has it: a synchronous file gives no credit for another batch before.
         reservation = self._credit[0]
         try:
-            raw_bytes, header_bytes = len(fields.data_body), len(fields.data_header)
+            raw_bytes, header_bytes = self._raw_bytes(fields), len(fields.data_header)
             if header_bytes > _MAX_HEADER_BYTES:
                 raise LimitError(
                     f"batch {sequence} has {header_bytes} bytes of Arrow metadata, the limit is {_MAX_HEADER_BYTES}"
@@ -172,8 +198,11 @@ class WriteExchange:
         self.file.add(batch, reservation, raw_bytes=raw_bytes, claims=claims)
         self._batch_came.set()
 
+    def _raw_bytes(self, fields: FlightFields) -> int:
+        return len(fields.data_body) if self._parts is None else self._parts.body_bytes
+
     async def _decoded(self, sequence: int, fields: FlightFields) -> tuple[pa.RecordBatch, Claims]:
-        header_bytes, body_bytes = len(fields.data_header), len(fields.data_body)
+        header_bytes, body_bytes = len(fields.data_header), self._raw_bytes(fields)
         if header_bytes <= _MOST_HEADER_BYTES_ON_LOOP and body_bytes <= _MOST_BODY_BYTES_ON_LOOP:
             return self._decode(sequence, fields)
         decoding = asyncio.ensure_future(asyncio.to_thread(self._decode, sequence, fields))
@@ -188,7 +217,11 @@ class WriteExchange:
     def _decode(self, sequence: int, fields: FlightFields) -> tuple[pa.RecordBatch, Claims]:
         """A batch that its credit covers; raises ProtocolError and LimitError."""
         decoder, allowance_bytes = self.request.decoder, self._allowance_bytes
-        message = encapsulated_message(fields.data_header, fields.data_body)
+        body_bytes, parts, self._parts = self._raw_bytes(fields), self._parts, None
+        if parts is None:
+            message = encapsulated_message(fields.data_header, fields.data_body)
+        else:
+            message = parts.completed(fields.data_header, fields.data_body)
         claims = decoder.claims(message, sequence=sequence)
         if claims.unbacked_bytes > allowance_bytes:
             raise LimitError(
@@ -196,7 +229,7 @@ class WriteExchange:
                 f"(null, structs without fields), the limit is {allowance_bytes}: send fewer rows at once, or shorter "
                 "lists"
             )
-        check = partial(refuse_shared_views, body_bytes=len(fields.data_body)) if self.request.has_views else None
+        check = partial(refuse_shared_views, body_bytes=body_bytes) if self.request.has_views else None
         return decoder.decode_batch(message, sequence=sequence, check=check), claims
 
     async def _answer_asks(self) -> None:
@@ -248,10 +281,15 @@ class WriteExchange:
             while not self._credit:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
-            oldest = self._credit[0]
+            oldest, come_bytes = self._credit[0], self._come_bytes
             await asyncio.sleep(timeout_seconds)
-            if self._credit and self._credit[0] is oldest:
+            if self._credit and self._credit[0] is oldest and self._come_bytes == come_bytes:
                 raise DeadlineError(f"the client did not use its credit for a batch within {timeout_seconds:g} seconds")
+
+    @property
+    def _come_bytes(self) -> int:
+        """Of a batch that comes in parts."""
+        return 0 if self._parts is None else self._parts.come_bytes
 
     async def _watch_client(self) -> None:
         """End an exchange whose client says nothing while the writer waits for it."""

@@ -36,6 +36,7 @@ from updraft_server.front.activity import Activity, ExchangePhase, OpenExchange
 from updraft_server.front.admission import Admission
 from updraft_server.front.artifacts.collector import ArtifactCollector, CollectedArtifacts
 from updraft_server.front.artifacts.dialogue import ArtifactDialogue
+from updraft_server.front.batch_limit import BatchLimit
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.grant import Grant
@@ -220,7 +221,7 @@ class Exchanges:
                 traceparent = running.traceparent or call.header(TRACE_HEADER)
                 with self._running.watching(relay):
                     outcome = await relay.run(
-                        _assignment(request, owner, binding, artifacts, batch_timeout, traceparent)
+                        _assignment(request, owner, binding, artifacts, batch_timeout, traceparent, self._batch_limit())
                     )
         except asyncio.CancelledError:
             outcome = LeaseOutcome.CANCELLED
@@ -244,6 +245,9 @@ class Exchanges:
                 held_seconds = time.monotonic() - began
                 self._metrics.batch_seconds.labels(request.function).observe(held_seconds / batches)
             await relay.settle()
+
+    def _batch_limit(self) -> BatchLimit:
+        return BatchLimit.effective(self._settings.max_batch_bytes, self._running.worker_memory_bytes)
 
     def _has_ended_by_itself(self, grant: Grant) -> bool:
         """Whether its worker has died before it is given back, as far as can be told of what it did itself."""
@@ -291,6 +295,7 @@ def _assignment(
     artifacts: CollectedArtifacts,
     batch_timeout: BatchTimeout,
     traceparent: str,
+    batch_limit: BatchLimit,
 ) -> Assignment:
     session = request.command.session
     return Assignment(
@@ -309,6 +314,8 @@ def _assignment(
         batch_timeout_seconds=batch_timeout.batch_seconds,
         idle_timeout_seconds=batch_timeout.idle_seconds,
         traceparent=traceparent,
+        max_batch_bytes=batch_limit.limit_bytes,
+        max_batch_bytes_setting=batch_limit.setting,
         artifacts_directory=artifacts.directory,
         files_directory=artifacts.files_directory,
         broadcasts={str(number): path for number, path in artifacts.broadcasts.items()},

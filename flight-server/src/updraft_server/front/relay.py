@@ -296,6 +296,9 @@ class Relay:
         if metadata.HasField("keep_alive"):
             self._transfer.keep_alives += 1
             return False
+        is_part = metadata.HasField("part")
+        # Counted before the message is: the worker does not owe anything for it.
+        self._transfer.parts += is_part
         await self._pass_on(message, fields)
         if not metadata.HasField("finish"):
             return False

@@ -83,6 +83,11 @@ class RunningExchanges:
         )
         self._watched: set[_Watched] = set()
 
+    @property
+    def worker_memory_bytes(self) -> int:
+        """What a worker may take."""
+        return self._limits().memory_bytes
+
     @contextmanager
     def watching(self, relay: Relay) -> Iterator[None]:
         """Watch a relay for the time of the block."""

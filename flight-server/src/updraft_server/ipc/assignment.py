@@ -44,6 +44,10 @@ class Assignment:
     """Time that the function may work on one batch; 0 is no limit."""
     idle_timeout_seconds: float = 0.0
     """Time for which the function may neither take a batch nor give one; 0 is no limit."""
+    max_batch_bytes: int = 0
+    """Body of a batch that comes or goes in parts."""
+    max_batch_bytes_setting: str = ""
+    """The setting to raise for larger ones, for the error's message."""
     traceparent: str = ""
     """The span to which the function belongs, as the W3C header has it."""
     files_directory: str = ""

@@ -11,6 +11,7 @@ import grpc
 import pyarrow as pa
 
 from updraft.arrow_bytes import data_bytes
+from updraft.batch_parts import PART_BYTES, last_part, parts_before_last
 from updraft.errors import (
     DeadlineError,
     InternalError,
@@ -26,6 +27,8 @@ from updraft.v1.exchange_pb2 import Finish, KeepAlive
 from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
 
 _NOTHING = memoryview(b"")
+# A larger batch goes in parts: half of what writers take in one message by default.
+_MOST_MESSAGE_BYTES = 32 << 20
 # One batch being sent, and the message behind it.
 _OUTBOX_MESSAGES = 2
 # Statuses that come from the connection or from this side, not from the writer.
@@ -152,6 +155,11 @@ class RemoteFile:
         self._batches += 1
         self._rows += batch.num_rows
         self._wait(lambda: self._credit >= self._batches)
+        if len(body) > _MOST_MESSAGE_BYTES:
+            for part, data in parts_before_last(body, PART_BYTES):
+                metadata = WriteRequestMetadata(part=part).SerializeToString()
+                self._post(join_flight_data(_NOTHING, metadata, data))
+            body = last_part(body, PART_BYTES)
         numbered = WriteRequestMetadata(sequence=self._batches).SerializeToString()
         self._post(join_flight_data(memoryview(message.metadata).cast("B"), numbered, body))
         if self._synchronous:
