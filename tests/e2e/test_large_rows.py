@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row that is larger than a message reaches a function or a file, and so does its answer, as on stock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.e2e.applications.large_rows import KINDS, WRITE
+from tests.e2e.applications.running import differences
+from tests.support.pool import NOTES, LocalPool
+from tests.support.spark import ENABLED, ENDPOINT, runtime_confs
+from tests.support.writer import LocalWriter
+
+_MIB = 1 << 20
+# Beyond the 64 MiB of a message, with an end that is not that of a part.
+_BYTES = 70 * _MIB
+
+
+@pytest.fixture(scope="module", autouse=True)
+def about_updraft(stock_only: bool) -> None:
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    place = tmp_path_factory.mktemp("large-rows")
+    with LocalPool(workers=1, notes=NOTES) as pool, LocalWriter(place) as writer:
+        return differences("large_rows", pool.tcp_endpoint, writer.tcp_endpoint, str(place), str(_BYTES))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("case", [*KINDS, WRITE])
+def test_a_row_larger_than_a_message_travels_both_ways(found: Mapping[str, str], case: str) -> None:
+    assert found[case] == ""
+
+
+def _error(spark: SparkSession, *arguments: str, **settings: str) -> str:
+    function = F.udf(lambda text: text, "string", useArrow=True)
+    rows = spark.range(1).select(F.repeat(F.lit("x"), _BYTES).alias("t"))
+    with LocalPool(workers=1, notes=NOTES, arguments=arguments) as pool:
+        confs = {ENABLED: "true", ENDPOINT: pool.tcp_endpoint, **settings}
+        with runtime_confs(spark, confs), pytest.raises(Exception, match="batch") as caught:
+            rows.select(F.length(function("t"))).collect()
+    return str(caught.value)
+
+
+def test_a_row_that_a_worker_has_no_memory_for_names_the_setting(spark: SparkSession) -> None:
+    error = _error(spark, "--worker-memory-bytes", str(512 * _MIB))
+    assert f"the limit is {64 * _MIB}" in error
+    assert "raise --worker-memory-bytes of the pool to 8 times the batch" in error
+
+
+def test_a_row_beyond_what_the_pool_takes_names_the_setting(spark: SparkSession) -> None:
+    error = _error(spark, "--max-batch-bytes", str(65 * _MIB))
+    assert f"the limit is {65 * _MIB}" in error
+    assert "raise --max-batch-bytes of the pool" in error
+
+
+def test_a_row_beyond_what_the_session_allows_names_its_setting(spark: SparkSession) -> None:
+    setting = "spark.updraft.udf.maxBatchBytes"
+    assert f"is larger than the {32 * _MIB} of {setting}" in _error(spark, **{setting: "32m"})
