@@ -65,6 +65,10 @@ _WRONG: dict[str, tuple[list[Frame], str]] = {
     ),
     "a repeat": ([_FIRST, _FIRST], "a part at 0"),
     "another size": ([_FIRST, part_frame(BatchPart(body_bytes=1, offset=PART_BYTES), b"x")], "of 1 bytes came"),
+    "a header before the last": (
+        [(_FIRST[0], HEADER, _FIRST[2])],
+        "that is not the last one has an Arrow header",
+    ),
     "no data": ([_FIRST, part_frame(BatchPart(body_bytes=len(BODY), offset=PART_BYTES), b"")], "has no data"),
     "too much": ([part_frame(BatchPart(body_bytes=8, offset=0), b"123456789")], "9 bytes or more"),
     "too little": ([_FIRST, (_NUMBER, HEADER, BODY[PART_BYTES:-8])], "were announced"),

@@ -172,7 +172,8 @@ class Exchange:
 
     def _send_parts(self, body: memoryview) -> memoryview:
         """Send all of a large body but the last part, which is returned: it goes with the batch's number."""
-        part_bytes = min(PART_BYTES, self.max_reply_batch_bytes)
+        # The last part shares its message with Arrow's header.
+        part_bytes = min(PART_BYTES, max(1, self.max_reply_batch_bytes // 2))
         for part, data in parts_before_last(body, part_bytes):
             self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, part=part), b"", data)
         return last_part(body, part_bytes)
@@ -207,6 +208,8 @@ class Exchange:
                 return self._take_batch(metadata, frame, parts)
 
     def _take_part(self, parts: BatchParts | None, part: exchange_pb2.BatchPart, frame: ReceivedFrame) -> BatchParts:
+        if frame.header.header_bytes:
+            raise ProtocolError(f"a part of batch {self.consumed + 1} that is not the last one has an Arrow header")
         if parts is None:
             limit_bytes, setting = self._assignment.max_batch_bytes, self._assignment.max_batch_bytes_setting
             parts = BatchParts(self.consumed + 1, part, limit_bytes=limit_bytes, setting=setting)

@@ -186,6 +186,9 @@ final class ReplyProtocol implements AutoCloseable {
     if (state != State.STREAMING) {
       throw new MalformedReplyException("the pool sent a part of a batch before its schema");
     }
+    if (message.header().length > 0) {
+      throw new MalformedReplyException("a part of a batch that is not the last one has a header");
+    }
     parted.add(part, message.batchBody());
     return new ReplyEvent.Credit();
   }

@@ -100,6 +100,7 @@ final class ReplyProtocolTest {
     refused("larger than the 64 of spark.updraft.udf.maxBatchBytes", part(65, 0), NOTHING, 8);
     refused("larger than", part(-1, 0), NOTHING, 8);
     accept(part(32, 0), NOTHING, 8);
+    refused("has a header", part(32, 8), Batches.header(4), 8);
     refused("came after 8 of 32", part(32, 9), NOTHING, 8);
     refused("came after 8 of 32", part(40, 8), NOTHING, 8);
     refused("of 0 bytes where 24 are left", part(32, 8), NOTHING, 0);
