@@ -133,7 +133,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-platforms test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
@@ -226,6 +226,9 @@ list-e2e: setup #+ Count the cases of the differential suite by kind of function
 test-faults: setup $(JAR) | $(REPORTS) #+ Kill things: no wrong row, no hang
 	@$(call BEGIN,faults-$(SPARK))
 	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults --ignore=tests/faults/table
+
+test-large-rows: setup $(JAR) | $(REPORTS) #+ Rows of 512 MiB through functions and into files, beside stock (11 GB of memory, half an hour)
+	UPDRAFT_LARGE_ROW_MIB=512 $(call PYTEST,$(VENV),large-rows) tests/e2e/test_large_rows.py -k travels
 
 test-speculation: setup $(JAR) | $(REPORTS) #+ Spark on two hosts, one of them slow: speculative tasks that write
 	$(call PYTEST,$(VENV),speculation-$(SPARK)) tests/speculation
