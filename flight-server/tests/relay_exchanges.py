@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from flight_messages import FlightData
+from flight_messages import FlightData, path_request
 
 from updraft.errors import (
     UpdraftError,
 )
+from updraft.flight_data import split_flight_data
 from updraft.service.audit import NO_RECORD
 from updraft.service.identity import ANYBODY
 from updraft_server.front.batch_timeout import BatchTimeout
@@ -23,6 +24,7 @@ from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.testing import FakeLease, FakePool, FakeWorker, Script, echo
 
 MAX_MESSAGE_BYTES = 10_000
+ECHO_DESCRIPTOR = bytes(split_flight_data(path_request("echo")).descriptor)
 
 
 class ScriptedCall:
@@ -57,6 +59,9 @@ class ScriptedCall:
             raise
         self.taken += 1
 
+    async def accept(self) -> None:
+        raise NotImplementedError
+
     async def has_received(self, count: int) -> None:
         async with asyncio.timeout(60):
             while len(self.received) < count:
@@ -74,7 +79,9 @@ class Exchange:
         self.call = call
         self.lease = lease
         self.transfer = Transfer()
-        request: Any = SimpleNamespace(plain=plain, payload=b"" if plain else b"payload", schema=b"schema")
+        request: Any = SimpleNamespace(
+            plain=plain, payload=b"" if plain else b"payload", schema=b"schema", descriptor=ECHO_DESCRIPTOR
+        )
         self.relay = Relay(call, lease, request, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
 
     async def run(self) -> LeaseOutcome:

@@ -118,7 +118,8 @@ def test_describing_an_unknown_function_is_not_found(client: flight.FlightClient
 
 
 def test_actions_are_listed(client: flight.FlightClient) -> None:
-    assert {"updraft.pool_status", "updraft.whoami"} == {action.type for action in client.list_actions()}
+    listed = {action.type for action in client.list_actions()}
+    assert listed == {"updraft.pool_status", "updraft.whoami", "protocol_version"}
 
 
 def test_the_pools_status_names_its_versions_and_functions(client: flight.FlightClient) -> None:

@@ -35,6 +35,9 @@ class Sending:
     async def write(self, message: bytes) -> None:
         raise NotImplementedError
 
+    async def accept(self) -> None:
+        raise NotImplementedError
+
     def header(self, name: str) -> str:
         return name
 

@@ -55,12 +55,18 @@ def test_a_waiting_exchange_is_charged_for_all_that_it_holds_or_will_send() -> N
 
 @pytest.mark.parametrize(("version", "found"), [("", "2"), ("1", "1")])
 def test_a_registered_function_is_the_newest_or_the_one_asked_for(version: str, found: str) -> None:
-    assert (
-        resolve(parsed(echo_command(registered=RegisteredFunction(name="echo", version=version))), POOL).version
-        == found
-    )
-    path = ("echo", version) if version else ("echo",)
-    assert resolve(parse_request(split_flight_data(path_request(*path))), POOL).version == found
+    command = echo_command(registered=RegisteredFunction(name="echo", version=version))
+    assert resolve(parsed(command), POOL).version == found
+    for path in [("echo", version), (f"echo@{version}",)] if version else [("echo",)]:
+        request = resolve(parse_request(split_flight_data(path_request(*path))), POOL)
+        assert (request.function, request.version) == ("echo", found)
+
+
+def test_the_query_that_databend_names_is_in_every_log_line() -> None:
+    headers = {"x-databend-query-id": "q-1"}
+    request = parse_request(split_flight_data(path_request("echo")), lambda name: headers.get(name, ""))
+    assert request.log_context == {"function": "echo", "query": "q-1"}
+    assert parse_request(split_flight_data(path_request("echo"))).log_context == {"function": "echo"}
 
 
 @pytest.mark.parametrize(

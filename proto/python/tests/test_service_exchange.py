@@ -49,6 +49,9 @@ class Client:
     async def write(self, message: bytes) -> None:
         raise AssertionError(message)
 
+    async def accept(self) -> None:
+        raise NotImplementedError
+
     def header(self, name: str) -> str:
         return self._headers.get(name, "")
 

@@ -17,6 +17,7 @@ from uuid import uuid4
 import structlog
 
 from updraft.errors import UpdraftError, WorkerError
+from updraft.protocol import DATABEND_TENANT_HEADER
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
     Call,
@@ -111,7 +112,7 @@ class Exchanges:
         try:
             early = self.early_reads.of(call)
             first = await first_message(early, self._message_limits)
-            request = parse_request(first)
+            request = parse_request(first, call.header)
             exchange.identity = request.log_context
             exchange.span.describe(exchange.identity)
             call.record.describe(**exchange.identity)
@@ -142,6 +143,9 @@ class Exchanges:
             call.record.describe(tenant=owner.tenant, session=owner.session_id)
             checked = self._signatures.check(request, owner) if request.is_session else None
             with self._admission.place(share_of(call, owner.tenant), request.task_key, request.held_bytes) as place:
+                if request.plain:
+                    # It waits for a worker as long as it takes: engines of plain Flight give a reply's headers seconds.
+                    await call.accept()
                 request, artifacts = await place.unless_lost(self._prepared(call, request, owner, checked, stack))
                 self._refuse_if_held_back(owner, request)
                 await _recorded(call, request)
@@ -285,7 +289,11 @@ async def _recorded(call: Call, request: Request) -> None:
 
 def _owner(call: Call, request: Request) -> Owner:
     task = request.command.task
-    return Owner(tenant_of(call, task), task.owner.application_id, task.owner.session_id)
+    tenant = tenant_of(call, task)
+    if not tenant and request.plain:
+        # Databend always names its own: that claims nothing where another name, or the identity, says whose it is.
+        tenant = call.identity.tenant_of([call.header(DATABEND_TENANT_HEADER)])
+    return Owner(tenant, task.owner.application_id, task.owner.session_id)
 
 
 def _assignment(

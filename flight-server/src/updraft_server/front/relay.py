@@ -280,7 +280,8 @@ class Relay:
         """Pass one message on; true when it says that it is the client's last."""
         check_size(len(message), self._limits.max_message_bytes, SERVICE)
         fields = split_flight_data(message)
-        if fields.descriptor:
+        # A client of arrow-udf sends its descriptor with each message.
+        if fields.descriptor and not (self._plain and fields.descriptor == self._request.descriptor):
             raise ProtocolError("a second flight descriptor arrived: only the first message has one")
         if not fields.data_header and not self._plain:
             return await self._relay_event(message, fields)

@@ -7,10 +7,12 @@ is a worker's. `updraft_server.front.exchange` goes on from the `Request`.
 
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
+from updraft.protocol import DATABEND_QUERY_HEADER
 from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
 from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand
@@ -43,6 +45,10 @@ class Request:
     """The envelope, without its payload."""
     plain: bool = False
     """Whether the client speaks plain Flight."""
+    descriptor: bytes = b""
+    """The flight descriptor of plain Flight, encoded: a client may send it again with each message."""
+    query: str = ""
+    """The query that a plain client names, for people who read logs."""
     payload: bytes = b""
     """What the worker gets, unread."""
     schema: bytes = b""
@@ -82,14 +88,20 @@ class Request:
     @property
     def log_context(self) -> dict[str, str]:
         """The function and the task, for every log line of the exchange."""
-        return {"function": shortened(self.function), **task_context(self.command.task)}
+        query = {"query": shortened(self.query)} if self.query else {}
+        return {"function": shortened(self.function), **query, **task_context(self.command.task)}
 
 
-def parse_request(first: FlightFields) -> Request:
-    """The request of the first message; raises ProtocolError. What it asks for is not checked yet (`resolve`)."""
+def parse_request(first: FlightFields, header: Callable[[str], str] = lambda _: "") -> Request:
+    """The request of the first message, and of its call's headers; raises ProtocolError.
+
+    What it asks for is not checked yet (`resolve`).
+    """
     descriptor = parse_descriptor(first.descriptor)
     if descriptor.kind is DescriptorKind.PATH:
-        return _plain_request(descriptor.path)
+        name, version = named_function(descriptor.path)
+        encoded = bytes(first.descriptor)
+        return Request(name, version, plain=True, descriptor=encoded, query=header(DATABEND_QUERY_HEADER))
     if descriptor.kind is DescriptorKind.CMD:
         return _command_request(descriptor.command)
     raise ProtocolError("the flight descriptor has no type: expected CMD with an ExchangeCommand or PATH with a name")
@@ -117,10 +129,17 @@ def resolve(request: Request, capabilities: Capabilities) -> Request:
             raise ProtocolError("the command names no function")
 
 
-def _plain_request(path: tuple[str, ...]) -> Request:
+def named_function(path: Sequence[str]) -> tuple[str, str]:
+    """Name and version of the function that a path names, the version empty without one; raises ProtocolError.
+
+    SQL engines know one name alone, in which the version stands behind an @.
+    """
     if len(path) not in (1, 2):
         raise ProtocolError(f"the path has {len(path)} parts: expected a function's name, or its name and version")
-    return Request(function=path[0], version=path[1] if len(path) == 2 else "", plain=True)
+    if len(path) == 2:
+        return path[0], path[1]
+    name, _, version = path[0].partition("@")
+    return name, version
 
 
 def _command_request(encoded: memoryview) -> Request:

@@ -18,7 +18,7 @@ from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_server.front.admission import Admission
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.request import SERVICE
+from updraft_server.front.request import SERVICE, named_function
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.pool.leases import RegisteredFunctionInfo
@@ -33,6 +33,9 @@ _NO_STACKS = (
     "clients may not read the stacks of this pool's workers, which name the code of every tenant: start the pool with "
     "--allow-remote-stacks, or call as an identity with the scope admin"
 )
+ARROW_UDF_VERSION_ACTION = "protocol_version"
+_ARROW_UDF_VERSION = b"\x02"
+_ARROW_UDF_DOC = "Version of arrow-udf's protocol, as RisingWave asks for it: one byte."
 _DRAIN_DOC = "Finish what runs, take nothing new, then stop: as on SIGTERM."
 
 _STATES = {
@@ -62,9 +65,10 @@ class PoolService(FlightService):
         refusal = "" if allow_remote_stacks else _NO_STACKS
         stack = Action(WORKER_STACK_ACTION, _STACK_DOC, self._stacks, refusal, is_recorded=True)
         signature = Action(CHECK_SIGNATURE_ACTION, _SIGNATURE_DOC, self._signer)
+        arrow_udf = Action(ARROW_UDF_VERSION_ACTION, _ARROW_UDF_DOC, self._arrow_udf_version)
         super().__init__(
             SERVICE,
-            [status, stack, *([signature] if signatures.are_looked_at else [])],
+            [status, stack, *([signature] if signatures.are_looked_at else []), arrow_udf],
             lifecycle,
             exchanges.early_reads,
             drain_doc=_DRAIN_DOC,
@@ -86,10 +90,8 @@ class PoolService(FlightService):
 
     def flight_info(self, descriptor: Any) -> Any:
         """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
-        parts = [part.decode("utf-8", "replace") for part in descriptor.path or ()]
-        if len(parts) not in (1, 2):
-            raise FunctionNotFoundError("expected a PATH descriptor with a function's name, or its name and version")
-        return _flight_info(self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else ""))
+        name, version = named_function([part.decode("utf-8", "replace") for part in descriptor.path or ()])
+        return _flight_info(self._capabilities().find(name, version))
 
     def status(self) -> PoolStatus:
         """The pool as it is now."""
@@ -127,6 +129,9 @@ class PoolService(FlightService):
         identity.require(Scope.SESSION, "run functions that it brings")
         signed = parse_message(SignedStatement, body, "the body is not a SignedStatement")
         return json.dumps({"signer": self._signatures.signer_of(signed, identity)}).encode()
+
+    async def _arrow_udf_version(self, _body: bytes, _identity: Identity) -> bytes:
+        return _ARROW_UDF_VERSION
 
     async def _encoded_status(self, _body: bytes, _identity: Identity) -> bytes:
         return self.status().SerializeToString()

@@ -161,6 +161,9 @@ class Dripping:
     async def write(self, message: bytes) -> None:
         raise NotImplementedError
 
+    async def accept(self) -> None:
+        raise NotImplementedError
+
     def header(self, name: str) -> str:
         raise NotImplementedError
 

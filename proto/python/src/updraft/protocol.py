@@ -6,3 +6,9 @@ PROTOCOL_VERSION = 1
 
 TENANT_HEADER = "x-updraft-tenant"
 """Request header: tenant used for fair scheduling of a service's queue or quota."""
+
+DATABEND_TENANT_HEADER = "x-databend-tenant"
+"""Request header of Databend: its tenant, that of an identity which has none and names none otherwise."""
+
+DATABEND_QUERY_HEADER = "x-databend-query-id"
+"""Request header of Databend: its query, for logs."""

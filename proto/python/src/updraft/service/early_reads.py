@@ -141,6 +141,9 @@ class _EarlyCall:
     async def write(self, message: bytes) -> None:
         await self._call.write(message)
 
+    async def accept(self) -> None:
+        await self._call.accept()
+
     def header(self, name: str) -> str:
         return self._call.header(name)
 

@@ -45,6 +45,9 @@ class Call(Protocol):
     async def write(self, message: bytes) -> None:
         """Send a message, held back by flow control."""
 
+    async def accept(self) -> None:
+        """Send the headers of the reply before its first message; it may still fail."""
+
     def header(self, name: str) -> str:
         """A request header, empty when absent."""
 

@@ -27,7 +27,7 @@ from updraft.errors import (
     UnauthenticatedError,
     UpdraftError,
 )
-from updraft.protocol import TENANT_HEADER
+from updraft.protocol import DATABEND_TENANT_HEADER, TENANT_HEADER
 from updraft.service.audit import NO_RECORD, Audit, CallRecord
 from updraft.service.door import Door, certificate_names
 from updraft.service.early_reads import EarlyReads
@@ -45,7 +45,7 @@ MAX_ACTION_BODY_BYTES = 4 * 1024 * 1024
 # An action's name, or the path of a flight, is a line of text.
 _MAX_REQUEST_BYTES = MAX_ACTION_BODY_BYTES + 4096
 _AUTHORIZATION = "authorization"
-_HEADERS_OF_CALLERS = (_AUTHORIZATION, TENANT_HEADER)
+_HEADERS_OF_CALLERS = (_AUTHORIZATION, TENANT_HEADER, DATABEND_TENANT_HEADER)
 
 _NO_DRAIN = (
     "clients may not drain this service: send its process SIGTERM (in a cluster: `updraft drain POD`), "
@@ -77,6 +77,10 @@ class Call:
     async def write(self, message: bytes) -> None:
         """Send a message; returns when HTTP/2 flow control has accepted it."""
         await self._context.write(message)
+
+    async def accept(self) -> None:
+        """Send the headers of the reply before its first message; it may still fail."""
+        await self._context.send_initial_metadata(())
 
     def header(self, name: str) -> str:
         """The value of a request header; empty if there is none."""
