@@ -40,25 +40,33 @@ async def test_whose_turn_it_is_follows_what_has_passed() -> None:
     assert turns == [Side.WORKER, Side.CLIENT]
 
 
-async def test_plain_flight_has_one_reply_for_each_batch_after_the_schema() -> None:
-    async def schema_and_one(worker: FakeWorker) -> None:
+@pytest.mark.parametrize("replies", [0, 1, 3])
+async def test_what_a_client_of_plain_flight_is_not_told_still_says_whose_turn_it_is(replies: int) -> None:
+    """A table function gives any number of batches for one."""
+
+    async def schema_and_results(worker: FakeWorker) -> None:
         for _ in range(2):
             await worker.receive()
-        await worker.send(FrameKind.MESSAGE, b"", b"schema")
+        await worker.send(FrameKind.MESSAGE, ReplyMetadata().SerializeToString(), b"schema")
         await replying.wait()
-        await worker.send(FrameKind.MESSAGE, b"", b"h")
+        taken = ReplyMetadata(consumed=1).SerializeToString()
+        for _ in range(replies):
+            await worker.send(FrameKind.MESSAGE, taken, b"h")
+        await worker.send(FrameKind.MESSAGE, taken)
+        await worker.send(FrameKind.MESSAGE, taken, b"last")
         await consume(worker)
 
     replying = asyncio.Event()
-    running = await exchange([data()], schema_and_one, ends=False, plain=True)
+    running = await exchange([data()], schema_and_results, ends=False, plain=True)
     relaying = asyncio.create_task(running.run())
     turns: list[Side | None] = []
-    for replies in (1, 2):
-        await running.call.has_received(replies)
+    for received in (1, replies + 2):
+        await running.call.has_received(received)
         await asyncio.sleep(0)
         turns.append(running.relay.turn)
         replying.set()
     assert turns == [Side.WORKER, Side.CLIENT]
+    assert [bytes(message.app_metadata) for message in running.call.received] == [b""] * (replies + 2)
     relaying.cancel()
     await asyncio.wait([relaying])
 

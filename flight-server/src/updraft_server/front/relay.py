@@ -39,7 +39,7 @@ from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.request import SERVICE, Request
 from updraft_server.front.transfer import Transfer
 from updraft_server.ipc.assignment import Assignment
-from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
+from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender, FrameTooLargeError, PeerClosedError
 from updraft_server.ipc.frames import FrameError, FrameKind
 from updraft_server.pool.leases import Lease, LeaseOutcome
 from updraft_server.pool.worker_events import WorkerDeath
@@ -121,6 +121,7 @@ class Relay:
         self._rows_sent = 0
         # How the worker's last message begins: parsed when somebody asks.
         self._last_metadata = b""
+        self._said_by_worker = 0
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
         self._is_functions_fault = False
@@ -200,7 +201,7 @@ class Relay:
     @property
     def passed(self) -> tuple[int, int]:
         """Changes with everything that the worker takes or gives."""
-        return self._transfer.received_messages, self._transfer.sent_messages
+        return self._transfer.received_messages, self._said_by_worker
 
     @property
     def signs_of_client(self) -> tuple[int, int, int]:
@@ -222,11 +223,8 @@ class Relay:
 
     def _taken(self) -> int:
         """Batches that the function has taken, as far as the worker has told."""
-        if self._plain:
-            # One reply for each, and the schema before them.
-            return self._transfer.sent_messages - 1
         # The first message says that the function has begun with the first batch, not that it wants another one.
-        return _consumed(self._last_metadata) if self._transfer.sent_messages > 1 else 0
+        return _consumed(self._last_metadata) if self._said_by_worker > 1 else 0
 
     async def settle(self) -> None:
         """Return once nothing is being sent to the client any more, so that an error can be.
@@ -320,8 +318,9 @@ class Relay:
                 frame = await self._receiver.receive()
                 match frame.kind:
                     case FrameKind.MESSAGE:
+                        self._said_by_worker += 1
                         self._last_metadata = bytes(frame.app_metadata[:_FIRST_BYTES])
-                        await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
+                        await self._relay_reply(frame)
                         if not frame.data_header:
                             self._has_finished = _is_finish(self._last_metadata)
                         if self._phase is RelayPhase.SETTLING:
@@ -346,6 +345,13 @@ class Relay:
             ) from None
         except (FrameError, DecodeError) as error:
             raise InternalError(f"the worker sent an invalid frame: {error}") from error
+
+    async def _relay_reply(self, frame: Frame) -> None:
+        """Pass one message on; plain Flight has no metadata, and nothing for a message that is nothing else."""
+        if not self._plain:
+            await self._write(join_flight_data(frame.data_header, frame.app_metadata, frame.data_body))
+        elif frame.data_header or frame.data_body:
+            await self._write(join_flight_data(frame.data_header, b"", frame.data_body))
 
     async def _write(self, message: bytes) -> None:
         self._transfer.sent_messages += 1

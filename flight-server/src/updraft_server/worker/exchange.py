@@ -287,13 +287,11 @@ class Exchange:
         self.state = InputState.ENDED
 
     def _send_credit(self) -> None:
-        if not self.plain:
-            self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed))
-        self._consumed_sent = self.consumed
+        self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed))
 
     def _send(self, metadata: exchange_pb2.ReplyMetadata, data_header: Buffer = b"", data_body: Buffer = b"") -> None:
-        app_metadata = b"" if self.plain else metadata.SerializeToString()
-        self._channel.send(FrameKind.MESSAGE, app_metadata, data_header, data_body)
+        # The front keeps it from clients of plain Flight.
+        self._channel.send(FrameKind.MESSAGE, metadata.SerializeToString(), data_header, data_body)
         self._consumed_sent = self.consumed
 
 
