@@ -129,7 +129,6 @@ class Reply:
     error: Any = None
     log_lines: list[str] = dataclasses.field(default_factory=list)
     ending: FrameKind | None = None
-    metadata_bytes: int = 0
     # Of a batch that comes in parts.
     parts: list[bytes] = dataclasses.field(default_factory=list)
     parted_batches: int = 0
@@ -230,7 +229,7 @@ async def send_requests(lease: Lease, frames: Iterable[tuple[bytes, Any, Any]]) 
         await sender.send(FrameKind.END)
 
 
-async def receive_reply(lease: Lease, *, plain: bool = False) -> Reply:
+async def receive_reply(lease: Lease) -> Reply:
     receiver = FrameReceiver(lease.socket, max_payload_bytes=2**31)
     lease.death.add_done_callback(lambda _: receiver.peer_is_gone())
     reply = Reply()
@@ -241,12 +240,11 @@ async def receive_reply(lease: Lease, *, plain: bool = False) -> Reply:
             if frame.kind is FrameKind.FAILED:
                 reply.error = exchange_pb2.Error.FromString(bytes(frame.app_metadata))
             return reply
-        _take_message(reply, frame, plain=plain)
+        _take_message(reply, frame)
 
 
-def _take_message(reply: Reply, frame: Any, *, plain: bool) -> None:
+def _take_message(reply: Reply, frame: Any) -> None:
     metadata = exchange_pb2.ReplyMetadata.FromString(bytes(frame.app_metadata))
-    reply.metadata_bytes += len(frame.app_metadata)
     event = metadata.WhichOneof("event")
     reply.log_lines += metadata.log_lines
     if event == "finish":
@@ -267,7 +265,7 @@ def _take_message(reply: Reply, frame: Any, *, plain: bool) -> None:
             assert reply.schema is None
             reply.schema = pa.ipc.read_schema(message)
         else:
-            assert plain or event == "sequence"
+            assert event == "sequence"
             reply.row_ends.append(list(metadata.row_ends))
             reply.batches.append((metadata.sequence, pa.ipc.read_record_batch(message, reply.schema)))
 
@@ -304,7 +302,7 @@ async def raw_exchange(
     try:
         await send_command(lease, schema, command, plain_function, **provided)
         sending = asyncio.create_task(send_requests(lease, frames))
-        reply = await receive_reply(lease, plain=bool(plain_function))
+        reply = await receive_reply(lease)
         assert reply.ending is not None
         outcome = _OUTCOMES[reply.ending]
         return reply

@@ -147,13 +147,14 @@ async def test_a_payload_that_is_no_message_is_the_clients_error(zygotes: Zygote
     assert "not a SessionPayload" in reply.error.message
 
 
-async def test_plain_flight_has_no_metadata_in_either_direction(zygotes: Zygotes) -> None:
+async def test_plain_flight_brings_no_metadata_and_the_worker_counts_for_the_front(zygotes: Zygotes) -> None:
     sent = batches_of([2, 3])
     async with running_pool(zygotes) as pool:
         frames = [(b"", *data(batch)) for batch in sent]
         reply = await raw_exchange(pool, SCHEMA, frames, None, plain_function="echo")
-    assert [batch for _, batch in reply.batches] == sent
-    assert reply.metadata_bytes == 0
+    assert reply.batches == [(1, sent[0]), (2, sent[1])]
+    # Not before it has done with the first batch: a front would wait for its client.
+    assert reply.credits == []
     assert (reply.finish, reply.ending) == (None, FrameKind.DONE)
 
 

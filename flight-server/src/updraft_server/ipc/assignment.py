@@ -19,7 +19,7 @@ class Assignment:
     request_id: str
     """Names the exchange in logs."""
     plain: bool = False
-    """The client speaks plain Flight: no message of the exchange has app_metadata."""
+    """The client speaks plain Flight: its messages have no app_metadata, and it gets none."""
     tenant: str = ""
     """Whose share of the pool the exchange takes."""
     owner: Sequence[str] = ()

@@ -230,7 +230,7 @@ class Exchange:
         batch = self._inputs[metadata.input].decode_batch(message, sequence=metadata.sequence)
         ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
         self.consumed = metadata.sequence
-        if self.consumed == 1:
+        if self.consumed == 1 and not self.plain:
             # Should this batch end the worker, the client has to know that it was taken: later ones follow a reply.
             self._send_credit()
             # The credit for it is still due when the function asks for another batch: then the client is waited for.
