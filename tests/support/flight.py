@@ -20,13 +20,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import control_pb2, exchange_pb2, write_pb2
 
-_SERVICE = "/arrow.flight.protocol.FlightService/"
+SERVICE = "/arrow.flight.protocol.FlightService/"
 _CALL_TIMEOUT_SECONDS = 60
-_MESSAGE_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+MESSAGE_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
 def _flight_messages() -> dict[str, Any]:
-    """FlightDescriptor, FlightData, Action and Result, as Arrow's Flight.proto numbers their fields."""
+    """The messages of Flight that are used here, as Arrow's Flight.proto numbers their fields."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="tests/flight.proto", package="tests.flight", syntax="proto3")
 
@@ -54,17 +54,23 @@ def _flight_messages() -> dict[str, Any]:
     )
     message("Action", ("type", 1, kinds.TYPE_STRING), ("body", 2, kinds.TYPE_BYTES))
     message("Result", ("body", 1, kinds.TYPE_BYTES))
+    message(
+        "FlightInfo",
+        ("schema", 1, kinds.TYPE_BYTES),
+        ("flight_descriptor", 2, kinds.TYPE_MESSAGE, ".tests.flight.FlightDescriptor"),
+        ("total_records", 4, kinds.TYPE_INT64),
+    )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tests.flight.{name}"))
-        for name in ("FlightDescriptor", "FlightData", "Action", "Result")
+        for name in ("FlightDescriptor", "FlightData", "Action", "Result", "FlightInfo")
     }
 
 
 _MESSAGES = _flight_messages()
 FlightDescriptor, FlightData = _MESSAGES["FlightDescriptor"], _MESSAGES["FlightData"]
-Result = _MESSAGES["Result"]
+Action, Result, FlightInfo = _MESSAGES["Action"], _MESSAGES["Result"], _MESSAGES["FlightInfo"]
 PATH, CMD = 1, 2
 
 
@@ -90,7 +96,7 @@ class Reply:
 
     def batches(self) -> list[pa.RecordBatch]:
         """The record batches, read by the schema that came first."""
-        parts = [_encapsulated(m.data_header, m.data_body) for m in self.messages if m.data_header]
+        parts = [encapsulated(m.data_header, m.data_body) for m in self.messages if m.data_header]
         if not parts:
             return []
         return list(pa.ipc.open_stream(pa.py_buffer(b"".join(parts))))
@@ -170,9 +176,9 @@ def whole_request(
 def exchange(address: str, requests: Iterable[Any], *, timeout_seconds: float = _CALL_TIMEOUT_SECONDS) -> Reply:
     """Send the messages, half-close, and collect whatever comes back until the status."""
     reply = Reply()
-    with grpc.insecure_channel(address, options=_MESSAGE_LIMIT) as channel:
+    with grpc.insecure_channel(address, options=MESSAGE_LIMIT) as channel:
         call = channel.stream_stream(
-            _SERVICE + "DoExchange", request_serializer=_serialized, response_deserializer=FlightData.FromString
+            SERVICE + "DoExchange", request_serializer=_serialized, response_deserializer=FlightData.FromString
         )(iter(requests), timeout=timeout_seconds)
         try:
             reply.messages.extend(call)
@@ -190,10 +196,10 @@ def action(address: str, kind: str) -> bytes:
     """The body of the one result of an action."""
     with grpc.insecure_channel(address) as channel:
         call: Iterator[Any] = channel.unary_stream(
-            _SERVICE + "DoAction",
+            SERVICE + "DoAction",
             request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=_MESSAGES["Result"].FromString,
-        )(_MESSAGES["Action"](type=kind), timeout=_CALL_TIMEOUT_SECONDS)
+            response_deserializer=Result.FromString,
+        )(Action(type=kind), timeout=_CALL_TIMEOUT_SECONDS)
         return bytes(next(call).body)
 
 
@@ -202,5 +208,5 @@ def _serialized(message: Any) -> bytes:
     return message if isinstance(message, bytes) else bytes(message.SerializeToString())
 
 
-def _encapsulated(header: bytes, body: bytes) -> bytes:
+def encapsulated(header: bytes, body: bytes) -> bytes:
     return b"\xff\xff\xff\xff" + len(header).to_bytes(4, "little") + header + body

@@ -2,7 +2,7 @@
 """The Flight service of a writer: its actions; exchanges go to `exchanges`."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Any
 
@@ -62,7 +62,7 @@ class WriterService(FlightService):
         """Empty: a writer serves no flights."""
         return []
 
-    def flight_info(self, descriptor: Any) -> Any:
+    def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
         """Raises FunctionNotFoundError: a writer serves no flights."""
         raise FunctionNotFoundError("a writer has no functions: exchange with a WriteCommand")
 

@@ -312,6 +312,7 @@ def _assignment(
         owner=binding.owner or (),
         restricted=binding.restricted,
         plain=request.plain,
+        numbered_rows=request.numbered_rows,
         function_name="" if request.is_session else request.function,
         function_version=request.version,
         eval_type=session.eval_type,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
-from updraft.protocol import DATABEND_QUERY_HEADER
+from updraft.protocol import DATABEND_QUERY_HEADER, DATABEND_TENANT_HEADER
 from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
 from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand
@@ -49,6 +49,8 @@ class Request:
     """The flight descriptor of plain Flight, encoded: a client may send it again with each message."""
     query: str = ""
     """The query that a plain client names, for people who read logs."""
+    numbered_rows: bool = True
+    """Plain Flight: whether results of a table function begin with the number of their row."""
     payload: bytes = b""
     """What the worker gets, unread."""
     schema: bytes = b""
@@ -101,7 +103,14 @@ def parse_request(first: FlightFields, header: Callable[[str], str] = lambda _: 
     if descriptor.kind is DescriptorKind.PATH:
         name, version = named_function(descriptor.path)
         encoded = bytes(first.descriptor)
-        return Request(name, version, plain=True, descriptor=encoded, query=header(DATABEND_QUERY_HEADER))
+        return Request(
+            name,
+            version,
+            plain=True,
+            descriptor=encoded,
+            query=header(DATABEND_QUERY_HEADER),
+            numbered_rows=not is_databend(header),
+        )
     if descriptor.kind is DescriptorKind.CMD:
         return _command_request(descriptor.command)
     raise ProtocolError("the flight descriptor has no type: expected CMD with an ExchangeCommand or PATH with a name")
@@ -127,6 +136,11 @@ def resolve(request: Request, capabilities: Capabilities) -> Request:
             return replace(request, needs=needs, modules=_modules(command, needs), resolved=True)
         case _:
             raise ProtocolError("the command names no function")
+
+
+def is_databend(header: Callable[[str], str]) -> bool:
+    """Whether a client of plain Flight is Databend's engine, which sends these headers with each call."""
+    return bool(header(DATABEND_QUERY_HEADER) or header(DATABEND_TENANT_HEADER))
 
 
 def named_function(path: Sequence[str]) -> tuple[str, str]:

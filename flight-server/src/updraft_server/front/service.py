@@ -18,7 +18,7 @@ from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_server.front.admission import Admission
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.request import SERVICE, named_function
+from updraft_server.front.request import SERVICE, is_databend, named_function
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.pool.leases import RegisteredFunctionInfo
@@ -86,12 +86,12 @@ class PoolService(FlightService):
 
     def list_flights(self) -> Iterable[Any]:
         """One pyarrow.flight.FlightInfo for each registered function."""
-        return [_flight_info(function) for function in self._capabilities().functions]
+        return [_flight_info(function, numbered=True) for function in self._capabilities().functions]
 
-    def flight_info(self, descriptor: Any) -> Any:
+    def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
         """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
         name, version = named_function([part.decode("utf-8", "replace") for part in descriptor.path or ()])
-        return _flight_info(self._capabilities().find(name, version))
+        return _flight_info(self._capabilities().find(name, version), numbered=not is_databend(header))
 
     def status(self) -> PoolStatus:
         """The pool as it is now."""
@@ -109,10 +109,7 @@ class PoolService(FlightService):
             workers_starting=self._pool.starting,
             exchanges_waiting=self._admission.waiting,
             exchanges_waiting_limit=self._admission.queue_limit,
-            functions=[
-                FunctionDescription(name=function.name, version=function.version, doc=function.doc)
-                for function in capabilities.functions
-            ],
+            functions=list(map(_description, capabilities.functions)),
             sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],
         )
 
@@ -142,8 +139,23 @@ def _server_version() -> str:
     return version("updraft-server")
 
 
-def _flight_info(function: RegisteredFunctionInfo) -> Any:
+def _flight_info(function: RegisteredFunctionInfo, *, numbered: bool) -> Any:
     from pyarrow import flight
 
+    from updraft.plain_flight import argument_count, flight_schema
+
+    description = _description(function)
     path = [function.name, function.version] if function.version else [function.name]
-    return flight.FlightInfo(None, flight.FlightDescriptor.for_path(*path), [], -1, -1)
+    schema = flight_schema(description, numbered=numbered)
+    return flight.FlightInfo(
+        schema,
+        flight.FlightDescriptor.for_path(*path),
+        [],
+        -1 if schema is None else argument_count(schema),
+        -1,
+        app_metadata=description.SerializeToString(),
+    )
+
+
+def _description(function: RegisteredFunctionInfo) -> FunctionDescription:
+    return FunctionDescription(name=function.name, version=function.version, doc=function.doc)

@@ -141,8 +141,8 @@ class FlightService(ABC):
         """All flights, as pyarrow.flight.FlightInfo."""
 
     @abstractmethod
-    def flight_info(self, descriptor: Any) -> Any:
-        """The FlightInfo for a pyarrow.flight.FlightDescriptor; raises FunctionNotFoundError."""
+    def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
+        """The FlightInfo for a pyarrow.flight.FlightDescriptor; raises UpdraftError. `header` has those of the call."""
 
     def list_actions(self, identity: Identity) -> Iterable[Action]:
         """Every action that is allowed to the caller."""
@@ -219,9 +219,10 @@ class _Adapter:
 
     async def flight_info(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
-            _, request = await self._question(context)
+            identity, request = await self._question(context)
             flight = await _flight_types()
-            yield bytes(self._service.flight_info(_deserialized(flight.FlightDescriptor, request)).serialize())
+            descriptor = _deserialized(flight.FlightDescriptor, request)
+            yield bytes(self._service.flight_info(descriptor, Call(context, identity).header).serialize())
 
     async def list_actions(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
