@@ -62,6 +62,8 @@ APT_INSTALL = $(APT) update && DEBIAN_FRONTEND=noninteractive $(APT) install --y
 TORCH_VERSION := 2.15.0
 #= TORCH options of uv for the wheel of `make test-torch`; empty for the usual index, with 5 GB of CUDA
 TORCH ?= --torch-backend=cpu
+# Not locked either: they hold pyarrow below the version that everything else here runs on.
+PEERS := arrow-udf==0.3.2 databend-udf==0.2.20
 UV := $(shell command -v uv || echo build/tools/bin/uv)
 export UV_SYSTEM_CERTS := true
 export UV_NO_PROGRESS := 1
@@ -358,13 +360,16 @@ gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-healing bench-owners bench-sides bench-signed bench-tenants bench-against bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-functions bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-against bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
 bench-writer: .venv/.synced $(call jar,$(NEWEST)) #+ The writer against Spark's own, over quotas, its encoder against others
 	@$(UV) sync --quiet --locked --inexact --group bench
 	.venv/bin/python -m tests.programs.bench.writer --jar $(call jar,$(NEWEST)) $(BENCH)
+
+bench-functions: .venv/.synced .venv-peers/.synced #+ Registered functions beside arrow-udf's, databend-udf's and a bare Flight server
+	.venv/bin/python -m tests.programs.bench.functions --peers-python .venv-peers/bin/python $(BENCH)
 
 bench-healing: setup #+ How soon a pool is whole after a process of it was killed, beside what is promised
 	$(PYTHON) -m tests.programs.bench.healing $(BENCH)
@@ -392,6 +397,9 @@ bench-writer-check: setup #+ Whether what bench-writer measured keeps every prom
 
 bench-page: setup #+ Write docs/benchmarks.md from what bench-udf measured
 	@$(PYTHON) -m tests.programs.bench.page
+
+bench-functions-page: setup #+ Write docs/benchmarks-functions.md from what bench-functions measured
+	@$(PYTHON) -m tests.programs.bench.functions_page
 
 bench-writer-page: setup #+ Write docs/benchmarks-writer.md from what bench-writer measured
 	@$(PYTHON) -m tests.programs.bench.writer_page
@@ -467,6 +475,11 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 .venv-torch/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
 	UV_PROJECT_ENVIRONMENT=.venv-torch $(UV) sync --quiet --locked --reinstall-package updraft-core
 	$(UV) pip install --quiet --python .venv-torch torch==$(TORCH_VERSION) $(TORCH)
+	@touch $@
+
+.venv-peers/.synced: Makefile | $(filter build/%,$(UV))
+	$(UV) venv --quiet --clear --python .venv/bin/python .venv-peers
+	$(UV) pip install --quiet --python .venv-peers $(PEERS)
 	@touch $@
 
 .venv-%/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))

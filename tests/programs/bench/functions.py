@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-functions`: x + 1 on a pool and on the servers of arrow-udf and databend-udf, called by one client.
+
+The client is pyarrow.flight: 64 batches of 10,000 int64 in one exchange, written while replies are read. A bare server
+of pyarrow.flight is the ceiling: it adds within the process that serves. All servers run at once and are called in
+turn, so that whatever else the machine does falls on all of them. build/bench/functions.json has every run, and
+`make bench-functions-page` writes docs/benchmarks-functions.md from it. Ends with status 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from tests.programs.bench.functions_page import CASES, SIDES, lines_of, missed
+from tests.programs.bench.record import Record, write
+from tests.support.cpu import cpu_seconds
+from tests.support.paths import BUILD, REPOSITORY
+from tests.support.pool import LocalPool
+from tests.support.service import WITH_ITS_OWNER
+
+_BATCH_ROWS = 10_000
+_SCHEMA = pa.schema([pa.field("x", pa.int64())])
+_SERVERS = REPOSITORY / "tests/programs/bench/function_servers"
+# A side that needs longer than this for all batches is given fewer.
+_PATIENCE_SECONDS = 5.0
+
+
+@dataclass
+class Side:
+    """A running server."""
+
+    name: str
+    pid: int
+    client: flight.FlightClient
+    batches: dict[str, int] = field(default_factory=dict)
+    """By case: how many batches a run has."""
+
+
+def main() -> int:
+    """Measure, write build/bench/functions.json, print the table; 1 when a target is missed."""
+    options, load = _options(), os.getloadavg()[0]
+    (BUILD / "bench").mkdir(parents=True, exist_ok=True)
+    records = measure(options)
+    write(records, BUILD / "bench/functions.json")
+    print(f"{options.rounds} rounds, {os.cpu_count()} cores, load average {load:.1f} at the start")
+    print("".join(lines_of(records)))
+    for target in missed(records):
+        print(f"MISSED: {target}")
+    return 1 if any(missed(records)) else 0
+
+
+def measure(options: argparse.Namespace) -> list[Record]:
+    """A record for each case and side, measured in turn."""
+    records: dict[tuple[str, str], Record] = {}
+    with _sides(options.peers_python) as sides:
+        for case in CASES:
+            for side in sides:
+                side.batches[case] = _fitting_batches(side, case, options.batches)
+        for _ in range(options.rounds):
+            for case in CASES:
+                for side in sides:
+                    count = side.batches[case]
+                    if not count:
+                        continue
+                    record = records.setdefault((case, side.name), Record(case, side.name, count * _BATCH_ROWS))
+                    before = cpu_seconds([side.pid])
+                    record.wall_s.append(_seconds(side.client, case, count))
+                    record.cpu_s.append(cpu_seconds([side.pid]) - before)
+    return list(records.values())
+
+
+def _fitting_batches(side: Side, case: str, batches: int) -> int:
+    """How many batches a run has after a warm-up of each kind; 0 for a side without the case."""
+    if case not in SIDES[side.name].cases:
+        return 0
+    one = _seconds(side.client, case, 1)
+    if one * batches > 4 * _PATIENCE_SECONDS:
+        return max(1, int(_PATIENCE_SECONDS / one))
+    _seconds(side.client, case, batches)
+    return batches
+
+
+def _seconds(client: flight.FlightClient, case: str, count: int) -> float:
+    """How long an exchange with so many batches takes, from its opening to its end; raises SystemExit."""
+    batches = [
+        pa.record_batch([pa.array(range(start, start + _BATCH_ROWS), pa.int64())], schema=_SCHEMA)
+        for start in range(0, count * _BATCH_ROWS, _BATCH_ROWS)
+    ]
+    started = time.perf_counter()
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(case))
+    writer.begin(_SCHEMA)
+
+    def send() -> None:
+        for batch in batches:
+            writer.write_batch(batch)
+        writer.done_writing()
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    answer = reader.read_all()
+    took_seconds = time.perf_counter() - started
+    sending.join()
+    writer.close()
+    if (
+        not answer.column(0)
+        .combine_chunks()
+        .equals(pa.chunked_array([pa.array(range(1, count * _BATCH_ROWS + 1))]).combine_chunks())
+    ):
+        raise SystemExit(f"{case} gave a wrong answer")
+    return took_seconds
+
+
+@contextmanager
+def _sides(peers_python: Path) -> Iterator[Sequence[Side]]:
+    os.environ["PYTHONPATH"] = str(REPOSITORY)
+    with ExitStack() as stack:
+        module = "tests.programs.bench.function_servers.ours"
+        pool = stack.enter_context(LocalPool(workers=1, session_functions="off", arguments=["--functions", module]))
+        addresses = [("updraft", pool.pid, f"grpc://{pool.tcp_address}")]
+        for name, side in SIDES.items():
+            if side.program:
+                process = stack.enter_context(_server(peers_python, _SERVERS / side.program))
+                addresses.append((name, process.pid, f"grpc://127.0.0.1:{_port(process, name)}"))
+        yield [Side(name, pid, stack.enter_context(flight.connect(address))) for name, pid, address in addresses]
+
+
+@contextmanager
+def _server(python: Path, program: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [*WITH_ITS_OWNER, str(python), str(program)]
+    log = (BUILD / "bench" / f"{program.stem}.log").open("w")
+    with log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _port(process: Any, name: str) -> int:
+    for line in process.stdout:
+        # What they say of themselves comes first.
+        if line.strip().isdigit():
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            return int(line)
+    raise SystemExit(f"the server of {name} did not start")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench-functions", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9, help="runs of each case on each side (9)")
+    parser.add_argument("--batches", type=int, default=64, help="batches of 10,000 rows in a run (64)")
+    parser.add_argument("--peers-python", type=Path, required=True, help="Python that has arrow-udf and databend-udf")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-functions-page`: docs/benchmarks-functions.md from build/bench/functions.json."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tests.programs.bench.record import Record, read
+from tests.support.paths import BUILD, REPOSITORY
+
+TARGET = 10.0
+"""How many times the rows per second of a peer a pool has to serve, in either case."""
+
+CASES = {"rows": "a Python function of one value", "batch": "a function of a batch"}
+
+
+class SideOfBench(NamedTuple):
+    """Who serves."""
+
+    title: str
+    program: str = ""
+    """In function_servers; empty for a pool."""
+    cases: tuple[str, ...] = tuple(CASES)
+    is_peer: bool = False
+
+
+SIDES = {
+    "updraft": SideOfBench("Updraft, one worker"),
+    "arrow-udf": SideOfBench("arrow-udf", "arrow_udf_server.py", is_peer=True),
+    "databend-udf": SideOfBench("databend-udf", "databend_server.py", is_peer=True),
+    "bare": SideOfBench("bare pyarrow.flight", "bare.py", ("batch",)),
+}
+
+_PAGE = """\
+<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Written by `make bench-functions-page` from what `make bench-functions` measured. Do not edit. -->
+# Registered functions, measured
+
+`make bench-functions` calls x + 1 on a pool with one worker, on the servers of arrow-udf and databend-udf (from PyPI, in
+the versions that the Makefile names), and on a bare server of pyarrow.flight that adds in the process that serves. The
+client is the same: pyarrow.flight, one exchange with 64 batches of 10,000 int64, written while replies are read. All
+servers run on one machine with {cores} and are called in turn.
+
+Rows per second are medians of {runs} runs. CPU is that of the server's processes. A pool checks each batch, queues
+exchanges, and runs the function in a process of its own; the others do it all in one process. To a function of a batch
+a pool gives an Arrow array, and the peers give lists.
+{slow}
+| function | server | rows/s | CPU s for a million rows | Updraft against it | target |
+| --- | --- | --- | --- | --- | --- |
+{rows}"""
+
+
+def main() -> int:
+    """Write the page; 1 when nothing was measured."""
+    records = read(BUILD / "bench/functions.json")
+    if not records:
+        print("nothing is measured: run `make bench-functions` first")
+        return 1
+    (REPOSITORY / "docs/benchmarks-functions.md").write_text(page(records))
+    return 0
+
+
+def page(records: Sequence[Record], cores: str = "2 cores") -> str:
+    """The page: a line for each case and server."""
+    most = max(record.rows for record in records)
+    slow = "".join(
+        f"\n{SIDES[record.variant].title} had {record.rows:,} rows a run for {CASES[record.case]}, to take seconds.\n"
+        for record in records
+        if record.rows < most
+    )
+    return _PAGE.format(
+        cores=cores, runs=min(len(record.wall_s) for record in records), slow=slow, rows="".join(lines_of(records))
+    )
+
+
+def lines_of(records: Sequence[Record]) -> Iterator[str]:
+    """The lines of the table."""
+    for record in records:
+        side = SIDES[record.variant]
+        cpu = record.median_cpu_s / record.rows * 1e6
+        speed = _rate(_ours(records, record.case)) / _rate(record)
+        against = "" if record.variant == "updraft" else f"{speed:.2f}x"
+        target = f"{TARGET:g}x{'' if speed >= TARGET else ' (missed)'}" if side.is_peer else ""
+        rate = f"{_rate(record) / 1e6:.3g}M"
+        yield f"| {CASES[record.case]} | {side.title} | {rate} | {cpu:.2f} | {against} | {target} |\n"
+
+
+def missed(records: Sequence[Record]) -> Iterator[str]:
+    """Each target that was not met."""
+    for record in records:
+        if SIDES[record.variant].is_peer:
+            speed = _rate(_ours(records, record.case)) / _rate(record)
+            if speed < TARGET:
+                yield f"{CASES[record.case]}: {speed:.2f} times the rows/s of {record.variant}, target {TARGET:g}"
+
+
+def _ours(records: Sequence[Record], case: str) -> Record:
+    return next(record for record in records if (record.case, record.variant) == (case, "updraft"))
+
+
+def _rate(record: Record) -> float:
+    return record.rows / record.median_wall_s
+
+
+if __name__ == "__main__":
+    sys.exit(main())
