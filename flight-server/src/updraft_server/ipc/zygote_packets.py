@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
+from updraft_server.ipc.model_packets import MeasuredModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 MAX_PACKET_BYTES = 64 * 1024
@@ -50,6 +51,8 @@ class ZygoteSettings:
     """Whose /dev/shm workers have: a worker's own where that is possible, the pool's alone, or the machine's."""
     required_layers: Sequence[str] = dataclasses.field(default_factory=list)
     """Layers of the sandbox without which it does not start."""
+    model_memory_bytes: int = 0
+    """What all model processes may hold together; 0 sets no limit."""
 
     def encode(self) -> str:
         """As JSON, for the zygote's environment."""
@@ -158,7 +161,24 @@ class Exited:
     """Its exit code, or less than zero the signal that ended it; None where an earlier zygote forked it."""
 
 
-Packet: TypeAlias = Hello | Claim | Fork | Forked | ForkFailed | Kill | ShowStack | Sweep | Measure | Measured | Exited
+Packet: TypeAlias = (
+    Hello
+    | Claim
+    | Fork
+    | Forked
+    | ForkFailed
+    | Kill
+    | ShowStack
+    | Sweep
+    | Measure
+    | Measured
+    | Exited
+    | ModelStarted
+    | ModelEnded
+    | ModelFault
+    | MeasureModels
+    | MeasuredModels
+)
 
 _PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
 

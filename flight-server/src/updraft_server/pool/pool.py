@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
+from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Exited
 from updraft_server.pool.bindings import REGISTERED, Binding, Bound, best, victim
@@ -27,6 +28,7 @@ from updraft_server.pool.leases import (
     TaskKey,
     WorkerInfo,
 )
+from updraft_server.pool.models import PooledModels
 from updraft_server.pool.spares import SpareWorkers
 from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
@@ -72,7 +74,10 @@ class Pool:
         self._leases: set[WorkerLease] = set()
         self._spares = SpareWorkers(settings.workers, settings.spare_seconds, self._discard)
         self._wake = asyncio.Event()
-        self._zygote = ZygoteClient(settings.zygotes, settings.start_timeout_seconds, self._exited, self._wake.set)
+        self.models = PooledModels(settings.output_lines_per_second, on_output, on_drop, self._changed)
+        self._zygote = ZygoteClient(
+            settings.zygotes, settings.start_timeout_seconds, self._exited, self._lost, self.models.take
+        )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
         # Those that are being started: several exchanges of a task may ask at once.
@@ -122,9 +127,12 @@ class Pool:
         return usage
 
     async def stack(self, worker: str) -> str | None:
-        """Where the Python of a worker is, in each thread; empty when it does not answer, None when it has ended."""
+        """Where the Python of a worker or model process is, in each thread; empty when it does not answer, None when it
+        has ended."""
         found = self._workers.get(worker)
-        return await found.stack() if found is not None else None
+        if found is None:
+            return await self.models.stack(worker, self._zygote.show_stack)
+        return await found.stack()
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
         """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError.
@@ -213,6 +221,7 @@ class Pool:
         if self._workers:
             await asyncio.wait([worker.death for worker in self._workers.values()], timeout=_LAST_DEATHS_SECONDS)
         self._zygote.close()
+        self.models.lost()
 
     async def _keep(self) -> None:
         """Keep the configured number of workers alive: the only place that starts them unasked."""
@@ -233,6 +242,18 @@ class Pool:
         while True:
             await asyncio.sleep(_MEASUREMENT_SECONDS)
             await self.measure(tuple(self._workers))
+            await self.measure_models()
+
+    async def measure_models(self) -> Sequence[ModelUsage]:
+        """What the model processes use and have done; as it was, where the zygote cannot tell."""
+        with contextlib.suppress(ZygoteError, TimeoutError):
+            async with asyncio.timeout(_MEASUREMENT_TIMEOUT_SECONDS):
+                self.models.usage = await self._zygote.measure_models()
+        return self.models.usage
+
+    def _lost(self) -> None:
+        self.models.lost()
+        self._wake.set()
 
     async def _connect(self) -> None:
         hello = await self._zygote.connect()

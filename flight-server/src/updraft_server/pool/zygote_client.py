@@ -12,6 +12,14 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from updraft_server.ipc.model_packets import (
+    MeasuredModels,
+    MeasureModels,
+    ModelEnded,
+    ModelFault,
+    ModelStarted,
+    ModelUsage,
+)
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     FORKED_DESCRIPTORS,
@@ -35,6 +43,8 @@ from updraft_server.ipc.zygote_packets import (
 )
 from updraft_server.pool.leases import PoolError
 from updraft_server.pool.zygote_source import ZygoteSource
+
+ModelPacket = ModelStarted | ModelEnded | ModelFault
 
 _log = structlog.get_logger(__name__)
 
@@ -78,7 +88,17 @@ class ZygoteClient:
         timeout_seconds: float,
         on_exit: Callable[[Exited], None],
         on_lost: Callable[[], None],
+        on_model: Callable[[ModelPacket, Sequence[int]], None],
     ) -> None:
+        """Not connected yet.
+
+        Args:
+            zygotes: Whom to connect to.
+            timeout_seconds: After which a zygote that does not say hello is complained about.
+            on_exit: Hears of workers that have ended.
+            on_lost: Hears that there is no connection any more.
+            on_model: Hears of model processes; gets their descriptors with it, to close.
+        """
         self.hello: Hello | None = None
         """What the zygote is; None while there is no connection."""
         self.trouble = ""
@@ -87,6 +107,7 @@ class ZygoteClient:
         self._timeout_seconds = timeout_seconds
         self._on_exit = on_exit
         self._on_lost = on_lost
+        self._on_model = on_model
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket
         self._connection = contextlib.ExitStack()
@@ -169,7 +190,17 @@ class ZygoteClient:
             usage.update({worker: WorkerUsage(*fields) for worker, fields in measured.usage.items()})
         return usage
 
-    async def _ask(self, packet: Fork | Measure) -> Any:
+    async def measure_models(self) -> Sequence[ModelUsage]:
+        """What the processes of each batched function use and have done; raises ZygoteError. The caller bounds the
+        wait."""
+        usage: list[ModelUsage] = []
+        while True:
+            measured: MeasuredModels = await self._ask(MeasureModels(next(self._requests), len(usage)))
+            usage.extend(map(ModelUsage.from_plain, measured.functions))
+            if measured.are_last:
+                return usage
+
+    async def _ask(self, packet: Fork | Measure | MeasureModels) -> Any:
         if self.hello is None:
             raise ZygoteLostError()
         self._send(packet)
@@ -234,10 +265,12 @@ class ZygoteClient:
                 self._forked(packet, descriptors)
             case ForkFailed():
                 self._answered(packet.request, ZygoteError(packet.reason))
-            case Measured():
+            case Measured() | MeasuredModels():
                 self._answered(packet.request, packet)
             case Exited():
                 self._on_exit(packet)
+            case ModelStarted() | ModelEnded() | ModelFault():
+                self._on_model(packet, descriptors)
 
     def _forked(self, packet: Forked, descriptors: list[int]) -> None:
         is_whole = len(descriptors) == FORKED_DESCRIPTORS

@@ -23,6 +23,7 @@ from updraft_server.sandbox.owner_files import OwnerFiles, out_of_reach
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
+from updraft_server.worker.model.door import Door
 from updraft_server.worker.ownership import Ownership
 from updraft_server.worker.process_state import ProcessState
 from updraft_server.worker.registered.functions import FunctionRegistry
@@ -51,8 +52,10 @@ class Worker:
         sessions: "SessionRunner | None",
         files: OwnerFiles,
         scratch: Path,
+        door: Door,
     ) -> None:
         self._channel = channel
+        self._door = door
         self._settings = settings
         self._registry = registry
         self._sessions = sessions
@@ -116,6 +119,8 @@ class Worker:
             self._is_bound = True
 
     def _confine(self, assignment: Assignment) -> None:
+        # Models are registered functions, which no function of a session may reach.
+        self._door.close()
         try:
             self._files.confine(self._scratch, assignment.artifacts_directory)
         except OSError as error:
@@ -129,7 +134,7 @@ class Worker:
         self._ownership.take(assignment)
         if assignment.function_name:
             function = self._registry.find(assignment.function_name, assignment.function_version)
-            return run_registered(function, exchange)
+            return run_registered(function, exchange, self._door, self._settings.max_batch_rows)
         if self._sessions is None:
             raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)

@@ -20,6 +20,10 @@ from updraft_server.sandbox.resource_limits import limit_resources
 from updraft_server.sandbox.scratch import use_scratch
 from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
+from updraft_server.worker.model.devices import choose_device
+from updraft_server.worker.model.door import WORKER_DOOR, Door
+from updraft_server.worker.model.function import BatchedFunction, batched
+from updraft_server.worker.model.process import ModelProcess
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
 from updraft_server.worker.registered import functions
@@ -73,14 +77,32 @@ class Image:
         memory_limit_bytes = min(memory_limits().values())
         return Hello(os.getpid(), python_version, pyspark_version, described, sandbox, memory_limit_bytes)
 
+    @property
+    def batched_functions(self) -> Sequence[BatchedFunction]:
+        """Those that run in processes of their own."""
+        return batched(functions.registry)
+
     def run_worker(self, scratch: Path, sock: socket.socket) -> NoReturn:
-        """Be a worker in this process, which was forked for it, with a directory of its own; never returns."""
+        """Be a worker in this process, which was forked for it, with a directory of its own; never returns.
+
+        Its way to models, where there are any, is the descriptor WORKER_DOOR.
+        """
+        self._begin(scratch)
+        door = Door(WORKER_DOOR) if self.batched_functions else Door.none()
+        Worker(Channel(sock), self._settings, functions.registry, self._sessions, self._files, scratch, door).run()
+
+    def run_model(self, function: BatchedFunction, number: int, scratch: Path, control: socket.socket) -> NoReturn:
+        """Be the function's replica `number` in this process, which was forked for it; never returns."""
+        self._begin(scratch)
+        choose_device(function.batching.device, number)
+        ModelProcess(control, function, self._settings.max_batch_rows).run()
+
+    def _begin(self, scratch: Path) -> None:
         reseed()
         use_scratch(scratch)
         limit_resources(file_bytes=self._settings.max_file_bytes, descriptors=self._settings.max_descriptors)
         # What crashes in C says in the log where; the death itself is the pool's to report.
         faulthandler.enable()
-        Worker(Channel(sock), self._settings, functions.registry, self._sessions, self._files, scratch).run()
 
 
 def _session_runner(settings: WorkerSettings, files_directory: str) -> "SessionRunner":

@@ -80,7 +80,16 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     scratch_directory = Path(settings.scratch_directory)
     sweeps = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
     zygote = Zygote(
-        image, door, lifeline, heartbeat, records, score, sandbox, scratch_directory, sweeps_shared_memory=sweeps
+        image,
+        door,
+        lifeline,
+        heartbeat,
+        records,
+        score,
+        sandbox,
+        scratch_directory,
+        sweeps_shared_memory=sweeps,
+        model_memory_bytes=settings.model_memory_bytes,
     )
     # Its workers are a front's, which finishes what runs: the supervisor bounds that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())

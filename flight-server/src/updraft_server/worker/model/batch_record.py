@@ -50,6 +50,12 @@ class BatchRecord:
     waits: Counts = dataclasses.field(default_factory=lambda: Counts(SECONDS_BOUNDS))
     """By seconds, from the moment when a worker sent rows until the function got the first of them."""
 
+    def add(self, other: "BatchRecord") -> None:
+        """Count what the other has counted, too."""
+        for own, others in ((self.batches, other.batches), (self.waits, other.waits)):
+            own.counts = [count + more for count, more in zip(own.counts, others.counts, strict=True)]
+            own.total += others.total
+
     def to_plain(self) -> list[Any]:
         """As JSON can carry it."""
         return [[part.counts, part.total] for part in (self.batches, self.waits)]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a registered function over an exchange."""
 
+import contextlib
 import time
 
 import pyarrow as pa
@@ -8,12 +9,25 @@ import pyarrow as pa
 from updraft.errors import UserError
 from updraft.v1 import exchange_pb2
 from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.model.client import ModelClient
+from updraft_server.worker.model.door import Door
 from updraft_server.worker.registered.functions import RegisteredFunction
 from updraft_server.worker.user_exceptions import user_error
 
 
-def run_registered(function: RegisteredFunction, exchange: Exchange) -> exchange_pb2.Report:
+def run_registered(
+    function: RegisteredFunction, exchange: Exchange, door: Door, max_batch_rows: int
+) -> exchange_pb2.Report:
     """One reply for each request; raises UpdraftError."""
+    if getattr(function, "batching", None):
+        client = ModelClient(
+            function, door, may_repeat=True, max_batch_rows=max_batch_rows, waiting=exchange.clock.paused
+        )
+        with contextlib.closing(client):
+            client.connect()
+            while (request := exchange.take()) is not None:
+                exchange.reply(client.call(request.batch, sequence=exchange.consumed), sequence=exchange.consumed)
+        return exchange_pb2.Report()
     started = time.monotonic()
     if exchange.plain and function.result_schema is not None:
         # A plain client asks for the schema before it looks for a batch, of which there may be none.
