@@ -87,3 +87,12 @@ add("batch_rows", batch_rows, rows=100, wait_seconds=3600)
 add("picky", picky, wait_seconds=3600)
 add("deadly", deadly, wait_seconds=3600)
 add("hanging", hanging, timeout_seconds=2, wait_seconds=3600)
+
+
+def hungry(numbers: pa.Array) -> pa.Array:
+    kept.append(bytearray(200 << 20))
+    return numbers
+
+
+kept: list[bytearray] = []
+add("hungry", hungry, wait_seconds=3600)

@@ -204,6 +204,16 @@ class WorkersSettings(PoolSettings):
         default=(),
         unit="modules",
     )
+    model_memory_bytes: int = setting(
+        "Anonymous and shared memory that the processes of all batched functions may hold together, above what the "
+        "image of all workers has. With a limit, a function is loaded when it is called, and processes of those that "
+        "were called least recently end to make room for it; they come back with their next call. A process that "
+        "needs more than this alone is ended. 0 loads all functions at the start, and ends a process that takes three "
+        "quarters of the memory of the container or machine.",
+        default=0,
+        unit="bytes",
+        ge=0,
+    )
     max_exchanges_per_worker: int = setting(
         "Replace a worker after this many exchanges, to contain functions that leak memory. 0 never replaces it.",
         default=0,

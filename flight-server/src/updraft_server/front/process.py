@@ -50,6 +50,7 @@ from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.front.worker_log import log_dropped_output, log_worker_output
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
+from updraft_server.ipc.model_packets import memory_bytes
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     NEIGHBOURS_TOKEN_VARIABLE,
@@ -117,7 +118,8 @@ class Front:
             worker_silence_seconds=settings.worker_silence_seconds,
             memory_limit_bytes=lambda: pool.memory_limit_bytes,
             limits=lambda: WorkerLimits.effective(
-                there_is_bytes=pool.memory_limit_bytes,
+                # Models take of the same memory.
+                there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
                 memory_bytes=settings.worker_memory_bytes,
                 processes=settings.worker_processes,
                 threads=settings.worker_threads,
@@ -167,7 +169,13 @@ class Front:
             allow_remote_stacks=settings.allow_remote_stacks,
         )
         self.sampler = Sampler(
-            service.status, self.activity, self._health.published, pool.exits, settings.workers, lambda: pool.workers
+            service.status,
+            self.activity,
+            self._health.published,
+            pool.exits,
+            settings.workers,
+            lambda: pool.workers,
+            lambda: pool.model_usage,
         )
         pages = status_pages(lambda: self.sampler.report)
         self._neighbours_token_file = neighbours_token_file

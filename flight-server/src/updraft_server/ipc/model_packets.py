@@ -41,13 +41,18 @@ class ModelUsage(NamedTuple):
     deaths: int
     """Processes that ended otherwise, those that could not load it included."""
     record: Sequence[Any]
-    """`BatchRecord.to_plain`: histograms of the rows in its batches, and of how long rows have waited for them."""
+    """Histograms of the rows in its batches, and of how long rows have waited for them: `BatchRecord.to_plain`."""
 
     @classmethod
     def from_plain(cls, plain: Sequence[Any]) -> "ModelUsage":
         """What JSON has made a list of."""
         usage = cls(*plain)
         return usage._replace(replicas=[ModelReplica(*replica) for replica in usage.replicas])
+
+
+def memory_bytes(usage: Sequence[ModelUsage]) -> int:
+    """Of all processes together."""
+    return sum(replica.memory_bytes for each in usage for replica in each.replicas)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

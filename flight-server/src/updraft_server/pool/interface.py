@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, RegisteredFunctionInfo, TaskKey, WorkerInfo
@@ -33,6 +34,15 @@ class WorkerPool(Protocol):
     """Layers of the workers' sandbox; empty until the zygote has told."""
     exits: dict[str, int]
     """Workers that ended, by what ended them."""
+
+    @property
+    def model_usage(self) -> Sequence[ModelUsage]:
+        """What the processes of each batched function were and had done when they were last measured. May be read from
+        any thread."""
+
+    @property
+    def model_faults(self) -> Mapping[tuple[str, str], str]:
+        """Why batched functions cannot be called now, by name and version; of those that can, nothing."""
 
     @property
     def workers(self) -> Sequence[WorkerInfo]:

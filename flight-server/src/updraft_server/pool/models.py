@@ -5,7 +5,7 @@ The zygote starts, measures and ends them; nothing here acts on them.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -76,6 +76,11 @@ class PooledModels:
         self._on_fault = on_fault
         self._processes: dict[str, _Process] = {}
 
+    @property
+    def are_there(self) -> bool:
+        """Whether the pool has batched functions, as far as is known."""
+        return bool(self._processes or self.usage or self.faults)
+
     def take(self, packet: ModelPacket, descriptors: Sequence[int]) -> None:
         """What the zygote tells."""
         match packet:
@@ -123,12 +128,3 @@ class PooledModels:
             self.faults.pop(function, None)
             _log.info("function can be called again", function=name, version=version)
         self._on_fault()
-
-
-def memory_bytes_by_function(usage: Sequence[ModelUsage]) -> Mapping[str, int]:
-    """What the processes of each function hold together."""
-    return {_label(each): sum(replica.memory_bytes for replica in each.replicas) for each in usage}
-
-
-def _label(usage: ModelUsage) -> str:
-    return f"{usage.name}@{usage.version}"

@@ -43,6 +43,7 @@ _LAST_DEATHS_SECONDS = 2.0
 # How often the memory of workers is looked up: the zygote reads all of /proc for it.
 _MEASUREMENT_SECONDS = 10.0
 _MEASUREMENT_TIMEOUT_SECONDS = 5.0
+_MODELS_MEASUREMENT_SECONDS = 2.0
 
 
 class Pool:
@@ -74,9 +75,9 @@ class Pool:
         self._leases: set[WorkerLease] = set()
         self._spares = SpareWorkers(settings.workers, settings.spare_seconds, self._discard)
         self._wake = asyncio.Event()
-        self.models = PooledModels(settings.output_lines_per_second, on_output, on_drop, self._changed)
+        self._models = PooledModels(settings.output_lines_per_second, on_output, on_drop, self._changed)
         self._zygote = ZygoteClient(
-            settings.zygotes, settings.start_timeout_seconds, self._exited, self._lost, self.models.take
+            settings.zygotes, settings.start_timeout_seconds, self._exited, self._lost, self._models.take
         )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
@@ -86,7 +87,8 @@ class Pool:
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
-        self._keepers = [asyncio.create_task(self._keep()), asyncio.create_task(self._keep_measuring())]
+        keepers = self._keep(), self._keep_measuring(), self._keep_measuring_models()
+        self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
         wanted = self._settings.workers
         try:
             async with asyncio.timeout(self._settings.start_timeout_seconds):
@@ -131,7 +133,7 @@ class Pool:
         has ended."""
         found = self._workers.get(worker)
         if found is None:
-            return await self.models.stack(worker, self._zygote.show_stack)
+            return await self._models.stack(worker, self._zygote.show_stack)
         return await found.stack()
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
@@ -221,7 +223,7 @@ class Pool:
         if self._workers:
             await asyncio.wait([worker.death for worker in self._workers.values()], timeout=_LAST_DEATHS_SECONDS)
         self._zygote.close()
-        self.models.lost()
+        self._models.lost()
 
     async def _keep(self) -> None:
         """Keep the configured number of workers alive: the only place that starts them unasked."""
@@ -242,17 +244,32 @@ class Pool:
         while True:
             await asyncio.sleep(_MEASUREMENT_SECONDS)
             await self.measure(tuple(self._workers))
-            await self.measure_models()
+
+    async def _keep_measuring_models(self) -> None:
+        while True:
+            await asyncio.sleep(_MODELS_MEASUREMENT_SECONDS)
+            if self._models.are_there:
+                await self.measure_models()
+
+    @property
+    def model_usage(self) -> Sequence[ModelUsage]:
+        """Of each batched function, when it was last measured."""
+        return self._models.usage
+
+    @property
+    def model_faults(self) -> Mapping[tuple[str, str], str]:
+        """Why batched functions cannot be called now, by name and version."""
+        return self._models.faults
 
     async def measure_models(self) -> Sequence[ModelUsage]:
         """What the model processes use and have done; as it was, where the zygote cannot tell."""
         with contextlib.suppress(ZygoteError, TimeoutError):
             async with asyncio.timeout(_MEASUREMENT_TIMEOUT_SECONDS):
-                self.models.usage = await self._zygote.measure_models()
-        return self.models.usage
+                self._models.usage = await self._zygote.measure_models()
+        return self._models.usage
 
     def _lost(self) -> None:
-        self.models.lost()
+        self._models.lost()
         self._wake.set()
 
     async def _connect(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender
 from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import (
@@ -120,6 +121,8 @@ class FakePool:
         self.sandbox: Sequence[SandboxLayer] = (SandboxLayer("seccomp"), SandboxLayer("capabilities", "it is a test"))
         self.exits = dict.fromkeys(EXIT_REASONS, 0)
         self.pyspark_version = "4.3.0"
+        self.model_usage: Sequence[ModelUsage] = ()
+        self.model_faults: Mapping[tuple[str, str], str] = {}
         self._subscribers: list[Callable[[], None]] = []
 
     @property

@@ -37,6 +37,7 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
         scratch_directory=str(scratch),
         restricted=settings.profile == RESTRICTED,
         shared_memory=settings.shared_memory,
+        model_memory_bytes=settings.model_memory_bytes,
         # Nobody runs with less than the profile says.
         required_layers=[*settings.require, *([RESTRICTED] if settings.profile == RESTRICTED else [])],
         worker=WorkerSettings(

@@ -5,8 +5,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import ModelReplica, ModelUsage
-from updraft_server.worker.model.batch_record import BatchRecord
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.zygote.model_budget import Backoff
 from updraft_server.zygote.model_replica import Replica, ReplicaState

@@ -9,7 +9,7 @@ import socket
 from contextlib import suppress
 from typing import NamedTuple
 
-from updraft_server.worker.model.batch_record import BatchRecord
+from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.worker.model.control import Attach, Retire, State, encode
 
 

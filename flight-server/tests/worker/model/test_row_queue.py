@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from updraft_server.worker.model.batch_record import BatchRecord
+from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.worker.model.row_queue import Piece, RowQueue
 
 

@@ -55,6 +55,30 @@ class ExchangeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A batched function and its processes."""
+
+    name: str
+    version: str
+    fault: str
+    """Why it cannot be called; empty while it can."""
+    processes: Sequence[Mapping[str, str | int]]
+    """The fields of `ModelReplica` of each."""
+    loads: int
+    evictions: int
+    deaths: int
+    batches: int
+    rows: int
+    wait_seconds: float | None
+    """What 99 of 100 waits for a batch kept to: the bound of a histogram's bucket; None beyond the last one."""
+
+    @property
+    def rows_per_batch(self) -> float:
+        """On the average; 0 before the first batch."""
+        return self.rows / self.batches if self.batches else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """The last minutes, the oldest first; a value for each interval."""
 
@@ -86,6 +110,8 @@ class Report:
     workers: Workers
     queue: Queue
     functions: Sequence[RegisteredFunctionInfo]
+    models: Sequence[ModelRow]
+    """Of the functions that are batched."""
     exchanges_open: int
     exchanges: Sequence[ExchangeRow]
     """The oldest of them."""

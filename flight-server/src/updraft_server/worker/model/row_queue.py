@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from updraft_server.worker.model.batch_record import BatchRecord
+from updraft_server.ipc.batch_record import BatchRecord
 
 ExchangeT = TypeVar("ExchangeT", bound=Hashable)
 RequestT = TypeVar("RequestT")
