@@ -4,8 +4,11 @@
 import dataclasses
 import os
 import signal
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -89,10 +92,52 @@ add("deadly", deadly, wait_seconds=3600)
 add("hanging", hanging, timeout_seconds=2, wait_seconds=3600)
 
 
-def hungry(numbers: pa.Array) -> pa.Array:
+kept: list[bytearray] = []
+
+
+def greedy(numbers: pa.Array) -> pa.Array:
     kept.append(bytearray(200 << 20))
+    time.sleep(600)
     return numbers
 
 
-kept: list[bytearray] = []
-add("hungry", hungry, wait_seconds=3600)
+def status_of_the_process(numbers: pa.Array) -> pa.Array:
+    """Seccomp and NoNewPrivs of /proc/self/status, and whether it may write where its temporary files go."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    with tempfile.TemporaryFile() as file:
+        written = file.write(b"1")
+    return pa.array([int(fields["Seccomp"]), int(fields["NoNewPrivs"]), written], pa.int64())
+
+
+def without_weights() -> Model:
+    raise FileNotFoundError("no weights")
+
+
+def loaded_at_the_second_attempt() -> Model:
+    mark = Path.home() / "was-loaded"
+    if not mark.exists():
+        mark.touch()
+        raise FileNotFoundError("no weights yet")
+    return Model(doubled)
+
+
+def large() -> Model:
+    kept.append(bytearray(b"x") * (60 << 20))
+    return Model(pid)
+
+
+def talkative() -> Model:
+    sys.stdout.write("loading weights\n")
+    return Model(doubled)
+
+
+add("greedy", greedy)
+add("status", status_of_the_process)
+for name, load in {
+    "without_weights": without_weights,
+    "second_attempt": loaded_at_the_second_attempt,
+    "large_a": large,
+    "large_b": large,
+    "talkative": talkative,
+}.items():
+    registry.add(Batched(name, load, Batching(wait_seconds=0.001)))  # type: ignore[arg-type]

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batched functions in real processes: forked by a zygote, called by workers."""
 
+import asyncio
+import contextlib
+import os
+import select
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import model_functions
 import pyarrow as pa
@@ -11,6 +16,7 @@ from model_functions import NUMBERS
 from pool_driver import (
     Reply,
     Zygotes,
+    exchange,
     leased,
     numbers,
     receive_reply,
@@ -19,23 +25,53 @@ from pool_driver import (
     send_command,
     send_requests,
 )
+from zygote_fronts import HANG_SECONDS
 
 from updraft.v1 import exchange_pb2
+from updraft_server.ipc.frame_stream import FrameSender
+from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.pool.bindings import REGISTERED
+from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.pool import Pool
+from updraft_server.pool.worker_events import WorkerOutput
+
+
+@contextlib.contextmanager
+def zygotes_in(directory: Path, **settings: Any) -> Iterator[Zygotes]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(model_functions.__file__).parent))
+        patch.setenv("HOME", str(directory))
+        started = Zygotes(directory, WorkerSettings(), ["model_functions"], **settings)
+        yield started
+        started.stop()
 
 
 @pytest.fixture(scope="module")
 def zygotes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygotes]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(model_functions.__file__).parent))
-        directory = tmp_path_factory.mktemp("zygote")
-        started = Zygotes(directory, WorkerSettings(allow_session_functions=True), ["model_functions"])
+    with zygotes_in(tmp_path_factory.mktemp("zygote")) as started:
         yield started
-        started.stop()
+
+
+@pytest.fixture
+def zygotes_with_a_budget(tmp_path: Path) -> Iterator[Zygotes]:
+    """Of 100 MiB, where each large model takes 60."""
+    with zygotes_in(tmp_path, model_memory_bytes=100 << 20) as started:
+        yield started
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text()
+
+
+async def usage_of(pool: Pool, name: str) -> ModelUsage:
+    return next(usage for usage in await pool.measure_models() if usage.name == name)
+
+
+def command(name: str) -> exchange_pb2.ExchangeCommand:
+    return exchange_pb2.ExchangeCommand(registered=exchange_pb2.RegisteredFunction(name=name))
 
 
 async def call(pool: Pool, name: str, *batches: pa.RecordBatch) -> Reply:
@@ -45,10 +81,9 @@ async def call(pool: Pool, name: str, *batches: pa.RecordBatch) -> Reply:
 
 async def calls(pool: Pool, name: str, exchanges: Sequence[Sequence[pa.RecordBatch]]) -> Sequence[Reply]:
     """Several exchanges, which send their rows when all of them are connected to the function's process."""
-    command = exchange_pb2.ExchangeCommand(registered=exchange_pb2.RegisteredFunction(name=name))
     leases = [await leased(pool, None, REGISTERED) for _ in exchanges]
     for lease in leases:
-        await send_command(lease, NUMBERS, command)
+        await send_command(lease, NUMBERS, command(name))
     while connections(await pool.measure_models(), name) < len(leases):
         # The answer to a question is as good as a pause.
         continue
@@ -79,7 +114,7 @@ async def test_all_workers_share_one_process(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=3) as pool:
         replies = await calls(pool, "pid", [[numbers(5)]] * 3)
         workers = {worker.pid for worker in pool.workers}
-        (process,) = next(usage.replicas for usage in pool.model_usage if usage.name == "pid")
+        (process,) = (await usage_of(pool, "pid")).replicas
     assert {pid for reply in replies for value in values(reply) for pid in value} == {process.pid}
     assert process.pid not in workers
 
@@ -118,7 +153,7 @@ async def test_an_exchange_that_kills_the_process_gets_an_error_and_others_their
         assert "the model process of function 'deadly' was killed by SIGSEGV" in bad.error.message
         # Its successor serves.
         assert values(await call(pool, "deadly", numbers(3))) == [[0, 1, 2]]
-        deadly = next(usage for usage in await pool.measure_models() if usage.name == "deadly")
+        deadly = await usage_of(pool, "deadly")
     assert deadly.deaths == 2
     assert deadly.fault == ""
 
@@ -130,3 +165,91 @@ async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allo
     assert bad.error is not None
     assert bad.error.kind == exchange_pb2.ERROR_KIND_WORKER
     assert "worked for more than 2 seconds on one batch" in bad.error.message
+
+
+async def test_a_function_that_cannot_be_loaded_says_why_and_is_loaded_again_later(tmp_path: Path) -> None:
+    with zygotes_in(tmp_path) as zygotes:
+        async with running_pool(zygotes, workers=2) as pool:
+            refused = await exchange(pool, [numbers(1).rename_columns(NUMBERS.names)], command("without_weights"))
+            assert refused.error is not None
+            assert refused.error.kind == exchange_pb2.ERROR_KIND_FUNCTION_REFUSED
+            reason = "its model process could not load the function: FileNotFoundError: no weights"
+            assert reason in refused.error.message
+            assert pool.model_faults[("without_weights", "1")] == reason
+            # Nobody else is at fault.
+            assert values(await call(pool, "doubled", numbers(2))) == [[0, 2]]
+            await until(pool, lambda: ("second_attempt", "1") not in pool.model_faults)
+            assert values(await call(pool, "second_attempt", numbers(2))) == [[0, 2]]
+            assert (await usage_of(pool, "second_attempt")).deaths == 1
+
+
+async def test_a_process_is_sandboxed_and_has_a_place_for_temporary_files(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        reply = await call(pool, "status", numbers(3))
+    assert values(reply) == [[2, 1, 1]]
+
+
+async def test_a_process_has_a_name_in_process_lists_and_ends_with_the_front(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        (process,) = (await usage_of(pool, "doubled")).replicas
+        assert name_of(process.pid) == "updraft-model\n"
+        pidfd = os.pidfd_open(process.pid)
+    assert await asyncio.to_thread(select.select, [pidfd], [], [], HANG_SECONDS) == ([pidfd], [], [])
+    os.close(pidfd)
+
+
+async def test_what_a_process_prints_is_logged_with_its_function(zygotes: Zygotes) -> None:
+    lines: asyncio.Queue[WorkerOutput] = asyncio.Queue()
+    async with asyncio.timeout(HANG_SECONDS), running_pool(zygotes, on_output=lines.put_nowait):
+        while (output := await lines.get()).line != "loading weights":
+            continue
+    assert output.context == {"function": "talkative", "version": "1"}
+
+
+async def test_the_stack_of_a_process_can_be_read(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        (process,) = (await usage_of(pool, "doubled")).replicas
+        assert "_turn" in (await pool.stack(process.model) or "")
+
+
+async def test_a_function_makes_room_for_another_one_and_comes_back_with_its_next_call(
+    zygotes_with_a_budget: Zygotes,
+) -> None:
+    async with running_pool(zygotes_with_a_budget) as pool:
+        assert not any(usage.replicas for usage in await pool.measure_models())
+        pids = [values(await call(pool, name, numbers(1)))[0][0] for name in ("large_a", "large_b", "large_a")]
+        usage = await usage_of(pool, "large_a")
+    assert len(set(pids)) == 3
+    assert (usage.loads, usage.evictions, usage.deaths) == (2, 1, 0)
+    assert 60 << 20 < usage.replicas[0].memory_bytes < 100 << 20
+
+
+async def test_an_exchange_whose_function_makes_room_goes_on_with_it_once_it_is_back(
+    zygotes_with_a_budget: Zygotes,
+) -> None:
+    first, second, finish = requests([numbers(1).rename_columns(NUMBERS.names)] * 2)
+    async with running_pool(zygotes_with_a_budget, workers=2) as pool:
+        leases = [await leased(pool, None, REGISTERED) for _ in range(2)]
+        for lease, name in zip(leases, ("large_a", "large_b"), strict=True):
+            await send_command(lease, NUMBERS, command(name))
+            await FrameSender(lease.socket).send(FrameKind.BATCH, *first)
+        while not sum([(await usage_of(pool, name)).evictions for name in ("large_a", "large_b")]):
+            continue
+        for lease in leases:
+            await send_requests(lease, [second, finish])
+        replies = [await receive_reply(lease) for lease in leases]
+        for lease in leases:
+            lease.release(LeaseOutcome.BROKEN)
+    pids = [pid for reply in replies for value in values(reply) for pid in value]
+    assert len(pids) == 4
+    assert len(set(pids)) > 2
+
+
+async def test_a_process_that_takes_more_than_all_may_is_ended_and_its_exchange_told(
+    zygotes_with_a_budget: Zygotes,
+) -> None:
+    async with running_pool(zygotes_with_a_budget) as pool:
+        reply = await call(pool, "greedy", numbers(1))
+    assert reply.error is not None
+    assert reply.error.kind == exchange_pb2.ERROR_KIND_WORKER
+    assert "the limit is 104857600, and was ended: raise --model-memory-bytes" in reply.error.message

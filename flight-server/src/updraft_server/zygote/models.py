@@ -231,6 +231,8 @@ class Models:
                 replica.state = ReplicaState.READY
                 replica.ready_seconds = time.monotonic()
                 each.loads += 1
+                # What it takes decides on the room of others.
+                self._next_look_seconds = 0.0
                 each.cannot_load = False
                 self._set_fault(each, "")
                 self._serve_waiting(each)
