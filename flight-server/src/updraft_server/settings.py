@@ -29,6 +29,12 @@ class PoolSettings(Settings):
     )
     max_message_bytes: int = restated(ServiceSettings, "max_message_bytes")
     drain_timeout_seconds: float = restated(ServiceSettings, "drain_timeout_seconds")
+    restricted_functions: FunctionNames = setting(
+        "Registered function that runs without network and subprocesses, as with the profile restricted, where that of "
+        "the pool is compatible. Repeat the option, or separate names with commas.",
+        default=(),
+        unit="functions",
+    )
 
 
 class FrontSettings(ServiceSettings, PoolSettings):
@@ -68,12 +74,6 @@ class FrontSettings(ServiceSettings, PoolSettings):
         "Let every client that may connect read where the Python of workers is (`updraft stack`): the names of files, "
         "lines and functions of every tenant's code, and no values.",
         default=False,
-    )
-    restricted_functions: FunctionNames = setting(
-        "Registered function that runs without network and subprocesses, as with the profile restricted, where that of "
-        "the pool is compatible. Repeat the option, or separate names with commas.",
-        default=(),
-        unit="functions",
     )
     worker_memory_bytes: int = setting(
         "Anonymous and shared memory that a worker may take, with all processes that its function has started, above "

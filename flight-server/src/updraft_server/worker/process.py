@@ -102,7 +102,7 @@ class Worker:
         """Give up, before the first function that may not have all, what no such function may have: for good."""
         if assignment.function_name:
             if assignment.restricted:
-                self._restrict()
+                self._restrict(assignment)
             return
         if not self._is_bound:
             self._confine(assignment)
@@ -110,7 +110,10 @@ class Worker:
             # Made anew since this worker was bound: its rules mean the directory that was there then.
             raise PoolUnavailableError("the worker can no longer read the artifacts of its session: another one can")
 
-    def _restrict(self) -> None:
+    def _restrict(self, assignment: Assignment) -> None:
+        if assignment.function_name not in self._settings.restricted_functions:
+            # The processes of a batched one are as free as the pool's.
+            self._door.close()
         if not self._is_bound:
             try:
                 restrict()

@@ -18,11 +18,12 @@ from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.sandbox.owner_files import OwnerFiles
 from updraft_server.sandbox.resource_limits import limit_resources
 from updraft_server.sandbox.scratch import use_scratch
+from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
-from updraft_server.worker.model.devices import choose_device
 from updraft_server.worker.model.door import WORKER_DOOR, Door
 from updraft_server.worker.model.function import BatchedFunction, batched
+from updraft_server.worker.model.machine_share import take_share
 from updraft_server.worker.model.process import ModelProcess
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
@@ -94,7 +95,9 @@ class Image:
     def run_model(self, function: BatchedFunction, number: int, scratch: Path, control: socket.socket) -> NoReturn:
         """Be the function's replica `number` in this process, which was forked for it; never returns."""
         self._begin(scratch)
-        choose_device(function.batching.device, number)
+        if function.name in self._settings.restricted_functions:
+            restrict()
+        take_share(function.batching, number)
         ModelProcess(control, function, self._settings.max_batch_rows).run()
 
     def _begin(self, scratch: Path) -> None:

@@ -32,6 +32,7 @@ Unwatch = Callable[[socket.socket | int], None]
 _FATE_SECONDS = 2.0
 _KNOWN_FATES = 256
 _SO_SNDBUFFORCE = 32
+_SO_PASSRIGHTS = 83
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 
 
@@ -76,6 +77,9 @@ class ModelDoors:
         """The end of a worker that is about to be forked; raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
+        # Who closes a worker's descriptor last may have to wait for it (SO_LINGER). Linux 6.16.
+        with contextlib.suppress(OSError):
+            ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
         self._doors[worker] = ours
         self._watch(ours, lambda: self._answer(worker))
         return theirs

@@ -22,6 +22,9 @@ class Batching:
     """Processes that load the function, each with a copy of its own."""
     device: str = ""
     """"cuda" lets each replica see one GPU of the pool's, the next one for each next replica (CUDA_VISIBLE_DEVICES)."""
+    threads: int = 0
+    """CPU threads for numerical libraries (OpenMP, OpenBLAS, MKL) that a process loads itself, such as by an import in
+    the constructor; 0 divides the machine's CPUs among the replicas."""
     timeout_seconds: float = 300.0
     """How long the function may work on one batch. A process that takes longer is ended and replaced; 0 is no limit."""
     load_timeout_seconds: float = 600.0
@@ -30,7 +33,7 @@ class Batching:
     def __post_init__(self) -> None:
         if self.rows < 1 or self.replicas < 1:
             raise ValueError("rows and replicas of Batching must be at least 1")
-        if min(self.wait_seconds, self.timeout_seconds, self.load_timeout_seconds) < 0:
-            raise ValueError("wait_seconds and the timeouts of Batching cannot be less than 0")
+        if min(self.wait_seconds, self.threads, self.timeout_seconds, self.load_timeout_seconds) < 0:
+            raise ValueError("wait_seconds, threads and the timeouts of Batching cannot be less than 0")
         if self.device not in _DEVICES:
             raise ValueError(f'device of Batching must be "" or "cuda", not {self.device!r}')
