@@ -253,3 +253,17 @@ async def test_a_process_that_takes_more_than_all_may_is_ended_and_its_exchange_
     assert reply.error is not None
     assert reply.error.kind == exchange_pb2.ERROR_KIND_WORKER
     assert "the limit is 104857600, and was ended: raise --model-memory-bytes" in reply.error.message
+
+
+async def test_idle_workers_and_models_of_a_zygote_that_died_make_way_for_those_of_the_next_one(tmp_path: Path) -> None:
+    with zygotes_in(tmp_path) as zygotes:
+        async with running_pool(zygotes, workers=2) as pool:
+            (before,) = values(await call(pool, "pid", numbers(1)))
+            pidfd = os.pidfd_open(before[0])
+            workers = {worker.pid for worker in pool.workers}
+            zygotes.restart()
+            assert await asyncio.to_thread(select.select, [pidfd], [], [], HANG_SECONDS) == ([pidfd], [], [])
+            os.close(pidfd)
+            await until(pool, lambda: pool.idle == 2 and not workers & {worker.pid for worker in pool.workers})
+            (after,) = values(await call(pool, "pid", numbers(1)))
+    assert after != before

@@ -70,6 +70,9 @@ class Worker:
         self._channel.send(FrameKind.READY)
         ending = Ending(FrameKind.DONE)
         while ending.kind is FrameKind.DONE:
+            if not self._door.wait_beside(self._channel.descriptor):
+                # A worker of the next zygote finds models, and this one is idle.
+                self._channel.leave()
             ending = self._serve_one()
             self._channel.send(*ending)
         self._channel.discard_until_closed()
@@ -95,6 +98,7 @@ class Worker:
             return self._failed(error, exchange)
         self._exchanges += 1
         worn_out = self._exchanges == self._settings.max_exchanges or not self._ownership.is_lasting
+        worn_out = worn_out or self._door.is_lost
         reusable = not worn_out and exchange.state is InputState.ENDED and _restored(before)
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 

@@ -89,7 +89,7 @@ class Image:
         Its way to models, where there are any, is the descriptor WORKER_DOOR.
         """
         self._begin(scratch)
-        door = Door(WORKER_DOOR) if self.batched_functions else Door.none()
+        door = Door(WORKER_DOOR if self.batched_functions else None)
         Worker(Channel(sock), self._settings, functions.registry, self._sessions, self._files, scratch, door).run()
 
     def run_model(self, function: BatchedFunction, number: int, scratch: Path, control: socket.socket) -> NoReturn:

@@ -6,8 +6,9 @@ session: no function of a session finds a way to a model.
 """
 
 import json
+import select
 import socket
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 MAX_PACKET_BYTES = 16 * 1024
 WORKER_DOOR = 6
@@ -76,22 +77,31 @@ def decode(data: bytes) -> Packet:
 class Door:
     """The worker's end."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._socket = socket.socket(fileno=descriptor)
+    def __init__(self, descriptor: int | None = None) -> None:
+        """`descriptor`: None where the pool has no models."""
+        self._socket = None if descriptor is None else socket.socket(fileno=descriptor)
 
-    @classmethod
-    def none(cls) -> Self:
-        """That of a worker whose pool has no models."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        theirs.close()
-        return cls(ours.detach())
+    @property
+    def is_lost(self) -> bool:
+        """Whether the zygote that it led to has gone away: no model can be reached from here any more."""
+        return self._socket is not None and bool(_ready([self._socket.fileno()], 0))
+
+    def wait_beside(self, descriptor: int) -> bool:
+        """Wait until there is something to read at `descriptor`; False where the zygote goes away before that."""
+        if self._socket is None:
+            return True
+        return descriptor in _ready([descriptor, self._socket.fileno()], None)
 
     def close(self) -> None:
         """Give up all ways to models for good; idempotent."""
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     def ask(self, question: Connect | AskFate) -> tuple[Packet, socket.socket | None]:
         """The zygote's answer, and the connection that comes with Connected; raises DoorError."""
+        if self._socket is None:
+            raise DoorError("this worker has no door to it")
         try:
             self._socket.send(encode(question))
             data, descriptors, _, _ = socket.recv_fds(self._socket, MAX_PACKET_BYTES, 1)
@@ -99,4 +109,14 @@ class Door:
             raise DoorError(f"the zygote does not answer: {error.strerror or error}") from None
         if not data:
             raise DoorError("the zygote has gone away")
-        return decode(data), socket.socket(fileno=descriptors[0]) if descriptors else None
+        connection = socket.socket(fileno=descriptors[0]) if descriptors else None
+        if connection is not None:
+            connection.set_inheritable(False)
+        return decode(data), connection
+
+
+def _ready(descriptors: list[int], timeout: int | None) -> set[int]:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(timeout)}
