@@ -354,7 +354,7 @@ gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-healing bench-owners bench-sides bench-signed bench-tenants bench-against bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -376,6 +376,9 @@ bench-signed: setup #+ What a signed exchange costs beside one that nobody has s
 
 bench-tenants: setup #+ What a quiet tenant waits for among 256 that always ask, beside being alone
 	$(PYTHON) -m tests.programs.bench.tenants $(BENCH)
+
+bench-models: setup #+ What joining rows of many exchanges brings a model, and how much memory it takes
+	$(PYTHON) -m tests.programs.bench.models $(BENCH)
 
 bench-against: setup $(JAR) #+ UDFs of this tree beside those of the checkout BASE, in pairs
 	$(PYTHON) -m tests.programs.bench.against --base $(BASE) $(BENCH)
