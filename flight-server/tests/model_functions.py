@@ -1,57 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batched functions that the tests' pools are started with. Workers and test meet in files of a directory."""
 
-import dataclasses
 import os
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from batched import Batched, Model, add
 
-from updraft.errors import UserError
 from updraft.functions import Batching
 from updraft_server.worker.registered.functions import registry
-
-NUMBERS = pa.schema([pa.field("number", pa.int64())])
-RESULTS = pa.schema([pa.field("result", pa.int64())])
-
-
-class Model:
-    def __init__(self, call: Callable[[pa.Array], pa.Array]) -> None:
-        self._call = call
-
-    def joined(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([self._call(batch.column(0))], schema=RESULTS)
-
-    def alone(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        try:
-            return self.joined(batch)
-        except ValueError as error:
-            raise UserError(str(error), exception_class="ValueError") from error
-
-    def warm_up(self) -> None:
-        return
-
-
-@dataclasses.dataclass(frozen=True)
-class Batched:
-    name: str
-    load: Callable[[], Model]
-    batching: Batching
-    version: str = "1"
-    doc: str = "A model."
-    argument_schema: pa.Schema = NUMBERS
-    result_schema: pa.Schema = RESULTS
-
-
-def add(name: str, call: Callable[[pa.Array], pa.Array], **batching: Any) -> None:
-    registry.add(Batched(name, lambda: Model(call), Batching(**batching)))  # type: ignore[arg-type]
 
 
 def doubled(numbers: pa.Array) -> pa.Array:

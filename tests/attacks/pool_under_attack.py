@@ -23,6 +23,7 @@ from tests.attacks import (
     alters_processes,
     alters_rights,
     attempts,
+    deployed_model,
     exhausts,
     hides_memory,
     kills,
@@ -36,6 +37,7 @@ from tests.attacks.attempts import Verdict, carried, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.attacks.outsiders import Outsider
 from tests.support.certificates import Authority
+from tests.support.paths import REPOSITORY
 from tests.support.web import fetched
 
 _VICTIM, _ATTACKER, _LATER = "app-of-the-victim", "app-of-the-attacker", "app-that-comes-later"
@@ -52,6 +54,9 @@ class PoolUnderAttack:
         tokens = directory / "tokens"
         tokens.write_text(self._token + "\n")
         runtime = directory / "runtime"
+        # Where the batched function lies, and what it needs.
+        path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "flight-server/tests")])
+        process["env"] = {**process.get("env", os.environ), "PYTHONPATH": path}
         self.server = Server(
             directory,
             f"--workers={workers}",
@@ -61,6 +66,7 @@ class PoolUnderAttack:
             f"--tls-certificate-file={identity.certificate}",
             f"--tls-key-file={identity.key}",
             f"--audit-file={directory}/audit",
+            f"--functions={deployed_model.__name__}",
             *arguments,
             **process,
         )
@@ -89,6 +95,7 @@ class PoolUnderAttack:
             audit=f"{directory}/audit",
             callbacks_at_the_end=1000,
             terminal=os.ttyname(self._terminal[1]),
+            model=deployed_model.NAME,
         )
         self._has_victim = workers > 1
         self._victim: Exchange | None = None

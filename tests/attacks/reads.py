@@ -393,3 +393,25 @@ def what_the_supervisor_tells_a_zygote(target: Any) -> Any:
             if end.type == socket.SOCK_SEQPACKET:
                 return f"inherited as {descriptor}"
     return None
+
+
+@ATTEMPTS
+def a_way_to_a_model(target: Any) -> Any:
+    """The door that a worker closes before it is bound to a session, wherever it might be left."""
+    import json
+    import os
+    import select
+    import socket
+
+    for descriptor in range(1024):
+        try:
+            end = socket.socket(fileno=os.dup(descriptor))
+        except OSError:
+            continue
+        with end:
+            if end.type != socket.SOCK_SEQPACKET:
+                continue
+            end.send(json.dumps(["Connect", target.model, "1"]).encode(), socket.MSG_DONTWAIT)
+            if select.select([end], [], [], 10)[0]:
+                return descriptor, socket.recv_fds(end, 1024, 1)
+    return None

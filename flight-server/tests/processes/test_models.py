@@ -12,7 +12,7 @@ from typing import Any
 import model_functions
 import pyarrow as pa
 import pytest
-from model_functions import NUMBERS
+from batched import NUMBERS
 from pool_driver import (
     Reply,
     Zygotes,
