@@ -88,6 +88,11 @@ def large() -> Model:
     return Model(pid)
 
 
+def never() -> Model:
+    time.sleep(600)
+    raise AssertionError
+
+
 def talkative() -> Model:
     sys.stdout.write("loading weights\n")
     return Model(doubled)
@@ -95,6 +100,8 @@ def talkative() -> Model:
 
 add("greedy", greedy)
 add("status", status_of_the_process)
+add("replicated", pid, replicas=2)
+registry.add(Batched("never", never, Batching(load_timeout_seconds=0.5)))  # type: ignore[arg-type]
 for name, load in {
     "without_weights": without_weights,
     "second_attempt": loaded_at_the_second_attempt,

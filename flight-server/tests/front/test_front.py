@@ -29,12 +29,19 @@ from updraft.service.listeners import ListenError
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft_server.pool.bindings import REGISTERED, Binding
-from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, TaskKey
+from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, RegisteredFunctionInfo, TaskKey
 from updraft_server.pool.testing import FakePool
 
 
 async def next_health(watch: Any) -> int:
     return int((await asyncio.wait_for(watch.read(), 60)).status)
+
+
+def faults_of(location: str) -> dict[str, str]:
+    with flight.connect(location) as client:
+        [result] = client.do_action("updraft.pool_status")
+        functions = PoolStatus.FromString(result.body.to_pybytes()).functions
+        return {function.name: function.fault for function in functions}
 
 
 async def refused(channel: grpc.aio.Channel) -> grpc.StatusCode | None:
@@ -86,6 +93,27 @@ async def test_health_is_served_on_both_listeners_for_every_name(running_front: 
             with pytest.raises(grpc.aio.AioRpcError) as unknown:
                 await health(channel, "updraft.function/nope")
             assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_function_that_cannot_be_called_does_not_serve_and_says_why_and_others_do(
+    running_front: Running,
+) -> None:
+    pool = FakePool()
+    pool.functions = [RegisteredFunctionInfo(name, "1", "") for name in ("good", "bad")]
+    async with running_front(pool) as front:
+        health_of = health_pb2_grpc.HealthStub(front.channel)
+        watch = health_of.Watch(health_pb2.HealthCheckRequest(service="updraft.function/bad"))
+        assert await next_health(watch) == SERVING
+        pool.model_faults = {("bad", "1"): "its model process was killed by SIGSEGV"}
+        pool.changed()
+        assert await next_health(watch) == NOT_SERVING
+        assert await health(front.channel, "updraft.function/good") == SERVING
+        assert await health(front.channel) == SERVING
+        faults = await in_a_thread(faults_of, f"grpc://{front.address}")
+        assert faults == {"good": "", "bad": "its model process was killed by SIGSEGV"}
+        pool.model_faults = {}
+        pool.changed()
+        assert await next_health(watch) == SERVING
 
 
 async def test_a_pool_without_a_warm_worker_does_not_serve(running_front: Running) -> None:

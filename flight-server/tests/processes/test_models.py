@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import os
 import select
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,15 @@ async def test_all_workers_share_one_process(zygotes: Zygotes) -> None:
     assert process.pid not in workers
 
 
+async def test_exchanges_are_spread_over_the_replicas_of_a_function(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=4) as pool:
+        while len([r for r in (await usage_of(pool, "replicated")).replicas if r.state == "ready"]) < 2:
+            continue
+        replies = await calls(pool, "replicated", [[numbers(1)]] * 4)
+    pids = [pid for reply in replies for value in values(reply) for pid in value]
+    assert sorted(Counter(pids).values()) == [2, 2]
+
+
 async def test_rows_of_several_exchanges_are_one_batch(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=4) as pool:
         replies = await calls(pool, "batch_rows", [[numbers(25, 25 * n)] for n in range(4)])
@@ -181,6 +191,13 @@ async def test_a_function_that_cannot_be_loaded_says_why_and_is_loaded_again_lat
             await until(pool, lambda: ("second_attempt", "1") not in pool.model_faults)
             assert values(await call(pool, "second_attempt", numbers(2))) == [[0, 2]]
             assert (await usage_of(pool, "second_attempt")).deaths == 1
+
+
+async def test_a_function_that_never_loads_is_at_fault_and_no_other_waits_for_it(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        assert values(await call(pool, "doubled", numbers(1))) == [[0]]
+        await until(pool, lambda: ("never", "1") in pool.model_faults)
+        assert "did not load the function within 0.5 seconds" in pool.model_faults[("never", "1")]
 
 
 async def test_a_process_is_sandboxed_and_has_a_place_for_temporary_files(zygotes: Zygotes) -> None:

@@ -308,8 +308,11 @@ class Front:
 
     async def _publish_now(self) -> None:
         serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
-        functions = [f"updraft.function/{function.name}" for function in self._pool.functions]
-        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME, *functions], serving=serving)
+        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
+        # Of several versions the last one counts, which callers get who ask for none.
+        for name, version in {function.name: function.version for function in self._pool.functions}.items():
+            is_at_fault = (name, version) in self._pool.model_faults
+            await self._health.publish([f"updraft.function/{name}"], serving=serving and not is_at_fault)
 
     def _announce(self) -> None:
         functions = [function.name for function in self._pool.functions]

@@ -108,7 +108,12 @@ class PoolService(FlightService):
             exchanges_waiting=self._admission.waiting,
             exchanges_waiting_limit=self._admission.queue_limit,
             functions=[
-                FunctionDescription(name=function.name, version=function.version, doc=function.doc)
+                FunctionDescription(
+                    name=function.name,
+                    version=function.version,
+                    doc=function.doc,
+                    fault=self._pool.model_faults.get((function.name, function.version), ""),
+                )
                 for function in capabilities.functions
             ],
             sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MODEL_DESCRIPTORS = 2
-FUNCTIONS_PER_PACKET = 64
+# With their faults they fit into one.
+FUNCTIONS_PER_PACKET = 8
+MAX_FAULT_BYTES = 500
 
 
 class ModelReplica(NamedTuple):

@@ -13,10 +13,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from updraft.errors import keep_start
 from updraft.service.child import describe_exit
 from updraft_server.ipc import worker_stack
 from updraft_server.ipc.model_packets import (
     FUNCTIONS_PER_PACKET,
+    MAX_FAULT_BYTES,
     MeasuredModels,
     MeasureModels,
     ModelEnded,
@@ -266,6 +268,7 @@ class Models:
         self._serve_waiting(each)
 
     def _set_fault(self, each: FunctionModels, fault: str) -> None:
+        fault = keep_start(fault, MAX_FAULT_BYTES)
         if each.fault != fault:
             each.fault = fault
             self._host.tell_of_models(ModelFault(each.function.name, each.function.version, fault))
