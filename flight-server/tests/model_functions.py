@@ -3,6 +3,7 @@
 
 import os
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -49,6 +50,7 @@ def hanging(numbers: pa.Array) -> pa.Array:
 add("doubled", doubled)
 add("pid", pid)
 add("batch_rows", batch_rows, rows=100, wait_seconds=3600)
+add("large_batches", batch_rows, rows=1024, wait_seconds=3600)
 add("picky", picky, wait_seconds=3600)
 add("deadly", deadly, wait_seconds=3600)
 add("hanging", hanging, timeout_seconds=2, wait_seconds=3600)
@@ -69,6 +71,15 @@ def status_of_the_process(numbers: pa.Array) -> pa.Array:
     with tempfile.TemporaryFile() as file:
         written = file.write(b"1")
     return pa.array([int(fields["Seccomp"]), int(fields["NoNewPrivs"]), written], pa.int64())
+
+
+def sockets(numbers: pa.Array) -> pa.Array:
+    """1 where this process may make one, 0 where it may not."""
+    try:
+        socket.socket().close()
+    except PermissionError:
+        return pa.array([0] * len(numbers), pa.int64())
+    return pa.array([1] * len(numbers), pa.int64())
 
 
 def without_weights() -> Model:
@@ -100,6 +111,8 @@ def talkative() -> Model:
 
 add("greedy", greedy)
 add("status", status_of_the_process)
+add("free", sockets)
+add("restricted", sockets)
 add("replicated", pid, replicas=2)
 registry.add(Batched("never", never, Batching(load_timeout_seconds=0.5)))  # type: ignore[arg-type]
 for name, load in {

@@ -288,10 +288,11 @@ async def raw_exchange(
     plain_function: str = "",
     task: TaskKey | None = None,
     modules: str = "",
+    binding: Binding | None = None,
     **provided: Any,
 ) -> Reply:
     """An exchange whose frames the test chooses; raises PeerClosedError when the worker dies."""
-    lease = await leased(pool, task, binding_of(command, modules))
+    lease = await leased(pool, task, binding or binding_of(command, modules))
     outcome = LeaseOutcome.BROKEN
     sending = None
     try:

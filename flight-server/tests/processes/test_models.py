@@ -29,11 +29,12 @@ from pool_driver import (
 from zygote_fronts import HANG_SECONDS
 
 from updraft.v1 import exchange_pb2
+from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.frame_stream import FrameSender
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_settings import WorkerSettings
-from updraft_server.pool.bindings import REGISTERED
+from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.pool import Pool
@@ -45,7 +46,8 @@ def zygotes_in(directory: Path, **settings: Any) -> Iterator[Zygotes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(model_functions.__file__).parent))
         patch.setenv("HOME", str(directory))
-        started = Zygotes(directory, WorkerSettings(), ["model_functions"], **settings)
+        worker = WorkerSettings(restricted_functions=("restricted",))
+        started = Zygotes(directory, worker, ["model_functions"], **settings)
         yield started
         started.stop()
 
@@ -61,6 +63,10 @@ def zygotes_with_a_budget(tmp_path: Path) -> Iterator[Zygotes]:
     """Of 100 MiB, where each large model takes 60."""
     with zygotes_in(tmp_path, model_memory_bytes=100 << 20) as started:
         yield started
+
+
+def record_of(usage: ModelUsage) -> BatchRecord:
+    return BatchRecord.from_plain(usage.record)
 
 
 def name_of(pid: int) -> str:
@@ -135,6 +141,15 @@ async def test_rows_of_several_exchanges_are_one_batch(zygotes: Zygotes) -> None
     assert [values(reply) for reply in replies] == [[[100] * 25]] * 4
 
 
+async def test_small_batches_of_sixteen_exchanges_reach_the_function_as_large_ones(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=16) as pool:
+        replies = await calls(pool, "large_batches", [[numbers(64)] * 3] * 16)
+        while sum(record_of(usage := await usage_of(pool, "large_batches")).batches.counts) < 3:
+            continue
+    assert [values(reply) for reply in replies] == [[[1024] * 64] * 3] * 16
+    assert record_of(usage).batches.total == 3 * 16 * 64
+
+
 async def test_a_batch_that_is_larger_than_the_functions_comes_in_parts_and_is_answered_whole(
     zygotes: Zygotes,
 ) -> None:
@@ -204,6 +219,18 @@ async def test_a_process_is_sandboxed_and_has_a_place_for_temporary_files(zygote
     async with running_pool(zygotes) as pool:
         reply = await call(pool, "status", numbers(3))
     assert values(reply) == [[2, 1, 1]]
+
+
+async def test_a_function_that_is_restricted_is_so_in_its_process_too(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        assert values(await call(pool, "free", numbers(1))) == [[1]]
+        rows = [numbers(1).rename_columns(NUMBERS.names)]
+        binding = Binding(None, restricted=True)
+        assert values(await exchange(pool, rows, command("restricted"), binding=binding, restricted=True)) == [[0]]
+        # The front says so of another function than the workers' side was told of.
+        refused = await exchange(pool, rows, command("free"), binding=binding, restricted=True)
+    assert refused.error is not None
+    assert "there is no way to the model process of function 'free'" in refused.error.message
 
 
 async def test_a_process_has_a_name_in_process_lists_and_ends_with_the_front(zygotes: Zygotes) -> None:

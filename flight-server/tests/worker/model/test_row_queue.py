@@ -2,6 +2,7 @@
 """Which rows make a batch, and when, with a clock that the test sets."""
 
 import itertools
+import math
 from collections import Counter
 
 import pytest
@@ -110,6 +111,34 @@ def test_of_many_exchanges_the_longest_without_a_turn_come_first(clock: Clock) -
     for exchange in first:
         queue.add(exchange, exchange, 64, clock())
     assert {piece.request for piece in queue.take()} == set(range(16)) - first
+
+
+def test_sixteen_exchanges_of_small_batches_make_large_ones_and_nobody_waits_longer_than_configured(
+    clock: Clock,
+) -> None:
+    """Each sends 64 rows, and the next ones a while after the answer; a call takes 40 ms. One exchange is slow."""
+    queue = RowQueue[int, int](1024, 0.1, clock)
+    think_seconds = [0.001 * (1 + exchange % 7) for exchange in range(15)] + [5.0]
+    sends_at = [clock() + 0.002 * exchange for exchange in range(16)]
+    for exchange in range(16):
+        queue.open(exchange)
+    for _ in range(200):
+        due_in_seconds = queue.due_in_seconds()
+        next_sender = min(range(16), key=lambda exchange: sends_at[exchange])
+        if due_in_seconds is None or sends_at[next_sender] <= clock() + due_in_seconds:
+            clock.seconds = max(clock(), sends_at[next_sender])
+            queue.add(next_sender, next_sender, 64, clock())
+            sends_at[next_sender] = math.inf
+            continue
+        clock.seconds += due_in_seconds
+        answered = {piece.request for piece in queue.take()}
+        clock.seconds += 0.04
+        for exchange in answered:
+            sends_at[exchange] = clock() + think_seconds[exchange]
+    batches = queue.record.batches
+    assert sum(batches.counts) > 10
+    assert sum(batches.counts[: batches.bounds.index(512) + 1]) == 0
+    assert queue.record.waits.at_most(0.99) <= 0.1
 
 
 def test_the_rows_of_an_exchange_keep_their_order(queue: RowQueue[str, str], clock: Clock) -> None:
