@@ -79,7 +79,8 @@ class FrontSettings(ServiceSettings, PoolSettings):
         "Anonymous and shared memory that a worker may take, with all processes that its function has started, above "
         "what the image of all workers has. Memory that a forked process shares with its parent counts for both. An "
         "exchange that is found beyond the limit, looked for four times a second, ends with an error, and its worker "
-        "with it. 0 computes three quarters of the memory of the container or machine.",
+        "with it. 0 computes three quarters of the memory of the container or machine, less what batched functions "
+        "hold.",
         default=0,
         unit="bytes",
         ge=0,

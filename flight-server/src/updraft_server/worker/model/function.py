@@ -2,7 +2,7 @@
 """A batched function, as its model process and the workers that call it need it."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import pyarrow as pa
 
@@ -52,4 +52,9 @@ class BatchedFunction(Protocol):
 
 def batched(functions: Iterable[object]) -> Sequence[BatchedFunction]:
     """Those of the functions whose authors asked for batches."""
-    return [function for function in functions if getattr(function, "batching", None)]  # type: ignore[misc]
+    return [batching for function in functions if (batching := as_batched(function)) is not None]
+
+
+def as_batched(function: object) -> BatchedFunction | None:
+    """The function, if its author asked for batches; None otherwise."""
+    return cast(BatchedFunction, function) if getattr(function, "batching", None) else None
