@@ -11,6 +11,7 @@ from updraft.v1 import exchange_pb2
 from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.model.client import ModelClient
 from updraft_server.worker.model.door import Door
+from updraft_server.worker.model.function import as_batched
 from updraft_server.worker.registered.functions import RegisteredFunction
 from updraft_server.worker.user_exceptions import user_error
 
@@ -19,9 +20,9 @@ def run_registered(
     function: RegisteredFunction, exchange: Exchange, door: Door, max_batch_rows: int
 ) -> exchange_pb2.Report:
     """One reply for each request; raises UpdraftError."""
-    if getattr(function, "batching", None):
+    if (batched := as_batched(function)) is not None:
         client = ModelClient(
-            function, door, may_repeat=True, max_batch_rows=max_batch_rows, waiting=exchange.clock.paused
+            batched, door, may_repeat=True, max_batch_rows=max_batch_rows, waiting=exchange.clock.paused
         )
         with contextlib.closing(client):
             client.connect()
