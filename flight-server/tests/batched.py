@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from updraft.errors import UserError
+from updraft.errors import ProtocolError, UserError
 from updraft.functions import Batching
 from updraft_server.worker.registered.functions import registry
 
@@ -41,6 +41,12 @@ class Batched:
     doc: str = "A model."
     argument_schema: pa.Schema = NUMBERS
     result_schema: pa.Schema = RESULTS
+    deterministic: bool = True
+
+    def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not batch.schema.equals(self.argument_schema):
+            raise ProtocolError(f"expected {self.argument_schema}")
+        return batch
 
 
 def add(name: str, call: Callable[[pa.Array], pa.Array], **batching: Any) -> None:

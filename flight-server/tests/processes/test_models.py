@@ -13,7 +13,7 @@ from typing import Any
 import model_functions
 import pyarrow as pa
 import pytest
-from batched import NUMBERS
+from batched import NUMBERS, RESULTS
 from pool_driver import (
     Reply,
     Zygotes,
@@ -115,6 +115,20 @@ async def test_results_are_those_of_the_function_in_the_order_of_the_rows(zygote
     async with running_pool(zygotes) as pool:
         reply = await call(pool, "doubled", numbers(3), numbers(2, 10))
     assert values(reply) == [[0, 2, 4], [20, 22]]
+
+
+async def test_a_batch_without_rows_has_no_results_of_the_functions_type(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        reply = await call(pool, "doubled", numbers(0), numbers(1, 4))
+    assert values(reply) == [[], [8]]
+    assert reply.schema == RESULTS
+
+
+async def test_arguments_are_checked_before_the_process_sees_them(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes) as pool:
+        reply = await exchange(pool, [pa.record_batch({"text": pa.array(["x"])})], command("doubled"))
+    assert reply.error is not None
+    assert reply.error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
 
 
 async def test_all_workers_share_one_process(zygotes: Zygotes) -> None:

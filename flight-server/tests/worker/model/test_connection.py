@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model process's end of a worker's socket; the test is the worker."""
 
+import math
 import select
 import socket
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from updraft_server.worker.model.connection import Connection, ConnectionEndedError, Room
@@ -111,6 +113,10 @@ def test_results_that_the_socket_does_not_take_are_kept_and_sent_later(
     [
         b"\xff" * HEADER_BYTES,
         encode_header(MessageKind.ROWS, payload_bytes=MAX_PAYLOAD_BYTES + 1),
+        encode_header(MessageKind.ROWS, sent_seconds=math.nan),
+        encode_header(MessageKind.ROWS, sent_seconds=-math.inf),
+        encode_header(MessageKind.RESULT),
+        encode_header(MessageKind.GOODBYE),
     ],
 )
 def test_what_is_no_request_is_an_error(ends: tuple[socket.socket, socket.socket], data: bytes) -> None:
@@ -132,3 +138,20 @@ def test_a_worker_that_has_gone_is_an_error(ends: tuple[socket.socket, socket.so
         connection.receive()
     with pytest.raises(ConnectionEndedError):
         connection.send(MessageKind.RESULT, 1, bytes(8 << 20))
+
+
+def test_a_request_for_which_there_is_no_memory_is_an_error_and_holds_nothing(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(_: int) -> pa.Buffer:
+        raise pa.ArrowMemoryError
+
+    monkeypatch.setattr(pa, "allocate_buffer", no_memory)
+    worker, model = ends
+    room = Room(40)
+    connection = Connection(model, room)
+    worker.send(ROWS)
+    with pytest.raises(MessageError, match="no memory"):
+        connection.receive()
+    connection.close()
+    assert room.has(40)

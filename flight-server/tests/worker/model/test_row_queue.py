@@ -71,6 +71,12 @@ def test_a_sender_cannot_claim_to_have_sent_in_the_future(queue: RowQueue[str, s
     assert queue.due_in_seconds() == pytest.approx(0.01)
 
 
+def test_a_sender_cannot_claim_to_have_waited_for_ever(queue: RowQueue[str, str], clock: Clock) -> None:
+    queue.add("a", "first", 1, -1e308)
+    queue.take()
+    assert queue.record.waits.total == 3600
+
+
 def test_nothing_is_waited_for_once_every_exchange_has_rows_in_the_queue(
     queue: RowQueue[str, str], clock: Clock
 ) -> None:

@@ -12,7 +12,14 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from updraft_server.ipc.frames import after
-from updraft_server.worker.model.messages import HEADER_BYTES, Message, MessageKind, decode_header, encode_header
+from updraft_server.worker.model.messages import (
+    HEADER_BYTES,
+    Message,
+    MessageError,
+    MessageKind,
+    decode_header,
+    encode_header,
+)
 
 # A worker that was told goodbye reads at once.
 _LAST_WORDS_SECONDS = 5.0
@@ -36,12 +43,13 @@ class Room:
         self._bytes = bytes_
         self._held = 0
 
-    def take(self, count: int) -> bool:
-        """Hold so many bytes more; False where they have to wait for others to be given back."""
-        if self._held and self._held + count > self._bytes:
-            return False
+    def has(self, count: int) -> bool:
+        """Whether so many bytes more can be held, or have to wait for others to be given back."""
+        return not self._held or self._held + count <= self._bytes
+
+    def take(self, count: int) -> None:
+        """Hold so many bytes more."""
         self._held += count
-        return True
 
     def give_back(self, count: int) -> None:
         """They are held no longer."""
@@ -76,10 +84,7 @@ class Connection:
 
     @property
     def events(self) -> int:
-        """What to wait for at the socket; takes room for a request that waits for it, if there is some now.
-
-        The end of the worker shows without being asked for.
-        """
+        """What to wait for at the socket. The end of the worker shows without being asked for."""
         reading = 0 if self.is_answering or self._waits_for_room() else select.POLLIN
         return reading | (select.POLLOUT if self._unsent else 0)
 
@@ -90,8 +95,12 @@ class Connection:
             if len(self._header) < HEADER_BYTES:
                 return None
             self._message = decode_header(self._header)
-        if self._held_bytes == 0 and not self._begin_payload(self._message):
-            return None
+            if self._message.kind not in (MessageKind.ROWS, MessageKind.SUSPECT_ROWS):
+                raise MessageError(f"a worker sends no {self._message.kind.name}")
+        if not self._held_bytes:
+            if not self._room.has(_held_by(self._message)):
+                return None
+            self._begin_payload(self._message)
         view = memoryview(self._payload).cast("B")
         while self._received < self._message.payload_bytes:
             try:
@@ -138,16 +147,17 @@ class Connection:
         self._socket.close()
 
     def _waits_for_room(self) -> bool:
-        return self._message is not None and self._held_bytes == 0 and not self._begin_payload(self._message)
+        return self._message is not None and not self._held_bytes and not self._room.has(_held_by(self._message))
 
-    def _begin_payload(self, message: Message) -> bool:
-        # A request without a byte of payload holds its own header at least.
-        held_bytes = HEADER_BYTES + message.payload_bytes
-        if not self._room.take(held_bytes):
-            return False
+    def _begin_payload(self, message: Message) -> None:
+        held_bytes = _held_by(message)
+        self._room.take(held_bytes)
         self._held_bytes = held_bytes
-        self._payload = pa.allocate_buffer(message.payload_bytes)
-        return True
+        try:
+            self._payload = pa.allocate_buffer(message.payload_bytes)
+        except MemoryError:
+            # The worker's own doing, and nobody else's loss.
+            raise MessageError(f"there is no memory for a payload of {message.payload_bytes} bytes") from None
 
     def _give_back(self) -> None:
         self._room.give_back(self._held_bytes)
@@ -164,3 +174,8 @@ class Connection:
         if not data:
             raise ConnectionEndedError("the worker has gone away")
         return data
+
+
+def _held_by(message: Message) -> int:
+    # A request without a byte of payload holds its own header at least.
+    return HEADER_BYTES + message.payload_bytes

@@ -46,6 +46,16 @@ class BatchedFunction(Protocol):
         """Of every batch that it gives."""
 
     @property
+    def deterministic(self) -> bool:
+        """Whether the same rows give the same results, so that they may be called again when their process died."""
+
+    def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The arguments of a client, checked strictly, with defaults, and in the types of `argument_schema`.
+
+        Raises UpdraftError.
+        """
+
+    @property
     def load(self) -> Callable[[], LoadedModel]:
         """Makes the model; raises whatever the constructor raises."""
 

@@ -6,6 +6,7 @@ know the schemas of arguments and results, and only batches travel.
 """
 
 import enum
+import math
 import struct
 from typing import NamedTuple
 
@@ -52,6 +53,8 @@ def decode_header(data: bytes | bytearray | memoryview) -> Message:
         message = Message(MessageKind(kind), sequence, sent_seconds, payload_bytes)
     except (struct.error, ValueError) as error:
         raise MessageError(f"not the header of a message: {error}") from None
+    if not math.isfinite(sent_seconds):
+        raise MessageError("it was sent at no time")
     if payload_bytes > MAX_PAYLOAD_BYTES:
         raise MessageError(f"a payload of {payload_bytes} bytes is too large")
     return message

@@ -19,6 +19,7 @@ RequestT = TypeVar("RequestT")
 
 # A turn is this part of a full batch.
 _TURNS_PER_BATCH = 8
+_LONGEST_WAIT_SECONDS = 3600.0
 
 
 class Piece(NamedTuple, Generic[RequestT]):
@@ -91,7 +92,10 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         waiting = self._waiting[exchange]
         if not waiting:
             self._turns.append(exchange)
-        waiting.append(_Waiting(request, rows, min(sent_seconds, self._clock()), is_alone))
+        now = self._clock()
+        # A sender can claim anything.
+        sent_seconds = min(max(sent_seconds, now - _LONGEST_WAIT_SECONDS), now)
+        waiting.append(_Waiting(request, rows, sent_seconds, is_alone))
         self.rows += rows
 
     def drop(self, exchange: ExchangeT, request: RequestT) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a registered function over an exchange."""
 
-import contextlib
 import time
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from updraft_server.worker.exchange import Exchange
 from updraft_server.worker.model.client import ModelClient
 from updraft_server.worker.model.door import Door
 from updraft_server.worker.model.function import as_batched
+from updraft_server.worker.registered.batched import run_batched
 from updraft_server.worker.registered.functions import RegisteredFunction
 from updraft_server.worker.user_exceptions import user_error
 
@@ -22,13 +22,13 @@ def run_registered(
     """One reply for each request; raises UpdraftError."""
     if (batched := as_batched(function)) is not None:
         client = ModelClient(
-            batched, door, may_repeat=True, max_batch_rows=max_batch_rows, waiting=exchange.clock.paused
+            batched,
+            door,
+            may_repeat=batched.deterministic,
+            max_batch_rows=max_batch_rows,
+            waiting=exchange.clock.paused,
         )
-        with contextlib.closing(client):
-            client.connect()
-            while (request := exchange.take()) is not None:
-                exchange.reply(client.call(request.batch, sequence=exchange.consumed), sequence=exchange.consumed)
-        return exchange_pb2.Report()
+        return run_batched(batched, client, exchange)
     started = time.monotonic()
     if exchange.plain and function.result_schema is not None:
         # A plain client asks for the schema before it looks for a batch, of which there may be none.
