@@ -38,12 +38,18 @@ async def test_a_token_of_an_issuer_runs_a_function_for_its_tenant(running_front
     assert len(pool.leases) == 1
 
 
+EXPIRED = "the token has expired"
+UNKNOWN = "the token is not one that this service knows"
+BEYOND = "cannot act for the tenant 'c'"
+AT_THE_DOOR = (EXPIRED, UNKNOWN, BEYOND)
+
+
 @pytest.mark.parametrize(
     ("token", "code", "says"),
     [
-        (KEY.token(exp=int(time.time()) - 60), grpc.StatusCode.UNAUTHENTICATED, "the token has expired"),
-        (Key("one").token(), grpc.StatusCode.UNAUTHENTICATED, "the token is not one that this service knows"),
-        (KEY.token(tenant="c"), grpc.StatusCode.PERMISSION_DENIED, "cannot act for the tenant 'c'"),
+        (KEY.token(exp=int(time.time()) - 60), grpc.StatusCode.UNAUTHENTICATED, EXPIRED),
+        (Key("one").token(), grpc.StatusCode.UNAUTHENTICATED, UNKNOWN),
+        (KEY.token(tenant="c"), grpc.StatusCode.PERMISSION_DENIED, BEYOND),
         (KEY.token(tenant="b"), grpc.StatusCode.PERMISSION_DENIED, "is of the tenant 'b' and cannot act for 'a'"),
         (KEY.token(scope="session"), grpc.StatusCode.PERMISSION_DENIED, "'sign-on:job' may not"),
     ],
@@ -55,7 +61,10 @@ async def test_a_token_that_does_not_suffice_is_refused_with_its_reason(
     pool = FakePool()
     async with running_front(pool, identities_file=identities) as front:
         call = front.exchange(metadata=(("authorization", f"Bearer {token}"), (TENANT_HEADER, "a")))
-        await call.write(command_request(echo_command()))
+        # Who is refused at the door hears of it before anything is sent. A write that meets the end of the call would
+        # make the client forget how it ended.
+        if says not in AT_THE_DOOR:
+            await call.write(command_request(echo_command()))
         _, error = await all_replies(call)
     assert error is not None
     assert (error.code(), pool.leases) == (code, [])
