@@ -22,6 +22,7 @@ _BYTES = 70 * _MIB
 # `make test-large-rows` tries every case with rows as large as are promised; each takes minutes.
 _PROMISED_BYTES = int(os.environ.get("UPDRAFT_LARGE_ROW_MIB", "0")) * _MIB
 _CASES = [*KINDS, WRITE] if _PROMISED_BYTES else ["arrow-optimized", "table function in Arrow", WRITE]
+_SECONDS = 3600 if _PROMISED_BYTES else 600
 # What the guides say that workers need.
 _WORKER_BYTES = 4 << 30
 
@@ -39,11 +40,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     with LocalPool(workers=1, notes=NOTES, arguments=limits) as pool, LocalWriter(place) as writer:
         endpoints = (pool.tcp_endpoint, writer.tcp_endpoint)
         text_bytes = str(_PROMISED_BYTES or _BYTES)
-        seconds = 3600 if _PROMISED_BYTES else 280
-        return differences("large_rows", *endpoints, str(place), text_bytes, *_CASES, timeout_seconds=seconds)
+        arguments = (*endpoints, str(place), text_bytes, *_CASES)
+        return differences("large_rows", *arguments, timeout_seconds=_SECONDS - 20)
 
 
-@pytest.mark.timeout(3600 if _PROMISED_BYTES else 300)
+@pytest.mark.timeout(_SECONDS)
 @pytest.mark.parametrize("case", _CASES)
 def test_a_row_larger_than_a_message_travels_both_ways(found: Mapping[str, str], case: str) -> None:
     assert found[case] == ""
