@@ -218,7 +218,9 @@ class Relay:
             return None if input_ended or self._sender.is_held_back else Side.CLIENT
         if self._phase is not RelayPhase.RELAYING:
             return Side.WORKER
-        return Side.WORKER if self._transfer.batches > self._taken() else Side.CLIENT
+        # A part that waits for the worker is no batch yet; whatever the client says is behind it.
+        is_workers = self._sender.is_held_back or self._transfer.batches > self._taken()
+        return Side.WORKER if is_workers else Side.CLIENT
 
     def _taken(self) -> int:
         """Batches that the function has taken, as far as the worker has told."""
