@@ -93,7 +93,8 @@ class ServeSettings(ServiceSettings):
     )
     stall_timeout_seconds: float = setting(
         "Give up on a file whose client does not send a batch within this time after it got the credit, even if it "
-        "sends keepalives: other clients wait for the reserved memory.",
+        "sends keepalives: other clients wait for the reserved memory. Of a batch that comes in parts, at least 16 MiB "
+        "have to come within this time.",
         default=60.0,
         unit="seconds",
         gt=0,
