@@ -24,6 +24,7 @@ from tests.attacks import (
     reads_files,
     reads_network,
 )
+from tests.attacks.memory_watch import MemoryWatch
 from tests.attacks.pool_under_attack import PoolUnderAttack
 from tests.attacks.survives import NOT_YET, RESIDUES, Residue
 from tests.attacks.until_harmed import UntilHarmed
@@ -35,6 +36,8 @@ def pools_of(workers: int, *arguments: str) -> contextlib.closing[Pools]:
     return contextlib.closing(UntilHarmed(lambda directory: PoolUnderAttack(directory, workers, *arguments)))
 
 
+# It passes messages on one by one, and gRPC has what its client has not read yet.
+_MOST_BYTES_OF_A_FRONT = 512 << 20
 _ERRORS_OF_LIMITS = ("EFBIG", "EMFILE", "EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOPROTOOPT", "ENOSPC")
 
 
@@ -97,9 +100,10 @@ def test_a_function_cannot_kill(pools: Pools, attempt: Callable[[Any], Any]) -> 
 
 @pytest.mark.parametrize("attempt", [*lies.ATTEMPTS], ids=lambda attempt: attempt.__name__)
 def test_a_function_that_lies_breaks_its_own_exchange(pools: Pools, attempt: Callable[[Any], Any]) -> None:
-    with pools.unharmed() as pool:
+    with pools.unharmed() as pool, MemoryWatch(pool.surroundings.front) as watch:
         verdict = pool.attempt(attempt)
     assert verdict.died, verdict
+    assert 0 < watch.peak_bytes < _MOST_BYTES_OF_A_FRONT
 
 
 @pytest.mark.parametrize("attempt", [*exhausts.ENDED], ids=lambda attempt: attempt.__name__)
