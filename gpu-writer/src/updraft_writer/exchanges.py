@@ -83,7 +83,8 @@ class Exchanges:
         await self.factory.check(command, identity.roots)
 
     async def _serve(self, call: Call, span: Span) -> None:
-        replies, record = Replies(call), _Record(time.monotonic(), span)
+        replies = Replies(call, max_message_bytes=self.settings.max_message_bytes)
+        record = _Record(time.monotonic(), span)
         try:
             async with within_deadline(call, "file"):
                 receipt = await self._write(call, replies, record)

@@ -226,3 +226,39 @@ def test_large_parts_are_copied_where_no_other_exchange_waits(
     [thread] = threads
     assert (thread is not writer._thread) == is_alone
     writer.becomes_empty()
+
+
+def test_the_client_keeps_to_what_a_writer_takes_in_a_message(tmp_path: Path) -> None:
+    text = "0123456789abcdef" * (5 << 16)
+    rows = pa.record_batch({"text": [text, "small", text[::-1]]})
+    with running_writer(tmp_path, max_message_bytes=1 << 20) as writer, writer.client() as client:
+        # Whole batches up to that size, in one message or in parts of it.
+        sizes = [(1 << 20) - less for less in (2000, 1100, 600, 100, 0)]
+        edges = [pa.record_batch({"text": ["x" * size]}) for size in sizes]
+        with client.create(str(tmp_path / "file"), rows.schema) as file:
+            for batch in (rows, *edges):
+                file.write(batch)
+    assert pq.read_table(tmp_path / "file").column("text").to_pylist() == [
+        *rows.column("text").to_pylist(),
+        *("x" * size for size in sizes),
+    ]
+
+
+def test_the_client_says_what_to_raise_for_columns_that_no_message_can_describe(tmp_path: Path) -> None:
+    # Their schema fits: a batch says more of each column.
+    columns = pa.record_batch({f"{number}": ["x"] for number in range(16_000)})
+    size_bytes = pa.ipc.read_message(columns.serialize()).metadata.size
+    with running_writer(tmp_path, max_message_bytes=1 << 20) as writer, writer.client() as client:
+        file = client.create(str(tmp_path / "file"), columns.schema)
+        with pytest.raises(LimitError, match="raise --max-message-bytes of the writer") as raised:
+            file.write(columns)
+        file.abort()
+    assert str(size_bytes) in str(raised.value)
+
+
+def test_the_client_says_what_to_raise_for_a_schema_that_is_larger_than_a_message(tmp_path: Path) -> None:
+    columns = pa.schema({f"{number} {'x' * 100}": pa.string() for number in range(20_000)})
+    with running_writer(tmp_path, max_message_bytes=1 << 20) as writer, writer.client() as client:
+        file = client.create(str(tmp_path / "file"), columns)
+        with pytest.raises(LimitError, match="raise --max-message-bytes"):
+            file.finish()

@@ -145,7 +145,7 @@ async def _write(pieces: Pieces) -> None:
     metrics: Any = SimpleNamespace(admission_seconds=SimpleNamespace(observe=lambda _seconds: None))
     exchange = WriteExchange(
         call=call,
-        replies=Replies(call),
+        replies=Replies(call, max_message_bytes=_settings().max_message_bytes),
         request=with_schema(command, memoryview(pieces[0]), share="fuzz"),
         file=file,
         quota=quota,
