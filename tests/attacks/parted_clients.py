@@ -15,7 +15,7 @@ from tests.attacks.clients import BATCH, MIB, ROW, admitted, command, opened
 from tests.attacks.outsiders import ClientAttempts, Conversation, Outsider
 from tests.support.flight import FlightData, finishing, numbered
 from updraft.v1.exchange_pb2 import BatchPart, Finish, KeepAlive, RequestMetadata
-from updraft.v1.write_pb2 import Ask, WriteRequestMetadata
+from updraft.v1.write_pb2 import WriteRequestMetadata
 
 ATTEMPTS = ClientAttempts()
 WRITER_ATTEMPTS = ClientAttempts()
@@ -178,15 +178,11 @@ def claims_more_than_its_credit(outsider: Outsider) -> list[str]:
     return [*statuses, without.say(_written_part(GIB, 0, b"x")).end()]
 
 
-@WRITER_ATTEMPTS("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT")
-def asks_for_a_gibibyte(outsider: Outsider) -> list[str]:
-    asked = [writer_clients.said(ask=Ask(body_bytes=size)) for size in (GIB, GIB + 1)]
-    return [
-        writer_clients.opened(outsider, writer_clients.command(outsider.root / "x"))
-        .say(ask, _written_part(GIB, 0, b"x"))
-        .end()
-        for ask in asked
-    ]
+@WRITER_ATTEMPTS("INVALID_ARGUMENT")
+def asks_for_more_than_the_quota_can_hold(outsider: Outsider) -> list[str]:
+    # A message, and so the half of this writer's quota, has 64 MiB.
+    sizes = (65 * MIB, GIB, GIB + 1)
+    return [_credited(outsider, "x", size).say(_written_part(size, 0, b"x")).end() for size in sizes]
 
 
 @WRITER_ATTEMPTS("CANCELLED")

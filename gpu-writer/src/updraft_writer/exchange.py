@@ -24,6 +24,7 @@ from updraft.service.silence import Silence, seconds_between_looks
 from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import BatchPart, Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
+from updraft_writer.batch_limit import BatchLimit
 from updraft_writer.encoders.encoder import Footer
 from updraft_writer.futures import on_thread
 from updraft_writer.metrics import WriterMetrics
@@ -163,9 +164,13 @@ class WriteExchange:
 
     def _take_ask(self, body_bytes: int) -> None:
         number = self.file.progress.batches + len(self._credit) + len(self._asks) + 1
-        check_batch_size(
-            number, body_bytes, limit_bytes=self.settings.max_batch_bytes, setting="--max-batch-bytes of the writer"
+        limit = BatchLimit.effective(
+            self.settings.max_batch_bytes,
+            self.settings.max_message_bytes,
+            quota_bytes=self.quota.limits.quota_bytes,
+            cap_bytes=self.quota.caps.of(self.request.share).max_quota_bytes,
         )
+        check_batch_size(number, body_bytes, limit_bytes=limit.limit_bytes, setting=limit.setting)
         if len(self._asks) >= _MAX_UNANSWERED_ASKS:
             raise ProtocolError(f"more than {_MAX_UNANSWERED_ASKS} asks without an answer")
         self._asks.append(body_bytes)

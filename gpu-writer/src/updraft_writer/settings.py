@@ -85,7 +85,7 @@ class ServeSettings(ServiceSettings):
     )
     max_batch_bytes: int = setting(
         "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row with "
-        "a large text. It takes its room from the quota like any other.",
+        "a large text. --quota-bytes has to be at least twice as much.",
         default=1024 * MIB,
         unit="bytes",
         ge=MIB,

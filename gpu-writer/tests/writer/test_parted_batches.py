@@ -24,7 +24,7 @@ BATCH = pa.record_batch({"text": ["a long text " * 3000, None, "b"]})
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWriter]:
-    with running_writer(tmp_path_factory.mktemp("files"), quota_bytes=128 << 20) as running:
+    with running_writer(tmp_path_factory.mktemp("files"), quota_bytes=256 << 20) as running:
         yield running
 
 
@@ -133,13 +133,27 @@ def test_a_finish_inside_a_batch_is_no_end(writer: RunningWriter) -> None:
     assert not path.exists()
 
 
-def test_an_ask_beyond_what_the_writer_takes_names_the_setting(writer: RunningWriter) -> None:
-    with RawExchange(writer.address, BATCH.schema, command(writer.root / "huge.parquet")) as exchange:
-        exchange.ask((1 << 30) + 1)
-        error = exchange.last_reply().error
-    assert error.kind == LimitError.kind
-    assert f"batch 1 has {(1 << 30) + 1} bytes" in error.message
-    assert "raise --max-batch-bytes of the writer" in error.message
+@pytest.mark.parametrize(
+    ("changes", "setting"),
+    [
+        ({"max_batch_bytes": 3 << 20}, "--max-batch-bytes of the writer"),
+        ({"quota_bytes": 6 << 20}, "--quota-bytes of the writer to 2 times the batch"),
+    ],
+)
+def test_an_ask_beyond_what_the_writer_takes_names_the_setting(
+    tmp_path: Path, changes: dict[str, int], setting: str
+) -> None:
+    with running_writer(tmp_path, max_message_bytes=1 << 20, **changes) as writer:
+        with RawExchange(writer.address, BATCH.schema, command(tmp_path / "huge.parquet")) as exchange:
+            exchange.ask(3 << 20)
+            while not exchange.next_reply().credit:
+                pass
+            exchange.ask((3 << 20) + 1)
+            error = exchange.last_reply().error
+        assert error.kind == LimitError.kind
+        assert f"batch 2 has {(3 << 20) + 1} bytes" in error.message
+        assert f"raise {setting}" in error.message
+        writer.becomes_empty()
 
 
 def _sends_byte_after_byte(exchange: RawExchange, ended: threading.Event) -> None:
