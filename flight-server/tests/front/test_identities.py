@@ -14,6 +14,7 @@ import trustme
 from flight_messages import all_replies, batch, command_request, echo_command, finish, reply_metadata
 from front_calls import admitted, in_a_thread
 from front_harness import Running, RunningFront
+from signing import Driver, write_signers
 
 from updraft.protocol import TENANT_HEADER
 from updraft.v1.exchange_pb2 import ErrorKind, ExchangeCommand, Owner, SessionFunction, TaskIdentity
@@ -148,6 +149,29 @@ async def test_only_an_administrator_drains_and_reads_stacks(
         assert (action in listed, answer is not None) == (scope == "admin", scope == "admin")
         if scope == "admin" and action == "updraft.drain":
             await front.stopped()
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_only_who_ships_functions_has_a_signature_checked(
+    running_front: Running, identities: Path, tmp_path: Path, scope: str
+) -> None:
+    driver = Driver()
+    signed = driver.sign(driver.statement(session(), b"")).SerializeToString()
+
+    def ask(location: str) -> str:
+        with flight.connect(location) as client:
+            options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {scope}".encode())])
+            try:
+                (answer,) = client.do_action(flight.Action("updraft.check_signature", signed), options)
+            except flight.FlightUnauthorizedError as error:
+                return str(error)
+            return answer.body.to_pybytes().decode()
+
+    signers = write_signers(tmp_path / "signers", [driver])
+    async with running_front(FakePool(), identities_file=identities, session_functions="signed", **signers) as front:
+        answer = await in_a_thread(ask, f"grpc://{front.address}")
+    refusal = f"that takes the scope session, and it has {scope}"
+    assert ('{"signer": "a-driver"}' if scope == "session" else refusal) in answer
 
 
 @pytest.mark.parametrize(("name", "code"), [("session.a", "OK"), ("call.a", "PERMISSION_DENIED")])

@@ -155,9 +155,11 @@ class FlightService(ABC):
             raise ActionRefusedError(action.refusal)
         if action.is_recorded:
             await record.opened()
-        else:
-            record.forget()
-        return await action.run(body, identity)
+            return await action.run(body, identity)
+        answer = await action.run(body, identity)
+        # Who may ask is not recorded; who may not is.
+        record.forget()
+        return answer
 
     async def _whoami(self, _body: bytes, identity: Identity) -> bytes:
         return json.dumps(identity.described()).encode()
