@@ -186,8 +186,9 @@ def test_notes_name_no_door_that_is_closed() -> None:
     assert "Open doors" not in notes(closed)
 
 
-def test_a_pool_of_signed_functions_reads_its_signers() -> None:
-    signed = {"poolDefaults": {"front": {"signers": "drivers"}, "workers": {"sessionFunctions": "signed"}}}
+@pytest.mark.parametrize("mode", ["signed", "prefer-signed"])
+def test_a_pool_that_looks_at_signatures_reads_its_signers(mode: str) -> None:
+    signed = {"poolDefaults": {"front": {"signers": "drivers"}, "workers": {"sessionFunctions": mode}}}
     release, name = render(signed), "air-updraft-pool-default"
     assert {"name": "signers", "configMap": {"name": "drivers"}} in release.pod(name)["volumes"]
     mount = {"name": "signers", "mountPath": "/etc/updraft/signers", "readOnly": True}
@@ -195,6 +196,6 @@ def test_a_pool_of_signed_functions_reads_its_signers() -> None:
     assert mount not in release.container(name, "workers")["volumeMounts"]
     assert release.environment(name)["UPDRAFT_SIGNERS_FILE"] == "/etc/updraft/signers/signers.toml"
     for container in ("front", "workers"):
-        assert release.environment(name, container)["UPDRAFT_SESSION_FUNCTIONS"] == "signed"
+        assert release.environment(name, container)["UPDRAFT_SESSION_FUNCTIONS"] == mode
     assert "UPDRAFT_SIGNERS_FILE" not in release.environment(name, "workers")
-    assert "who may connect runs code" not in notes(signed)
+    assert ("who may connect runs code" in notes(signed)) == (mode == "prefer-signed")
