@@ -179,7 +179,7 @@ def test_notes_say_what_each_open_door_means() -> None:
 
 
 _NAMED = {"auth": {"existingSecret": "ours"}, **_IDENTITIES}
-_ANY_NAMESPACE = [{"namespaceSelector": {}}, {"podSelector": {}}]
+_ANY_NAMESPACE: list[dict[str, Any]] = [{"namespaceSelector": {}}, {"podSelector": {}}]
 
 
 @pytest.mark.parametrize(

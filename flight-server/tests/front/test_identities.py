@@ -12,7 +12,7 @@ import pyarrow.flight as flight
 import pytest
 import trustme
 from flight_messages import all_replies, batch, command_request, echo_command, finish, reply_metadata
-from front_calls import admitted, in_a_thread
+from front_calls import Gate, admitted, in_a_thread, until
 from front_harness import Running, RunningFront
 from signing import Driver, write_signers
 
@@ -165,13 +165,73 @@ async def test_only_who_ships_functions_has_a_signature_checked(
                 (answer,) = client.do_action(flight.Action("updraft.check_signature", signed), options)
             except flight.FlightUnauthorizedError as error:
                 return str(error)
-            return answer.body.to_pybytes().decode()
+            return str(answer.body.to_pybytes().decode())
 
     signers = write_signers(tmp_path / "signers", [driver])
     async with running_front(FakePool(), identities_file=identities, session_functions="signed", **signers) as front:
         answer = await in_a_thread(ask, f"grpc://{front.address}")
     refusal = f"that takes the scope session, and it has {scope}"
     assert ('{"signer": "a-driver"}' if scope == "session" else refusal) in answer
+
+
+@pytest.mark.parametrize(
+    ("revocation", "code", "kind"),
+    [
+        ("token", grpc.StatusCode.UNAUTHENTICATED, ErrorKind.ERROR_KIND_UNAUTHENTICATED),
+        ("file", grpc.StatusCode.UNAUTHENTICATED, ErrorKind.ERROR_KIND_UNAUTHENTICATED),
+        ("scope", grpc.StatusCode.PERMISSION_DENIED, ErrorKind.ERROR_KIND_PERMISSION_DENIED),
+        ("tenant", grpc.StatusCode.PERMISSION_DENIED, ErrorKind.ERROR_KIND_PERMISSION_DENIED),
+        ("", grpc.StatusCode.OK, None),
+    ],
+)
+async def test_who_is_revoked_while_an_exchange_waits_gets_no_worker(
+    running_front: Running,
+    identities: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    revocation: str,
+    code: grpc.StatusCode,
+    kind: ErrorKind | None,
+) -> None:
+    gate = Gate()
+    pool = FakePool(workers=1, script=gate.script)
+    credentials = (("authorization", "Bearer session"),)
+    settings: dict[str, Any] = {"identities_file": identities, "session_functions": "unsigned"}
+    async with running_front(pool, **settings) as front:
+        running, waiting = (front.exchange(metadata=credentials) for _ in range(2))
+        await running.write(command_request(session()))
+        await running.read()
+        another_task = session()
+        another_task.task.task_attempt_id += 1
+        await waiting.write(command_request(another_task))
+        await until(lambda: front.front.admission.waiting == 1)
+        revoke(identities, revocation, monkeypatch)
+        gate.opened.set()
+        # What runs goes on.
+        await running.write(finish(0))
+        await running.done_writing()
+        assert (await all_replies(running))[1] is None
+        if code is grpc.StatusCode.OK:
+            await waiting.write(finish(0))
+            await waiting.done_writing()
+        replies, error = await all_replies(waiting)
+        await until(lambda: pool.idle == 1)
+    assert (error.code() if error is not None else grpc.StatusCode.OK) is code
+    assert (reply_metadata(replies[-1]).error.kind if error is not None else None) == kind
+
+
+def revoke(identities: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take something away from the identity with the scope `session`."""
+    named = identities.read_text()
+    digest = hashlib.sha256(b"session").hexdigest()
+    if what == "token":
+        identities.write_text(named.replace(digest, hashlib.sha256(b"another").hexdigest()))
+    elif what == "file":
+        monkeypatch.setattr("updraft.service.security._GRACE_SECONDS", -1.0)
+        identities.unlink()
+    elif what == "scope":
+        identities.write_text(named.replace('scopes = ["session"]', 'scopes = ["call"]'))
+    elif what == "tenant":
+        identities.write_text(named.replace('name = "session-of-a"\ntenant = "a"', 'name = "moved"\ntenant = "b"'))
 
 
 @pytest.mark.parametrize(("name", "code"), [("session.a", "OK"), ("call.a", "PERMISSION_DENIED")])
