@@ -110,8 +110,13 @@ class Replaying:
         calls: Sequence[RecordedCall],
         change: Change | None = None,
         opening: Callable[[bytes], Sequence[bytes]] = lambda _first: (),
+        answers: Callable[[bytes], bool] | None = None,
     ):
-        """`opening` gives what is said to a first request before what is on record."""
+        """`opening` gives what is said to a first request before what is on record.
+
+        `answers` says which replies wait for all requests that came before them; the others only for the first.
+        """
+        self._answers = answers or _answers
         self._left = list(calls)
         self._change = change or (lambda _method, _sender, message: message)
         self._opening = opening
@@ -144,7 +149,7 @@ class Replaying:
                     asked += 1
                     continue
                 # A client may send on before it is admitted, or wait: either is as on record.
-                is_answer = not is_exchange or _answers(message)
+                is_answer = not is_exchange or self._answers(message)
                 needed = asked if is_answer else 1
                 with changed:
                     while not ended and len(arrived) < needed and changed.wait(_WAIT_SECONDS):
