@@ -3,6 +3,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,11 @@ import grpc.aio
 import pyarrow.flight as flight
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from flight_messages import all_replies, batch, command_request, echo_command, finish, reply_metadata
 from front_calls import Gate, admitted, in_a_thread, until
 from front_harness import Running, RunningFront
@@ -21,6 +27,7 @@ from updraft.v1.exchange_pb2 import ErrorKind, ExchangeCommand, Owner, SessionFu
 from updraft_server.pool.testing import FakePool
 
 SCOPES = ("call", "session", "write", "admin")
+SPIFFE = "spiffe://example.org/ns/a/sa"
 SESSION = SessionFunction(python_version="3.11", spark_version="4.3.0")
 
 
@@ -39,7 +46,8 @@ def identities(tmp_path: Path) -> Path:
     path.write_text(
         "".join(
             f'[[identity]]\nname = "{scope}-of-a"\ntenant = "a"\nscopes = ["{scope}"]\n'
-            f'token_sha256 = ["{hashlib.sha256(scope.encode()).hexdigest()}"]\ncertificates = ["{scope}.a"]\n'
+            f'token_sha256 = ["{hashlib.sha256(scope.encode()).hexdigest()}"]\n'
+            f'certificates = ["{scope}.a", "{SPIFFE}/{scope}"]\n'
             for scope in SCOPES
         )
     )
@@ -234,25 +242,58 @@ def revoke(identities: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None
         identities.write_text(named.replace('name = "session-of-a"\ntenant = "a"', 'name = "moved"\ntenant = "b"'))
 
 
-@pytest.mark.parametrize(("name", "code"), [("session.a", "OK"), ("call.a", "PERMISSION_DENIED")])
+@pytest.mark.parametrize(
+    ("name", "uri", "code"),
+    [
+        ("session.a", "", "OK"),
+        ("call.a", "", "PERMISSION_DENIED"),
+        ("anybody", f"{SPIFFE}/session", "OK"),
+        ("anybody", f"{SPIFFE}/call", "PERMISSION_DENIED"),
+        ("anybody", f"{SPIFFE}/stranger", "UNAUTHENTICATED"),
+        # Only an id in its own place is one.
+        (f"{SPIFFE}/session", "", "UNAUTHENTICATED"),
+    ],
+)
 async def test_a_client_certificate_is_an_identity(
-    running_front: Running, tmp_path: Path, identities: Path, name: str, code: str
+    running_front: Running, tmp_path: Path, identities: Path, name: str, uri: str, code: str
 ) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     served = authority.issue_cert("localhost")
     served.cert_chain_pems[0].write_to_path(tmp_path / "tls.crt")
     served.private_key_pem.write_to_path(tmp_path / "tls.key")
-    client = authority.issue_cert(common_name=name)
-    credentials = grpc.ssl_channel_credentials(
-        authority.cert_pem.bytes(), client.private_key_pem.bytes(), client.cert_chain_pems[0].bytes()
-    )
+    credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes(), *key_and_certificate(authority, name, uri))
     files = {"tls_certificate_file": "tls.crt", "tls_key_file": "tls.key", "tls_client_ca_file": "ca.crt"}
     settings: dict[str, Any] = {setting: tmp_path / file for setting, file in files.items()}
     async with running_front(FakePool(), identities_file=identities, session_functions="unsigned", **settings) as front:
         address = f"localhost:{front.address.rpartition(':')[2]}"
         async with grpc.aio.secure_channel(address, credentials) as channel:
             front.channel = channel
-            call = front.exchange()
-            found, _, _ = await ended(call, session(), allowed=code == "OK")
+            if code == "UNAUTHENTICATED":
+                assert (await admitted(channel)).name == code
+                return
+            found, _, _ = await ended(front.exchange(), session(), allowed=code == "OK")
             assert found.name == code
+
+
+def key_and_certificate(authority: trustme.CA, name: str, uri: str) -> tuple[bytes, bytes]:
+    """In PEM, of a client with this common name, and with this URI as an alternative one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(signer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    )
+    if uri:
+        alternative = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)])
+        builder = builder.add_extension(alternative, critical=False)
+    private: Any = load_pem_private_key(authority.private_key_pem.bytes(), password=None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem, builder.sign(private, hashes.SHA256()).public_bytes(Encoding.PEM)
