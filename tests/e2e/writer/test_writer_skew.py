@@ -12,15 +12,24 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.e2e.wire.writes import ENDPOINT, RECORD, WRITES, Write, read, returned_file, rows
-from tests.support.flight import Action, FlightData, Result
+from tests.support.flight import Action, FlightData
 from tests.support.spark import runtime_confs
-from tests.support.wire import CLIENT, SERVICE, Passing, RecordedCall, Replaying, event_of, load, serving
+from tests.support.wire import (
+    CLIENT,
+    SERVICE,
+    Passing,
+    RecordedCall,
+    Replaying,
+    event_of,
+    later,
+    later_event,
+    load,
+    serving,
+)
 from tests.support.writer import LocalWriter
 from updraft.v1.write_pb2 import WriteCommand, WriteReplyMetadata, WriteRequestMetadata
 
 _EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
-# Field 15999: no message of this release has it.
-_OF_THE_NEXT_RELEASE = b"\xfa\xe7\x07\x03new"
 _RETURNED = {name: write for name, write in WRITES.items() if write.delivery == "return"}
 
 
@@ -28,15 +37,16 @@ def _as_the_next_release(method: str, sender: str, message: bytes) -> bytes:
     """With a field more in each message of ours."""
     if method != _EXCHANGE:
         # What a writer answers to the question whether it would open a file is empty, and no message.
-        kind = Action if sender == CLIENT else Result
-        asked = kind.FromString(message)
-        asked.body += _OF_THE_NEXT_RELEASE if asked.body else b""
+        if sender == SERVICE:
+            return message
+        asked = Action.FromString(message)
+        asked.body = later(WriteCommand, asked.body)
         return bytes(asked.SerializeToString())
     data = FlightData.FromString(message)
     if data.flight_descriptor.cmd:
-        data.flight_descriptor.cmd += _OF_THE_NEXT_RELEASE
+        data.flight_descriptor.cmd = later(WriteCommand, data.flight_descriptor.cmd)
     if data.app_metadata:
-        data.app_metadata += _OF_THE_NEXT_RELEASE
+        data.app_metadata = later(WriteRequestMetadata if sender == CLIENT else WriteReplyMetadata, data.app_metadata)
     return bytes(data.SerializeToString())
 
 
@@ -54,10 +64,12 @@ def _assert_written(spark: SparkSession, write: Write, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_fields_that_a_later_release_adds_change_no_file(
+def test_fields_and_events_that_a_later_release_adds_change_no_file(
     spark: SparkSession, writer: LocalWriter, place: Path, name: str
 ) -> None:
-    write, passing = WRITES[name], Passing(writer.tcp_address, _as_the_next_release)
+    write = WRITES[name]
+    # Events that this release does not know among them.
+    passing = Passing(writer.tcp_address, _as_the_next_release, between=[later_event()])
     with serving(passing) as address, runtime_confs(spark, {ENDPOINT: f"grpc://{address}", **write.confs}):
         write.run(spark, place / "files")
     _assert_written(spark, write, place / "files")
