@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make record-wire`: record what a connector, a pool and a writer of this release say to each other, for the next one.
 
-Run it from the tag of a release, on its newest Spark, and commit the files in the next one's tree. Pickled functions name
-their source files: run it in a checkout whose path may be published.
+Run it from the tag of a release, on its newest Spark, and commit the files in the next one's tree. Pickled functions
+name their source files: run it in a checkout whose path may be published.
 """
 
 from __future__ import annotations
