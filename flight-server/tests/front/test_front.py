@@ -88,6 +88,28 @@ async def test_health_is_served_on_both_listeners_for_every_name(running_front: 
             assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+async def test_a_connection_to_the_admin_listener_grows_only_so_old(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.listeners._ADMIN_CONNECTION_MILLISECONDS", 500)
+    monkeypatch.setattr("updraft.service.listeners._ADMIN_GRACE_MILLISECONDS", 500)
+    async with (
+        running_front(FakePool(), admin_listen="127.0.0.1:0") as front,
+        grpc.aio.insecure_channel(front.settings.admin_listen) as admin,
+    ):
+        watches = [
+            health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+            for channel in (admin, front.channel)
+        ]
+        for watch in watches:
+            assert await next_health(watch) == SERVING
+        # Who asks now and then keeps no connection, and whoever watches over it hears that it is over.
+        assert await watches[0].code() is grpc.StatusCode.UNAVAILABLE
+        assert await health(admin) == SERVING
+        assert not watches[1].done()
+        watches[1].cancel()
+
+
 async def test_a_pool_without_a_warm_worker_does_not_serve(running_front: Running) -> None:
     pool = FakePool()
     async with running_front(pool) as front:

@@ -20,6 +20,7 @@ from updraft.errors import UpdraftError, WorkerError
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
     Call,
+    IdentifiedCall,
     MessageLimits,
     event_message,
     first_message,
@@ -98,14 +99,14 @@ class Exchanges:
             self._hold_back.held_now,
         )
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: IdentifiedCall) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
         with self._tracer.exchange("updraft.pool.exchange", call.header(TRACE_HEADER)) as span:
             exchange = self._activity.begin()
             exchange.span = span
             await self._serve(call, exchange)
 
-    async def _serve(self, call: Call, exchange: OpenExchange) -> None:
+    async def _serve(self, call: IdentifiedCall, exchange: OpenExchange) -> None:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
@@ -116,7 +117,7 @@ class Exchanges:
             exchange.span.describe(exchange.identity)
             call.record.describe(**exchange.identity)
             # Before anything is said of what there is.
-            call.identity.require(*(_SHIP if request.is_session else _CALL))
+            call.identity.require(*_scope_of(request))
             request = resolve(request, self._capabilities())
             structlog.contextvars.bind_contextvars(**exchange.identity)
             schema = bytes(await schema_header(early, first, self._message_limits))
@@ -135,7 +136,7 @@ class Exchanges:
             self._record(request, outcome, exchange)
             _log.info("exchange ended", outcome=outcome, reason=reason, seconds=round(exchange.seconds, 4))
 
-    async def _run(self, call: Call, request: Request, exchange: OpenExchange) -> None:
+    async def _run(self, call: IdentifiedCall, request: Request, exchange: OpenExchange) -> None:
         async with within_deadline(call, "exchange"), AsyncExitStack() as stack:
             exchange.phase = ExchangePhase.PREPARING
             owner = _owner(call, request)
@@ -152,9 +153,10 @@ class Exchanges:
             try:
                 # Those that waited beside it may have killed theirs meanwhile, and it may have waited for long.
                 self._refuse_if_held_back(owner, request)
+                await _known_still(call, request, owner)
                 if checked is not None:
                     checked.check_again()
-            except UpdraftError:
+            except BaseException:
                 grant.release(LeaseOutcome.CLEAN)
                 raise
             exchange.phase = ExchangePhase.RUNNING
@@ -262,6 +264,17 @@ class Exchanges:
         self._metrics.exchange_seconds.labels(function).observe(exchange.seconds)
         self._metrics.rows.labels(function).inc(exchange.transfer.rows)
         self._metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
+
+
+def _scope_of(request: Request) -> tuple[Scope, str]:
+    return _SHIP if request.is_session else _CALL
+
+
+async def _known_still(call: IdentifiedCall, request: Request, owner: Owner) -> None:
+    """Raise UnauthenticatedError or PermissionDeniedError where what the caller presented proves this no more."""
+    identity = await call.identity_now()
+    identity.require(*_scope_of(request))
+    identity.tenant_of([owner.tenant])
 
 
 def _nobody_knows_how(grant: Grant) -> bool:
