@@ -28,7 +28,7 @@ from tests.attacks import (
     reads_network,
     survives,
 )
-from tests.attacks.attempts import Verdict, carried, verdict_of
+from tests.attacks.attempts import Verdict, carried, shifted, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.kube.cluster import Release
 from tests.support.waiting import until
@@ -73,7 +73,7 @@ class PoolInAPod:
             is_root=False,
             tokens="/etc/updraft/tokens/tokens",
             key="/etc/updraft/tls/tls.key",
-            token=self._token,
+            shifted_token=shifted(self._token),
             ready_file=f"{_RUNTIME}/ready",
             metrics="127.0.0.1:9825",
             admin="127.0.0.1:8825",

@@ -42,7 +42,7 @@ from updraft_server.front.exchange import Exchanges
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.pool_metrics import has_layer, watch_pool
 from updraft_server.front.request import SERVICE
-from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges
+from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges, longest_processor_seconds
 from updraft_server.front.service import PoolService
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.page import status_pages
@@ -124,7 +124,9 @@ class Front:
                 scratch_bytes=settings.worker_scratch_bytes,
                 scratch_files=settings.worker_scratch_files,
             ),
-            batch_processor_seconds=settings.batch_cpu_seconds,
+            batch_processor_seconds=(
+                longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
+            ),
             longest_batch_seconds=LONGEST_BATCH_SECONDS if settings.batch_timeout_seconds is None else 0.0,
         )
         self._early_reads = EarlyReads(
