@@ -284,6 +284,14 @@ class Front:
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
+        metrics.watch(
+            "updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.admission.queue_bytes
+        )
+        metrics.watch(
+            "updraft_early_reads",
+            "Messages being read of exchanges that have no place in the queue yet.",
+            lambda: self._early_reads.open_reads,
+        )
         metrics.count_by_label(
             "updraft_workers_out_of_memory",
             "Workers that ended for the memory they took, by whose limit that was: worker, pool or container.",
