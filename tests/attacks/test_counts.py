@@ -31,10 +31,7 @@ _OF_FUNCTIONS = [
     *(kills.ATTEMPTS, lies.ATTEMPTS, exhausts.ENDED, exhausts.REFUSED, hides_memory.REFUSED),
     *(uses_time.CPU, uses_time.WITHOUT_CLOCK),
 ]
-_OF_CLIENTS = [
-    *(clients.ATTEMPTS, client_messages.ATTEMPTS, client_connections.ATTEMPTS, token_clients.ATTEMPTS),
-    *(signed_clients.ATTEMPTS, writer_clients.ATTEMPTS),
-]
+_OF_CLIENTS = (clients, client_messages, client_connections, token_clients, signed_clients, writer_clients)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +44,7 @@ _OF_CLIENTS = [
             ],
             250,
         ),
-        ([f"{attempt.run.__module__}.{attempt.name}" for group in _OF_CLIENTS for attempt in group], 100),
+        ([f"{module.__name__}.{attempt.name}" for module in _OF_CLIENTS for attempt in module.ATTEMPTS], 100),
     ],
     ids=["functions", "clients"],
 )
