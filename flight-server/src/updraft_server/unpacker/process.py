@@ -4,6 +4,7 @@
 Started with an emptied environment and no descriptor but the archive and the pipe for the verdict.
 """
 
+import contextlib
 import os
 import resource
 import sys
@@ -13,6 +14,7 @@ from updraft_server.linux.confined_files import confine_files
 from updraft_server.linux.out_of_memory import die_first
 from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, hide_memory
 from updraft_server.unpacker.archive import RefusedArchiveError, unpack
+from updraft_server.unpacker.refused_calls import refuse_calls
 
 _MAX_DESCRIPTORS = 32
 
@@ -48,6 +50,9 @@ def _give_up(bounds: UnpackBounds) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (bounds.cpu_seconds, bounds.cpu_seconds + 1))
     # The library imports a codec now and then.
     confine_files(readable=(os.path.dirname(os.__file__),), writable=(".",))
+    with contextlib.suppress(OSError):
+        # A kernel, or the sandbox that a container runs in, may have no filters.
+        refuse_calls()
 
 
 def _verdict(bounds: UnpackBounds) -> UnpackVerdict:

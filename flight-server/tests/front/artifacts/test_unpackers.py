@@ -123,7 +123,7 @@ async def test_a_cancelled_unpacker_leaves_nothing(tmp_path: Path, monkeypatch: 
 LOOKING_ROUND = """
 import sys
 sys.path.append(sys.argv.pop(1))
-import ctypes, os, resource
+import ctypes, os, resource, signal, socket
 from updraft_server.ipc.unpacking import *
 from updraft_server.unpacker.process import _give_up
 bounds = UnpackBounds.decode(sys.argv[1])
@@ -143,6 +143,29 @@ seen.append(attempt(lambda: open('/etc/passwd')))
 seen.append(attempt(lambda: open('../outside', 'w')))
 seen.append(attempt(lambda: os.rename('../archive', 'mine')))
 seen.append(attempt(lambda: os.mkfifo('pipe')))
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *arguments):
+    if libc[name](*arguments) < 0:
+        raise OSError(ctypes.get_errno(), name)
+seen.extend(
+    [
+        attempt(lambda: os.kill(os.getppid(), 0)),
+        attempt(lambda: os.killpg(os.getpgid(os.getppid()), 0)),
+        attempt(lambda: os.kill(os.getpid(), 0)),
+        attempt(lambda: signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)),
+        attempt(lambda: call('ptrace', 16, os.getppid(), 0, 0)),
+        attempt(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)),
+        attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)),
+        attempt(lambda: socket.socketpair()),
+        attempt(lambda: os.execv('/bin/true', ['true'])),
+        attempt(lambda: call('vfork')),
+        attempt(lambda: call('fork')),
+        attempt(lambda: call('unshare', 0x10000000)),
+        attempt(lambda: call('setrlimit', resource.RLIMIT_CORE, (ctypes.c_ulong * 2)(0, 0))),
+        attempt(lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 0)),
+        attempt(lambda: call('fcntl', 0, 8, os.getppid())),
+    ]
+)
 print(UnpackVerdict(UnpackOutcome.REFUSED, repr(seen)).encode().decode(), flush=True)
 """
 
@@ -167,8 +190,10 @@ async def test_an_unpacker_has_nothing_but_its_archive_and_its_directory(
     assert descriptors == []
     assert flags == [0, 1]
     assert limits == [LIMITS.memory_bytes, 10240, 0]
+    files, calls = attempts[:4], attempts[4:]
     if can_confine_files():
-        assert attempts == ["PermissionError"] * 4
+        assert files == ["PermissionError"] * 4
+    assert calls == ["PermissionError"] * 15
 
 
 async def test_an_unpacker_ends_with_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
