@@ -21,6 +21,7 @@ import structlog
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
+from updraft.service.capabilities import keep_few_capabilities
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
@@ -382,6 +383,7 @@ def main() -> None:
 
     follow_parent()
     hide_memory()
+    keep_few_capabilities()
     retain_freed_memory()
     settings = take_over(os.environ[SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))

@@ -10,6 +10,7 @@ import resource
 import sys
 
 from updraft_server.ipc.unpacking import UnpackBounds, UnpackOutcome, UnpackVerdict
+from updraft_server.linux.capabilities import DAC_READ_SEARCH, give_up_capabilities
 from updraft_server.linux.confined_files import confine_files
 from updraft_server.linux.out_of_memory import die_first
 from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, hide_memory
@@ -35,6 +36,8 @@ def _give_up(bounds: UnpackBounds) -> None:
     die_first()
     hide_memory()
     forbid_new_privileges()
+    # The library that it still reads may be another's.
+    give_up_capabilities(but=DAC_READ_SEARCH)
     for kind, limit in (
         (resource.RLIMIT_AS, bounds.memory_bytes),
         (resource.RLIMIT_DATA, bounds.memory_bytes),
