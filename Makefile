@@ -169,7 +169,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/soak tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)

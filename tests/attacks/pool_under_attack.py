@@ -31,8 +31,9 @@ from tests.attacks import (
     reads_files,
     reads_network,
     survives,
+    uses_time,
 )
-from tests.attacks.attempts import Verdict, carried, verdict_of
+from tests.attacks.attempts import Verdict, carried, shifted, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.attacks.outsiders import Outsider
 from tests.support.certificates import Authority
@@ -78,7 +79,7 @@ class PoolUnderAttack:
             is_root=os.getuid() == 0,
             tokens=str(tokens),
             key=str(identity.key),
-            token=self._token,
+            shifted_token=shifted(self._token),
             ready_file=str(self.server.ready_file),
             metrics=ready["metrics_listen"],
             admin=ready["admin_listen"],
@@ -214,6 +215,7 @@ _ATTEMPTS = (
     reads_files,
     reads_network,
     survives,
+    uses_time,
 )
 for _module in (attempts, *_ATTEMPTS, _HERE):
     cloudpickle.register_pickle_by_value(_module)

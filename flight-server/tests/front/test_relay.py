@@ -297,6 +297,7 @@ async def test_a_worker_that_ended_itself_at_its_time_limit_is_no_crash() -> Non
     asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(-signal.SIGALRM))
     error = await running.error()
     assert isinstance(error, DeadlineError)
+    assert "the function f worked for more than 5 seconds" in str(error)
     assert "--batch-timeout-seconds" in str(error)
 
 

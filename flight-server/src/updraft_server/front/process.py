@@ -21,6 +21,7 @@ import structlog
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
+from updraft.service.capabilities import keep_few_capabilities
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
@@ -42,7 +43,7 @@ from updraft_server.front.exchange import Exchanges
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.pool_metrics import has_layer, watch_pool
 from updraft_server.front.request import SERVICE
-from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges
+from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges, longest_processor_seconds
 from updraft_server.front.service import PoolService
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.page import status_pages
@@ -124,7 +125,9 @@ class Front:
                 scratch_bytes=settings.worker_scratch_bytes,
                 scratch_files=settings.worker_scratch_files,
             ),
-            batch_processor_seconds=settings.batch_cpu_seconds,
+            batch_processor_seconds=(
+                longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
+            ),
             longest_batch_seconds=LONGEST_BATCH_SECONDS if settings.batch_timeout_seconds is None else 0.0,
         )
         self._early_reads = EarlyReads(
@@ -282,6 +285,14 @@ class Front:
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
+        metrics.watch(
+            "updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.admission.queue_bytes
+        )
+        metrics.watch(
+            "updraft_early_reads",
+            "Messages being read of exchanges that have no place in the queue yet.",
+            lambda: self._early_reads.open_reads,
+        )
         metrics.count_by_label(
             "updraft_workers_out_of_memory",
             "Workers that ended for the memory they took, by whose limit that was: worker, pool or container.",
@@ -372,6 +383,7 @@ def main() -> None:
 
     follow_parent()
     hide_memory()
+    keep_few_capabilities()
     retain_freed_memory()
     settings = take_over(os.environ[SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))
