@@ -9,6 +9,7 @@ from flight_messages import command_request, echo_command, path_request
 
 from updraft.errors import FunctionNotFoundError, LimitError, ProtocolError, VersionMismatchError
 from updraft.flight_data import split_flight_data
+from updraft.v1.control_pb2 import FunctionDescription
 from updraft.v1.exchange_pb2 import (
     Artifact,
     DeferredPayload,
@@ -20,9 +21,8 @@ from updraft.v1.exchange_pb2 import (
 )
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.request import MAX_COMMAND_BYTES, Request, parse_request, resolve
-from updraft_server.pool.leases import RegisteredFunctionInfo
 
-ECHOES = [RegisteredFunctionInfo("echo", "1", ""), RegisteredFunctionInfo("echo", "2", "")]
+ECHOES = [FunctionDescription(name="echo", version="1"), FunctionDescription(name="echo", version="2")]
 POOL = Capabilities(ECHOES, session_functions_allowed=True, python_version="3.11.9", pyspark_version="4.3.0")
 GARBAGE = b"\xff no message at all"
 

@@ -129,12 +129,12 @@ def test_a_killed_supervisor_leaves_nobody_behind(server: Server) -> None:
 
 SLOW_FUNCTIONS = """
 import time
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+import pyarrow as pa
+from updraft import function
 
-def sleep(batch):
+@function
+def sleep(batch: pa.RecordBatch) -> pa.RecordBatch:
     time.sleep(60)
-
-registry.add(RegisteredFunction("sleep", "1", "Sleeps.", sleep))
 """
 
 
@@ -222,16 +222,17 @@ def test_a_front_that_cannot_start_ends_the_pool_with_its_reason(server: Server,
 
 NOTING_FUNCTIONS = """
 import os
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+import pyarrow as pa
+from updraft import function
 
-def note(batch):
+@function
+def note(batch: pa.RecordBatch) -> pa.RecordBatch:
     with open(os.path.dirname(__file__) + "/variables", "a") as file:
         file.writelines(f"{name}\\n" for name in os.environ)
     return batch
 
 # The first time in the zygote, which imports this.
 note(None)
-registry.add(RegisteredFunction("note", "1", "Notes the names of variables.", note))
 """
 
 

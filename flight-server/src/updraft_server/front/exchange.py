@@ -297,7 +297,7 @@ def _assignment(
     traceparent: str,
     batch_limit: BatchLimit,
 ) -> Assignment:
-    session = request.command.session
+    session, registered = request.command.session, request.command.registered
     return Assignment(
         request_id=uuid4().hex,
         tenant=owner.tenant,
@@ -306,6 +306,9 @@ def _assignment(
         plain=request.plain,
         function_name="" if request.is_session else request.function,
         function_version=request.version,
+        stage=registered.stage,
+        key_columns=registered.key_columns,
+        joined=registered.joined,
         eval_type=session.eval_type,
         python_includes=list(session.python_includes),
         environment={**session.environment, **session.user_environment},

@@ -207,7 +207,9 @@ class Front:
         await self._pool.start()
         restricted = self._settings.restricted_functions
         known = {function.name for function in self._pool.functions}
-        if unknown := [name for name in restricted if name not in known]:
+        # Nobody knows the functions of a module that cannot be imported, and nobody can call them.
+        are_all_known = all(function.version for function in self._pool.functions)
+        if are_all_known and (unknown := [name for name in restricted if name not in known]):
             raise StartError(
                 f"--restricted-functions names {', '.join(unknown)}, which no module of --functions registers"
             )
@@ -300,11 +302,19 @@ class Front:
 
     async def _publish_now(self) -> None:
         serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
-        functions = [f"updraft.function/{function.name}" for function in self._pool.functions]
-        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME, *functions], serving=serving)
+        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
+        # Of several versions the last one counts, which a caller gets who asks for none.
+        faults = {function.name: function.fault for function in self._pool.functions}
+        for name, fault in faults.items():
+            await self._health.publish([f"updraft.function/{name}"], serving=serving and not fault)
 
     def _announce(self) -> None:
-        functions = [function.name for function in self._pool.functions]
+        functions = [function.name for function in self._pool.functions if not function.fault]
+        for function in self._pool.functions:
+            if function.fault:
+                _log.error(
+                    "function cannot be called", function=function.name, version=function.version, reason=function.fault
+                )
         sandbox = in_words(self._pool.sandbox)
         places = {**self._listeners.addresses, **self._token_places()}
         _log.info("pool is ready", **places, front=os.getpid(), functions=functions, sandbox=sandbox)

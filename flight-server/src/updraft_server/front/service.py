@@ -21,7 +21,6 @@ from updraft_server.front.exchange import Exchanges
 from updraft_server.front.request import SERVICE
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.interface import WorkerPool
-from updraft_server.pool.leases import RegisteredFunctionInfo
 
 POOL_STATUS_ACTION = "updraft.pool_status"
 _STATUS_DOC = "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus."
@@ -34,6 +33,9 @@ _NO_STACKS = (
     "--allow-remote-stacks, or call as an identity with the scope admin"
 )
 _DRAIN_DOC = "Finish what runs, take nothing new, then stop: as on SIGTERM."
+
+# Of arrow.flight.protocol.FlightInfo.
+_SCHEMA_FIELD = 1
 
 _STATES = {
     Phase.STARTING: PoolState.POOL_STATE_STARTING,
@@ -81,15 +83,15 @@ class PoolService(FlightService):
         await self._exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
-        """One pyarrow.flight.FlightInfo for each registered function."""
-        return [_flight_info(function) for function in self._capabilities().functions]
+        """A FlightInfo for each registered function."""
+        return [_FlightInfo(function) for function in self._capabilities().functions]
 
     def flight_info(self, descriptor: Any) -> Any:
         """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
         parts = [part.decode("utf-8", "replace") for part in descriptor.path or ()]
         if len(parts) not in (1, 2):
             raise FunctionNotFoundError("expected a PATH descriptor with a function's name, or its name and version")
-        return _flight_info(self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else ""))
+        return _FlightInfo(self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else ""))
 
     def status(self) -> PoolStatus:
         """The pool as it is now."""
@@ -107,10 +109,7 @@ class PoolService(FlightService):
             workers_starting=self._pool.starting,
             exchanges_waiting=self._admission.waiting,
             exchanges_waiting_limit=self._admission.queue_limit,
-            functions=[
-                FunctionDescription(name=function.name, version=function.version, doc=function.doc)
-                for function in capabilities.functions
-            ],
+            functions=capabilities.functions,
             sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],
         )
 
@@ -137,8 +136,31 @@ def _server_version() -> str:
     return version("updraft-server")
 
 
-def _flight_info(function: RegisteredFunctionInfo) -> Any:
-    from pyarrow import flight
+class _FlightInfo:
+    """A FlightInfo with a schema that the workers' side has encoded: a front does not parse Arrow."""
 
-    path = [function.name, function.version] if function.version else [function.name]
-    return flight.FlightInfo(None, flight.FlightDescriptor.for_path(*path), [], -1, -1)
+    def __init__(self, function: FunctionDescription) -> None:
+        self._function = function
+
+    def serialize(self) -> bytes:
+        """As RisingWave reads it: the number of arguments stands in the place of that of records."""
+        from pyarrow import flight
+
+        function = self._function
+        path = [function.name, function.version] if function.version else [function.name]
+        has_schema = bool(function.flight_schema)
+        records = function.argument_count if has_schema else -1
+        metadata = function.SerializeToString()
+        info = flight.FlightInfo(None, flight.FlightDescriptor.for_path(*path), [], records, -1, app_metadata=metadata)
+        encoded = bytes(info.serialize())
+        return encoded + _bytes_field(_SCHEMA_FIELD, function.flight_schema) if has_schema else encoded
+
+
+def _bytes_field(number: int, value: bytes) -> bytes:
+    """A field of a protobuf message; behind the message it replaces what the message has there."""
+    size, rest = bytearray(), len(value)
+    while rest > 0x7F:
+        size.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    size.append(rest)
+    return bytes([number << 3 | 2]) + bytes(size) + value
