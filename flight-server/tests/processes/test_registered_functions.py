@@ -2,19 +2,35 @@
 """Functions of modules in real workers: each form, each kind, and what a caller learns when something is wrong."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pool_driver import Zygotes, exchange, raw_exchange, requests, running_pool
+from pool_driver import (
+    Zygotes,
+    answers,
+    exchange,
+    leased,
+    raw_exchange,
+    requests,
+    running_pool,
+    send_command,
+    send_requests,
+)
 from registered_modules import called, columns, named, zygotes_with
 
 from updraft.v1 import exchange_pb2
+from updraft_server.ipc.frame_stream import FrameReceiver
 from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.bindings import REGISTERED
+from updraft_server.pool.leases import LeaseOutcome
 
 FUNCTIONS = '''
 import os
 from collections.abc import Iterator
+from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from updraft import function
@@ -107,6 +123,58 @@ def failing(x: int) -> float:
 @function
 def lying(x: int) -> int:
     return x / 2
+
+
+class Word(NamedTuple):
+    word: str
+    length: int
+
+
+@function.table
+def words(text: str) -> Iterator[Word]:
+    for word in text.split():
+        yield Word(word, len(word))
+
+
+@function.table(result=pa.schema({"letter": pa.string()}))
+def letters(text: Arrow[str]) -> Iterator[pa.RecordBatch]:
+    for each in text.to_pylist():
+        yield pa.record_batch({"letter": pa.array(list(each), pa.string())})
+
+
+@function.table
+def endless(x: int) -> Iterator[int]:
+    while True:
+        yield x
+
+
+class State(NamedTuple):
+    total: float
+    number: int
+
+
+@function.aggregate
+class Mean:
+    def start(self) -> State:
+        return State(0.0, 0)
+
+    def accumulate(self, state: State, value: Arrow[float]) -> State:
+        return State(state.total + pc.sum(value).as_py(), state.number + len(value))
+
+    def merge(self, left: State, right: State) -> State:
+        return State(left.total + right.total, left.number + right.number)
+
+    def finish(self, state: State) -> float | None:
+        return state.total / state.number if state.number else None
+
+
+@function
+class Unloadable:
+    def __init__(self) -> None:
+        raise OSError("the weights are missing")
+
+    def __call__(self, x: int) -> int:
+        return x
 '''
 FORMS = ["rows", "arrow", "pandas", "numpy", "awaited", "iterator"]
 
@@ -194,4 +262,91 @@ async def test_a_wrong_result_is_the_functions_error_and_the_worker_stays(functi
         reply = await exchange(pool, [columns([1])], named("lying"))
         assert (reply.error.kind, reply.ending) == (exchange_pb2.ERROR_KIND_USER, FrameKind.FAILED)
         assert "function 'lying' returned what is no int64" in reply.error.message
+        assert (await exchange(pool, [columns([1])], named("rows"))).error is None
+
+
+async def test_the_rows_of_a_table_come_in_order_and_no_request_is_taken_before_them(functions: Zygotes) -> None:
+    reply = await called(functions, "words", columns(["a bc", ""]), columns(["def"]))
+    assert reply.table.to_pylist() == [
+        {"word": "a", "length": 1},
+        {"word": "bc", "length": 2},
+        {"word": "def", "length": 3},
+    ]
+    assert reply.row_ends == [[], []]
+    assert (reply.finish.batches, reply.finish.rows) == (2, 3)
+
+
+@pytest.mark.parametrize("function", ["words", "letters"])
+async def test_a_client_that_joins_learns_which_rows_came_of_which(functions: Zygotes, function: str) -> None:
+    async with running_pool(functions) as pool:
+        batches = [columns(["a b", "", "d"]), columns(["e"])]
+        reply = await exchange(pool, batches, named(function), joined=True)
+    values = [batch.column(0).to_pylist() for _, batch in reply.batches]
+    if function == "words":
+        assert (values, reply.row_ends) == ([["a", "b", "d"], ["e"]], [[2, 2, 3], [1]])
+    else:
+        assert (values, reply.row_ends) == ([["a", " ", "b", "d"], ["e"]], [[3, 3, 4], [1]])
+
+
+async def test_replies_of_a_table_are_as_large_as_the_client_allows(functions: Zygotes) -> None:
+    async with running_pool(functions) as pool:
+        command = named("letters")
+        command.limits.max_records_per_reply = 2
+        reply = await exchange(pool, [columns(["abc", "d"])], command, joined=True)
+    assert [batch.column(0).to_pylist() for _, batch in reply.batches] == [["a", "b"], ["c", "d"]]
+    assert reply.row_ends == [[], [1, 2]]
+
+
+async def test_a_table_without_an_end_ends_with_its_client(functions: Zygotes) -> None:
+    async with running_pool(functions) as pool:
+        lease = await leased(pool, None, REGISTERED)
+        await send_command(lease, columns([1]).schema, named("endless"))
+        await send_requests(lease, requests([columns([1])]))
+        receiver = FrameReceiver(lease.socket, max_payload_bytes=2**31)
+        for _ in range(20):
+            assert (await receiver.receive()).kind is FrameKind.MESSAGE
+        lease.release(LeaseOutcome.CANCELLED)
+        await answers(pool)
+
+
+async def test_an_aggregate_gives_one_row_for_each_group_after_the_last_batch(functions: Zygotes) -> None:
+    batches = [columns(["a", "b", "a"], [1.0, 2.0, 3.0]), columns(["b", None], [4.0, 5.0])]
+    async with running_pool(functions) as pool:
+        command = named("Mean", key_columns=1)
+        reply = await exchange(pool, batches, command, key_columns=1)
+    assert reply.table.to_pydict() == {"_0": ["a", "b", None], "result": [2.0, 3.0, 5.0]}
+    assert [sequence for sequence, _ in reply.batches] == [1]
+
+
+async def test_an_aggregate_in_two_stages_gives_what_one_gives(functions: Zygotes) -> None:
+    def stage(stage: exchange_pb2.AggregateStage) -> dict[str, Any]:
+        return {"key_columns": 1, "stage": stage}
+
+    parts = [[columns(["a", "b"], [1.0, 2.0]), columns(["a"], [3.0])], [columns(["b"], [4.0])]]
+    async with running_pool(functions) as pool:
+        accumulated = stage(exchange_pb2.AGGREGATE_STAGE_ACCUMULATE)
+        states = [await exchange(pool, part, named("Mean"), **accumulated) for part in parts]
+        batches = [batch for state in states for _, batch in state.batches]
+        assert batches[0].column(1).to_pylist() == [{"total": 4.0, "number": 2}, {"total": 2.0, "number": 1}]
+        merge = stage(exchange_pb2.AGGREGATE_STAGE_MERGE)
+        merged = await exchange(pool, batches, named("Mean"), **merge)
+        assert merged.table.to_pydict() == {"_0": ["a", "b"], "result": [2.0, 3.0]}
+        wrong = await exchange(pool, [columns(["a"], [1.0])], named("Mean"), **merge)
+    assert wrong.error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
+
+
+async def test_an_aggregate_of_no_rows_is_there_without_keys_and_not_with_keys(functions: Zygotes) -> None:
+    async with running_pool(functions) as pool:
+        whole = await exchange(pool, [], named("Mean"), columns([1.0]).schema)
+        keyed = await exchange(pool, [], named("Mean"), columns(["a"], [1.0]).schema, key_columns=1)
+    assert whole.table.to_pydict() == {"result": [None]}
+    assert keyed.table.to_pydict() == {"_0": [], "result": []}
+
+
+async def test_a_class_that_cannot_be_constructed_says_so_to_its_callers_alone(functions: Zygotes) -> None:
+    async with running_pool(functions) as pool:
+        error = (await exchange(pool, [columns([1])], named("Unloadable"))).error
+        assert error.kind == exchange_pb2.ERROR_KIND_FUNCTION_REFUSED
+        assert error.message == "function 'Unloadable' cannot be loaded: OSError: the weights are missing"
+        assert "raise OSError" in error.traceback
         assert (await exchange(pool, [columns([1])], named("rows"))).error is None

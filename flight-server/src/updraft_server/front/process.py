@@ -39,6 +39,7 @@ from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
+from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.pool_metrics import has_layer, watch_pool
 from updraft_server.front.request import SERVICE
@@ -101,6 +102,7 @@ class Front:
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
+        self._functions = FunctionHealth(lambda: pool.functions, self._health_changed.set)
         self._artifact_store = ArtifactStore(
             artifacts_directory,
             limit_bytes=settings.artifact_store_bytes,
@@ -155,12 +157,14 @@ class Front:
             self._tracer,
             self._early_reads,
             self._signatures,
+            self._functions,
         )
         service = PoolService(
             exchanges,
             pool,
             self.admission,
             self._capabilities,
+            self._functions,
             self.lifecycle,
             signatures=self._signatures,
             allow_remote_drain=settings.allow_remote_drain,
@@ -283,6 +287,11 @@ class Front:
         self._pool.subscribe(self._health_changed.set)
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
+        metrics.watch(
+            "updraft_functions_unhealthy",
+            "Registered functions that cannot be loaded or keep killing workers, and modules that cannot be imported.",
+            self._functions.unhealthy,
+        )
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
         metrics.count_by_label(
             "updraft_workers_out_of_memory",
@@ -303,9 +312,7 @@ class Front:
     async def _publish_now(self) -> None:
         serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
         await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
-        # Of several versions the last one counts, which a caller gets who asks for none.
-        faults = {function.name: function.fault for function in self._pool.functions}
-        for name, fault in faults.items():
+        for name, fault in self._functions.faults().items():
             await self._health.publish([f"updraft.function/{name}"], serving=serving and not fault)
 
     def _announce(self) -> None:

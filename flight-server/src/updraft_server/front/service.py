@@ -18,6 +18,7 @@ from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_server.front.admission import Admission
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
+from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.request import SERVICE
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.interface import WorkerPool
@@ -54,6 +55,7 @@ class PoolService(FlightService):
         pool: WorkerPool,
         admission: Admission,
         capabilities: Callable[[], Capabilities],
+        functions: FunctionHealth,
         lifecycle: Lifecycle,
         *,
         signatures: Signatures,
@@ -76,6 +78,7 @@ class PoolService(FlightService):
         self._pool = pool
         self._admission = admission
         self._capabilities = capabilities
+        self._functions = functions
         self._signatures = signatures
 
     async def do_exchange(self, call: Call) -> None:
@@ -84,14 +87,15 @@ class PoolService(FlightService):
 
     def list_flights(self) -> Iterable[Any]:
         """A FlightInfo for each registered function."""
-        return [_FlightInfo(function) for function in self._capabilities().functions]
+        return [_FlightInfo(function) for function in self._functions.shown(self._capabilities().functions)]
 
     def flight_info(self, descriptor: Any) -> Any:
         """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
         parts = [part.decode("utf-8", "replace") for part in descriptor.path or ()]
         if len(parts) not in (1, 2):
             raise FunctionNotFoundError("expected a PATH descriptor with a function's name, or its name and version")
-        return _FlightInfo(self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else ""))
+        found = self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else "")
+        return _FlightInfo(*self._functions.shown([found]))
 
     def status(self) -> PoolStatus:
         """The pool as it is now."""
@@ -109,7 +113,7 @@ class PoolService(FlightService):
             workers_starting=self._pool.starting,
             exchanges_waiting=self._admission.waiting,
             exchanges_waiting_limit=self._admission.queue_limit,
-            functions=capabilities.functions,
+            functions=self._functions.shown(capabilities.functions),
             sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],
         )
 

@@ -129,7 +129,7 @@ class Worker:
         self._ownership.take(assignment)
         if assignment.function_name:
             function = self._functions.find(assignment.function_name, assignment.function_version)
-            return run_registered(function, exchange)
+            return run_registered(function, assignment, exchange)
         if self._sessions is None:
             raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)

@@ -74,7 +74,7 @@ class FunctionRow:
     doc: str
     owner: str
     fault: str
-    """Why it cannot be called now; empty while it can."""
+    """Why it cannot be called, or what was wrong with its last calls; empty while all is well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,10 @@ class RegisteredFunction:
             raise FunctionRefusedError(f"function {self.name!r} cannot be called: {self.fault}")
         if self._loaded is None:
             try:
-                self._loaded = load(self.function, explain_missing_module)
-            except Exception as error:
+                loaded = load(self.function, explain_missing_module)
+                loaded.warm_up()
+                self._loaded = loaded
+            except (Exception, SystemExit) as error:
                 explain_missing_module(error)
                 raise FunctionRefusedError(
                     f"function {self.name!r} cannot be loaded: {describe(error)}",

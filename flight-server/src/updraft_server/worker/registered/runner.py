@@ -2,33 +2,40 @@
 """Runs a registered function over an exchange."""
 
 import time
-from collections.abc import Iterator
 from typing import cast
 
 import pyarrow as pa
 
-from updraft.errors import FunctionRefusedError, UpdraftError
+from updraft.errors import ProtocolError
 from updraft.functions import Kind
+from updraft.functions.aggregates import LoadedAggregate, Stage, arguments_of
 from updraft.functions.loaded import OneToOne
+from updraft.functions.tables import LoadedTable
 from updraft.v1 import exchange_pb2
+from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.exchange import Exchange
-from updraft_server.worker.registered.functions import AnyFunction, RegisteredFunction
+from updraft_server.worker.registered.functions import RegisteredFunction
+from updraft_server.worker.registered.requests import Requests
+from updraft_server.worker.replies import FreeRunningReplies, TableReplies
+
+_STAGES: dict[int, Stage] = {
+    exchange_pb2.AGGREGATE_STAGE_UNSPECIFIED: Stage.WHOLE,
+    exchange_pb2.AGGREGATE_STAGE_ACCUMULATE: Stage.ACCUMULATE,
+    exchange_pb2.AGGREGATE_STAGE_MERGE: Stage.MERGE,
+}
 
 
-def run_registered(registered: RegisteredFunction, exchange: Exchange) -> exchange_pb2.Report:
-    """One reply for each request; raises UpdraftError."""
+def run_registered(registered: RegisteredFunction, assignment: Assignment, exchange: Exchange) -> exchange_pb2.Report:
+    """Serve the exchange to its end; raises UpdraftError."""
     started = time.monotonic()
-    function = registered.function
-    if function.kind not in (Kind.ANY, Kind.SCALAR):
-        raise FunctionRefusedError(f"function {function.name!r} gives {function.kind.value}: this pool cannot run it")
-    requests = Requests(function, exchange)
-    requests.check_schema()
-    loaded = cast(OneToOne, registered.load())
-    if exchange.plain and (schema := function.results_for(exchange.schema)) is not None:
-        # A plain client asks for the schema before it looks for a batch, of which there may be none.
-        exchange.announce(schema)
-    for sequence, result in enumerate(loaded.run(requests.batches()), 1):
-        exchange.reply(result, sequence=sequence)
+    requests = Requests(registered.function, exchange)
+    match registered.function.kind:
+        case Kind.TABLE:
+            _run_table(registered, assignment, exchange, requests)
+        case Kind.AGGREGATE:
+            _run_aggregate(registered, assignment, exchange, requests)
+        case _:
+            _run_one_to_one(registered, exchange, requests)
     total_seconds = time.monotonic() - started
     return exchange_pb2.Report(
         total_milliseconds=_milliseconds(total_seconds),
@@ -36,34 +43,53 @@ def run_registered(registered: RegisteredFunction, exchange: Exchange) -> exchan
     )
 
 
-class Requests:
-    """The batches of an exchange, checked."""
+def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests: Requests) -> None:
+    """One reply for each request."""
+    function = registered.function
+    if function.kind is not Kind.ANY:
+        function.arguments.check(exchange.schema)
+    loaded = cast(OneToOne, registered.load())
+    _announce(exchange, function.results_for(exchange.schema))
+    for sequence, result in enumerate(loaded.run(requests.checked()), 1):
+        exchange.reply(result, sequence=sequence)
 
-    def __init__(self, function: AnyFunction, exchange: Exchange) -> None:
-        self._function = function
-        self._exchange = exchange
-        self.waited_seconds = 0.0
-        """For the client."""
 
-    def check_schema(self) -> None:
-        """Raises ProtocolError unless the function takes the exchange's columns."""
-        if self._function.kind is not Kind.ANY:
-            self._function.arguments.check(self._exchange.schema)
+def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests) -> None:
+    """Any number of replies; all those to a request come before the next one is taken."""
+    registered.function.arguments.check(exchange.schema)
+    loaded = cast(LoadedTable, registered.load())
+    _announce(exchange, registered.function.result_schema)
+    replies = TableReplies(exchange)
+    for batch in requests.checked():
+        if assignment.joined:
+            for output in loaded.run_joined(batch):
+                replies.add_output(output.batch, output.row_ends)
+        else:
+            for result in loaded.run(batch):
+                replies.add(result)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Each batch in the types of the function's arguments; raises UpdraftError."""
-        while True:
-            asked = time.monotonic()
-            request = self._exchange.take()
-            self.waited_seconds += time.monotonic() - asked
-            if request is None:
-                return
-            try:
-                yield self._function.checked(request.batch)
-            except UpdraftError as error:
-                # Whatever the function makes of it.
-                self._exchange.fail(error)
+
+def _run_aggregate(
+    registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests
+) -> None:
+    """A row for each group, after the last request."""
+    if assignment.stage not in _STAGES:
+        raise ProtocolError(f"there is no stage {assignment.stage} of an aggregate")
+    stage, key_columns = _STAGES[assignment.stage], assignment.key_columns
+    arguments_of(registered.function, exchange.schema, stage, key_columns)
+    loaded = cast(LoadedAggregate, registered.load())
+    aggregation = loaded.begin(exchange.schema, stage, key_columns)
+    _announce(exchange, aggregation.schema)
+    for batch in requests.batches():
+        aggregation.add(batch)
+    FreeRunningReplies(exchange).add(aggregation.results())
+
+
+def _announce(exchange: Exchange, schema: pa.Schema | None) -> None:
+    """A plain client asks for the schema before it looks for a batch, of which there may be none."""
+    if exchange.plain and schema is not None:
+        exchange.announce(schema)
 
 
 def _milliseconds(seconds: float) -> int:
-    return int(seconds * 1000)
+    return round(seconds * 1000)

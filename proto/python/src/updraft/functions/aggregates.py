@@ -35,6 +35,20 @@ class Stage(enum.Enum):
     MERGE = "states in, results out"
 
 
+def arguments_of(function: Function[Any, Any], schema: pa.Schema, stage: Stage, key_columns: int) -> Arguments:
+    """What stands behind the keys in the columns of an exchange; raises ProtocolError unless it can stand there."""
+    if key_columns > len(schema):
+        raise wrong_arguments(
+            f"function {function.name!r} is called with {key_columns} key columns, but there are {len(schema)}"
+        )
+    arguments = function.arguments
+    if stage is Stage.MERGE:
+        assert function.state is not None
+        arguments = Arguments(function.name, [Argument(STATE, function.state)])
+    arguments.check(pa.schema(list(schema)[key_columns:]))
+    return arguments
+
+
 class LoadedAggregate:
     """An aggregate, ready to begin any number of exchanges one after the other."""
 
@@ -59,10 +73,7 @@ class Aggregation:
 
     def __init__(self, loaded: LoadedAggregate, schema: pa.Schema, stage: Stage, key_columns: int) -> None:
         function = loaded.function
-        if key_columns > len(schema):
-            raise wrong_arguments(
-                f"function {function.name!r} is called with {key_columns} key columns, but there are {len(schema)}"
-            )
+        self._arguments = arguments_of(function, schema, stage, key_columns)
         assert function.state is not None
         fields = list(schema)
         self._loaded = loaded
@@ -71,10 +82,6 @@ class Aggregation:
         self._is_merge = stage is Stage.MERGE
         self._grouping = Grouping(fields[:key_columns])
         self._state = function.state
-        self._arguments = (
-            Arguments(function.name, [Argument(STATE, function.state)]) if self._is_merge else function.arguments
-        )
-        self._arguments.check(pa.schema(fields[key_columns:]))
         self._columns = Columns(function.signature)
         self._takes_rows = function.signature.form is Form.ROWS
         self._states: list[Any] = [] if key_columns else [self._called(loaded.code.start)]
