@@ -60,6 +60,32 @@ def test_no_rows_have_no_failures(code: Any) -> None:
     assert call(function(on_error="struct")(code), []).type == pa.struct({"value": pa.float64(), "error": pa.string()})
 
 
+def stops(x: float) -> float:
+    return next(iter([x] if x else []))
+
+
+def test_the_end_of_an_iterator_is_a_failure_like_any_other() -> None:
+    results = call(function(on_error="struct")(stops), [1.0, 0.0, 2.0, 0.0])
+    values = [(row["value"], row["error"]) for row in results.to_pylist()]
+    assert values == [(1.0, None), (None, "StopIteration"), (2.0, None), (None, "StopIteration")]
+    with pytest.raises(UserError, match="StopIteration"):
+        call(function(stops), [1.0, 0.0, 2.0])
+
+
+async def awaited_nothing() -> float:
+    return 1.5
+
+
+def nothing() -> float:
+    return 1.5
+
+
+@pytest.mark.parametrize("code", [nothing, awaited_nothing])
+def test_functions_without_arguments_have_policies_too(code: Any) -> None:
+    assert call(function(code), rows=2).to_pylist() == [1.5, 1.5]
+    assert call(function(on_error="null")(code), rows=2).to_pylist() == [1.5, 1.5]
+
+
 def test_a_result_that_is_not_what_was_declared_fails_alone() -> None:
     @function(on_error="struct")
     def odd(x: int) -> int:

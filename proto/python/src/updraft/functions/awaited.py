@@ -23,9 +23,10 @@ class Awaited:
 
         return self._runner.run(called())
 
-    def rows(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Sequence[Any]]) -> list[Any]:
-        """A call for each row; the first exception ends those that run, and is raised."""
-        return self._runner.run(self._rows(call, list(zip(*columns, strict=True))))
+    def rows(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Sequence[Any]], rows: int) -> list[Any]:
+        """A call for each of so many rows; the first exception ends those that run, and is raised."""
+        arguments = list(zip(*columns, strict=True)) if columns else [()] * rows
+        return self._runner.run(self._rows(call, arguments))
 
     async def _rows(self, call: Callable[..., Awaitable[Any]], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
         results: list[Any] = [None] * len(rows)

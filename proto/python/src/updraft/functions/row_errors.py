@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows that fail by themselves, where an author wants a null or an error in their place."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -23,20 +24,25 @@ class _Failed(NamedTuple):
     error: str
 
 
-def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which returns what `of_values` reads instead of raising an exception."""
-
-    def called(*args: Any) -> Any:
+def called(call: Callable[..., Any], columns: Sequence[Iterable[Any]], rows: int) -> list[Any]:
+    """The results of the function for each row, with what `of_values` reads in the place of an exception."""
+    arguments = [iter(column) for column in columns]
+    results: list[Any] = []
+    while len(results) < rows:
         try:
-            return call(*args)
+            # Those before the row that fails stay, and the arguments of that row are gone.
+            results.extend(map(call, *arguments))
         except Exception as error:
-            return _Failed(describe(error))
-
-    return called
+            results.append(_Failed(describe(error)))
+        else:
+            if len(results) < rows:
+                # To `map` it is an end.
+                results.append(_Failed("StopIteration"))
+    return results
 
 
 def guarded_async(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """The same of an async function."""
+    """The same async function, which returns what `of_values` reads instead of raising an exception."""
 
     async def called(*args: Any) -> Any:
         try:
@@ -48,7 +54,11 @@ def guarded_async(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitabl
 
 
 def of_values(values: Sequence[Any], result: ResultColumn) -> Outcome:
-    """The outcome of values, some of which `guarded` put in the place of an exception."""
+    """The outcome of values, some of which stand in the place of an exception."""
+    if _Failed not in set(map(type, values)):
+        # Unless one of them is not what the author has declared.
+        with contextlib.suppress(Exception):
+            return Outcome(result.of_values(values), {})
     errors = {row: value.error for row, value in enumerate(values) if isinstance(value, _Failed)}
     good = [row for row in range(len(values)) if row not in errors]
     try:

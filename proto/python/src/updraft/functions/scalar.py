@@ -2,7 +2,7 @@
 """Calls functions that give a value for each row, with the author's policy for rows that fail."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +26,6 @@ class LoadedScalar:
         self._instance = Instance(function)
         signature = function.signature
         self._takes_rows = signature.form is Form.ROWS
-        self._has_arguments = bool(signature.arguments)
         self._columns = Columns(signature)
         ((name, value),) = function.results
         self._result = ResultColumn(function.name, name, value, signature.form)
@@ -53,27 +52,38 @@ class LoadedScalar:
         return self._finished(self._strict(batch) if is_strict else self._tolerant(batch))
 
     def _called(self, batch: pa.RecordBatch) -> pa.Array:
-        return self._column(self._returned(batch, self._instance.call), batch.num_rows)
+        return self._column(self._returned(batch), batch.num_rows)
 
-    def _returned(self, batch: pa.RecordBatch, call: Callable[..., Any]) -> Any:
+    def _returned(self, batch: pa.RecordBatch) -> Any:
         """What the author's code returns: a list of values, or a column."""
-        columns = self._columns.of(batch)
+        call, columns = self._instance.call, self._columns.of(batch)
         if not self._takes_rows:
             return call(*columns) if self._awaited is None else self._awaited.call(call, columns)
-        if not self._has_arguments:
-            author, columns = call, [range(batch.num_rows)]
+        if self._awaited is not None:
+            return self._awaited.rows(call, columns, batch.num_rows)
+        if not columns:
+            return [call() for _ in range(batch.num_rows)]
+        results = list(map(call, *columns))
+        if len(results) < batch.num_rows:
+            # To `map` it is an end.
+            raise RuntimeError("the function raised StopIteration")
+        return results
 
-            def call(_: int) -> Any:
-                return author()
-
-        return list(map(call, *columns)) if self._awaited is None else self._awaited.rows(call, columns)
+    def _returned_or_failed(self, batch: pa.RecordBatch) -> list[Any]:
+        """A list of values, with failures in the place of some."""
+        call, columns, rows = self._instance.call, self._columns.of(batch), batch.num_rows
+        if self._awaited is not None:
+            return self._awaited.rows(row_errors.guarded_async(call), columns, rows)
+        if columns:
+            return row_errors.called(call, columns, rows)
+        return row_errors.called(lambda _: call(), [range(rows)], rows)
 
     def _column(self, returned: Any, rows: int) -> pa.Array:
         return self._result.of_values(returned) if self._takes_rows else self._result.of_column(returned, rows)
 
     def _strict(self, batch: pa.RecordBatch) -> row_errors.Outcome:
         try:
-            returned = self._returned(batch, self._instance.call)
+            returned = self._returned(batch)
         except BaseException as error:
             raise self._raised(error) from error
         return row_errors.Outcome(self._column(returned, batch.num_rows), {})
@@ -82,9 +92,7 @@ class LoadedScalar:
         try:
             if not self._takes_rows:
                 return row_errors.of_batch(batch, self._called, self._result.field.type)
-            is_async = self._awaited is not None
-            guard = row_errors.guarded_async if is_async else row_errors.guarded
-            return row_errors.of_values(self._returned(batch, guard(self._instance.call)), self._result)
+            return row_errors.of_values(self._returned_or_failed(batch), self._result)
         except BaseException as error:
             # No Exception, such as SystemExit: no failure of a row.
             raise self._raised(error) from error
