@@ -2,6 +2,7 @@
 """The Flight service of a pool: its functions, its state and the order to drain; exchanges go to `exchange`."""
 
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
@@ -34,9 +35,6 @@ _NO_STACKS = (
     "--allow-remote-stacks, or call as an identity with the scope admin"
 )
 _DRAIN_DOC = "Finish what runs, take nothing new, then stop: as on SIGTERM."
-
-# Of arrow.flight.protocol.FlightInfo.
-_SCHEMA_FIELD = 1
 
 _STATES = {
     Phase.STARTING: PoolState.POOL_STATE_STARTING,
@@ -87,7 +85,7 @@ class PoolService(FlightService):
 
     def list_flights(self) -> Iterable[Any]:
         """A FlightInfo for each registered function."""
-        return [_FlightInfo(function) for function in self._functions.shown(self._capabilities().functions)]
+        return [_flight_info(function) for function in self._functions.shown(self._capabilities().functions)]
 
     def flight_info(self, descriptor: Any) -> Any:
         """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
@@ -95,7 +93,7 @@ class PoolService(FlightService):
         if len(parts) not in (1, 2):
             raise FunctionNotFoundError("expected a PATH descriptor with a function's name, or its name and version")
         found = self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else "")
-        return _FlightInfo(*self._functions.shown([found]))
+        return _flight_info(*self._functions.shown([found]))
 
     def status(self) -> PoolStatus:
         """The pool as it is now."""
@@ -140,31 +138,23 @@ def _server_version() -> str:
     return version("updraft-server")
 
 
-class _FlightInfo:
-    """A FlightInfo with a schema that the workers' side has encoded: a front does not parse Arrow."""
+def _flight_info(function: FunctionDescription) -> Any:
+    """As RisingWave reads it: arguments, then results, and the number of arguments in the place of that of records."""
+    # What loads slowly, at the first question.
+    import pyarrow as pa
+    from pyarrow import flight
 
-    def __init__(self, function: FunctionDescription) -> None:
-        self._function = function
-
-    def serialize(self) -> bytes:
-        """As RisingWave reads it: the number of arguments stands in the place of that of records."""
-        from pyarrow import flight
-
-        function = self._function
-        path = [function.name, function.version] if function.version else [function.name]
-        has_schema = bool(function.flight_schema)
-        records = function.argument_count if has_schema else -1
-        metadata = function.SerializeToString()
-        info = flight.FlightInfo(None, flight.FlightDescriptor.for_path(*path), [], records, -1, app_metadata=metadata)
-        encoded = bytes(info.serialize())
-        return encoded + _bytes_field(_SCHEMA_FIELD, function.flight_schema) if has_schema else encoded
-
-
-def _bytes_field(number: int, value: bytes) -> bytes:
-    """A field of a protobuf message; behind the message it replaces what the message has there."""
-    size, rest = bytearray(), len(value)
-    while rest > 0x7F:
-        size.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    size.append(rest)
-    return bytes([number << 3 | 2]) + bytes(size) + value
+    path = [function.name, function.version] if function.version else [function.name]
+    schema, arguments = None, -1
+    if function.argument_schema and function.result_schema:
+        encoded = map(pa.py_buffer, (function.argument_schema, function.result_schema))
+        columns = [list(pa.ipc.read_schema(schema)) for schema in encoded]
+        schema, arguments = pa.schema(itertools.chain(*columns)), len(columns[0])
+    return flight.FlightInfo(
+        schema,
+        flight.FlightDescriptor.for_path(*path),
+        [],
+        arguments,
+        -1,
+        app_metadata=function.SerializeToString(),
+    )

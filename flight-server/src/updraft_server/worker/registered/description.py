@@ -10,7 +10,7 @@ from updraft.functions import ErrorPolicy, Kind
 from updraft.v1 import control_pb2
 from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
 from updraft_server.ipc.function_list import MAX_DESCRIPTION_BYTES
-from updraft_server.worker.registered.functions import AnyFunction, RegisteredFunction, RegisteredFunctions
+from updraft_server.worker.registered.functions import RegisteredFunction, RegisteredFunctions
 
 _MAX_TEXT_BYTES = 4096
 _MAX_DEFAULT_BYTES = 256
@@ -53,8 +53,6 @@ def describe(registered: RegisteredFunction) -> FunctionDescription:
         error_policy=_POLICIES[function.on_error],
         fault=registered.fault,
         batched=function.batching is not None,
-        flight_schema=_encoded(_flight_schema(function)),
-        argument_count=len(function.argument_schema or ()),
         defaults=[keep_start(repr(default), _MAX_DEFAULT_BYTES) for default in function.defaults],
     )
     size_bytes = description.ByteSize()
@@ -62,12 +60,6 @@ def describe(registered: RegisteredFunction) -> FunctionDescription:
         registered.fault = f"its schemas and tags have {size_bytes} bytes, the limit is {MAX_DESCRIPTION_BYTES}"
         return FunctionDescription(name=description.name, version=description.version, fault=registered.fault)
     return description
-
-
-def _flight_schema(function: AnyFunction) -> pa.Schema | None:
-    if function.argument_schema is None or function.result_schema is None:
-        return None
-    return pa.schema([*function.argument_schema, *function.result_schema])
 
 
 def _encoded(schema: pa.Schema | None) -> bytes:
