@@ -27,6 +27,7 @@ FUNCTIONS = [
     FunctionDescription(name="broken", version="1", fault="it was never loaded"),
 ]
 POISONED = Request("poisoned", "2")
+UNHEALTHY = "updraft_functions_unhealthy", {"function": "echo"}
 DEATH = WorkerError("the worker died of SIGSEGV")
 
 
@@ -38,7 +39,7 @@ def test_a_function_is_healthy_until_something_is_known_of_it() -> None:
     health = FunctionHealth(functions)
     assert health.faults() == {"good": "", "poisoned": "", "broken": "it was never loaded"}
     assert health.shown(FUNCTIONS) == FUNCTIONS
-    assert health.unhealthy() == 1
+    assert health.unhealthy() == {"good": 0, "poisoned": 0, "broken": 1}
 
 
 def test_one_that_could_not_be_loaded_is_unhealthy_until_it_could() -> None:
@@ -98,12 +99,12 @@ async def test_health_and_status_follow_what_exchanges_show(running_front: Runni
         assert await health(front.channel, "updraft.function/echo") == NOT_SERVING
         assert await health(front.channel) == SERVING
         assert (await status(front)).functions[0].fault == "no weights"
-        assert front.front.metrics.registry.get_sample_value("updraft_functions_unhealthy") == 1
+        assert front.front.metrics.registry.get_sample_value(*UNHEALTHY) == 1
         pool.script = echo
         await call(front)
         await until(lambda: published["updraft.function/echo"])
         assert (await status(front)).functions[0].fault == ""
-        assert front.front.metrics.registry.get_sample_value("updraft_functions_unhealthy") == 0
+        assert front.front.metrics.registry.get_sample_value(*UNHEALTHY) == 0
 
 
 async def test_deaths_by_the_function_make_it_unhealthy(running_front: Running) -> None:

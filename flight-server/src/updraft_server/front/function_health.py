@@ -69,9 +69,12 @@ class FunctionHealth:
         """
         return {function.name: function.fault for function in self.shown(self._functions())}
 
-    def unhealthy(self) -> int:
-        """Number of functions and modules with a fault."""
-        return sum(bool(function.fault) for function in self.shown(self._functions()))
+    def unhealthy(self) -> dict[str, int]:
+        """Of each name the number of versions with a fault."""
+        counts: dict[str, int] = {}
+        for function in self.shown(self._functions()):
+            counts[function.name] = counts.get(function.name, 0) + bool(function.fault)
+        return counts
 
     def _shown(self, function: FunctionDescription) -> FunctionDescription:
         record = self._records.get((function.name, function.version))

@@ -287,9 +287,11 @@ class Front:
         self._pool.subscribe(self._health_changed.set)
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
-        metrics.watch(
+        metrics.watch_all(
             "updraft_functions_unhealthy",
-            "Registered functions that cannot be loaded or keep killing workers, and modules that cannot be imported.",
+            "Versions of a registered function that cannot be loaded or keep killing workers; a module that cannot be "
+            "imported is one.",
+            "function",
             self._functions.unhealthy,
         )
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)

@@ -165,6 +165,11 @@ def test_values_come_and_go_as_their_author_writes_them(same: Function[..., Any]
         (bytes, "text"),
         (bool, 1),
         (datetime.date, datetime.datetime(2026, 1, 1)),
+        (datetime.datetime, datetime.datetime(2026, 1, 1)),
+        (datetime.datetime, datetime.date(2026, 1, 1)),
+        (Annotated[datetime.datetime, pa.timestamp("us")], datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)),
+        (datetime.time, datetime.datetime(2026, 1, 1)),
+        (datetime.timedelta, 5),
         (list[int], [1, 2.5]),
         (dict[str, int], {1: 1}),
         (Point, Point(1.0, "2")),  # type: ignore[arg-type]  # that is the error

@@ -43,6 +43,8 @@ def _check(values: Iterable[Any], kind: pa.DataType) -> None:
         for member in kind:
             _check([value.get(member.name) for value in present], member.type)
     else:
+        if kinds.is_timestamp(kind):
+            _check_zones(values, kind)
         for cls in set(map(type, values)):
             if cls is not type(None) and not _fits(cls, kind):
                 raise TypeError(f"a value of type {cls.__name__} is no {kind}")
@@ -71,8 +73,26 @@ def _fits(cls: type, kind: pa.DataType) -> bool:
     if kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_binary_view(kind):
         return issubclass(cls, bytes | bytearray | memoryview)
     if kinds.is_date(kind):
-        return not issubclass(cls, datetime.datetime)
+        return _is_time(cls, datetime.date, "datetime64") and not issubclass(cls, datetime.datetime)
+    if kinds.is_timestamp(kind):
+        return _is_time(cls, datetime.datetime, "datetime64")
+    if kinds.is_time(kind):
+        return issubclass(cls, datetime.time)
+    if kinds.is_duration(kind):
+        return _is_time(cls, datetime.timedelta, "timedelta64")
     return True
+
+
+def _check_zones(values: Iterable[Any], kind: pa.DataType) -> None:
+    """A time without a zone is no moment, and pyarrow would take it for UTC; the inverse loses its zone."""
+    for value in values:
+        if isinstance(value, datetime.datetime) and (value.tzinfo is None) is not (kind.tz is None):
+            zone = "without a time zone" if value.tzinfo is None else "with a time zone"
+            raise TypeError(f"a datetime {zone} is no {kind}: {value!r}")
+
+
+def _is_time(cls: type, kind: type, of_numpy: str) -> bool:
+    return issubclass(cls, kind) or cls.__name__ == of_numpy
 
 
 def _is_number(cls: type, kind: type) -> bool:
