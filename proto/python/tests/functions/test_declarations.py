@@ -193,3 +193,19 @@ def test_a_class_that_is_a_function_is_an_object_of_its_own() -> None:
 
     assert isinstance(Added, Function)
     assert Added()(1) == 6
+
+
+def test_what_a_class_has_of_its_own_says_nothing_of_the_function() -> None:
+    @function
+    class Model:
+        version = "of the weights"
+        results = 7
+        threshold = 0.5
+
+        def __call__(self, x: int) -> int:
+            return x
+
+    model: Any = Model
+    assert (model.version, model.threshold, model.target.version) == ("1", 0.5, "of the weights")
+    assert model.result_schema == pa.schema([pa.field("result", pa.int64(), nullable=False)])
+    assert not hasattr(model, "nothing_of_that_name")

@@ -119,11 +119,17 @@ class Function(Generic[_P, _R]):
         elif results is not None:
             self.results = results
         self._fail_unless_consistent()
-        functools.update_wrapper(self, target)
+        functools.update_wrapper(self, target, updated=())
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Call the author's code; a class is constructed."""
         return self.target(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        # What a decorated class has beside its methods; nothing of Python's own, which copies and pickles look for.
+        if name.startswith("__") or name == "target":
+            raise AttributeError(name)
+        return getattr(self.target, name)
 
     def __repr__(self) -> str:
         return f"<updraft function {self.name} {self.version}>"
