@@ -209,8 +209,9 @@ class WorkersSettings(PoolSettings):
     """What the workers' side of a pool needs to be told: what workers load, and what they may do."""
 
     functions: ModuleNames = setting(
-        "Python module that registers functions when it is imported; the pool runs them by name. Repeat the option, "
-        "or separate modules with commas. Modules must be installed or on PYTHONPATH.",
+        "Python module with registered functions (@function); the pool runs them by name. One that cannot be imported "
+        "is reported as a fault, and the others are served. Repeat the option, or separate modules with commas. "
+        "Modules must be installed or on PYTHONPATH.",
         default=(),
         unit="modules",
     )

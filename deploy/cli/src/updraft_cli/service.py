@@ -157,7 +157,14 @@ def _as_report(status: PoolStatus) -> Status:
         "signatures_required": status.signatures_required,
         "sandbox": {layer.name: layer.lack for layer in status.sandbox},
         "functions": [
-            {"name": function.name, "version": function.version, "doc": function.doc} for function in status.functions
+            {
+                "name": function.name,
+                "version": function.version,
+                "doc": function.doc,
+                "owner": function.owner,
+                "fault": function.fault,
+            }
+            for function in status.functions
         ],
     }
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import structlog
 
-from updraft.errors import UpdraftError, WorkerError
+from updraft.errors import FunctionRefusedError, UpdraftError, WorkerError
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
     Call,
@@ -40,6 +40,7 @@ from updraft_server.front.artifacts.dialogue import ArtifactDialogue
 from updraft_server.front.batch_limit import BatchLimit
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.grant import Grant
 from updraft_server.front.hold_back import HoldBack
 from updraft_server.front.metrics import FrontMetrics
@@ -78,6 +79,7 @@ class Exchanges:
         tracer: Tracer,
         early_reads: EarlyReads,
         signatures: Signatures,
+        functions: FunctionHealth,
     ) -> None:
         self._admission = admission
         self._collector = collector
@@ -92,6 +94,7 @@ class Exchanges:
         self._tracer = tracer
         self.early_reads = early_reads
         self._signatures = signatures
+        self._functions = functions
         self._hold_back = HoldBack(settings.held_back_after_deaths)
         metrics.watch(
             "updraft_functions_held_back",
@@ -233,6 +236,11 @@ class Exchanges:
                 self._metrics.worker_deaths.inc()
             if relay.function_has_earned_its_end or self._has_ended_by_itself(grant):
                 self._hold_back.died(owner, request)
+                if not request.is_session:
+                    self._functions.died(request, error)
+            elif isinstance(error, FunctionRefusedError) and not request.is_session:
+                # What its worker says of a registered function that was admitted.
+                self._functions.could_not_be_loaded(request, error)
             if isinstance(error, WorkerError) and _nobody_knows_how(grant):
                 lost = self._running.lost_memory
                 error.message += lost.inference(grant.lease.worker, request.function)
@@ -243,6 +251,8 @@ class Exchanges:
             grant.release(outcome)
             if outcome in (LeaseOutcome.CLEAN, LeaseOutcome.RETIRED):
                 self._hold_back.succeeded(owner, request)
+                if not request.is_session:
+                    self._functions.succeeded(request)
             if batches := exchange.transfer.batches:
                 held_seconds = time.monotonic() - began
                 self._metrics.batch_seconds.labels(request.function).observe(held_seconds / batches)
@@ -310,7 +320,7 @@ def _assignment(
     traceparent: str,
     batch_limit: BatchLimit,
 ) -> Assignment:
-    session = request.command.session
+    session, registered = request.command.session, request.command.registered
     return Assignment(
         request_id=uuid4().hex,
         tenant=owner.tenant,
@@ -319,6 +329,9 @@ def _assignment(
         plain=request.plain,
         function_name="" if request.is_session else request.function,
         function_version=request.version,
+        stage=registered.stage,
+        key_columns=registered.key_columns,
+        joined=registered.joined,
         eval_type=session.eval_type,
         python_includes=list(session.python_includes),
         environment={**session.environment, **session.user_environment},

@@ -40,6 +40,7 @@ from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
+from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.pool_metrics import has_layer, watch_pool
 from updraft_server.front.request import SERVICE
@@ -102,6 +103,7 @@ class Front:
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
+        self._functions = FunctionHealth(lambda: pool.functions, self._health_changed.set)
         self._artifact_store = ArtifactStore(
             artifacts_directory,
             limit_bytes=settings.artifact_store_bytes,
@@ -158,12 +160,14 @@ class Front:
             self._tracer,
             self._early_reads,
             self._signatures,
+            self._functions,
         )
         service = PoolService(
             exchanges,
             pool,
             self.admission,
             self._capabilities,
+            self._functions,
             self.lifecycle,
             signatures=self._signatures,
             allow_remote_drain=settings.allow_remote_drain,
@@ -210,7 +214,9 @@ class Front:
         await self._pool.start()
         restricted = self._settings.restricted_functions
         known = {function.name for function in self._pool.functions}
-        if unknown := [name for name in restricted if name not in known]:
+        # Nobody knows the functions of a module that cannot be imported, and nobody can call them.
+        are_all_known = all(function.version for function in self._pool.functions)
+        if are_all_known and (unknown := [name for name in restricted if name not in known]):
             raise StartError(
                 f"--restricted-functions names {', '.join(unknown)}, which no module of --functions registers"
             )
@@ -284,6 +290,13 @@ class Front:
         self._pool.subscribe(self._health_changed.set)
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
+        metrics.watch_all(
+            "updraft_functions_unhealthy",
+            "Versions of a registered function that cannot be loaded or keep killing workers; a module that cannot be "
+            "imported is one.",
+            "function",
+            self._functions.unhealthy,
+        )
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
         metrics.watch(
             "updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.admission.queue_bytes
@@ -311,11 +324,17 @@ class Front:
 
     async def _publish_now(self) -> None:
         serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
-        functions = [f"updraft.function/{function.name}" for function in self._pool.functions]
-        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME, *functions], serving=serving)
+        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
+        for name, fault in self._functions.faults().items():
+            await self._health.publish([f"updraft.function/{name}"], serving=serving and not fault)
 
     def _announce(self) -> None:
-        functions = [function.name for function in self._pool.functions]
+        functions = [function.name for function in self._pool.functions if not function.fault]
+        for function in self._pool.functions:
+            if function.fault:
+                _log.error(
+                    "function cannot be called", function=function.name, version=function.version, reason=function.fault
+                )
         sandbox = in_words(self._pool.sandbox)
         places = {**self._listeners.addresses, **self._token_places()}
         _log.info("pool is ready", **places, front=os.getpid(), functions=functions, sandbox=sandbox)

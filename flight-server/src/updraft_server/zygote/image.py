@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from updraft.service.container_memory import memory_limits
+from updraft_server.ipc.function_list import encode_functions
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.sandbox.owner_files import OwnerFiles
@@ -22,7 +23,8 @@ from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
-from updraft_server.worker.registered import functions
+from updraft_server.worker.registered.description import descriptions
+from updraft_server.worker.registered.modules import registered_functions
 
 if TYPE_CHECKING:
     from updraft_server.worker.pyspark.runner import SessionRunner
@@ -49,7 +51,7 @@ class Image:
         function_modules: Iterable[str],
         files_directory: str,
     ) -> None:
-        """Raises what an import raises.
+        """Raises what an import raises, except of modules with functions: what these lack is their functions' fault.
 
         Args:
             settings: Of every worker.
@@ -60,7 +62,7 @@ class Image:
         self._settings = settings
         self._files = files
         self._sessions = _session_runner(settings, files_directory) if settings.allow_session_functions else None
-        functions.load_modules(function_modules)
+        self._functions = registered_functions(function_modules)
 
     def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
         """What a front is told of this process and its workers."""
@@ -68,7 +70,7 @@ class Image:
             pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
             pyspark_version = ""
-        described = [(function.name, function.version, function.doc) for function in functions.registry]
+        described = encode_functions(descriptions(self._functions))
         python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
         memory_limit_bytes = min(memory_limits().values())
         return Hello(os.getpid(), python_version, pyspark_version, described, sandbox, memory_limit_bytes)
@@ -80,7 +82,7 @@ class Image:
         limit_resources(file_bytes=self._settings.max_file_bytes, descriptors=self._settings.max_descriptors)
         # What crashes in C says in the log where; the death itself is the pool's to report.
         faulthandler.enable()
-        Worker(Channel(sock), self._settings, functions.registry, self._sessions, self._files, scratch).run()
+        Worker(Channel(sock), self._settings, self._functions, self._sessions, self._files, scratch).run()
 
 
 def _session_runner(settings: WorkerSettings, files_directory: str) -> "SessionRunner":

@@ -19,6 +19,7 @@ from pathlib import Path
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc import worker_stack
 from updraft_server.ipc.control import introduced
+from updraft_server.ipc.function_list import in_packets
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
@@ -204,7 +205,8 @@ class Zygote:
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts[front] = front_pid
         self._watch(front, lambda: self._receive(front))
-        self._send(front, self._image.hello(self._sandbox.layers))
+        for packet in in_packets(self._image.hello(self._sandbox.layers)):
+            self._send(front, packet)
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
