@@ -60,7 +60,10 @@ object PoolProbe extends Logging {
         .pythonVersions(functions)
         .flatMap(version => said.refusalOf(version, SPARK_VERSION).toScala)
         .headOption
-        .orElse(if (settings.signing.isEmpty) said.refusalOfUnsigned().toScala else None)
+        .orElse {
+          if (functions.nonEmpty && settings.signing.isEmpty) said.refusalOfUnsigned().toScala
+          else None
+        }
     }
   }
 
