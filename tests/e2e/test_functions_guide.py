@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/guides/registered-functions.md, as it is written: its code, its queries and what they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.paths import REPOSITORY
+from tests.support.pool import LocalPool
+from tests.support.spark import ENDPOINT
+
+_EXAMPLES = REPOSITORY / "docs/examples/functions"
+_PAGE = (REPOSITORY / "docs/guides/registered-functions.md").read_text()
+_QUERIES = re.findall(r"```sql\n(.*?)\n```\n```text\n(.*?)```", _PAGE, re.DOTALL)
+_CODE = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession, stock_only: bool) -> Iterator[SparkSession]:
+    """Of a user who has followed the page so far."""
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+    with mock.patch.dict(os.environ, PYTHONPATH=str(_EXAMPLES)), LocalPool(arguments=("--functions", "shop")) as pool:
+        session = spark.newSession()
+        session.conf.set(ENDPOINT, pool.tcp_endpoint)
+        session.conf.set("spark.sql.catalog.updraft", "io.updraft.spark.FunctionCatalog")
+        yield session
+
+
+def test_every_query_of_the_page_has_what_it_prints() -> None:
+    assert len(_QUERIES) == _PAGE.count("```sql") == 6
+
+
+@pytest.mark.parametrize(("query", "printed"), _QUERIES)
+def test_a_query_prints_what_the_page_shows(
+    session: SparkSession, query: str, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.sql(query).show(truncate=False)
+    assert capsys.readouterr().out.strip() == printed.strip()
+
+
+def test_the_code_of_the_page_runs(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(_EXAMPLES))
+    declared, *used = _CODE
+    assert declared.split("\n\n", 1)[1].strip() in (_EXAMPLES / "shop.py").read_text().replace("\n\n\n", "\n\n")
+    for code in used:
+        exec(compile(code, "registered-functions.md", "exec"), {"spark": session})
+    sys.modules.pop("shop", None)
