@@ -35,7 +35,7 @@ def test_the_explanation_names_the_environment_wherever_the_pool_runs() -> None:
     """On a laptop or a VM there is no image, and the environment may be the driver's own."""
     with pytest.raises(ModuleNotFoundError) as caught:
         _import_what_is_not_there()
-    note = user_error(caught.value).traceback.rpartition("It ran on")[2]
+    note = explained(caught.value).traceback.rpartition("It ran on")[2]
     assert f"import from the Python in {sys.prefix} and from what the session sends. Install the package there" in note
     assert "where the pool runs in containers, build it into the image" in note
     assert "docs/" not in note
