@@ -29,12 +29,15 @@ def eventually(condition: Callable[[], Any]) -> None:
 
 LEAVING = """
 import os, time
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+import pyarrow as pa
+from updraft import function
 
 # Of the test: a worker has one of its own.
 NOTES = os.environ["TMPDIR"]
 
-def daemon(batch):
+@function
+def daemon(batch: pa.RecordBatch) -> pa.RecordBatch:
+    "Leaves a process behind."
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -42,12 +45,11 @@ def daemon(batch):
             with open(NOTES + "/noted", "w") as file:
                 file.write(str(os.getpid()))
             os.rename(NOTES + "/noted", NOTES + "/daemon")
+            # Whoever ends it, it is not itself.
             time.sleep(1000)
         os._exit(0)
     os.waitpid(child, 0)
     return batch
-
-registry.add(RegisteredFunction("daemon", "1", "Leaves a process behind.", daemon))
 """
 
 
