@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.applications import deployed_functions
-from tests.support.paths import REPOSITORY
+from tests.support.paths import EXAMPLES, REPOSITORY
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT
 from updraft.spark import functions as U
@@ -29,8 +29,8 @@ def deployed(stock_only: bool) -> Iterator[LocalPool]:
     if stock_only:
         pytest.skip("these tests are about Updraft alone")
     with (
-        mock.patch.dict(os.environ, PYTHONPATH=str(REPOSITORY)),
-        LocalPool(arguments=("--functions", deployed_functions.__name__)) as pool,
+        mock.patch.dict(os.environ, PYTHONPATH=f"{REPOSITORY}:{EXAMPLES}"),
+        LocalPool(arguments=("--functions", f"shop,{deployed_functions.__name__}")) as pool,
     ):
         yield pool
 
@@ -50,36 +50,36 @@ def _values(session: SparkSession, query: str) -> list[Any]:
 
 
 def test_a_call_in_sql_is_a_call_in_python(named: SparkSession) -> None:
-    expected = [deployed_functions.discount(float(price), 20.0) for price in range(5)]
-    assert _values(named, "SELECT updraft.default.discount(id, 20) FROM range(5)") == expected
+    expected = [deployed_functions.rebate(float(price), 20.0) for price in range(5)]
+    assert _values(named, "SELECT updraft.default.rebate(id, 20) FROM range(5)") == expected
     frame = named.range(5)
-    assert [row[0] for row in frame.select(U.call("discount", "id", F.lit(20))).collect()] == expected
+    assert [row[0] for row in frame.select(U.call("rebate", "id", F.lit(20))).collect()] == expected
 
 
 def test_a_version_is_pinned_and_otherwise_the_last_one_answers(named: SparkSession) -> None:
-    query = "SELECT updraft.default.discount(100), updraft.default.`discount@1`(100), updraft.default.`discount@2`(100)"
+    query = "SELECT updraft.default.rebate(100), updraft.default.`rebate@1`(100), updraft.default.`rebate@2`(100)"
     assert _values(named, query) == [(50.0, 90.0, 50.0)]
-    pinned = named.range(1).select(U.call("discount", F.lit(100.0), version="1"))
+    pinned = named.range(1).select(U.call("rebate", F.lit(100.0), version="1"))
     assert pinned.collect()[0][0] == 90.0
 
 
 def test_arguments_have_names_and_defaults(named: SparkSession) -> None:
-    assert _values(named, "SELECT updraft.default.discount(percent => 25, price => 100)") == [75.0]
-    assert _values(named, "SELECT updraft.default.discount(price => 100)") == [50.0]
+    assert _values(named, "SELECT updraft.default.rebate(percent => 25, price => 100)") == [75.0]
+    assert _values(named, "SELECT updraft.default.rebate(price => 100)") == [50.0]
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ("discount()", "was called with 0 arguments: it is discount(price DOUBLE NOT NULL, percent DOUBLE NOT NULL = "),
-        ("discount(1, 2, 3)", "was called with 3 arguments"),
-        ("discount(1, rebate => 2)", "it has no argument rebate"),
-        ("discount(1, price => 2)", "argument price is given twice"),
-        ("discount(percent => 2)", "argument price is left out"),
+        ("rebate()", "was called with 0 arguments: it is rebate(price DOUBLE NOT NULL, percent DOUBLE NOT NULL = "),
+        ("rebate(1, 2, 3)", "was called with 3 arguments"),
+        ("rebate(1, reduction => 2)", "it has no argument reduction"),
+        ("rebate(1, price => 2)", "argument price is given twice"),
+        ("rebate(percent => 2)", "argument price is left out"),
         ("add(array(1), 2)", "DATATYPE_MISMATCH"),
         ("words('a b')", "call it in FROM"),
         ("nothing(1)", "nothing"),
-        ("`discount@9`(1)", "discount@9"),
+        ("`rebate@9`(1)", "rebate@9"),
     ],
 )
 def test_a_call_that_does_not_fit_is_refused_before_there_are_tasks(named: SparkSession, call: str, words: str) -> None:
@@ -100,12 +100,12 @@ def test_names_with_dots_are_namespaces(named: SparkSession) -> None:
 
 def test_show_lists_functions_and_describe_says_what_their_authors_said(named: SparkSession) -> None:
     listed = _values(named, "SHOW USER FUNCTIONS IN updraft.default")
-    assert {"add", "discount", "twice"} <= {name.rpartition(".")[2] for name in listed}
-    text = "\n".join(_values(named, "DESCRIBE FUNCTION updraft.default.discount"))
-    assert "discount(price DOUBLE NOT NULL, percent DOUBLE NOT NULL = 50.0) -> DOUBLE" in text
+    assert {"add", "rebate", "twice"} <= {name.rpartition(".")[2] for name in listed}
+    text = "\n".join(_values(named, "DESCRIBE FUNCTION updraft.default.rebate"))
+    assert "rebate(price DOUBLE NOT NULL, percent DOUBLE NOT NULL = 50.0) -> DOUBLE" in text
     assert "which are more by now" in text
     assert "version: 2" in text
-    assert "owner: pricing" in "\n".join(_values(named, "DESCRIBE FUNCTION updraft.default.`discount@1`"))
+    assert "owner: pricing" in "\n".join(_values(named, "DESCRIBE FUNCTION updraft.default.`rebate@1`"))
 
 
 def test_calls_of_calls_and_of_other_functions_run_each_on_their_own(named: SparkSession) -> None:
@@ -113,7 +113,7 @@ def test_calls_of_calls_and_of_other_functions_run_each_on_their_own(named: Spar
     frame = named.range(4).select(
         U.call("add", plus_one("id"), F.lit(10)).alias("outer"),
         plus_one(U.call("add", "id", "id")).alias("inner"),
-        U.call("twice", U.call("discount", "id", F.lit(0.0))).alias("chained"),
+        U.call("twice", U.call("rebate", "id", F.lit(0.0))).alias("chained"),
     )
     assert [tuple(row) for row in frame.collect()] == [(i + 11, 2 * i + 1, 2.0 * i) for i in range(4)]
 
@@ -172,9 +172,9 @@ def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(n
         ("not", 3),
     ]
     named.createDataFrame([(1, "a bb"), (2, ""), (3, "ccc")], "id int, text string").createOrReplaceTempView("texts")
-    lateral = "SELECT id, w.word, length FROM texts, LATERAL updraft.default.words(text, 1) AS w ORDER BY id, w.word"
+    lateral = "SELECT id, w.word, length FROM texts, LATERAL updraft.default.words(text) AS w ORDER BY id, w.word"
     assert _values(named, lateral) == [(1, "a", 1), (1, "bb", 2), (3, "ccc", 3)]
-    assert _values(named, "SELECT word FROM updraft.default.words(least => 2, text => 'a bb')") == ["bb"]
+    assert _values(named, "SELECT word FROM updraft.default.words(text => 'a bb')") == ["a", "bb"]
     with pytest.raises(PySparkException, match="add gives no table"):
         named.sql("SELECT * FROM updraft.default.add(1, 2)")
 

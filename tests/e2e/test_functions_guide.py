@@ -12,11 +12,11 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.paths import REPOSITORY
+from tests.e2e.applications.running import differences
+from tests.support.paths import EXAMPLES, REPOSITORY
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT
 
-_EXAMPLES = REPOSITORY / "docs/examples/functions"
 _PAGE = (REPOSITORY / "docs/guides/registered-functions.md").read_text()
 _QUERIES = re.findall(r"```sql\n(.*?)\n```\n```text\n(.*?)```", _PAGE, re.DOTALL)
 _CODE = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
@@ -27,7 +27,7 @@ def session(spark: SparkSession, stock_only: bool) -> Iterator[SparkSession]:
     """Of a user who has followed the page so far."""
     if stock_only:
         pytest.skip("these tests are about Updraft alone")
-    with mock.patch.dict(os.environ, PYTHONPATH=str(_EXAMPLES)), LocalPool(arguments=("--functions", "shop")) as pool:
+    with mock.patch.dict(os.environ, PYTHONPATH=str(EXAMPLES)), LocalPool(arguments=("--functions", "shop")) as pool:
         session = spark.newSession()
         session.conf.set(ENDPOINT, pool.tcp_endpoint)
         session.conf.set("spark.sql.catalog.updraft", "io.updraft.spark.FunctionCatalog")
@@ -47,10 +47,18 @@ def test_a_query_prints_what_the_page_shows(
 
 
 def test_the_code_of_the_page_runs(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(_EXAMPLES))
+    monkeypatch.syspath_prepend(str(EXAMPLES))
     declared, *used = _CODE
     functions = re.split(r"\n\n+", declared.strip())[1:]
-    assert all(function in (_EXAMPLES / "shop.py").read_text() for function in functions)
+    assert all(function in (EXAMPLES / "shop.py").read_text() for function in functions)
     for code in used:
         exec(compile(code, "registered-functions.md", "exec"), {"spark": session})
     sys.modules.pop("shop", None)
+
+
+@pytest.mark.timeout(300)
+def test_calls_over_connect_give_what_calls_of_a_classic_session_give(stock_only: bool) -> None:
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+    with mock.patch.dict(os.environ, PYTHONPATH=str(EXAMPLES)), LocalPool(arguments=("--functions", "shop")) as pool:
+        assert set(differences("functions_over_connect", pool.tcp_endpoint).values()) == {""}

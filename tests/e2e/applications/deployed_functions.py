@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that are deployed with a pool, for tests that call them by name."""
+"""Functions that are deployed with a pool, beside those of docs/examples/functions/shop.py."""
 
 import datetime
-from collections.abc import Iterator
 from decimal import Decimal
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,12 +13,12 @@ from updraft.functions import Arrow, Pandas
 
 
 @function(version="1", owner="pricing", tags=["money"])
-def discount(price: float, percent: float = 10.0) -> float:
+def rebate(price: float, percent: float = 10.0) -> float:
     """The price with so many percent off."""
     return price * (100 - percent) / 100
 
 
-@function(version="2", name="discount")
+@function(version="2", name="rebate")
 def half_price(price: float, percent: float = 50.0) -> float:
     """The price with so many percent off, which are more by now."""
     return price * (100 - percent) / 100
@@ -63,38 +62,3 @@ def safe_reciprocal(value: int) -> float | None:
 @function
 def total(values: list[int]) -> int:
     return sum(values)
-
-
-class Word(NamedTuple):
-    word: str
-    length: int
-
-
-@function.table
-def words(text: str, least: int = 1) -> Iterator[Word]:
-    """The words of a text, of at least so many letters."""
-    for word in text.split():
-        if len(word) >= least:
-            yield Word(word, len(word))
-
-
-class Sums(NamedTuple):
-    total: float
-    rows: int
-
-
-@function.aggregate(name="mean")
-class Mean:
-    """The mean of the values."""
-
-    def start(self) -> Sums:
-        return Sums(0.0, 0)
-
-    def accumulate(self, state: Sums, value: Arrow[float]) -> Sums:
-        return Sums(state.total + (pc.sum(value).as_py() or 0.0), state.rows + len(value))
-
-    def merge(self, left: Sums, right: Sums) -> Sums:
-        return Sums(left.total + right.total, left.rows + right.rows)
-
-    def finish(self, state: Sums) -> float | None:
-        return state.total / state.rows if state.rows else None
