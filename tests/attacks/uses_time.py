@@ -65,6 +65,7 @@ def waits(_number: int) -> None:
     import time
 
     spin(_SILENCE_SECONDS)
+    # The front looks while the function rests.
     time.sleep(1)
 
 
@@ -120,6 +121,7 @@ def of_a_thread(target: Any) -> Any:
 
     stop_clock()
     threading.Thread(target=spin, args=(_PATIENCE_SECONDS,), daemon=True).start()
+    # Others spin meanwhile.
     return until_impatient(lambda _: time.sleep(1))
 
 
@@ -152,6 +154,7 @@ def of_children_for_which_nobody_waits(target: Any) -> Any:
         if os.fork() == 0:
             spin(1)
             os._exit(0)
+        # Longer than the child spins: nobody waits for it.
         time.sleep(1.2)
 
     return until_impatient(forks)
@@ -165,4 +168,5 @@ def of_a_program_that_left_its_session(target: Any) -> Any:
 
     stop_clock()
     subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    # Others spin meanwhile.
     return until_impatient(lambda _: time.sleep(1))

@@ -85,11 +85,11 @@ def decorated(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return lambda code: decorate(**options)(code)
 
 
-def no_hint(x) -> int:  # type: ignore[no-untyped-def]
+def no_hint(x) -> int:  # type: ignore[no-untyped-def]  # that is the error
     return 1
 
 
-def no_result(x: int):  # type: ignore[no-untyped-def]
+def no_result(x: int):  # type: ignore[no-untyped-def]  # that is the error
     return x
 
 
@@ -125,7 +125,7 @@ def null_in_numpy(x: NumPy[int | None]) -> NumPy[int]:
     return x
 
 
-def wrong_default(x: int = 1.5) -> int:  # type: ignore[assignment]
+def wrong_default(x: int = 1.5) -> int:  # type: ignore[assignment]  # that is the error
     return x
 
 

@@ -38,7 +38,7 @@ def numpy(x: NumPy[int], y: NumPy[int]) -> NumPy[int]:
 
 
 @function(arguments=pa.schema({"x": pa.int64(), "y": pa.int64()}), result=pa.int64())
-def schema(x, y):  # type: ignore[no-untyped-def]
+def schema(x, y):  # type: ignore[no-untyped-def]  # the decorator has the types
     return pc.add(x, y)
 
 

@@ -88,6 +88,7 @@ def _coded(key: pa.Array) -> tuple[pa.Array, int]:
     try:
         encoded = pc.dictionary_encode(key, null_encoding="encode")
     except pa.ArrowNotImplementedError:
+        # Arrow has no dictionaries of nested values.
         known: dict[Any, int] = {}
         numbers = [known.setdefault(value, len(known)) for value in _hashable(key)]
         return pa.array(numbers, pa.int32()), len(known)
