@@ -28,9 +28,10 @@ class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
 
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit = {
     catalog = name
-    val pools = options.asScala.collect {
+    val pools = options.asScala.map {
       case (key, address) if key.startsWith(FunctionCatalog.PoolPrefix) =>
         key.stripPrefix(FunctionCatalog.PoolPrefix) -> address
+      case (key, _) => throw FunctionCatalog.unknown(name, key)
     }
     listed = new Listed(new Pools(name, pools.toMap))
   }
@@ -78,6 +79,11 @@ class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
 
 object FunctionCatalog {
   private val PoolPrefix = "pool."
+
+  private def unknown(catalog: String, key: String) = new IllegalArgumentException(
+    s"spark.sql.catalog.$catalog.$key is not a setting of this catalog: " +
+      s"spark.sql.catalog.$catalog.pool.<name> gives a pool a name"
+  )
 
   private def readOnly() = new UnsupportedOperationException(
     "namespaces of functions are pools: set spark.sql.catalog.<catalog>.pool.<name> to the endpoint of one"
