@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from tests.e2e.applications import deployed_functions
 from tests.support.paths import EXAMPLES, REPOSITORY
 from tests.support.pool import LocalPool
-from tests.support.spark import ENDPOINT
+from tests.support.spark import ENDPOINT, another_session
 from updraft.spark import functions as U
 
 _CATALOG = "spark.sql.catalog.updraft"
@@ -36,13 +36,13 @@ def deployed(stock_only: bool) -> Iterator[LocalPool]:
 
 
 @pytest.fixture(scope="module")
-def named(spark: SparkSession, deployed: LocalPool) -> SparkSession:
+def named(spark: SparkSession, deployed: LocalPool) -> Iterator[SparkSession]:
     """A session that knows the pool's functions by name."""
-    session = spark.newSession()
-    session.conf.set(ENDPOINT, deployed.tcp_endpoint)
-    session.conf.set(_CATALOG, "io.updraft.spark.FunctionCatalog")
-    session.conf.set(f"{_CATALOG}.pool.other", deployed.unix_endpoint)
-    return session
+    with another_session(spark) as session:
+        session.conf.set(ENDPOINT, deployed.tcp_endpoint)
+        session.conf.set(_CATALOG, "io.updraft.spark.FunctionCatalog")
+        session.conf.set(f"{_CATALOG}.pool.other", deployed.unix_endpoint)
+        yield session
 
 
 def _values(session: SparkSession, query: str) -> list[Any]:
@@ -157,11 +157,11 @@ def test_a_null_where_none_is_allowed_names_the_argument(named: SparkSession) ->
 def test_a_session_whose_endpoint_is_not_set_says_which_settings_there_are(
     spark: SparkSession, deployed: LocalPool
 ) -> None:
-    session = spark.newSession()
-    session.conf.set(_CATALOG, "io.updraft.spark.FunctionCatalog")
-    session.conf.unset(ENDPOINT)
-    with pytest.raises(PySparkException, match=r"set spark.updraft.udf.endpoint or spark.sql.catalog.updraft.pool"):
-        session.sql("SELECT updraft.default.add(1, 2)").collect()
+    with another_session(spark) as session:
+        session.conf.set(_CATALOG, "io.updraft.spark.FunctionCatalog")
+        session.conf.unset(ENDPOINT)
+        with pytest.raises(PySparkException, match=r"set spark.updraft.udf.endpoint or spark.sql.catalog.updraft.pool"):
+            session.sql("SELECT updraft.default.add(1, 2)").collect()
 
 
 def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(named: SparkSession) -> None:
@@ -216,3 +216,11 @@ def test_an_aggregate_is_made_where_the_rows_are_and_merged_behind_the_shuffle(m
 def test_what_an_aggregate_cannot_do_is_said(measured: SparkSession, call: str) -> None:
     with pytest.raises(PySparkException, match="cannot be called with DISTINCT or FILTER"):
         measured.sql(f"SELECT updraft.default.mean({call}) FROM measured")
+
+
+def test_a_misspelt_setting_of_the_catalog_is_refused(spark: SparkSession, deployed: LocalPool) -> None:
+    with another_session(spark) as session:
+        session.conf.set(_CATALOG, "io.updraft.spark.FunctionCatalog")
+        session.conf.set(f"{_CATALOG}.pools.other", deployed.tcp_endpoint)
+        with pytest.raises(PySparkException, match=r"updraft.pools.other is not a setting of this catalog"):
+            session.sql("SELECT updraft.default.add(1, 2)").collect()

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.e2e.applications.running import differences
 from tests.support.paths import EXAMPLES, REPOSITORY
 from tests.support.pool import LocalPool
-from tests.support.spark import ENDPOINT
+from tests.support.spark import ENDPOINT, another_session
 
 _PAGE = (REPOSITORY / "docs/guides/registered-functions.md").read_text()
 _QUERIES = re.findall(r"```sql\n(.*?)\n```\n```text\n(.*?)```", _PAGE, re.DOTALL)
@@ -27,8 +27,11 @@ def session(spark: SparkSession, stock_only: bool) -> Iterator[SparkSession]:
     """Of a user who has followed the page so far."""
     if stock_only:
         pytest.skip("these tests are about Updraft alone")
-    with mock.patch.dict(os.environ, PYTHONPATH=str(EXAMPLES)), LocalPool(arguments=("--functions", "shop")) as pool:
-        session = spark.newSession()
+    with (
+        mock.patch.dict(os.environ, PYTHONPATH=str(EXAMPLES)),
+        LocalPool(arguments=("--functions", "shop")) as pool,
+        another_session(spark) as session,
+    ):
         session.conf.set(ENDPOINT, pool.tcp_endpoint)
         session.conf.set("spark.sql.catalog.updraft", "io.updraft.spark.FunctionCatalog")
         yield session
