@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.applications.large_rows import KINDS, WRITE
+from tests.e2e.applications.large_rows import KINDS, WRITE, large_text
 from tests.e2e.applications.running import differences
 from tests.support.pool import NOTES, LocalPool
 from tests.support.spark import ENABLED, ENDPOINT, runtime_confs
@@ -52,7 +52,7 @@ def test_a_row_larger_than_a_message_travels_both_ways(found: Mapping[str, str],
 
 def _error(spark: SparkSession, *arguments: str, **settings: str) -> str:
     function = F.udf(lambda text: text, "string", useArrow=True)
-    rows = spark.range(1).select(F.repeat(F.lit("x"), _BYTES).alias("t"))
+    rows = spark.range(1).select(large_text(_BYTES).alias("t"))
     with LocalPool(workers=1, notes=NOTES, arguments=arguments) as pool:
         confs = {ENABLED: "true", ENDPOINT: pool.tcp_endpoint, **settings}
         with runtime_confs(spark, confs), pytest.raises(Exception, match="batch") as caught:
