@@ -14,7 +14,7 @@ from flight_messages import all_replies, batch, command_request, echo_command, f
 from front_harness import Running, RunningFront
 from signing import Driver, write_signers
 
-from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, SessionFunction, TaskIdentity
+from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, RegisteredFunction, SessionFunction, TaskIdentity
 from updraft_server.pool.testing import FakePool
 
 SESSION = SessionFunction(python_version="3.11", spark_version="4.3.0", eval_type=200)
@@ -104,6 +104,27 @@ async def test_what_is_refused_is_recorded(running_front: Running, settings: dic
     assert (unknown["event"], unknown["outcome"]) == ("refused", "UnauthenticatedError")
     assert "identity" not in unknown
     assert "stolen" not in json.dumps(unknown)
+
+
+async def test_who_hangs_up_over_an_error_is_recorded_with_the_error(
+    running_front: Running, settings: dict[str, Any], log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_sent = asyncio.Event()
+
+    async def sent(*_: object) -> None:
+        is_sent.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("updraft_server.front.exchange._send_error", sent)
+    async with running_front(FakePool(), **settings) as front:
+        call = front.exchange(metadata=(("authorization", "Bearer token"),))
+        await call.write(command_request(echo_command(registered=RegisteredFunction(name="unknown"))))
+        async with asyncio.timeout(60):
+            await is_sent.wait()
+        call.cancel()
+        (refused,) = await records(log, 1)
+    assert refused["outcome"] == "FunctionNotFoundError"
+    assert "unknown" in refused["reason"]
 
 
 @pytest.mark.parametrize("method", ["ListFlights", "GetFlightInfo", "ListActions"])

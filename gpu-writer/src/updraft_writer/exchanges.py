@@ -101,6 +101,9 @@ class Exchanges:
         except UpdraftError as error:
             record.outcome, record.reason = type(error).__name__, error.status_message()
             _raise_if_cancelled()
+            # Before the client has it: once it does, it may cancel the call.
+            span.fail(error)
+            call.record.fail(error)
             await replies.error(error)
             await self._let_go(record)
             raise

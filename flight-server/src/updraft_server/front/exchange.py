@@ -131,6 +131,9 @@ class Exchanges:
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.status_message()
             self._activity.failed(exchange, error)
+            # Before the client has it: once it does, it may cancel the call.
+            exchange.span.fail(error)
+            call.record.fail(error)
             if request is not None and not request.plain:
                 await _send_error(call, error)
             raise
