@@ -34,6 +34,7 @@ WRITE_ROOTS ?= /tmp,$(CURDIR)/build
 #= BASE checkout that `make bench-against` compares with
 #= FUZZ options of `make fuzz` (--seconds 600, --target NAME, --guided, --help)
 #= SOAK options of `make soak` (--minutes 10, --rolling, --help)
+#= STRICT set it (STRICT=1), and a test that would be skipped fails
 #= FAULTS pytest's options for `make faults` (-k network)
 #= AUDIT options of `make audit` (--offline asks nobody for known vulnerabilities)
 #= IMAGES registry from which the nodes of `make e2e-kube` have their images
@@ -83,7 +84,7 @@ YARN_JARS = $(HDFS_JARS) org.bouncycastle:bcprov-jdk18on:1.82 org.bouncycastle:b
 RAPIDS_JAR := build/rapids/rapids-4-spark_2.13-$(RAPIDS).jar
 CONNECTOR_SOURCES := $(shell find spark-connector proto/updraft \( -name '*.java' -o -name '*.scala' -o -name 'pom.xml' -o -name '*.proto' -o -name '*.conf' \) -not -path '*/target/*' 2>/dev/null)
 REPORTS := build/reports
-PYTEST = $(1)/bin/python -m pytest -q --junitxml=$(REPORTS)/$(2).xml
+PYTEST = $(1)/bin/python -m pytest -q $(if $(STRICT),-p tests.support.strict )--junitxml=$(REPORTS)/$(2).xml
 
 .PHONY: help help-all
 LIST = awk -F ':.*$(1) ' '/^$(HASH)$(HASH) /{section = substr($$0, 4)} /^[a-z0-9-]+:.*$(1) /{if (section) printf "\n%s\n", section; section = ""; printf "  %-19s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -132,7 +133,7 @@ connector: $(JAR) ## Build the connector's jar, and print its path
 	@echo $(abspath $(JAR))
 
 ## Check
-.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-smoke test-platforms test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
+.PHONY: check check-all summary lint lint-workflows types test-unit test-packages test-writer test-sessions test-connector test-chart test-contract test-e2e list-e2e test-kinds test-faults test-large-rows test-smoke test-platforms test-storages test-browser images images-gpu push-images join-images check-tag draft-release tools-images tools-browser tools-dashboards tools-storages test-images test-gpu bench-gpu gpu-wheels dashboard-screens status-screen kube-tools e2e-kube test-rapids attacks faults soak fuzz record-wire audit
 # The stages of `make check`, in the order in which check.mk runs them; those of THIRD belong to check-all.
 CONNECTOR := spark-connector
 # What needs no jar runs while the connector is built; the longest stage begins right after it.
@@ -168,7 +169,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/soak tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
@@ -194,7 +195,7 @@ $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,
 	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
 
 # A stage of its own, because these start services of their own: signed, several, away, slow, or not what they should be.
-E2E_SERVICES := $(addprefix tests/e2e/test_,limits_of_a_task.py signed_functions.py services_away.py several_pools.py times.py wrong_endpoints.py)
+E2E_SERVICES := $(addprefix tests/e2e/test_,large_rows.py limits_of_a_task.py signed_functions.py services_away.py several_pools.py times.py wrong_endpoints.py)
 $(addprefix services-on-,$(SPARKS)): services-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,services-$*)
 	$(call PYTEST,$(call venv,$*),services-$*) $(E2E_SERVICES)
@@ -226,6 +227,9 @@ test-faults: setup $(JAR) | $(REPORTS) #+ Kill things: no wrong row, no hang
 	@$(call BEGIN,faults-$(SPARK))
 	$(call PYTEST,$(VENV),faults-$(SPARK)) tests/faults --ignore=tests/faults/table
 
+test-large-rows: setup $(JAR) | $(REPORTS) #+ Rows of 512 MiB through functions and into files, beside stock (11 GB of memory, half an hour)
+	UPDRAFT_LARGE_ROW_MIB=512 $(call PYTEST,$(VENV),large-rows) tests/e2e/test_large_rows.py -k travels
+
 test-speculation: setup $(JAR) | $(REPORTS) #+ Spark on two hosts, one of them slow: speculative tasks that write
 	$(call PYTEST,$(VENV),speculation-$(SPARK)) tests/speculation
 
@@ -244,8 +248,8 @@ images-gpu: #+ Build the images for nodes with NVIDIA GPUs
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --build-arg SPARK=$(SPARK) --target pool-gpu --tag updraft-pool-gpu:$(VERSION) --file deploy/images/Dockerfile .
 	buildah build $(BUILDAH) $(IMAGE_LABELS) --target writer-gpu --tag updraft-writer-gpu:$(VERSION) --file deploy/images/Dockerfile .
 
-test-images: .venv/.synced | $(REPORTS) #+ What `make images` built: labels, bill of materials, user, size (as root, or in `buildah unshare`)
-	$(call PYTEST,.venv,images) tests/images
+test-images: .venv/.synced | $(REPORTS) #+ What `make images` built: labels, bill of materials, user, size
+	$(if $(filter-out 0,$(shell id -u)),buildah unshare )$(call PYTEST,.venv,images) tests/images
 
 image-executors: setup #+ Build what e2e-kube wants beside them: executors with the jars of SPARK, a pool with what the demo imports
 	buildah build $(BUILDAH) --tag updraft-team:$(VERSION) --file deploy/images/Dockerfile.team deploy/images

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.programs.fuzz.__main__ import TARGETS as FUZZ_TARGETS
 from tests.support.paths import REPOSITORY
 
 _GITHUB = REPOSITORY / ".github"
@@ -25,10 +27,23 @@ _ACTIONS = sorted((_GITHUB / "actions").glob("*/action.yml"))
 _PINNED = re.compile(r"^\S+@[0-9a-f]{40}$")
 _PINNED_LINE = re.compile(r"uses: (?:\./|\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$)")
 _MATRIX = re.compile(r"\$\{\{ matrix\.(\w+) \}\}")
+_AS_ROOT = 'sudo --preserve-env env "PATH=$PATH" '
+"""How a line begins that runs make as root, with the variables and programs of the job."""
 _NIGHTLY = {
-    *("attacks", "audit", "check-all", "e2e-kube", "faults", "fuzz", "soak"),
-    *("test-browser", "test-dashboards", "test-rapids", "test-storages"),
+    *("attacks", "audit", "bench-signed", "bench-tenants", "check-all", "e2e-kube", "faults", "fuzz", "soak"),
+    *("test-browser", "test-dashboards"),
+    *("test-images", "test-large-rows", "test-rapids", "test-smoke", "test-speculation", "test-storages", "test-torch"),
 }
+_NIGHTLY_AS_ROOT = {"attacks", "e2e-kube", "faults", "test-platforms"}
+_RELEASE = {"check-tag", "dist", "test-dist", "images", "test-images", "push-images", "join-images", "draft-release"}
+_NEEDED_FIRST = {
+    "e2e-kube": {"tools-images", "tools-dashboards", "images", "image-executors", "kube-tools", "push-images"},
+    "test-browser": {"tools-browser"},
+    "test-dashboards": {"tools-dashboards"},
+    "test-images": {"tools-images", "images"},
+    "test-storages": {"tools-storages"},
+}
+"""What a job has to run before a target, which lacks something otherwise, or skips what needs it."""
 _SCHEMAS = {
     "github-workflows": _WORKFLOWS,
     "github-actions": _ACTIONS,
@@ -52,19 +67,23 @@ def _combinations(job: dict[str, Any]) -> Iterator[dict[str, str]]:
         yield dict(zip(matrix, map(str, values), strict=True))
 
 
+def _lines(job: dict[str, Any], combination: dict[str, str]) -> Iterator[str]:
+    """Each line that a job runs with these values of its matrix."""
+    for step in job["steps"]:
+        for line in step.get("run", "").splitlines():
+            yield _MATRIX.sub(lambda match: combination[match[1]], line)
+
+
 def _commands(job: dict[str, Any]) -> Iterator[str]:
     """Each line that a job runs, for each combination of its matrix."""
-    for combination in _combinations(job):
-        for step in job["steps"]:
-            for line in step.get("run", "").splitlines():
-                yield _MATRIX.sub(lambda match, of=combination: of[match[1]], line)  # type: ignore[misc]
+    return itertools.chain.from_iterable(_lines(job, combination) for combination in _combinations(job))
 
 
 def _wrong_with_command(line: str) -> str | None:
     targets, variables = _of_make()
     if "${{" in line:
         return f"{line}: what others decide goes through the environment, not into a command line"
-    program, *words = shlex.split(line)
+    program, *words = shlex.split(line.removeprefix(_AS_ROOT))
     assigned = {word.partition("=")[0] for word in words if "=" in word}
     unknown = ({word for word in words if "=" not in word} - targets) | (assigned - variables)
     return f"{line}: not a command of make that exists" if program != "make" or unknown or not words else None
@@ -95,10 +114,32 @@ def _wrong(workflow: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def _run_by(name: str) -> set[str]:
+def _jobs(name: str) -> list[list[str]]:
+    """The lines of each of a workflow's jobs, for each combination of its matrix apart."""
     jobs = yaml.safe_load((_GITHUB / f"workflows/{name}.yml").read_text())["jobs"]
-    lines = [line for job in jobs.values() for line in _commands(job)]
-    return {word for line in lines for word in shlex.split(line)[1:] if "=" not in word}
+    return [list(_lines(job, combination)) for job in jobs.values() for combination in _combinations(job)]
+
+
+def _targets(lines: list[str]) -> list[str]:
+    """The targets that these lines make, in order."""
+    return [word for line in lines for word in shlex.split(line.removeprefix(_AS_ROOT))[1:] if "=" not in word]
+
+
+def _run_by(name: str) -> set[str]:
+    return {target for lines in _jobs(name) for target in _targets(lines)}
+
+
+def _run_as_root_by(name: str) -> set[str]:
+    return {
+        target for lines in _jobs(name) for target in _targets([line for line in lines if line.startswith(_AS_ROOT)])
+    }
+
+
+def _missing(lines: list[str]) -> dict[str, set[str]]:
+    """What a job makes too early, and what it should have made before."""
+    made = _targets(lines)
+    needed = {target: _NEEDED_FIRST.get(target, set()) - set(made[: made.index(target)]) for target in made}
+    return {target: missing for target, missing in needed.items() if missing}
 
 
 @pytest.mark.parametrize("path", _WORKFLOWS, ids=lambda path: path.stem)
@@ -115,7 +156,58 @@ def test_an_action_is_pinned_and_its_version_is_said(path: Path) -> None:
 def test_what_each_workflow_is_for_is_run() -> None:
     assert "check" in _run_by("check")
     assert _NIGHTLY - _run_by("nightly") == set()
-    assert {"check-tag", "dist", "test-dist", "images", "push-images", "join-images"} - _run_by("release") == set()
+    assert _NIGHTLY_AS_ROOT - _run_as_root_by("nightly") == set()
+    assert _RELEASE - _run_by("release") == set()
+
+
+@pytest.mark.parametrize("name", [path.stem for path in _WORKFLOWS])
+def test_what_a_target_needs_is_there_before_it_runs(name: str) -> None:
+    assert [missing for lines in _jobs(name) if (missing := _missing(lines))] == []
+
+
+def test_a_target_that_lacks_something_is_found() -> None:
+    tried = ["make tools-images", "make test-images", "make images"]
+    assert _missing(tried) == {"test-images": {"images"}}
+
+
+@pytest.mark.parametrize(("user", "within"), [(0, False), (1001, True)])
+def test_who_has_built_images_can_mount_them(tmp_path: Path, user: int, within: bool) -> None:
+    """Images of an ordinary user are in that user's storage, which only a user namespace mounts."""
+    (tmp_path / "id").write_text(f"#!/bin/sh\necho {user}\n")
+    (tmp_path / "id").chmod(0o755)
+    command = ["make", "--dry-run", "--no-print-directory", "test-images"]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    printed = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    (line,) = (line for line in printed.splitlines() if "-m pytest" in line)
+    assert line.startswith("buildah unshare ") is within
+
+
+def test_nothing_is_skipped_on_the_nightly_cluster() -> None:
+    jobs = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"]
+    (step,) = (step for step in jobs["kube"]["steps"] if "e2e-kube" in step.get("run", ""))
+    assert step["env"]["STRICT"]
+
+
+def test_every_nightly_fuzz_target_has_its_time() -> None:
+    campaign = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"]["campaign"]
+    seconds = float(campaign["env"]["FUZZ"].partition("--seconds ")[2].split()[0])
+    # The rest is for what is set up before, and for what the last input of each target takes.
+    assert len(FUZZ_TARGETS) * (seconds + 60) < (campaign["timeout-minutes"] - 20) * 60
+
+
+def test_both_soaks_run_each_night() -> None:
+    jobs = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"].values()
+    soaks = [job["env"]["SOAK"] for job in jobs if "soak" in _targets([*_commands(job)])]
+    assert ["--rolling" in options for options in soaks] == [False, True]
+
+
+@pytest.mark.parametrize("target", ["attacks", "faults"])
+def test_no_attack_and_no_fault_is_skipped_each_night(target: str) -> None:
+    job = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"]["campaign-as-root"]
+    assert target in job["strategy"]["matrix"]["target"]
+    assert job["env"]["STRICT"] == "${{ matrix.target != 'test-platforms' && '1' || '' }}"
 
 
 @pytest.mark.parametrize("schema", _SCHEMAS)
@@ -135,6 +227,8 @@ def test_github_reads_the_file(schema: str) -> None:
         ({"run": "make chekc"}, "not a command of make"),
         ({"run": "make check\nmake"}, "not a command of make"),
         ({"run": "make check SPRAK=4.0"}, "not a command of make"),
+        ({"run": "sudo make check"}, "not a command of make"),
+        ({"run": _AS_ROOT + "apt-get install cowsay"}, "not a command of make"),
         ({"run": "make check-tag TAG=${{ github.head_ref }}"}, "through the environment"),
         ({"run": "make check", "env": {"SPRAK": "4.0"}}, "no variable SPRAK"),
         ({"uses": "actions/setup-go@v7"}, "not pinned"),

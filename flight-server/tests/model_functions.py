@@ -11,61 +11,87 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from batched import Batched, Model, add
 
-from updraft.functions import Batching
-from updraft_server.worker.registered.functions import registry
+from updraft import function
+from updraft.functions import Arrow, Batching
 
-
-def doubled(numbers: pa.Array) -> pa.Array:
-    return pc.multiply(numbers, 2)
-
-
-def pid(numbers: pa.Array) -> pa.Array:
-    return pa.array([os.getpid()] * len(numbers), pa.int64())
-
-
-def batch_rows(numbers: pa.Array) -> pa.Array:
-    return pa.array([len(numbers)] * len(numbers), pa.int64())
-
-
-def picky(numbers: pa.Array) -> pa.Array:
-    if 13 in numbers.to_pylist():
-        raise ValueError("13 is not liked")
-    return numbers
-
-
-def deadly(numbers: pa.Array) -> pa.Array:
-    if 13 in numbers.to_pylist():
-        os.kill(os.getpid(), signal.SIGSEGV)
-    return numbers
-
-
-def hanging(numbers: pa.Array) -> pa.Array:
-    while 13 in numbers.to_pylist():
-        time.sleep(60)
-    return numbers
-
-
-add("doubled", doubled)
-add("pid", pid)
-add("batch_rows", batch_rows, rows=100, wait_seconds=3600)
-add("large_batches", batch_rows, rows=1024, wait_seconds=3600)
-add("picky", picky, wait_seconds=3600)
-add("deadly", deadly, wait_seconds=3600)
-add("hanging", hanging, timeout_seconds=2, wait_seconds=3600)
-
+# Whoever wants several exchanges in a batch has them wait for each other.
+TOGETHER = 3600
 
 kept: list[bytearray] = []
 
 
-def greedy(numbers: pa.Array) -> pa.Array:
+def pids(rows: int) -> pa.Array:
+    return pa.array([os.getpid()] * rows, pa.int64())
+
+
+@function(batching=Batching())
+def doubled(number: Arrow[int]) -> Arrow[int]:
+    return pc.multiply(number, 2)
+
+
+@function(batching=Batching())
+def pid(number: Arrow[int]) -> Arrow[int]:
+    return pids(len(number))
+
+
+@function(batching=Batching(replicas=2))
+def replicated(number: Arrow[int]) -> Arrow[int]:
+    return pids(len(number))
+
+
+@function(batching=Batching(rows=100, wait_seconds=TOGETHER))
+def batch_rows(number: Arrow[int]) -> Arrow[int]:
+    return pa.array([len(number)] * len(number), pa.int64())
+
+
+@function(batching=Batching(rows=1024, wait_seconds=TOGETHER))
+def large_batches(number: Arrow[int]) -> Arrow[int]:
+    return pa.array([len(number)] * len(number), pa.int64())
+
+
+@function(batching=Batching(wait_seconds=TOGETHER))
+def picky(number: Arrow[int]) -> Arrow[int]:
+    if 13 in number.to_pylist():
+        raise ValueError("13 is not liked")
+    return number
+
+
+@function(batching=Batching(wait_seconds=TOGETHER), on_error="null")
+def lenient(number: int) -> int:
+    if number == 13:
+        raise ValueError("13 is not liked")
+    return number
+
+
+@function(batching=Batching(wait_seconds=TOGETHER))
+def too_short(number: Arrow[int]) -> Arrow[int]:
+    return number.slice(1)
+
+
+@function(batching=Batching(wait_seconds=TOGETHER))
+def deadly(number: Arrow[int]) -> Arrow[int]:
+    if 13 in number.to_pylist():
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return number
+
+
+@function(batching=Batching(timeout_seconds=2, wait_seconds=TOGETHER))
+def hanging(number: Arrow[int]) -> Arrow[int]:
+    while 13 in number.to_pylist():
+        time.sleep(60)
+    return number
+
+
+@function(batching=Batching())
+def greedy(number: Arrow[int]) -> Arrow[int]:
     kept.append(bytearray(200 << 20))
     time.sleep(600)
-    return numbers
+    return number
 
 
-def status_of_the_process(numbers: pa.Array) -> pa.Array:
+@function(batching=Batching())
+def status(number: Arrow[int]) -> Arrow[int]:
     """Seccomp and NoNewPrivs of /proc/self/status, and whether it may write where its temporary files go."""
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     with tempfile.TemporaryFile() as file:
@@ -73,53 +99,74 @@ def status_of_the_process(numbers: pa.Array) -> pa.Array:
     return pa.array([int(fields["Seccomp"]), int(fields["NoNewPrivs"]), written], pa.int64())
 
 
-def sockets(numbers: pa.Array) -> pa.Array:
+def sockets(rows: int) -> pa.Array:
     """1 where this process may make one, 0 where it may not."""
     try:
         socket.socket().close()
     except PermissionError:
-        return pa.array([0] * len(numbers), pa.int64())
-    return pa.array([1] * len(numbers), pa.int64())
+        return pa.array([0] * rows, pa.int64())
+    return pa.array([1] * rows, pa.int64())
 
 
-def without_weights() -> Model:
-    raise FileNotFoundError("no weights")
+@function(batching=Batching())
+def free(number: Arrow[int]) -> Arrow[int]:
+    return sockets(len(number))
 
 
-def loaded_at_the_second_attempt() -> Model:
-    mark = Path.home() / "was-loaded"
-    if not mark.exists():
-        mark.touch()
-        raise FileNotFoundError("no weights yet")
-    return Model(doubled)
+@function(batching=Batching())
+def restricted(number: Arrow[int]) -> Arrow[int]:
+    return sockets(len(number))
 
 
-def large() -> Model:
-    kept.append(bytearray(b"x") * (60 << 20))
-    return Model(pid)
+@function(name="without_weights", batching=Batching())
+class WithoutWeights:
+    def __init__(self) -> None:
+        raise FileNotFoundError("no weights")
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return number
 
 
-def never() -> Model:
-    time.sleep(600)
-    raise AssertionError
+@function(name="second_attempt", batching=Batching())
+class SecondAttempt:
+    def __init__(self) -> None:
+        mark = Path.home() / "was-loaded"
+        if not mark.exists():
+            mark.touch()
+            raise FileNotFoundError("no weights yet")
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return pc.multiply(number, 2)
 
 
-def talkative() -> Model:
-    sys.stdout.write("loading weights\n")
-    return Model(doubled)
+class _Large:
+    def __init__(self) -> None:
+        self._weights = bytearray(b"x") * (60 << 20)
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return pids(len(number))
 
 
-add("greedy", greedy)
-add("status", status_of_the_process)
-add("free", sockets)
-add("restricted", sockets)
-add("replicated", pid, replicas=2)
-registry.add(Batched("never", never, Batching(load_timeout_seconds=0.5)))  # type: ignore[arg-type]
-for name, load in {
-    "without_weights": without_weights,
-    "second_attempt": loaded_at_the_second_attempt,
-    "large_a": large,
-    "large_b": large,
-    "talkative": talkative,
-}.items():
-    registry.add(Batched(name, load, Batching(wait_seconds=0.001)))  # type: ignore[arg-type]
+large_a = function(name="large_a", batching=Batching(wait_seconds=0.001))(_Large)
+large_b = function(name="large_b", batching=Batching(wait_seconds=0.001))(_Large)
+
+
+@function(name="never", batching=Batching(load_timeout_seconds=0.5))
+class Never:
+    def __init__(self) -> None:
+        time.sleep(600)
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return number
+
+
+@function(name="talkative", batching=Batching())
+class Talkative:
+    def __init__(self) -> None:
+        sys.stdout.write("loading weights\n")
+
+    def warm_up(self) -> None:
+        sys.stdout.write("warming up\n")
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return number

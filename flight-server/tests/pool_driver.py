@@ -132,6 +132,9 @@ class Reply:
     log_lines: list[str] = dataclasses.field(default_factory=list)
     ending: FrameKind | None = None
     metadata_bytes: int = 0
+    # Of a batch that comes in parts.
+    parts: list[bytes] = dataclasses.field(default_factory=list)
+    parted_batches: int = 0
 
     @property
     def table(self) -> pa.Table:
@@ -250,11 +253,17 @@ def _take_message(reply: Reply, frame: Any, *, plain: bool) -> None:
     reply.log_lines += metadata.log_lines
     if event == "finish":
         reply.finish = metadata.finish
+    elif event == "part":
+        assert metadata.part.offset == sum(map(len, reply.parts))
+        reply.parts.append(bytes(frame.data_body))
     elif len(frame.data_header) == 0:
         reply.credits.append(metadata.consumed)
     else:
         header = bytes(frame.data_header)
-        data = b"\xff\xff\xff\xff" + len(header).to_bytes(4, "little") + header + bytes(frame.data_body)
+        body = b"".join(reply.parts) + bytes(frame.data_body)
+        reply.parted_batches += bool(reply.parts)
+        reply.parts.clear()
+        data = b"\xff\xff\xff\xff" + len(header).to_bytes(4, "little") + header + body
         message = pa.ipc.read_message(pa.py_buffer(data))
         if message.type == "schema":
             assert reply.schema is None

@@ -74,7 +74,9 @@ class Exchange:
         self.call = call
         self.lease = lease
         self.transfer = Transfer()
-        request: Any = SimpleNamespace(plain=plain, payload=b"" if plain else b"payload", schema=b"schema")
+        request: Any = SimpleNamespace(
+            function="f", plain=plain, payload=b"" if plain else b"payload", schema=b"schema"
+        )
         self.relay = Relay(call, lease, request, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
 
     async def run(self) -> LeaseOutcome:

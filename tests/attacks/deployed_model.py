@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
-from batched import add
+from updraft import function
+from updraft.functions import Arrow, Batching
 
 NAME = "a_model"
 
-add(NAME, lambda numbers: numbers)
+
+@function(name=NAME, batching=Batching())
+def a_model(number: Arrow[int]) -> Arrow[int]:
+    """The numbers."""
+    return number

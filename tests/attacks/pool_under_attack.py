@@ -32,8 +32,9 @@ from tests.attacks import (
     reads_files,
     reads_network,
     survives,
+    uses_time,
 )
-from tests.attacks.attempts import Verdict, carried, verdict_of
+from tests.attacks.attempts import Verdict, carried, shifted, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.attacks.outsiders import Outsider
 from tests.support.certificates import Authority
@@ -54,9 +55,8 @@ class PoolUnderAttack:
         tokens = directory / "tokens"
         tokens.write_text(self._token + "\n")
         runtime = directory / "runtime"
-        # Where the batched function lies, and what it needs.
-        path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "flight-server/tests")])
-        process["env"] = {**process.get("env", os.environ), "PYTHONPATH": path}
+        # Where the batched function lies.
+        process["env"] = {**process.get("env", os.environ), "PYTHONPATH": str(REPOSITORY)}
         self.server = Server(
             directory,
             f"--workers={workers}",
@@ -84,7 +84,7 @@ class PoolUnderAttack:
             is_root=os.getuid() == 0,
             tokens=str(tokens),
             key=str(identity.key),
-            token=self._token,
+            shifted_token=shifted(self._token),
             ready_file=str(self.server.ready_file),
             metrics=ready["metrics_listen"],
             admin=ready["admin_listen"],
@@ -221,6 +221,7 @@ _ATTEMPTS = (
     reads_files,
     reads_network,
     survives,
+    uses_time,
 )
 for _module in (attempts, *_ATTEMPTS, _HERE):
     cloudpickle.register_pickle_by_value(_module)

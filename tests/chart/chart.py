@@ -67,6 +67,11 @@ def render(values: dict[str, Any] | None = None, *, kubernetes: str = NEWEST_KUB
     return Release(tuple(manifest for manifest in yaml.safe_load_all(rendered) if manifest))
 
 
+def manifests(values: dict[str, Any], *options: str, chart: Path = CHART) -> str:
+    """The text that `helm template` prints now, with options of it; never one that it has printed before."""
+    return _template(chart, *options, values=yaml.safe_dump(values))
+
+
 def alert_rules(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """The rules of the release's alerts."""
     rule = render({"monitoring": {"rules": True}, **(values or {})}).one("PrometheusRule", "air-updraft")
@@ -92,11 +97,30 @@ def notes(values: dict[str, Any] | None = None) -> str:
     return str(text)
 
 
+def job_template(said: str) -> Manifest:
+    """The pod template for jobs that notes print."""
+    _, _, text = said.partition("\njob.yaml, a pod template")
+    return dict(yaml.safe_load(text.partition(":\n\n")[2].partition("\n\n")[0]))
+
+
+def mounted(spec: dict[str, Any]) -> set[str]:
+    """Files of tokens that the first container of a job finds under its mounts, all of optional Secrets."""
+    (container,) = spec["containers"]
+    secrets = {volume["name"]: volume["secret"] for volume in spec["volumes"]}
+    assert all(secret["optional"] for secret in secrets.values())
+    places = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert all(path == f"/etc/updraft/{secrets[name]['secretName']}" for name, path in places.items())
+    return {f"{path}/token" for path in places.values()}
+
+
 @functools.cache
 def _rendered(chart: Path, values: str, kubernetes: str) -> str:
     apis = (f"--api-versions={api}" for api in _APIS)
-    release = ("template", "air", str(chart), "--namespace", "data")
-    return _helm(*release, "--kube-version", f"{kubernetes}.0", *apis, values=values)
+    return _template(chart, "--kube-version", f"{kubernetes}.0", *apis, values=values)
+
+
+def _template(chart: Path, *options: str, values: str) -> str:
+    return _helm("template", "air", str(chart), "--namespace", "data", *options, values=values)
 
 
 def _helm(*arguments: str, values: str) -> str:

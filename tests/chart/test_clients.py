@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.chart.chart import NEWEST_KUBERNETES, ChartError, Manifest, Release, notes, render
+from tests.chart.chart import NEWEST_KUBERNETES, ChartError, Manifest, Release, job_template, notes, render
 from tests.chart.custom_resources import validate
 from tests.support.paths import REPOSITORY
 from updraft_cli.commands.tokens import Tokens
@@ -149,8 +149,14 @@ def test_a_load_balancers_addresses_are_admitted_twice() -> None:
     assert blocks == ranges
 
 
-def test_a_job_without_its_secret_starts_and_can_say_so() -> None:
-    (template,) = _example("job-with-secret.yaml")
+@pytest.mark.parametrize("told_by", ["the example", "the notes"])
+def test_a_job_without_its_secret_starts_and_can_say_so(told_by: str) -> None:
+    template = job_template(notes()) if told_by == "the notes" else _example("job-with-secret.yaml")[0]
     kubernetes_validate.validate({**template, "metadata": {"name": "job"}}, NEWEST_KUBERNETES, strict=False)
     assert all(volume["secret"]["optional"] for volume in template["spec"]["volumes"])
-    assert "docs/examples/job-with-secret.yaml" in notes()
+
+
+def test_no_conf_of_the_notes_mounts_a_secret_that_has_to_be_there() -> None:
+    confs = re.findall(r"^  (spark\.\S+)", notes(), re.MULTILINE)
+    assert confs
+    assert [conf for conf in confs if ".secrets." in conf] == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.chart import notes, render
+from tests.chart.chart import job_template, mounted, notes, render
 from updraft.service.settings import ENVIRONMENT_PREFIX
 from updraft_server.settings import SeparateFrontSettings, SeparateWorkersSettings
 from updraft_writer.settings import ServeSettings as WriterSettings
@@ -254,15 +254,30 @@ def test_the_notes_print_the_confs_of_each_pool_and_of_the_writer() -> None:
     assert confs["spark.updraft.udf.tokenFile"] == "/etc/updraft/air-updraft-pool-gpu-token/token"
     writers = "air-updraft-writer-token"
     assert confs["spark.updraft.write.tokenFile"] == f"/etc/updraft/{writers}/token"
-    assert confs[f"spark.kubernetes.executor.secrets.{writers}"] == f"/etc/updraft/{writers}"
+    assert {confs[f"spark.kubernetes.{role}.podTemplateFile"] for role in ("driver", "executor")} == {"job.yaml"}
+    tokens = {"air-updraft-pool-default-token", "air-updraft-pool-gpu-token", writers}
+    assert mounted(job_template(said)["spec"]) == {f"/etc/updraft/{token}/token" for token in tokens}
 
 
 def test_a_job_of_two_tenants_can_mount_the_token_of_each() -> None:
     said = notes({"pools": {tenant: {"front": {"auth": {"existingSecret": f"{tenant}-tokens"}}} for tenant in "ab"}})
-    places = re.findall(r"spark\.kubernetes\.executor\.secrets\.(\S+) +(\S+)", said)
-    assert {"a-tokens": "/etc/updraft/a-tokens", "b-tokens": "/etc/updraft/b-tokens"}.items() <= dict(places).items()
+    tokens = {f"/etc/updraft/{tenant}-tokens/token" for tenant in "ab"}
+    assert tokens < mounted(job_template(said)["spec"])
     assert "If Secret a-tokens says more than a job may know" in said
     assert "says more than a job may know" not in notes()
+
+
+def test_a_secret_of_several_pools_is_mounted_once() -> None:
+    ours = {"front": {"auth": {"existingSecret": "ours"}}}
+    spec = job_template(notes({"pools": {"default": ours, "more": ours}}))["spec"]
+    assert mounted(spec) == {"/etc/updraft/ours/token", "/etc/updraft/air-updraft-writer-token/token"}
+    assert len(spec["volumes"]) == 2
+
+
+def test_without_tokens_there_is_nothing_to_mount() -> None:
+    said = notes({"common": {"auth": {"insecureNoToken": True}}})
+    assert "job.yaml" not in said
+    assert "podTemplateFile" not in said
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.chart.chart import NEWEST_KUBERNETES, notes
+from tests.chart.chart import NEWEST_KUBERNETES, job_template, mounted, notes
 from tests.chart.custom_resources import validate
 from tests.support.paths import REPOSITORY, VERSION
 
 _EXAMPLES = REPOSITORY / "docs/examples"
 _SETTING = re.compile(r"^## `(spark\.updraft\.\S+)`$", re.MULTILINE)
-# The notes have these for jobs that mount Secrets without a pod template, and a place where a job's Spark belongs.
-_OF_THE_NOTES_ALONE = re.compile(r"spark\.jars|spark\.kubernetes\.\w+\.secrets\..*")
+# The notes have a place here where a job's Spark belongs, and the name of the pod template that they print.
+_OF_THE_NOTES_ALONE = re.compile(r"spark\.jars|spark\.kubernetes\.\w+\.podTemplateFile")
 
 
 def _yaml(name: str) -> dict[str, Any]:
@@ -56,22 +56,18 @@ def test_its_confs_are_those_of_the_notes(confs: dict[str, str]) -> None:
     assert _notes().items() <= confs.items()
 
 
+def test_the_example_of_a_pod_template_is_that_of_the_notes() -> None:
+    told = job_template(notes({"fullnameOverride": "updraft"}))["spec"]
+    shown = _yaml("job-with-secret.yaml")["spec"]
+    assert mounted(told) == mounted(shown) == _tokens(_of_spark_submit())
+
+
 @_BOTH
 def test_the_connector_has_every_setting(confs: dict[str, str]) -> None:
     known = set(_SETTING.findall((REPOSITORY / "docs/reference/connector.md").read_text()))
     used = {name for name in confs if name.startswith("spark.updraft.")}
     assert len(used) == 5
     assert used <= known
-
-
-def _mounted(spec: dict[str, Any]) -> set[str]:
-    """Files that the first container finds under its mounts of optional Secrets."""
-    (container,) = spec["containers"]
-    secrets = {volume["name"]: volume["secret"] for volume in spec["volumes"]}
-    assert all(secret["optional"] for secret in secrets.values())
-    places = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert all(path == f"/etc/updraft/{secrets[name]['secretName']}" for name, path in places.items())
-    return {f"{path}/token" for path in places.values()}
 
 
 def _tokens(confs: dict[str, str]) -> set[str]:
@@ -85,7 +81,7 @@ def test_the_operator_takes_its_job_and_mounts_what_it_reads() -> None:
         template = job["spec"][role]["template"]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": role}, "spec": template["spec"]}
         kubernetes_validate.validate(pod, NEWEST_KUBERNETES, strict=False)
-        assert _mounted(template["spec"]) == _tokens(_of_the_operator())
+        assert mounted(template["spec"]) == _tokens(_of_the_operator())
 
 
 def test_spark_submit_mounts_what_its_job_reads() -> None:
@@ -93,7 +89,7 @@ def test_spark_submit_mounts_what_its_job_reads() -> None:
     templates = [value for name, value in confs.items() if name.endswith("podTemplateFile")]
     assert len(templates) == 2
     for template in templates:
-        assert _mounted(_yaml(template.removeprefix("$here/"))["spec"]) == _tokens(confs)
+        assert mounted(_yaml(template.removeprefix("$here/"))["spec"]) == _tokens(confs)
 
 
 def test_both_name_a_jar_that_is_built() -> None:

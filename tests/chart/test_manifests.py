@@ -3,57 +3,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import kubernetes_validate
 import pytest
 
 from tests.chart.chart import NEWEST_KUBERNETES, ChartError, Manifest, lint, render
+from tests.chart.everything import EVERYTHING
 
-_EVERYTHING: dict[str, Any] = {
-    "imagePullSecrets": [{"name": "registry"}],
-    "common": {
-        "tls": {"mode": "certManager", "clientCertificates": True, "issuerRef": {"name": "ours"}},
-        "autoscaling": {"mode": "hpa", "waiting": 2, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}},
-        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-        "networkPolicy": {
-            "clients": [{"namespaceSelector": {"matchLabels": {"team": "etl"}}}],
-            "observers": [{"namespaceSelector": {}}],
-            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
-        },
-        "clientNamespaces": ["etl"],
-        "service": {"type": "LoadBalancer", "annotations": {"cloud/balancer": "internal"}},
-        "podLabels": {"team": "etl"},
-        "podAnnotations": {"note": "none"},
-        "nodeSelector": {"disk": "fast"},
-        "tolerations": [{"key": "spot", "operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}},
-        "priorityClassName": "high",
-        "schedulerName": "batch",
-        "dnsPolicy": "None",
-        "dnsConfig": {"nameservers": ["10.0.0.10"], "options": [{"name": "ndots", "value": "2"}]},
-        "podSecurityContext": {"supplementalGroups": [7]},
-        "securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}},
-        "runtimeClassName": "gvisor",
-        "initContainers": [{"name": "first", "image": "registry.test/first:1"}],
-        "sidecars": [{"name": "beside", "image": "registry.test/beside:1"}],
-        "envFrom": [{"configMapRef": {"name": "ours"}}],
-        "probes": {"liveness": {"initialDelaySeconds": 3}},
-        "serviceAccount": {"annotations": {"cloud/identity": "writer"}},
-    },
-    "pools": {
-        "default": {"workers": {"functions": {"modules": ["ours.functions"], "configMap": "functions"}}},
-        "gpu": {
-            "workers": {"gpu": {"count": 1, "runtimeClassName": "nvidia"}},
-            "autoscaling": {"mode": "keda", "waiting": 1},
-        },
-    },
-    "writer": {"roots": ["/data/tables"], "settings": {"maxOpenFiles": 64}},
-    "monitoring": {"podMonitors": True, "rules": True, "dashboards": True},
-    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours"}, "data": {"a": "b"}}],
-}
 _KUBERNETES = [f"1.{minor}" for minor in range(27, 38)]
 
 
@@ -71,7 +29,7 @@ def _own(manifests: tuple[Manifest, ...]) -> list[Manifest]:
     return [manifest for manifest in manifests if manifest["apiVersion"] in core]
 
 
-@pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 @pytest.mark.parametrize("kubernetes", _KUBERNETES)
 def test_each_kubernetes_accepts_every_manifest(kubernetes: str, values: dict[str, Any]) -> None:
     release = render(values)
@@ -80,7 +38,7 @@ def test_each_kubernetes_accepts_every_manifest(kubernetes: str, values: dict[st
     assert {manifest["metadata"]["name"] for manifest in release.all("Deployment")} >= {"air-updraft-writer"}
 
 
-@pytest.mark.parametrize("values", [{}, _EVERYTHING], ids=["defaults", "everything"])
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
     assert "0 chart(s) failed" in lint(values)
 
@@ -106,15 +64,16 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"common": {"tls": {"mode": "on"}}}, "mode"),
         ({"common": {"tls": {"mode": "secret"}}}, "tls.secretName"),
         ({"common": {"tls": {"mode": "certManager"}}}, "tls.issuerRef.name"),
+        (
+            {"common": {"image": {"registry": ""}}},
+            r"where is the image updraft-pool\? .* common\.image\.registry=registry\.example/data",
+        ),
         ({"common": {"image": {"pullPolicy": "Sometimes"}}}, "pullPolicy"),
         ({"writer": {"image": {"digest": "latest"}}}, "digest"),
         ({"pools": {"default": {"front": {"sidecars": []}}}}, "sidecars"),
         ({"common": {"topologySpreadConstraints": [{"topologyKey": "zone"}]}}, "maxSkew is required"),
         ({"common": {"autoscaling": {"mode": "hpa", "cpuPercent": 0}}}, "cpuPercent"),
         ({"common": {"settings": {"queue-limit": 3}}}, "queue-limit"),
-        # Names from before a pool's values were split into those of its halves.
-        ({"pools": {"default": {"workers": 3}}}, "workers: Invalid type. Expected: object"),
-        ({"pools": {"default": {"allowSessionFunctions": False}}}, "allowSessionFunctions"),
         (
             {"poolDefaults": {"workers": {"allowSessionFunctions": True}}},
             "workers.allowSessionFunctions is workers.sessionFunctions now: true is `unsigned`, false is `off`",
@@ -126,11 +85,7 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"poolDefaults": {"workers": {"sessionFunctions": "maybe"}}}, "sessionFunctions"),
         ({"poolDefaults": {"workers": {"sessionFunctions": "signed"}}}, "front.signers, a ConfigMap of the drivers"),
         ({"poolDefaults": {"front": {"signers": "drivers"}}}, "goes with workers.sessionFunctions `signed`"),
-        ({"pools": {"default": {"settings": {"queueLimit": 3}}}}, "settings"),
-        ({"poolDefaults": {"resources": {}}}, "resources"),
-        ({"poolDefaults": {"workers": 2}}, "workers: Invalid type. Expected: object"),
         ({"poolDefaults": {"front": None}}, "front is required"),
-        ({"pools": {"default": {"tls": {"mode": "off"}}}}, "tls"),
         # Values of the other half.
         ({"pools": {"default": {"workers": {"tls": {"mode": "off"}}}}}, "tls"),
         ({"pools": {"default": {"front": {"volumes": []}}}}, "volumes"),
@@ -142,6 +97,56 @@ def test_an_older_kubernetes_is_refused() -> None:
 def test_a_mistake_is_refused_by_naming_it(mistake: dict[str, Any], named: str) -> None:
     with pytest.raises(ChartError, match=named):
         render(mistake)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "says"),
+    [
+        ({"common": {"maxSkew": 2}}, "common.maxSkew is the maxSkew of each entry of common.topologySpreadConstraints"),
+        ({"writer": {"maxSkew": 2}}, "writer.maxSkew is the maxSkew of each entry of writer.topologySpreadConstraints"),
+        (
+            {"pools": {"default": {"maxSkew": 2}}},
+            "pools.default.maxSkew is the maxSkew of each entry of pools.default.topologySpreadConstraints now",
+        ),
+        (
+            {"pools": {"default": {"workers": 3}}},
+            "pools.default.workers is pools.default.workers.count now: `workers: {count: 3}`",
+        ),
+        ({"poolDefaults": {"workers": 2}}, "poolDefaults.workers is poolDefaults.workers.count now"),
+        (
+            {"poolDefaults": {"allowSessionFunctions": True}},
+            "poolDefaults.allowSessionFunctions is poolDefaults.workers.sessionFunctions now: true is `unsigned`",
+        ),
+        (
+            {"pools": {"default": {"allowSessionFunctions": False}}},
+            "pools.default.allowSessionFunctions is pools.default.workers.sessionFunctions now: true is `unsigned`",
+        ),
+        (
+            {"poolDefaults": {"functions": {"modules": ["ours"]}}},
+            "poolDefaults.functions is poolDefaults.workers.functions now",
+        ),
+        ({"pools": {"default": {"gpu": {"count": 1}}}}, "pools.default.gpu is pools.default.workers.gpu now"),
+        ({"pools": {"default": {"tls": {"mode": "off"}}}}, "pools.default.tls is pools.default.front.tls now"),
+        ({"poolDefaults": {"auth": {}}}, "poolDefaults.auth is poolDefaults.front.auth now"),
+        *(
+            (
+                {"pools": {"default": {name: value}}},
+                f"pools.default.{name} is of one container now: pools.default.front.{name} for the one that has",
+            )
+            for name, value in {
+                "image": {"repository": "ours"},
+                "resources": {},
+                "settings": {"queueLimit": 3},
+                "env": [],
+                "scratchSize": "1Gi",
+            }.items()
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_value_of_an_earlier_chart_is_refused_with_what_replaces_it(earlier: dict[str, Any], says: str) -> None:
+    with pytest.raises(ChartError, match=re.escape(says)):
+        render(earlier)
 
 
 def test_a_broken_manifest_would_be_found() -> None:

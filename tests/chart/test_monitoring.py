@@ -116,6 +116,19 @@ def test_a_full_scratch_is_one_of_the_pools_own_size() -> None:
     assert limits == [str(9 * 1024**3), "2250000000"]
 
 
+def test_a_fronts_scratch_has_room_for_the_artifacts_that_it_takes() -> None:
+    pools = {"default": {}, "etl": {"front": {"scratchSize": "2.5G"}, "workers": {"scratchSize": "1Gi"}}}
+    full = [rule["expr"] for rule in alert_rules({"pools": pools}) if rule["alert"] == "UpdraftFrontScratchIsFull"]
+    assert [expression.rpartition(" ")[2] for expression in full] == [str(10 * 1024**3), "2500000000"]
+    release = render({"pools": pools})
+    limits = [
+        release.environment(f"air-updraft-pool-{name}", "front")["UPDRAFT_ARTIFACT_STORE_BYTES"] for name in pools
+    ]
+    assert limits == [str(8 * 1024**3), "2000000000"]
+    own = {"pools": {"default": {"front": {"settings": {"artifactStoreBytes": 1 << 30}}}}}
+    assert render(own).environment("air-updraft-pool-default", "front")["UPDRAFT_ARTIFACT_STORE_BYTES"] == str(1 << 30)
+
+
 def test_when_a_certificate_is_about_to_expire_is_the_platforms_to_say() -> None:
     def seconds(**monitoring: Any) -> str:
         values = {"monitoring": {"rules": True, **monitoring}}

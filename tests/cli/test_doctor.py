@@ -108,6 +108,14 @@ def test_what_may_be_meant_so_is_a_warning(
     assert _only(findings, Level.WARNING).check == check
 
 
+def test_the_advice_for_a_missing_mount_does_not_make_the_job_wait(pool: LocalPool, token_file: Path) -> None:
+    """A pod with a Secret among its `spark.kubernetes.*.secrets` that is missing never starts."""
+    confs = {"spark.master": "k8s://https://api:6443", f"{_UDF}.tokenFile": str(token_file)}
+    advice = _only(_findings(_right(pool) | confs), Level.WARNING).advice
+    assert "spark.kubernetes.executor.podTemplateFile" in advice
+    assert ".secrets." not in advice
+
+
 def test_a_drivers_key_belongs_on_the_driver_alone(pool: LocalPool, token_file: Path) -> None:
     key = {"spark.master": "k8s://https://api:6443", f"{_UDF}.signingKeyFile": str(token_file)}
     assert "mounts" not in {finding.check for finding in _findings(_right(pool) | key)}

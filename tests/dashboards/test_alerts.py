@@ -43,6 +43,8 @@ def _reported(metric: str, value: str, labels: str = "", pod: str = _POOL) -> di
         ("UpdraftIsDown", {**_up(pool="", other=""), **_reported("up", "1x40", pod=_POOL.replace("lt-", "lt-b-"))}, 1),
         ("UpdraftPodIsDown", _up(), 0),
         ("UpdraftPodIsDown", _up(pool="0x40"), 1),
+        ("UpdraftFunctionIsUnhealthy", _reported("updraft_functions_unhealthy", "0x40", ',function="price"'), 0),
+        ("UpdraftFunctionIsUnhealthy", _reported("updraft_functions_unhealthy", "1x40", ',function="price"'), 1),
         (
             "UpdraftWorkersRunOutOfMemory",
             _reported("updraft_workers_out_of_memory_total", "0x40", ',limit="worker"'),
@@ -55,6 +57,21 @@ def _reported(metric: str, value: str, labels: str = "", pod: str = _POOL) -> di
         ),
         ("UpdraftScratchIsFull", _reported("updraft_workers_scratch_bytes", f"{7 * _GIB}x40"), 0),
         ("UpdraftScratchIsFull", _reported("updraft_workers_scratch_bytes", f"{9 * _GIB}x40"), 1),
+        # The default limit of artifacts is eight tenths.
+        ("UpdraftFrontScratchIsFull", _reported("updraft_artifact_store_bytes", f"{8 * _GIB}x40"), 0),
+        ("UpdraftFrontScratchIsFull", _reported("updraft_artifact_store_bytes", f"{9.5 * _GIB:.0f}x40"), 1),
+        ("UpdraftServiceRestarts", _reported("process_start_time_seconds", "1000x40", pod=_WRITER), 0),
+        ("UpdraftServiceRestarts", _reported("process_start_time_seconds", "1000x20 2200x20", pod=_WRITER), 1),
+        ("UpdraftServiceRestarts", _reported("process_start_time_seconds", "1000x20 2200x20"), 1),
+        # A pod that takes the place of another, as in an upgrade.
+        (
+            "UpdraftServiceRestarts",
+            {
+                **_reported("process_start_time_seconds", "1000x20 stale"),
+                **_reported("process_start_time_seconds", "_x20 2200x20", pod=_OTHER),
+            },
+            0,
+        ),
         ("UpdraftCertificateExpires", _reported("updraft_certificate_expiry_timestamp_seconds", f"{8 * 86400}x40"), 0),
         ("UpdraftCertificateExpires", _reported("updraft_certificate_expiry_timestamp_seconds", f"{6 * 86400}x40"), 1),
         ("UpdraftCertificateExpires", _reported("updraft_certificate_expiry_timestamp_seconds", "0x40"), 1),

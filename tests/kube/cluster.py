@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.chart.chart import CHART
+from tests.chart.chart import CHART, job_template
 from tests.kube.namespace import NAMESPACE, TABLES, Namespace
 from tests.support.waiting import until
 
@@ -98,6 +98,11 @@ class Release:
         changes = (f"--set={key}={value}" for key, value in values.items())
         helm("upgrade", NAME, str(CHART), *self._values, *changes)
 
+    def upgrade_as_the_guide_says(self, **values: str) -> None:
+        """Set further values on top of those that the release has, and return when the new pods are ready."""
+        changes = (f"--set={key}={value}" for key, value in values.items())
+        helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", *changes)
+
     def rollback(self) -> None:
         """Undo the last upgrade."""
         helm("rollback", NAME)
@@ -111,9 +116,20 @@ class Release:
 
     def confs(self, component: str) -> dict[str, str]:
         """The confs that the release's notes print for a component, or for all of them if it is empty."""
-        common, *sections = re.split(r"^([a-z0-9-]+):$", _helm("get", "notes", NAME), flags=re.MULTILINE)
+        common, *sections = re.split(r"^([a-z0-9-]+):$", self._notes(), flags=re.MULTILINE)
         parts = {"": common, **dict(zip(sections[::2], sections[1::2], strict=True))}
         return dict(re.findall(r"^  (spark\.\S+) +(\S+)$", parts[component], flags=re.MULTILINE))
+
+    def job_template(self, *components: str) -> dict[str, Any]:
+        """The pod template that the notes print for jobs, with the tokens of these components alone."""
+        template = job_template(self._notes())
+        spec = template["spec"]
+        for mounts in (spec["volumes"], spec["containers"][0]["volumeMounts"]):
+            mounts[:] = [mount for mount in mounts if mount["name"] in components]
+        return template
+
+    def _notes(self) -> str:
+        return _helm("get", "notes", NAME)
 
     def host(self, component: str) -> str:
         """The name by which pods find a component: that of its headless Service."""
@@ -158,6 +174,17 @@ class Release:
     def exchanges_by_pod(self, component: str) -> dict[str, float]:
         """How many exchanges each pod has finished, from its own metrics."""
         return {pod.metadata.name: _metric(pod, _FINISHED) for pod in self.pods(component)}
+
+    def running(self, component: str) -> int:
+        """How many exchanges run in a component's pods."""
+        return int(sum(_metric(pod, _RUNNING) for pod in self.pods(component)))
+
+    def log(self, component: str, container: str, *, pod: str = "", since_seconds: int | None = None) -> str:
+        """What a container has logged in a component's pods, or in one of them."""
+        names = [pod] if pod else [each.metadata.name for each in self.pods(component)]
+        limit = {} if since_seconds is None else {"since_seconds": since_seconds}
+        read = self._namespace.core.read_namespaced_pod_log
+        return "".join(read(name, NAMESPACE, container=container, **limit) for name in names)
 
     def busy_pod(self, component: str) -> Any:
         """A pod with a running exchange, as soon as there is one."""

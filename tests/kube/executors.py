@@ -10,7 +10,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import yaml
 from kubernetes import client
 from pyspark.sql import SparkSession
 
@@ -22,33 +24,31 @@ from tests.support.spark import local_spark
 
 AUTHORITY = "authority"
 """Secret with the authority of the release's certificates, as its notes want it mounted."""
-_POD = """
-apiVersion: v1
-kind: Pod
-spec:
-  securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
-  containers:
-    - name: executor
-      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-"""
+ABSENT = "absent"
+"""Secret that nobody has made, which executors mount as the notes say."""
+_POD_CONTEXT = {
+    "runAsNonRoot": True,
+    "runAsUser": 10001,
+    "runAsGroup": 10001,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+_CONTAINER_CONTEXT = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _EXECUTORS = "spark.kubernetes.executor."
 
 
 @contextmanager
 def spark_on_kubernetes(release: Release, images: str, tables: Path, directory: Path) -> Iterator[SparkSession]:
     """A session in which no task may fail even once."""
-    (directory / "pod.yaml").write_text(_POD)
+    (directory / "pod.yaml").write_text(yaml.safe_dump(_template(release)))
     (directory / "hosts").write_text(_hosts(release))
     server = client.Configuration.get_default_copy().host
     address = address_towards(server)
     volume = f"{_EXECUTORS}volumes.persistentVolumeClaim.{TABLES}."
     told = {**release.confs(""), **release.confs("pool-default"), **release.confs("writer")}
-    # The notes have a placeholder here, because they cannot know a job's Spark.
-    del told["spark.jars"]
-    sealed = release.confs(f"pool-{SEALED}")
+    # The notes have a placeholder here, because they cannot know a job's Spark. The driver is no pod.
+    del told["spark.jars"], told["spark.kubernetes.driver.podTemplateFile"]
     confs = {
         **told,
-        **{conf: value for conf, value in sealed.items() if conf.startswith(_EXECUTORS)},
         "spark.master": f"k8s://{server}",
         "spark.task.maxFailures": "1",
         "spark.executor.instances": "2",
@@ -101,6 +101,17 @@ def confs_of_sidecars(release: Release, images: str, template: Path, *, executor
         "spark.driver.bindAddress": address,
         "spark.updraft.udf.connectTimeout": "60s",
     }
+
+
+def _template(release: Release) -> dict[str, Any]:
+    """The notes' pod template, restricted as the namespace wants it, with one more Secret, which is missing."""
+    template = release.job_template("pool-default", f"pool-{SEALED}", "writer")
+    spec = template["spec"]
+    (container,) = spec["containers"]
+    spec["securityContext"], container["securityContext"] = _POD_CONTEXT, _CONTAINER_CONTEXT
+    container["volumeMounts"].append({"name": ABSENT, "mountPath": f"/etc/updraft/{ABSENT}", "readOnly": True})
+    spec["volumes"].append({"name": ABSENT, "secret": {"secretName": ABSENT, "optional": True}})
+    return template
 
 
 def _hosts(release: Release) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.kube.cluster import SEALED, Release
+from tests.kube.executors import ABSENT
 from tests.kube.jobs import SUM, total, tripled
 from tests.kube.tenants import RED, TOKEN_FILE, Tenants
 from tests.support.spark import runtime_confs
@@ -32,6 +34,14 @@ def test_a_tenants_pool_is_reached_by_tls_and_its_token(spark: SparkSession, rel
     assert confs["spark.updraft.udf.endpoint"].startswith("grpc+tls://")
     with runtime_confs(spark, confs):
         assert total(tripled(spark, _TASKS)) == SUM
+
+
+def test_a_job_whose_secret_is_missing_fails_with_its_file(spark: SparkSession, release: Release) -> None:
+    file = f"/etc/updraft/{ABSENT}/token"
+    confs = {**_confs(release, "default"), TOKEN_FILE: file}
+    missing = rf'{re.escape(TOKEN_FILE)} = "{file}": .*NoSuchFileException'
+    with runtime_confs(spark, confs), pytest.raises(Exception, match=missing):
+        total(tripled(spark, _TASKS))
 
 
 @pytest.mark.parametrize(("pool", "other"), [_POOLS, _POOLS[::-1]], ids=_POOLS)

@@ -64,7 +64,7 @@ def _add(namespace: Namespace, name: str, gpus: int) -> None:
 
 
 @pytest.fixture
-def pool(namespace: Namespace, nodes: None) -> Iterator[str]:
+def pool(namespace: Namespace, nodes: None, images: str) -> Iterator[str]:
     """The Deployment of a pool with one GPU per pod, as in the guide."""
     pools = {
         "default": None,
@@ -75,8 +75,13 @@ def pool(namespace: Namespace, nodes: None) -> Iterator[str]:
             "tolerations": [{"key": taint["key"], "operator": "Exists"} for taint in _TAINTS],
         },
     }
-    values = ["--set-json", f"pools={json.dumps(pools)}", "--set", "writer.enabled=false"]
-    helm("install", _RELEASE, str(CHART), *values)
+    values = {
+        "common.image.registry": images,
+        "poolDefaults.workers.sessionFunctions": "unsigned",
+        "pools": pools,
+        "writer.enabled": False,
+    }
+    helm("install", _RELEASE, str(CHART), *(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()))
     yield f"{_RELEASE}-updraft-pool-gpu"
     helm("uninstall", _RELEASE)
 

@@ -56,8 +56,9 @@ def test_tasks_spread_over_pods(spark: SparkSession, release: Release) -> None:
         lambda release: (release.scale(_POOL, 2), release.scale(_POOL, 4), release.scale(_POOL, 2)),
         lambda release: release.upgrade(**{"common.podAnnotations.round": "two"}),
         lambda release: release.rollback(),
+        lambda release: release.upgrade_as_the_guide_says(**{"common.podAnnotations.round": "as the guide says"}),
     ],
-    ids=["scaled up and down", "upgraded", "rolled back"],
+    ids=["scaled up and down", "upgraded", "rolled back", "upgraded as the guide says"],
 )
 def test_no_task_fails_while_the_release_is(
     spark: SparkSession, release: Release, operation: Callable[[Release], object]

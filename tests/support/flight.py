@@ -64,6 +64,7 @@ def _flight_messages() -> dict[str, Any]:
 
 _MESSAGES = _flight_messages()
 FlightDescriptor, FlightData = _MESSAGES["FlightDescriptor"], _MESSAGES["FlightData"]
+Action = _MESSAGES["Action"]
 Result = _MESSAGES["Result"]
 PATH, CMD = 1, 2
 

@@ -92,6 +92,16 @@ def runtime_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[Non
                 spark.conf.set(key, old)
 
 
+@contextmanager
+def another_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of the same application, with confs and catalogs of its own."""
+    try:
+        yield spark.newSession()
+    finally:
+        # The session that has made a frame of values last is the active one, by whose confs UDFs are planned.
+        spark.createDataFrame([(0,)], "x int")
+
+
 def cancel_jobs(spark: SparkSession) -> None:
     """Cancel every job of the application and wait until none of its tasks runs; TimeoutError when one still does."""
     spark.sparkContext.cancelAllJobs()

@@ -45,6 +45,14 @@ class FrontSettings(ServiceSettings, PoolSettings):
         "signed and prefer-signed. It is read again when it changes: a key or a function is revoked within seconds.",
         default=None,
     )
+    max_batch_bytes: int = setting(
+        "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row with "
+        "a large text. A worker needs --worker-memory-bytes of eight times as much for it.",
+        default=1024 * MIB,
+        unit="bytes",
+        ge=MIB,
+        le=2047 * MIB,
+    )
     workers: int = setting(
         "Number of worker processes. Each serves one exchange at a time. Defaults to the number of CPUs.",
         default_factory=lambda: os.cpu_count() or 1,
@@ -167,17 +175,19 @@ class FrontSettings(ServiceSettings, PoolSettings):
         ge=0,
     )
     batch_timeout_seconds: float | None = setting(
-        "End a worker whose function works on one batch for longer than this. Waiting for the client does not count. "
+        "End a worker whose function works on one batch for longer than this, from when it takes that until it takes "
+        "the next one or ends, however many batches it returns meanwhile. Waiting for the client does not count. "
         "Clients can ask for a shorter time. Workers count it with the kernel's timer of real time, which functions "
         "then cannot use. Defaults to one day, which the front counts alone. 0 sets no limit.",
         default=None,
         unit="seconds",
         ge=0,
     )
-    batch_cpu_seconds: float = setting(
-        "End a worker whose function uses more CPU time than this for one batch, in all its processes together. 0 sets "
-        "no limit.",
-        default=0.0,
+    batch_cpu_seconds: float | None = setting(
+        "End a worker whose function uses more CPU time than this for one batch, in all its processes together. "
+        "Counted from when the function takes a batch until it takes the next one, or ends after the last one, however "
+        "many batches it returns meanwhile. Defaults to one day for each CPU of the machine. 0 sets no limit.",
+        default=None,
         unit="seconds",
         ge=0,
     )
@@ -200,8 +210,9 @@ class WorkersSettings(PoolSettings):
     """What the workers' side of a pool needs to be told: what workers load, and what they may do."""
 
     functions: ModuleNames = setting(
-        "Python module that registers functions when it is imported; the pool runs them by name. Repeat the option, "
-        "or separate modules with commas. Modules must be installed or on PYTHONPATH.",
+        "Python module with registered functions (@function); the pool runs them by name. One that cannot be imported "
+        "is reported as a fault, and the others are served. Repeat the option, or separate modules with commas. "
+        "Modules must be installed or on PYTHONPATH.",
         default=(),
         unit="modules",
     )

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a front counts."""
 
+import urllib.error
 import urllib.request
+from pathlib import Path
+from typing import Any
 
+import pytest
 from flight_messages import (
     all_replies,
     batch,
@@ -58,6 +62,27 @@ async def test_metrics_say_what_model_processes_hold_and_have_done(running_front
         f'updraft_model_at_fault{{{labels},version="2"}} 1.0',
     ):
         assert series in text
+
+
+@pytest.mark.parametrize("page", ["metrics", "status", "status.json"])
+async def test_who_observes_needs_a_token_where_there_is_a_file_of_them(
+    running_front: Running, tmp_path: Path, page: str
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("right\n")
+
+    def ask(url: str, token: str) -> int:
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                return int(reply.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    settings: dict[str, Any] = {"metrics_listen": "127.0.0.1:0", "metrics_token_file": tokens}
+    async with running_front(FakePool(), **settings) as front:
+        url = f"http://{front.settings.metrics_address}/{page}"
+        assert [await in_a_thread(ask, url, token) for token in ("", "wrong", "right")] == [401, 401, 200]
 
 
 async def test_metrics_say_what_ended_workers_and_how_long_the_pool_lacked_them(running_front: Running) -> None:

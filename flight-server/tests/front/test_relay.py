@@ -20,9 +20,18 @@ from updraft.errors import (
     WorkerError,
 )
 from updraft.service.lifecycle import next_phase
-from updraft.v1.exchange_pb2 import Error, ErrorKind, Finish, KeepAlive, PayloadPart, ReplyMetadata, RequestMetadata
+from updraft.v1.exchange_pb2 import (
+    BatchPart,
+    Error,
+    ErrorKind,
+    Finish,
+    KeepAlive,
+    PayloadPart,
+    ReplyMetadata,
+    RequestMetadata,
+)
 from updraft_server.front.batch_timeout import BatchTimeout
-from updraft_server.front.relay import TRANSITIONS, RelayEvent, RelayPhase
+from updraft_server.front.relay import TRANSITIONS, RelayEvent, RelayPhase, Side
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.leases import LeaseOutcome
@@ -60,6 +69,36 @@ async def test_an_event_that_is_not_the_last_is_passed_on_and_more_may_follow() 
     assert await running.run() is LeaseOutcome.CLEAN
     assert (running.transfer.received_messages, running.transfer.finishes) == (3, 1)
     assert [bytes(message.data_body) for message in running.call.received[2:]] == [b"code", b"body", b""]
+
+
+async def test_the_parts_of_a_batch_are_passed_on_and_count_as_none() -> None:
+    part = RequestMetadata(part=BatchPart(body_bytes=10, offset=0)).SerializeToString()
+    parts = [FlightData(app_metadata=part, data_body=b"parts").SerializeToString()] * 2
+    running = await exchange([*parts, batch(1), finish(1, rows=6)])
+    assert await running.run() is LeaseOutcome.CLEAN
+    transfer = running.transfer
+    assert (transfer.received_messages, transfer.parts, transfer.batches, transfer.rows) == (4, 2, 1, 6)
+    assert [bytes(message.data_body) for message in running.call.received[2:]] == [b"parts", b"parts", b"body", b""]
+
+
+async def test_who_has_sent_a_part_alone_is_waited_for() -> None:
+    part = RequestMetadata(part=BatchPart(body_bytes=10, offset=0)).SerializeToString()
+    message = FlightData(app_metadata=part, data_body=b"parts").SerializeToString()
+    came = asyncio.Event()
+
+    async def takes(worker: FakeWorker) -> None:
+        while (await worker.receive()).kind is not FrameKind.BATCH:
+            pass
+        came.set()
+        await silent(worker)
+
+    running = await exchange([message], takes, ends=False)
+    relaying = asyncio.create_task(running.run())
+    await came.wait()
+    assert running.relay.turn is Side.CLIENT
+    relaying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await relaying
 
 
 async def test_a_message_with_data_is_a_batch_whatever_its_metadata_says() -> None:
@@ -258,6 +297,7 @@ async def test_a_worker_that_ended_itself_at_its_time_limit_is_no_crash() -> Non
     asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(-signal.SIGALRM))
     error = await running.error()
     assert isinstance(error, DeadlineError)
+    assert "the function f worked for more than 5 seconds" in str(error)
     assert "--batch-timeout-seconds" in str(error)
 
 

@@ -35,7 +35,7 @@ from updraft_server.ipc.zygote_packets import (
 )
 
 PACKETS: list[Packet] = [
-    Hello(1, "3.11", "4.3.0", [["echo", "1", "Sends it back."]], [["seccomp", ""]]),
+    Hello(1, "3.11", "4.3.0", ["ZWNobw=="], [["seccomp", ""]]),
     Claim(["a-1", "a-2"]),
     Fork(7),
     Forked(7, "a-1", 4711),

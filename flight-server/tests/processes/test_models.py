@@ -13,7 +13,6 @@ from typing import Any
 import model_functions
 import pyarrow as pa
 import pytest
-from batched import NUMBERS, RESULTS
 from pool_driver import (
     Reply,
     Zygotes,
@@ -39,6 +38,8 @@ from updraft_server.pool.interface import until
 from updraft_server.pool.leases import LeaseOutcome
 from updraft_server.pool.pool import Pool
 from updraft_server.pool.worker_events import WorkerOutput
+
+NUMBERS = pa.schema([pa.field("number", pa.int64())])
 
 
 @contextlib.contextmanager
@@ -121,7 +122,7 @@ async def test_a_batch_without_rows_has_no_results_of_the_functions_type(zygotes
     async with running_pool(zygotes) as pool:
         reply = await call(pool, "doubled", numbers(0), numbers(1, 4))
     assert values(reply) == [[], [8]]
-    assert reply.schema == RESULTS
+    assert reply.schema == pa.schema([pa.field("result", pa.int64(), nullable=False)])
 
 
 async def test_arguments_are_checked_before_the_process_sees_them(zygotes: Zygotes) -> None:

@@ -164,7 +164,7 @@ async def test_plain_flight_learns_the_schema_even_of_no_batch(zygotes: Zygotes)
 
 
 async def test_limits_hold_before_anything_is_allocated(tmp_path: Any) -> None:
-    limited = Zygotes(tmp_path, WorkerSettings(max_batch_bytes=4096, max_batch_rows=100, max_command_bytes=8192))
+    limited = Zygotes(tmp_path, WorkerSettings(max_message_bytes=4096, max_batch_rows=100, max_command_bytes=8192))
     try:
         large = await outcome(limited, requests([numbers(1000)]))
         many = await outcome(

@@ -11,9 +11,10 @@ from typing import Any
 import model_functions
 import pyarrow as pa
 import pytest
-from batched import NUMBERS
 from pyarrow import flight
 from served_pool import HANG_SECONDS, Server
+
+NUMBERS = pa.schema([pa.field("number", pa.int64())])
 
 
 @pytest.fixture

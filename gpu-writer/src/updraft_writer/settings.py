@@ -83,9 +83,18 @@ class ServeSettings(ServiceSettings):
     retry_after_milliseconds: int = setting(
         "Retry hint for clients that are refused because the writer is full.", default=1000, unit="milliseconds", ge=1
     )
+    max_batch_bytes: int = setting(
+        "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row with "
+        "a large text. --quota-bytes has to be at least twice as much.",
+        default=1024 * MIB,
+        unit="bytes",
+        ge=MIB,
+        le=2047 * MIB,
+    )
     stall_timeout_seconds: float = setting(
         "Give up on a file whose client does not send a batch within this time after it got the credit, even if it "
-        "sends keepalives: other clients wait for the reserved memory.",
+        "sends keepalives: other clients wait for the reserved memory. Of a batch that comes in parts, at least 16 MiB "
+        "have to come within this time.",
         default=60.0,
         unit="seconds",
         gt=0,

@@ -12,14 +12,14 @@ from tests.support.paths import PYTHON, REPOSITORY
 _TIMEOUT_SECONDS = 280
 
 
-def differences(application: str, *arguments: str) -> Mapping[str, str]:
+def differences(application: str, *arguments: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> Mapping[str, str]:
     """What the application found: case -> what differs from what is expected, empty when nothing does."""
     job = subprocess.run(
         [PYTHON, "-m", f"tests.e2e.applications.{application}", *arguments],
         capture_output=True,
         text=True,
         cwd=REPOSITORY,
-        timeout=_TIMEOUT_SECONDS,
+        timeout=timeout_seconds,
         check=False,
     )
     assert job.returncode == 0, job.stderr

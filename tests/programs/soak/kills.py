@@ -41,12 +41,23 @@ class Kills:
         while waiting:
             victim = self._chance.choices(list(waiting), list(waiting.values()))[0]
             del waiting[victim]
-            found = [process for process in self._find[victim]() if _has_lived(process, _YOUNG_SECONDS[victim])]
+            found = [process for process in self._found(victim) if _has_lived(process, _YOUNG_SECONDS[victim])]
             if found:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     self._chance.choice(found).kill()
                     self.by_victim[victim] += 1
                     return
+
+    def never(self) -> list[str]:
+        """Victims of which none was killed, in order."""
+        return [victim for victim in _WEIGHTS if not self.by_victim[victim]]
+
+    def _found(self, victim: str) -> list[psutil.Process]:
+        """Those that can be killed now: of a service that has just ended there are none."""
+        try:
+            return self._find[victim]()
+        except psutil.NoSuchProcess:
+            return []
 
 
 def _has_lived(process: psutil.Process, seconds: float) -> bool:

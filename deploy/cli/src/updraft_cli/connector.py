@@ -16,6 +16,7 @@ _CONNECTION = (
     "windowBytes",
     "batchBytes",
     "maxMessageBytes",
+    "maxBatchBytes",
     "unsupported",
 )
 _UDF = (

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A connection to a pool or a writer: health, state, functions, drain, and the round trip of a batch."""
 
-import io
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
@@ -114,7 +113,9 @@ class Service:
 
     def write_a_file(self) -> int:
         """Number of rows in a Parquet file that the writer made and returned; raises ValueError and UpdraftError."""
-        made = io.BytesIO()
+        # In Arrow's memory, and read by this thread alone: Arrow's own threads may free a file late, and freeing
+        # memory of Python's after Python has ended takes the process down.
+        made = pa.BufferOutputStream()
         client = WriterClient(
             self._target,
             token=self._credentials.token,
@@ -123,7 +124,7 @@ class Service:
         )
         with client, client.create("updraft-doctor.parquet", _PROOF.schema, into=made) as file:
             file.write(pa.table(_PROOF))
-        return _proven(parquet.read_table(pa.BufferReader(made.getvalue())))
+        return _proven(parquet.ParquetFile(pa.BufferReader(made.getvalue())).read(use_threads=False))
 
     def __enter__(self) -> Self:
         return self
@@ -156,7 +157,14 @@ def _as_report(status: PoolStatus) -> Status:
         "signatures_required": status.signatures_required,
         "sandbox": {layer.name: layer.lack for layer in status.sandbox},
         "functions": [
-            {"name": function.name, "version": function.version, "doc": function.doc} for function in status.functions
+            {
+                "name": function.name,
+                "version": function.version,
+                "doc": function.doc,
+                "owner": function.owner,
+                "fault": function.fault,
+            }
+            for function in status.functions
         ],
     }
 

@@ -126,6 +126,8 @@ volumeMounts:
 {{- $_ := set $settings "sessionFunctions" $values.sessionFunctions -}}
 {{- /* A function that fills the volume gets an error, before the kubelet evicts the pod for it. */ -}}
 {{- $_ := set $settings "workerScratchBytes" (include "updraft.bytes" $values.scratchSize | int64 | mulf 0.9 | int64) -}}
+{{- /* What sessions send to the front leaves room there: it is refused before the kubelet evicts the pod for it. */ -}}
+{{- $_ := set $settings "artifactStoreBytes" (include "updraft.bytes" $values.frontScratchSize | int64 | mulf 0.8 | int64) -}}
 {{- if $values.signers -}}{{- $_ := set $settings "signersFile" "/etc/updraft/signers/signers.toml" -}}{{- end -}}
 {{- with $values.count -}}{{- $_ := set $settings "workers" . -}}{{- end -}}
 {{- with $values.functions.modules -}}{{- $_ := set $settings "functions" (join "," .) -}}{{- end -}}

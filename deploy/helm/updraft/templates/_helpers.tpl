@@ -22,6 +22,7 @@ workers are together here; those of each alone are with its container.
 */}}
 {{- define "updraft.components" -}}
 {{- $root := . -}}
+{{- include "updraft.checkEarlierValues" . -}}
 {{- $components := dict -}}
 {{- range $name, $values := .Values.pools -}}
 {{- $pool := mergeOverwrite (deepCopy $root.Values.poolDefaults) (deepCopy (default dict $values)) -}}
@@ -44,7 +45,7 @@ workers are together here; those of each alone are with its container.
   (dict "name" "workers" "command" "workers" "values" $workers "listens" false "directory" $scratch "reads" $fronts "settings" (dict "runtimeDirectory" "/tmp/updraft" "frontDirectory" "/run/updraft/front" "sharedMemory" "pool"))
 -}}
 {{- $fullname := printf "%s-pool-%s" (include "updraft.fullname" $root) $name -}}
-{{- $fixed := dict "kind" "pool" "containers" $containers "component" (printf "pool-%s" $name) "port" 8815 "waitingMetric" "updraft_exchanges_waiting" -}}
+{{- $fixed := dict "kind" "pool" "containers" $containers "component" (printf "pool-%s" $name) "port" 8815 "waitingMetric" "updraft_exchanges_waiting" "frontScratchSize" $front.scratchSize -}}
 {{- $_ := set $fixed "tokenSecret" (include "updraft.tokenSecret" (dict "name" $fullname "auth" $own.auth)) -}}
 {{- $_ := set $components $fullname (merge $fixed $own) -}}
 {{- end -}}

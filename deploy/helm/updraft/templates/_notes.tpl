@@ -3,11 +3,16 @@
 {{/* What Helm prints after an installation or upgrade. */}}
 {{- define "updraft.notes" -}}
 {{- $namespace := .Release.Namespace -}}
+{{- $template := include "updraft.jobTemplate" . | trim -}}
 Updraft is installed. Set this in your Spark jobs:
 
   spark.jars                                       updraft-spark-<version>_2.13-{{ .Chart.AppVersion }}.jar
   spark.sql.extensions                             io.updraft.spark.UpdraftExtensions
   spark.executor.extraJavaOptions                  -Dsun.net.inetaddr.ttl=5
+{{- if $template }}
+  spark.kubernetes.driver.podTemplateFile          job.yaml
+  spark.kubernetes.executor.podTemplateFile        job.yaml
+{{- end }}
 {{- with .Values.tracing.endpoint }}
   spark.updraft.trace.endpoint                     {{ . }}
 {{- end }}
@@ -20,8 +25,6 @@ Updraft is installed. Set this in your Spark jobs:
   {{ printf "%-48s" (printf "%s.endpoint" $conf) }} {{ $scheme }}://{{ $name }}.{{ $namespace }}:{{ $values.port }}
 {{- with $secret := $values.tokenSecret }}
   {{ printf "%-48s" (printf "%s.tokenFile" $conf) }} /etc/updraft/{{ $secret }}/token
-  {{ printf "%-48s" (printf "spark.kubernetes.driver.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}
-  {{ printf "%-48s" (printf "spark.kubernetes.executor.secrets.%s" $secret) }} /etc/updraft/{{ $secret }}
 {{- with without $values.clientNamespaces $namespace }}
   (Also for jobs in {{ join ", " . }}{{ if not $values.auth.existingSecret }}, where a Job puts a Secret of that name with the token{{ end }}.)
 {{- end }}
@@ -54,9 +57,14 @@ Updraft is installed. Set this in your Spark jobs:
   (kubectl --namespace {{ $namespace }} get configmap {{ $name }}-sidecar --output go-template='{{ "{{" }}index .data "executor.yaml"{{ "}}" }}' > executor.yaml)
 {{- end }}
 {{- end }}
+{{- with $template }}
 
-(A pod whose Secret is missing never starts. With docs/examples/job-with-secret.yaml as pod template, instead of
-spark.kubernetes.*.secrets, it starts, and the job fails with the name of the file that is missing.)
+job.yaml, a pod template, without the tokens that the job does not use:
+
+{{ . | indent 2 }}
+
+(A job whose Secret is missing starts with it, and fails with the name of the file. With spark.kubernetes.*.secrets its pods would wait.)
+{{- end }}
 
 (By default a JVM caches a name's addresses for 30 seconds. The Java option above lets executors notice new and lost pods sooner.)
 
@@ -73,12 +81,53 @@ To test and watch it:
   kubectl --namespace {{ $namespace }} get pods -l app.kubernetes.io/instance={{ .Release.Name }}
 {{- end }}
 
+{{/* A pod template for Spark's drivers and executors that mounts each token; empty if there is none. */}}
+{{- define "updraft.jobTemplate" -}}
+{{- $mounts := list -}}
+{{- $volumes := list -}}
+{{- $seen := dict -}}
+{{- range $name, $values := include "updraft.components" . | fromYaml -}}
+{{- with $secret := $values.tokenSecret -}}
+{{- if not (hasKey $seen $secret) -}}
+{{- $_ := set $seen $secret true -}}
+{{- $mounts = append $mounts (printf "- {name: %s, mountPath: /etc/updraft/%s, readOnly: true}" $values.component $secret) -}}
+{{- $volumes = append $volumes (printf "- {name: %s, secret: {secretName: %s, optional: true}}" $values.component $secret) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $mounts -}}
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - name: spark
+      volumeMounts:
+        {{- range $mounts }}
+        {{ . }}
+        {{- end }}
+  volumes:
+    {{- range $volumes }}
+    {{ . }}
+    {{- end }}
+{{- end -}}
+{{- end }}
+
 {{/* What the values leave open, and what that means: one line each. */}}
 {{- define "updraft.openDoors" -}}
 {{- range $name, $values := include "updraft.components" . | fromYaml }}
 {{- $policy := $values.networkPolicy }}
 {{- if $values.auth.insecureNoToken }}
 {{ $values.component }}: anybody who reaches it can use it (auth.insecureNoToken).
+{{- end }}
+{{- $settings := default dict $values.settings }}
+{{- if and $values.tokenSecret $values.auth.plainTokens (get $settings "identitiesFile") }}
+{{ $values.component }}: who has a token of the key `tokens` acts for any tenant, whatever the identities file says (auth.plainTokens).
+{{- end }}
+{{- if eq (get $settings "allowRemoteDrain" | toString) "true" }}
+{{ $values.component }}: whoever may connect stops its pods, one after the other (settings.allowRemoteDrain).
+{{- end }}
+{{- if and (eq $values.kind "pool") (eq (get $settings "allowRemoteStacks" | toString) "true") }}
+{{ $values.component }}: whoever may connect reads the stacks of its workers, which name the code of every tenant (settings.allowRemoteStacks).
 {{- end }}
 {{- if eq $values.tls.mode "off" }}
 {{ $values.component }}: tokens and rows cross the network in plain text (tls.mode is off).
@@ -92,12 +141,22 @@ To test and watch it:
 {{- if not $policy.enabled }}
 {{ $values.component }}: no NetworkPolicy limits who connects, and what its pods reach (networkPolicy.enabled).
 {{- else }}
+{{- $beyond := false }}
+{{- range $policy.clients }}
+{{- if or (hasKey . "ipBlock") (hasKey . "namespaceSelector") }}{{ $beyond = true }}{{ end }}
+{{- end }}
+{{- if $beyond }}
+{{ $values.component }}: the network policy admits clients from outside namespace {{ $.Release.Namespace }} (networkPolicy.clients).
+{{- end }}
 {{- if kindIs "invalid" $policy.observers }}
 {{ $values.component }}: any machine of the cluster reads metrics and status, which name functions and tasks (networkPolicy.observers).
 {{- end }}
 {{- if kindIs "invalid" $policy.egress }}
 {{ $values.component }}: its pods reach the cloud's metadata service, and with it credentials of the node (networkPolicy.egress).
 {{- end }}
+{{- end }}
+{{- if get $values "executorSidecar" }}
+{{ $values.component }}-sidecar: everything in an executor's pod that has its socket uses it, without a token or an identity{{ if $policy.enabled }}, and this release's NetworkPolicy does not select that pod{{ end }} (executorSidecar).
 {{- end }}
 {{- end }}
 {{- end }}

@@ -21,6 +21,7 @@ import structlog
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
+from updraft.service.capabilities import keep_few_capabilities
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
@@ -39,10 +40,11 @@ from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
+from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.pool_metrics import has_layer, watch_pool
 from updraft_server.front.request import SERVICE
-from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges
+from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges, longest_processor_seconds
 from updraft_server.front.service import PoolService
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.page import status_pages
@@ -102,6 +104,7 @@ class Front:
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
+        self._functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, self._health_changed.set)
         self._artifact_store = ArtifactStore(
             artifacts_directory,
             limit_bytes=settings.artifact_store_bytes,
@@ -126,7 +129,9 @@ class Front:
                 scratch_bytes=settings.worker_scratch_bytes,
                 scratch_files=settings.worker_scratch_files,
             ),
-            batch_processor_seconds=settings.batch_cpu_seconds,
+            batch_processor_seconds=(
+                longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
+            ),
             longest_batch_seconds=LONGEST_BATCH_SECONDS if settings.batch_timeout_seconds is None else 0.0,
         )
         self._early_reads = EarlyReads(
@@ -157,12 +162,14 @@ class Front:
             self._tracer,
             self._early_reads,
             self._signatures,
+            self._functions,
         )
         service = PoolService(
             exchanges,
             pool,
             self.admission,
             self._capabilities,
+            self._functions,
             self.lifecycle,
             signatures=self._signatures,
             allow_remote_drain=settings.allow_remote_drain,
@@ -215,7 +222,9 @@ class Front:
         await self._pool.start()
         restricted = self._settings.restricted_functions
         known = {function.name for function in self._pool.functions}
-        if unknown := [name for name in restricted if name not in known]:
+        # Nobody knows the functions of a module that cannot be imported, and nobody can call them.
+        are_all_known = all(function.version for function in self._pool.functions)
+        if are_all_known and (unknown := [name for name in restricted if name not in known]):
             raise StartError(
                 f"--restricted-functions names {', '.join(unknown)}, which no module of --functions registers"
             )
@@ -289,7 +298,22 @@ class Front:
         self._pool.subscribe(self._health_changed.set)
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
+        metrics.watch_all(
+            "updraft_functions_unhealthy",
+            "Versions of a registered function that cannot be loaded or keep killing workers; a module that cannot be "
+            "imported is one.",
+            "function",
+            self._functions.unhealthy,
+        )
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
+        metrics.watch(
+            "updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.admission.queue_bytes
+        )
+        metrics.watch(
+            "updraft_early_reads",
+            "Messages being read of exchanges that have no place in the queue yet.",
+            lambda: self._early_reads.open_reads,
+        )
         metrics.count_by_label(
             "updraft_workers_out_of_memory",
             "Workers that ended for the memory they took, by whose limit that was: worker, pool or container.",
@@ -309,13 +333,16 @@ class Front:
     async def _publish_now(self) -> None:
         serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
         await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
-        # Of several versions the last one counts, which callers get who ask for none.
-        for name, version in {function.name: function.version for function in self._pool.functions}.items():
-            is_at_fault = (name, version) in self._pool.model_faults
-            await self._health.publish([f"updraft.function/{name}"], serving=serving and not is_at_fault)
+        for name, fault in self._functions.faults().items():
+            await self._health.publish([f"updraft.function/{name}"], serving=serving and not fault)
 
     def _announce(self) -> None:
-        functions = [function.name for function in self._pool.functions]
+        functions = [function.name for function in self._pool.functions if not function.fault]
+        for function in self._pool.functions:
+            if function.fault:
+                _log.error(
+                    "function cannot be called", function=function.name, version=function.version, reason=function.fault
+                )
         sandbox = in_words(self._pool.sandbox)
         places = {**self._listeners.addresses, **self._token_places()}
         _log.info("pool is ready", **places, front=os.getpid(), functions=functions, sandbox=sandbox)
@@ -383,6 +410,7 @@ def main() -> None:
 
     follow_parent()
     hide_memory()
+    keep_few_capabilities()
     retain_freed_memory()
     settings = take_over(os.environ[SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))

@@ -46,6 +46,8 @@ from updraft_server.pool.worker_events import WorkerDeath
 
 # How long after a worker's socket has closed its exit status may take to arrive.
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
+# How long a message may take to the client before the exchange is said to wait for that.
+_PROMPT_SECONDS = 0.1
 # Says that the exchange has its worker: a client holds back what is large until then.
 _ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
 # The first fields of ReplyMetadata, `consumed` and `finish`, by their tags, and all bytes up to the second tag. Nothing
@@ -123,6 +125,7 @@ class Relay:
         self._last_metadata = b""
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
+        self._writing_since = 0.0
         self._is_functions_fault = False
         self._has_finished = False
         """Whether the worker's last message has been sent to the client."""
@@ -216,12 +219,31 @@ class Relay:
         if self._writing:
             input_ended = self._phase is RelayPhase.ANSWERING
             return None if input_ended or self._sender.is_held_back else Side.CLIENT
-        if self._phase is not RelayPhase.RELAYING:
-            return Side.WORKER
-        return Side.WORKER if self._transfer.batches > self._taken() else Side.CLIENT
+        return Side.WORKER if self._is_workers_turn() else Side.CLIENT
 
-    def _taken(self) -> int:
-        """Batches that the function has taken, as far as the worker has told."""
+    @property
+    def is_working(self) -> bool:
+        """Whether the function has what it needs: not while it waits for a batch, or for a client that does not read.
+
+        One that keeps a client busy with replies does work.
+        """
+        if self._writing and asyncio.get_running_loop().time() - self._writing_since > _PROMPT_SECONDS:
+            return False
+        return self._is_workers_turn()
+
+    @property
+    def taken(self) -> int:
+        """Batches that the function has taken, as far as its worker has told: never more than there were."""
+        return min(self._claimed(), self._transfer.batches)
+
+    def _is_workers_turn(self) -> bool:
+        if self._phase is not RelayPhase.RELAYING:
+            return True
+        # What waits in front of the worker's socket it has not taken, whatever it says: a part is no batch yet, and
+        # whatever the client says is behind it.
+        return self._sender.is_held_back or self._transfer.batches > self._claimed()
+
+    def _claimed(self) -> int:
         if self._plain:
             # One reply for each, and the schema before them.
             return self._transfer.sent_messages - 1
@@ -296,6 +318,9 @@ class Relay:
         if metadata.HasField("keep_alive"):
             self._transfer.keep_alives += 1
             return False
+        is_part = metadata.HasField("part")
+        # Counted before the message is: the worker does not owe anything for it.
+        self._transfer.parts += is_part
         await self._pass_on(message, fields)
         if not metadata.HasField("finish"):
             return False
@@ -349,7 +374,7 @@ class Relay:
         await self._send(message)
 
     async def _send(self, message: bytes) -> None:
-        self._writing = True
+        self._writing, self._writing_since = True, asyncio.get_running_loop().time()
         try:
             await self._call.write(message)
         finally:
@@ -362,7 +387,7 @@ class Relay:
         except TimeoutError:
             return WorkerError("the worker closed its socket while it held the exchange")
         if self._limits.batch_timeout.explains(death):
-            return self._limits.batch_timeout.error()
+            return self._limits.batch_timeout.error(self.function)
         return WorkerError(f"the worker {death} while it held the exchange", traceback=death.stack)
 
 

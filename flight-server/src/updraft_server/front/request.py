@@ -13,7 +13,8 @@ from updraft.errors import LimitError, ProtocolError
 from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
-from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand
+from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
+from updraft.v1.exchange_pb2 import AggregateStage, DeferredPayload, ExchangeCommand, RegisteredFunction
 from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.session_rules import check_session_function
@@ -140,8 +141,20 @@ def _command_request(encoded: memoryview) -> Request:
 
 
 def _with_version(request: Request, capabilities: Capabilities) -> Request:
-    registered = capabilities.find(request.function, request.version)
-    return replace(request, version=registered.version, resolved=True)
+    registered = capabilities.callable(request.function, request.version)
+    _check_call(request.command.registered, registered)
+    return replace(request, function=registered.name, version=registered.version, resolved=True)
+
+
+def _check_call(call: RegisteredFunction, function: FunctionDescription) -> None:
+    """Whether what a client says of the call fits the kind of the function; raises ProtocolError."""
+    is_aggregate = function.kind == FunctionKind.FUNCTION_KIND_AGGREGATE
+    if call.stage not in AggregateStage.values():
+        raise ProtocolError(f"the command asks for stage {call.stage} of an aggregate, which is none")
+    if (call.stage or call.key_columns) and not is_aggregate:
+        raise ProtocolError(f"function {function.name!r} is no aggregate: it has no stages and no groups")
+    if call.joined and function.kind != FunctionKind.FUNCTION_KIND_TABLE:
+        raise ProtocolError(f"function {function.name!r} gives no table: nothing can be joined to its rows")
 
 
 def _check_numbers(command: ExchangeCommand) -> None:

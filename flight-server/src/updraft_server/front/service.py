@@ -2,6 +2,7 @@
 """The Flight service of a pool: its functions, its state and the order to drain; exchanges go to `exchange`."""
 
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
@@ -18,10 +19,10 @@ from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_server.front.admission import Admission
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
+from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.request import SERVICE
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.interface import WorkerPool
-from updraft_server.pool.leases import RegisteredFunctionInfo
 
 POOL_STATUS_ACTION = "updraft.pool_status"
 _STATUS_DOC = "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus."
@@ -52,6 +53,7 @@ class PoolService(FlightService):
         pool: WorkerPool,
         admission: Admission,
         capabilities: Callable[[], Capabilities],
+        functions: FunctionHealth,
         lifecycle: Lifecycle,
         *,
         signatures: Signatures,
@@ -74,6 +76,7 @@ class PoolService(FlightService):
         self._pool = pool
         self._admission = admission
         self._capabilities = capabilities
+        self._functions = functions
         self._signatures = signatures
 
     async def do_exchange(self, call: Call) -> None:
@@ -81,15 +84,16 @@ class PoolService(FlightService):
         await self._exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
-        """One pyarrow.flight.FlightInfo for each registered function."""
-        return [_flight_info(function) for function in self._capabilities().functions]
+        """A FlightInfo for each registered function."""
+        return [_flight_info(function) for function in self._functions.shown(self._capabilities().functions)]
 
     def flight_info(self, descriptor: Any) -> Any:
         """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
         parts = [part.decode("utf-8", "replace") for part in descriptor.path or ()]
         if len(parts) not in (1, 2):
             raise FunctionNotFoundError("expected a PATH descriptor with a function's name, or its name and version")
-        return _flight_info(self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else ""))
+        found = self._capabilities().find(parts[0], parts[1] if len(parts) == 2 else "")
+        return _flight_info(*self._functions.shown([found]))
 
     def status(self) -> PoolStatus:
         """The pool as it is now."""
@@ -107,15 +111,7 @@ class PoolService(FlightService):
             workers_starting=self._pool.starting,
             exchanges_waiting=self._admission.waiting,
             exchanges_waiting_limit=self._admission.queue_limit,
-            functions=[
-                FunctionDescription(
-                    name=function.name,
-                    version=function.version,
-                    doc=function.doc,
-                    fault=self._pool.model_faults.get((function.name, function.version), ""),
-                )
-                for function in capabilities.functions
-            ],
+            functions=self._functions.shown(capabilities.functions),
             sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],
         )
 
@@ -142,8 +138,23 @@ def _server_version() -> str:
     return version("updraft-server")
 
 
-def _flight_info(function: RegisteredFunctionInfo) -> Any:
+def _flight_info(function: FunctionDescription) -> Any:
+    """As RisingWave reads it: arguments, then results, and the number of arguments in the place of that of records."""
+    # What loads slowly, at the first question.
+    import pyarrow as pa
     from pyarrow import flight
 
     path = [function.name, function.version] if function.version else [function.name]
-    return flight.FlightInfo(None, flight.FlightDescriptor.for_path(*path), [], -1, -1)
+    schema, arguments = None, -1
+    if function.argument_schema and function.result_schema:
+        encoded = map(pa.py_buffer, (function.argument_schema, function.result_schema))
+        columns = [list(pa.ipc.read_schema(schema)) for schema in encoded]
+        schema, arguments = pa.schema(itertools.chain(*columns)), len(columns[0])
+    return flight.FlightInfo(
+        schema,
+        flight.FlightDescriptor.for_path(*path),
+        [],
+        arguments,
+        -1,
+        app_metadata=function.SerializeToString(),
+    )

@@ -17,6 +17,8 @@ class Transfer:
     sent_messages: int = 0
     finishes: int = 0
     """Messages among the received that are no batch: they say that the client has sent all it had."""
+    parts: int = 0
+    """Messages among the received that have a part of a batch, and not its last one."""
     keep_alives: int = 0
     """Messages that say only that the client is still there."""
     rows: int = 0
@@ -25,7 +27,7 @@ class Transfer:
     @property
     def batches(self) -> int:
         """Batches received."""
-        return self.received_messages - self.finishes
+        return self.received_messages - self.finishes - self.parts
 
     @property
     def bytes_by_direction(self) -> dict[str, int]:

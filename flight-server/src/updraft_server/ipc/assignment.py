@@ -28,6 +28,12 @@ class Assignment:
     """Of a registered function; empty for a session function."""
     function_version: str = ""
     """Of a registered function: the very one that runs."""
+    stage: int = 0
+    """Of a registered aggregate: an AggregateStage."""
+    key_columns: int = 0
+    """Of a registered aggregate: the number of columns, the first ones, whose values name the group of a row."""
+    joined: bool = False
+    """Of a registered table function: the client joins each result to the row that it came from."""
     restricted: bool = False
     """Run the registered function without network and subprocesses; its worker never has them again."""
     eval_type: int = 0
@@ -44,6 +50,10 @@ class Assignment:
     """Time that the function may work on one batch; 0 is no limit."""
     idle_timeout_seconds: float = 0.0
     """Time for which the function may neither take a batch nor give one; 0 is no limit."""
+    max_batch_bytes: int = 0
+    """Body of a batch that comes or goes in parts."""
+    max_batch_bytes_setting: str = ""
+    """The setting to raise for larger ones, for the error's message."""
     traceparent: str = ""
     """The span to which the function belongs, as the W3C header has it."""
     files_directory: str = ""

@@ -17,14 +17,14 @@ class WorkerSettings:
     restricted_functions: Sequence[str] = ()
     """Registered functions that run without network and subprocesses: the front says so with each exchange, and the
     processes of batched ones are started so."""
-    max_batch_bytes: int = 64 * 1024 * 1024
-    """Header and body of one request batch."""
+    max_message_bytes: int = 64 * 1024 * 1024
+    """Header and body of one message: a batch, or a part of one."""
     max_batch_rows: int = 16 * 1024 * 1024
     """Rows of one request batch: columns without buffers can claim any number of them."""
     max_command_bytes: int = 64 * 1024 * 1024
     """The command of an exchange, pickled functions included."""
     max_reply_batch_bytes: int = 64 * 1024 * 1024
-    """One batch of a reply; a client may ask for less."""
+    """One message of a reply, a batch or a part of one; a client may ask for less."""
     max_records_per_batch: int = 0
     """Rows that a function sees at once; 0 leaves it to the client."""
     max_exchanges: int = 0

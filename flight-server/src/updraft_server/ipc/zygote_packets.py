@@ -75,12 +75,21 @@ class Hello:
     """Of the zygote on its own side: for people to read, never to act on."""
     python_version: str
     pyspark_version: str
-    functions: Sequence[Sequence[str]]
-    """(name, version, doc) of each registered function."""
+    functions: Sequence[str]
+    """Each registered function, as `encode_functions` writes it; those that do not fit follow in MoreFunctions."""
     sandbox: Sequence[Sequence[str]] = dataclasses.field(default_factory=list)
     """The fields of `SandboxLayer`, of each layer."""
     memory_limit_bytes: int = 0
     """Memory of the container or machine that the zygote and all workers share."""
+    more: int = 0
+    """The number of functions that follow."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MoreFunctions:
+    """Some of the functions that did not fit into Hello."""
+
+    functions: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,6 +172,7 @@ class Exited:
 
 Packet: TypeAlias = (
     Hello
+    | MoreFunctions
     | Claim
     | Fork
     | Forked

@@ -5,10 +5,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
-from updraft_server.pool.leases import Lease, RegisteredFunctionInfo, TaskKey, WorkerInfo
+from updraft_server.pool.leases import Lease, TaskKey, WorkerInfo
 from updraft_server.sandbox_layers import SandboxLayer
 
 
@@ -22,7 +23,7 @@ class WorkerPool(Protocol):
     """Workers that will be idle or have an exchange that waits for them."""
     fresh: int
     """Workers that have served nobody, beyond the configured number: not counted in any of the above."""
-    functions: Sequence[RegisteredFunctionInfo]
+    functions: Sequence[FunctionDescription]
     """Empty, as are the versions, until the zygote has told."""
     python_version: str
     pyspark_version: str

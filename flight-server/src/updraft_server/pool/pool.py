@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
+from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Exited
@@ -24,7 +25,6 @@ from updraft_server.pool.leases import (
     NoIdleWorker,
     PoolError,
     PoolSettings,
-    RegisteredFunctionInfo,
     TaskKey,
     WorkerInfo,
 )
@@ -59,7 +59,7 @@ class Pool:
         self.busy = 0
         self.starting = 0
         self.fresh = 0
-        self.functions: Sequence[RegisteredFunctionInfo] = ()
+        self.functions: Sequence[FunctionDescription] = ()
         self.python_version = ""
         self.memory_limit_bytes = 0
         self.pyspark_version = ""
@@ -283,7 +283,7 @@ class Pool:
         self.memory_limit_bytes = hello.memory_limit_bytes
         self.zygote_pid = hello.pid
         self.sandbox = tuple(SandboxLayer(*layer) for layer in hello.sandbox)
-        self.functions = tuple(RegisteredFunctionInfo(*function) for function in hello.functions)
+        self.functions = tuple(self._zygote.functions)
         self._zygote.sweep()
         self._changed()
 

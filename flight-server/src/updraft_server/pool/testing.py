@@ -9,6 +9,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.model_packets import ModelUsage
@@ -18,7 +19,6 @@ from updraft_server.pool.leases import (
     Lease,
     LeaseOutcome,
     NoIdleWorker,
-    RegisteredFunctionInfo,
     TaskKey,
     WorkerInfo,
 )
@@ -114,7 +114,9 @@ class FakePool:
         self.busy = 0
         self.starting = 0
         self.fresh = 0
-        self.functions: Sequence[RegisteredFunctionInfo] = (RegisteredFunctionInfo("echo", "1", "Sends it back."),)
+        self.functions: Sequence[FunctionDescription] = (
+            FunctionDescription(name="echo", version="1", doc="Sends it back."),
+        )
         self.python_version = "3.11"
         self.memory_limit_bytes = 1 << 40
         self.zygote_pid = 0

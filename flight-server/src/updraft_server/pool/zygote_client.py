@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.ipc.function_list import decode_functions, joined
 from updraft_server.ipc.model_packets import (
     MeasuredModels,
     MeasureModels,
@@ -34,6 +36,7 @@ from updraft_server.ipc.zygote_packets import (
     Kill,
     Measure,
     Measured,
+    MoreFunctions,
     Packet,
     PacketError,
     ShowStack,
@@ -101,8 +104,12 @@ class ZygoteClient:
         """
         self.hello: Hello | None = None
         """What the zygote is; None while there is no connection."""
+        self.functions: Sequence[FunctionDescription] = ()
+        """Of the last zygote that has said hello."""
         self.trouble = ""
         """Why there is no connection; empty while there is one."""
+        self._greeting: Hello | None = None
+        """What has come of a greeting so far."""
         self._zygotes = zygotes
         self._timeout_seconds = timeout_seconds
         self._on_exit = on_exit
@@ -252,15 +259,18 @@ class ZygoteClient:
         except (OSError, PacketError):
             packet, descriptors = None, []
         if packet is None:
-            self.close()
-            self._on_lost()
+            self._lose()
         else:
             self._handle(packet, descriptors)
 
+    def _lose(self) -> None:
+        self.close()
+        self._on_lost()
+
     def _handle(self, packet: Packet, descriptors: list[int]) -> None:
         match packet:
-            case Hello():
-                self._answered(_GREETING, packet)
+            case Hello() | MoreFunctions():
+                self._greet(packet)
             case Forked():
                 self._forked(packet, descriptors)
             case ForkFailed():
@@ -271,6 +281,20 @@ class ZygoteClient:
                 self._on_exit(packet)
             case ModelStarted() | ModelEnded() | ModelFault():
                 self._on_model(packet, descriptors)
+
+    def _greet(self, packet: Hello | MoreFunctions) -> None:
+        """Take a part of the zygote's greeting; once it is whole, whoever waits for it gets it."""
+        try:
+            if isinstance(packet, MoreFunctions):
+                if self._greeting is None:
+                    raise PacketError("no function is missing")
+                packet = joined(self._greeting, packet)
+            self._greeting = packet if packet.more else None
+            if self._greeting is None:
+                self.functions = decode_functions(packet.functions)
+                self._answered(_GREETING, packet)
+        except PacketError:
+            self._lose()
 
     def _forked(self, packet: Forked, descriptors: list[int]) -> None:
         is_whole = len(descriptors) == FORKED_DESCRIPTORS

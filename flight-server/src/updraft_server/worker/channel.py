@@ -36,6 +36,11 @@ class ReceivedFrame(NamedTuple):
         return self.header.header_bytes > 0 or self.header.body_bytes > 0
 
     @property
+    def data_header(self) -> pa.Buffer:
+        """Arrow's header alone, without padding."""
+        return self.message.slice(_IPC_PREFIX.size, self.header.header_bytes)
+
+    @property
     def data_body(self) -> pa.Buffer:
         """The body alone."""
         return self.message.slice(self.message.size - self.header.body_bytes)

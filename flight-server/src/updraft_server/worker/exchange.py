@@ -12,6 +12,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from updraft.arrow_decoder import ArrowDecoder
+from updraft.batch_parts import PART_BYTES, BatchParts, last_part, parts_before_last
 from updraft.errors import InternalError, LimitError, ProtocolError, UpdraftError, UserError
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
@@ -47,6 +48,8 @@ class Exchange:
         self.consumed = 0
         """The number of the last batch that the function took."""
         self.max_reply_batch_bytes = settings.max_reply_batch_bytes
+        self._max_parted_reply_bytes = 0
+        self._assignment = Assignment(request_id="")
         self.max_records_per_batch = settings.max_records_per_batch
         self.max_records_per_reply = 0
         self.max_bytes_per_reply = settings.max_reply_batch_bytes
@@ -63,9 +66,11 @@ class Exchange:
 
         Raises ProtocolError.
         """
+        self._assignment = assignment
         self.plain, limits = assignment.plain, assignment.limits
         self.clock.limit(assignment.batch_timeout_seconds, assignment.idle_timeout_seconds)
         self.max_reply_batch_bytes = _smaller(self._settings.max_reply_batch_bytes, limits.max_reply_batch_bytes)
+        self._max_parted_reply_bytes = min(limits.max_reply_batch_bytes_in_parts, assignment.max_batch_bytes)
         self.max_records_per_batch = _smaller(self._settings.max_records_per_batch, limits.max_records_per_batch)
         self.max_records_per_reply = max(limits.max_records_per_reply, 0)
         self.max_bytes_per_reply = _smaller(self.max_reply_batch_bytes, limits.max_bytes_per_reply)
@@ -140,20 +145,38 @@ class Exchange:
             self.fail(UserError(f"the function returned a column that is not valid Arrow: {error}"))
         message = batch.serialize()
         if message.size > self.max_reply_batch_bytes:
-            self.fail(
-                LimitError(
-                    f"reply batch {sequence} has {message.size} bytes and cannot be split,"
-                    f" the limit is {self.max_reply_batch_bytes}: send smaller batches or raise the limit"
-                )
-            )
+            self._check_parted(sequence, message.size)
         self._replies += 1
         self._rows_replied += batch.num_rows
         view = memoryview(message)
         header_end = _IPC_PREFIX_BYTES + int.from_bytes(view[4:_IPC_PREFIX_BYTES], "little")
         metadata = exchange_pb2.ReplyMetadata(consumed=self.consumed, sequence=sequence, row_ends=row_ends)
         self.clock.pause()
-        self._send(metadata, view[_IPC_PREFIX_BYTES:header_end], view[header_end:])
+        rest = self._send_parts(view[header_end:]) if message.size > self.max_reply_batch_bytes else view[header_end:]
+        self._send(metadata, view[_IPC_PREFIX_BYTES:header_end], rest)
         self.clock.resume()
+
+    def _check_parted(self, sequence: int, size_bytes: int) -> None:
+        if size_bytes <= self._max_parted_reply_bytes:
+            return
+        asked_bytes = self._assignment.limits.max_reply_batch_bytes_in_parts
+        limit_bytes, setting = max(self.max_reply_batch_bytes, self._max_parted_reply_bytes), "the client's limit"
+        if asked_bytes > self._assignment.max_batch_bytes:
+            setting = self._assignment.max_batch_bytes_setting
+        self.fail(
+            LimitError(
+                f"reply batch {sequence} has {size_bytes} bytes and cannot be split,"
+                f" the limit is {limit_bytes}: send smaller batches, or raise {setting}"
+            )
+        )
+
+    def _send_parts(self, body: memoryview) -> memoryview:
+        """Send all of a large body but the last part, which is returned: it goes with the batch's number."""
+        # The last part shares its message with Arrow's header.
+        part_bytes = min(PART_BYTES, max(1, self.max_reply_batch_bytes // 2))
+        for part, data in parts_before_last(body, part_bytes):
+            self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, part=part), b"", data)
+        return last_part(body, part_bytes)
 
     def log(self, lines: list[str]) -> None:
         """Send what the function has logged for the client."""
@@ -169,19 +192,42 @@ class Exchange:
             self._send(exchange_pb2.ReplyMetadata(consumed=self.consumed, finish=counts))
 
     def _take(self) -> RequestBatch | None:
-        header = self._channel.receive_header()
-        if header.kind is FrameKind.END:
-            self._end()
-            return None
-        frame = self._receive_batch_frame(header)
-        metadata = self._metadata(frame)
-        if metadata.HasField("finish"):
-            self._check_finish(frame, metadata.finish)
-            return self._take()
+        parts: BatchParts | None = None
+        while True:
+            header = self._channel.receive_header()
+            if header.kind is FrameKind.END:
+                self._end()
+                return None
+            frame = self._receive_batch_frame(header)
+            metadata = self._metadata(frame)
+            if metadata.HasField("part"):
+                parts = self._take_part(parts, metadata.part, frame)
+            elif metadata.HasField("finish"):
+                self._check_finish(frame, metadata.finish, parts)
+            else:
+                return self._take_batch(metadata, frame, parts)
+
+    def _take_part(self, parts: BatchParts | None, part: exchange_pb2.BatchPart, frame: ReceivedFrame) -> BatchParts:
+        if frame.header.header_bytes:
+            raise ProtocolError(f"a part of batch {self.consumed + 1} that is not the last one has an Arrow header")
+        if parts is None:
+            limit_bytes, setting = self._assignment.max_batch_bytes, self._assignment.max_batch_bytes_setting
+            parts = BatchParts(self.consumed + 1, part, limit_bytes=limit_bytes, setting=setting)
+        parts.add(part, memoryview(frame.data_body))
+        return parts
+
+    def _take_batch(
+        self, metadata: exchange_pb2.RequestMetadata, frame: ReceivedFrame, parts: BatchParts | None
+    ) -> RequestBatch:
         if not frame.has_data:
             raise ProtocolError(f"batch {metadata.sequence} has no Arrow data")
         check_input(metadata, len(self._inputs))
-        batch = self._inputs[metadata.input].decode_batch(frame.message, sequence=metadata.sequence)
+        message = (
+            frame.message
+            if parts is None
+            else parts.completed(memoryview(frame.data_header), memoryview(frame.data_body))
+        )
+        batch = self._inputs[metadata.input].decode_batch(message, sequence=metadata.sequence)
         ends = checked_ends(metadata, batch.num_rows, takes_groups=self._takes_groups)
         self.consumed = metadata.sequence
         if self.consumed == 1:
@@ -198,9 +244,10 @@ class Exchange:
         if header.metadata_bytes > _MAX_METADATA_BYTES:
             raise LimitError(f"app_metadata has {header.metadata_bytes} bytes, the limit is {_MAX_METADATA_BYTES}")
         size_bytes = header.header_bytes + header.body_bytes
-        if size_bytes > self._settings.max_batch_bytes:
+        if size_bytes > self._settings.max_message_bytes:
             raise LimitError(
-                f"batch {self.consumed + 1} has {size_bytes} bytes, the limit is {self._settings.max_batch_bytes}"
+                f"batch {self.consumed + 1} has {size_bytes} bytes in one message, the limit is"
+                f" {self._settings.max_message_bytes}"
             )
         return self._channel.receive_fields(header)
 
@@ -216,13 +263,15 @@ class Exchange:
         except DecodeError:
             raise ProtocolError(f"app_metadata of message {expected} is not a RequestMetadata") from None
         event = metadata.WhichOneof("event")
-        if event not in ("sequence", "finish"):
+        if event not in ("sequence", "part", "finish"):
             raise ProtocolError(f"message {expected} has neither a sequence number nor finish")
         if event == "sequence" and metadata.sequence != expected:
             raise ProtocolError(f"batch {metadata.sequence} came where {expected} was expected")
         return metadata
 
-    def _check_finish(self, frame: ReceivedFrame, finish: exchange_pb2.Finish) -> None:
+    def _check_finish(self, frame: ReceivedFrame, finish: exchange_pb2.Finish, parts: BatchParts | None) -> None:
+        if parts is not None:
+            raise ProtocolError(f"finish came inside batch {self.consumed + 1}, which comes in parts")
         if frame.has_data:
             raise ProtocolError("the message with finish must have no Arrow data")
         if (finish.batches, finish.rows) != (self.consumed, self._rows_taken):

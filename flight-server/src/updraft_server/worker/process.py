@@ -15,6 +15,7 @@ from updraft.errors import (
     ProtocolError,
     UpdraftError,
 )
+from updraft.functions.failures import describe
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
@@ -26,9 +27,8 @@ from updraft_server.worker.exchange import Exchange, InputState
 from updraft_server.worker.model.door import Door
 from updraft_server.worker.ownership import Ownership
 from updraft_server.worker.process_state import ProcessState
-from updraft_server.worker.registered.functions import FunctionRegistry
+from updraft_server.worker.registered.functions import RegisteredFunctions
 from updraft_server.worker.registered.runner import run_registered
-from updraft_server.worker.user_exceptions import describe
 
 if TYPE_CHECKING:
     from updraft_server.worker.pyspark.runner import SessionRunner
@@ -48,7 +48,7 @@ class Worker:
         self,
         channel: Channel,
         settings: WorkerSettings,
-        registry: FunctionRegistry,
+        functions: RegisteredFunctions,
         sessions: "SessionRunner | None",
         files: OwnerFiles,
         scratch: Path,
@@ -57,7 +57,7 @@ class Worker:
         self._channel = channel
         self._door = door
         self._settings = settings
-        self._registry = registry
+        self._functions = functions
         self._sessions = sessions
         self._files = files
         self._scratch = scratch
@@ -140,8 +140,8 @@ class Worker:
     ) -> exchange_pb2.Report:
         self._ownership.take(assignment)
         if assignment.function_name:
-            function = self._registry.find(assignment.function_name, assignment.function_version)
-            return run_registered(function, exchange, self._door, self._settings.max_batch_rows)
+            function = self._functions.find(assignment.function_name, assignment.function_version)
+            return run_registered(function, assignment, exchange, self._door, self._settings.max_batch_rows)
         if self._sessions is None:
             raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)

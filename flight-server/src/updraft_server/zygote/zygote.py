@@ -20,6 +20,7 @@ from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc import worker_stack
 from updraft_server.ipc.control import introduced
+from updraft_server.ipc.function_list import in_packets
 from updraft_server.ipc.model_packets import MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_usage import WorkerUsage
@@ -236,7 +237,8 @@ class Zygote:
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts[front] = front_pid
         self._watch(front, lambda: self._receive(front))
-        self._send(front, self._image.hello(self._sandbox.layers))
+        for packet in in_packets(self._image.hello(self._sandbox.layers)):
+            self._send(front, packet)
         for fault in self._models.faults():
             self._send(front, fault)
         if len(self._fronts) == 1:

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -26,7 +27,8 @@ from updraft_server.worker.model.messages import HEADER_BYTES, MessageKind, deco
 
 SCHEMA = pa.schema([pa.field("number", pa.int64())])
 ROWS = pa.RecordBatch.from_arrays([pa.array([1, 2, 3], pa.int64())], schema=SCHEMA)
-FUNCTION = SimpleNamespace(name="f", version="1", argument_schema=SCHEMA, result_schema=SCHEMA)
+FUNCTION = SimpleNamespace(name="f", version="1", argument_schema=SCHEMA, result_schema=SCHEMA, is_deterministic=True)
+RANDOM = SimpleNamespace(**{**vars(FUNCTION), "is_deterministic": False})
 
 Process = Callable[[socket.socket, MessageKind], None]
 
@@ -112,12 +114,12 @@ Clients = Callable[..., tuple[ModelClient, Zygote]]
 def clients() -> Iterator[Clients]:
     started: list[tuple[ModelClient, Door, Zygote]] = []
 
-    def client(*processes: Process | Refused, may_repeat: bool = True) -> tuple[ModelClient, Zygote]:
+    def client(*processes: Process | Refused, function: Any = FUNCTION) -> tuple[ModelClient, Zygote]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         zygote = Zygote(theirs, list(processes))
         zygote.start()
         door = Door(ours.detach())
-        made = ModelClient(FUNCTION, door, may_repeat=may_repeat, max_batch_rows=1000)
+        made = ModelClient(function, door, max_batch_rows=1000)
         started.append((made, door, zygote))
         return made, zygote
 
@@ -164,7 +166,7 @@ def test_processes_that_die_again_and_again_are_given_up(clients: Clients) -> No
 
 
 def test_a_batch_of_a_function_that_must_not_be_repeated_fails_with_its_process(clients: Clients) -> None:
-    client, zygote = clients(dies, may_repeat=False)
+    client, zygote = clients(dies, function=RANDOM)
     with pytest.raises(WorkerError, match="SIGSEGV"):
         client.call(ROWS, sequence=1)
     assert zygote.kinds == [MessageKind.ROWS]
@@ -196,7 +198,7 @@ def test_an_answer_of_other_rows_is_never_a_result(clients: Clients) -> None:
 
 def test_without_a_zygote_there_is_no_way() -> None:
     for door in (Door(), _closed_door()):
-        client = ModelClient(FUNCTION, door, may_repeat=True, max_batch_rows=1000)
+        client = ModelClient(cast(Any, FUNCTION), door, max_batch_rows=1000)
         with pytest.raises(WorkerError, match="there is no way to the model process of function 'f'"):
             client.connect()
         door.close()

@@ -7,7 +7,7 @@
      +- ProtocolError            the client broke the protocol
      +- LimitError               a message or batch exceeds a limit
      +- FunctionNotFoundError    the pool has no such function
-     +- FunctionRefusedError     the pool's settings do not allow the function
+     +- FunctionRefusedError     the pool's settings do not allow the function, or it cannot be loaded
      |   +- ActionRefusedError   the service's settings do not allow the action; never in-band
      +- VersionMismatchError     client and pool differ in the version of Python, pyspark or the protocol
      +- PoolFullError            the queue is full; has a retry hint
@@ -108,7 +108,7 @@ class FunctionNotFoundError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_NOT
 
 
 class FunctionRefusedError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_REFUSED, code="PERMISSION_DENIED"):
-    """Raised when the pool's settings do not allow the function."""
+    """Raised when the pool's settings do not allow the function, or it cannot be loaded."""
 
 
 class ActionRefusedError(FunctionRefusedError, kind=FunctionRefusedError.kind, code=FunctionRefusedError.code):

@@ -27,7 +27,12 @@ class Functions(ClusterOptions):
             print_json([{"pool": pool, **_functions(status)} for pool, status in pools.items()])
             return
         rows = [
-            (pool, function["name"], function["version"], function["doc"].partition("\n")[0])
+            (
+                pool,
+                function["name"],
+                function["version"],
+                f"cannot be called: {function['fault']}" if function["fault"] else function["doc"].partition("\n")[0],
+            )
             for pool, status in pools.items()
             for function in status["functions"]
         ]

@@ -99,7 +99,8 @@ def _check_mounts(confs: Mapping[str, str], findings: Findings) -> None:
             findings.warning(
                 "mounts",
                 f"no setting mounts {path} of {key} in the executors",
-                f"set spark.kubernetes.executor.secrets.<Secret> = {path.parent}, and the same for the driver",
+                f"mount its Secret at {path.parent} in driver and executors, with the pod template that the release's "
+                "notes print (spark.kubernetes.executor.podTemplateFile)",
             )
 
 

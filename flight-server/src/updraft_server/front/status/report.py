@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from updraft_server.front.activity import Failure
-from updraft_server.pool.leases import RegisteredFunctionInfo, WorkerInfo
+from updraft_server.pool.leases import WorkerInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,18 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionRow:
+    """A registered function."""
+
+    name: str
+    version: str
+    doc: str
+    owner: str
+    fault: str
+    """Why it cannot be called, or what was wrong with its last calls; empty while all is well."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A pool at one moment."""
 
@@ -109,7 +121,7 @@ class Report:
     """Each layer of the workers' sandbox, and why it is off; empty while it is on."""
     workers: Workers
     queue: Queue
-    functions: Sequence[RegisteredFunctionInfo]
+    functions: Sequence[FunctionRow]
     models: Sequence[ModelRow]
     """Of the functions that are batched."""
     exchanges_open: int

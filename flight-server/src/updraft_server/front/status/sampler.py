@@ -10,10 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft_server.front.activity import Activity, OpenExchange, utc_now
-from updraft_server.front.status.report import ExchangeRow, History, ModelRow, Queue, Report, Versions, Workers
+from updraft_server.front.status.report import (
+    ExchangeRow,
+    FunctionRow,
+    History,
+    ModelRow,
+    Queue,
+    Report,
+    Versions,
+    Workers,
+)
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import ModelUsage
-from updraft_server.pool.leases import RegisteredFunctionInfo, WorkerInfo
+from updraft_server.pool.leases import WorkerInfo
 
 INTERVAL_SECONDS = 2.0
 KEPT_SAMPLES = 150
@@ -90,7 +99,9 @@ class Sampler:
                 self._living()[:SHOWN_WORKERS],
             ),
             queue=Queue(status.exchanges_waiting, status.exchanges_waiting_limit),
-            functions=[RegisteredFunctionInfo(each.name, each.version, each.doc) for each in status.functions],
+            functions=[
+                FunctionRow(each.name, each.version, each.doc, each.owner, each.fault) for each in status.functions
+            ],
             models=[_model_row(usage) for usage in self._models()],
             exchanges_open=len(open_exchanges),
             exchanges=[_exchange_row(exchange) for exchange in open_exchanges[:SHOWN_EXCHANGES]],

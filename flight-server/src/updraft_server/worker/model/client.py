@@ -44,7 +44,6 @@ class ModelClient:
         function: BatchedFunction,
         door: Door,
         *,
-        may_repeat: bool,
         max_batch_rows: int,
         waiting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
@@ -53,14 +52,12 @@ class ModelClient:
         Args:
             function: What to call.
             door: To the zygote.
-            may_repeat: Whether a batch whose process died may be called again.
             max_batch_rows: Rows that a result may have.
             waiting: Entered while a process has to load the function first: no time limit of a batch counts that.
         """
         self._function = function
         self._waiting = waiting
         self._door = door
-        self._may_repeat = may_repeat
         self._decoder = ArrowDecoder(function.result_schema, max_batch_rows=max_batch_rows)
         self._socket: socket.socket | None = None
         self._replica = ""
@@ -87,7 +84,7 @@ class ModelClient:
             except (_ConnectionLostError, MessageError):
                 how = self._fate()
                 deaths += 1
-                if was_started or not self._may_repeat or deaths > _MOST_DEATHS:
+                if was_started or not self._function.is_deterministic or deaths > _MOST_DEATHS:
                     raise WorkerError(
                         f"the model process of function {self._function.name!r} {how}, and the rows that it had are"
                         " lost: another process takes its place"

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import UpdraftError
+from updraft.functions.failures import raised
 from updraft_server.worker.model.connection import Connection, Request
 from updraft_server.worker.model.function import LoadedModel
 from updraft_server.worker.model.messages import MessageKind
 from updraft_server.worker.model.row_queue import Piece
-from updraft_server.worker.user_exceptions import user_error
 
 
 class ModelRequest:
@@ -98,7 +98,7 @@ class ModelBatch:
         except UpdraftError as error:
             piece.request.error = error
         except BaseException as error:
-            piece.request.error = user_error(error)
+            piece.request.error = raised(error)
         if piece.request.error is not None:
             piece.request.error.sequence = piece.request.sequence
 

@@ -15,6 +15,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 from updraft.errors import UpdraftError
+from updraft.functions.failures import describe
 from updraft_server.worker.model.connection import Connection, ConnectionEndedError, Room
 from updraft_server.worker.model.control import (
     MAX_PACKET_BYTES,
@@ -31,7 +32,6 @@ from updraft_server.worker.model.function import BatchedFunction, LoadedModel
 from updraft_server.worker.model.messages import MessageError, MessageKind
 from updraft_server.worker.model.model_batch import ModelBatch, ModelRequest
 from updraft_server.worker.model.row_queue import RowQueue
-from updraft_server.worker.user_exceptions import describe
 
 _HELD_BYTES = 256 * 1024 * 1024
 # The kernel's clock of poll: rather a moment early than one late.

@@ -117,7 +117,7 @@ class ServiceSettings(Settings):
 
     max_exchanges: int = setting("Maximum number of open calls on one connection.", default=1024, unit="calls", ge=1)
     max_message_bytes: int = setting(
-        "Maximum size of a Flight message, and so of a batch.",
+        "Maximum size of a Flight message. Larger batches come in parts.",
         default=64 * MIB,
         unit="bytes",
         ge=MIB,

@@ -35,10 +35,10 @@ abstract class CallCore {
    * A message to send.
    *
    * @param metadata what it says
-   * @param batch the batch in it, or null
+   * @param slice what it has of a batch, or null
    * @param last whether nothing follows
    */
-  record Step<M extends MessageLite>(M metadata, RequestBatch batch, boolean last) {}
+  record Step<M extends MessageLite>(M metadata, BatchSlice slice, boolean last) {}
 
   /** A wait without a limit of its own ends after this time, and begins anew. */
   private static final long LONGEST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(60);

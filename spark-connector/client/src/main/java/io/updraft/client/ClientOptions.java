@@ -142,11 +142,19 @@ public final class ClientOptions {
   }
 
   /**
-   * Bytes that one message may have, in either direction; at least 1. A larger batch fails with
-   * {@code ERROR_KIND_LIMIT}. Default: 64 MiB.
+   * Bytes that one message may have, in either direction; at least 1. Larger batches go and come in
+   * parts. Default: 64 MiB.
    */
   public int maxMessageBytes() {
     return values.maxMessageBytes;
+  }
+
+  /**
+   * Bytes that the body of a batch may have, in either direction; at least 1. A larger batch fails
+   * with {@code ERROR_KIND_LIMIT}. Default: 1 GiB.
+   */
+  public int maxBatchBytes() {
+    return values.maxBatchBytes;
   }
 
   /**
@@ -175,6 +183,7 @@ public final class ClientOptions {
     private long windowBytes = 16L << 20;
     private long replayBytes;
     private int maxMessageBytes = 64 << 20;
+    private int maxBatchBytes = 1 << 30;
     private int maxReplays = 3;
 
     private Builder(Endpoint endpoint) {
@@ -322,6 +331,16 @@ public final class ClientOptions {
      */
     public Builder maxMessageBytes(int value) {
       maxMessageBytes = (int) atLeastOne("maxMessageBytes", value);
+      return this;
+    }
+
+    /**
+     * See {@link ClientOptions#maxBatchBytes}.
+     *
+     * @throws IllegalArgumentException if the value is less than 1
+     */
+    public Builder maxBatchBytes(int value) {
+      maxBatchBytes = (int) atLeastOne("maxBatchBytes", value);
       return this;
     }
 

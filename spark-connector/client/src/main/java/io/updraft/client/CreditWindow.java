@@ -19,6 +19,8 @@ final class CreditWindow implements AutoCloseable {
   /** Batches that were not sent yet. */
   private final List<RequestBatch> waiting = new ArrayList<>();
 
+  private final BatchSlicer slicer;
+
   private long waitingBytes;
   private long asked;
   private long credit;
@@ -26,8 +28,9 @@ final class CreditWindow implements AutoCloseable {
   private long sentRows;
   private long stored;
 
-  CreditWindow(long windowBytes) {
-    this.windowBytes = windowBytes;
+  CreditWindow(ClientOptions options) {
+    this.windowBytes = options.windowBytes();
+    this.slicer = new BatchSlicer(options.maxMessageBytes());
   }
 
   long sent() {
@@ -62,6 +65,7 @@ final class CreditWindow implements AutoCloseable {
   void restart() {
     asked = 0;
     credit = 0;
+    slicer.restart();
   }
 
   /** The next request for credit; null when none may be sent. */
@@ -79,13 +83,18 @@ final class CreditWindow implements AutoCloseable {
     return sent < credit;
   }
 
-  /** Takes out the next batch, which is sent now. */
-  RequestBatch send() {
-    RequestBatch batch = waiting.remove(0);
-    waitingBytes -= batch.bodyBytes();
-    sent++;
-    sentRows += batch.rows();
-    return batch;
+  /**
+   * The next slice of the next batch, which is sent now; with the last one the batch is taken out.
+   */
+  BatchSlice send() {
+    BatchSlice slice = slicer.next(waiting.get(0));
+    if (slice.isLast()) {
+      RequestBatch batch = waiting.remove(0);
+      waitingBytes -= batch.bodyBytes();
+      sent++;
+      sentRows += batch.rows();
+    }
+    return slice;
   }
 
   /** What was sent in all. */

@@ -80,7 +80,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
       BufferAllocator allocator,
       Replay replay,
       Collection<? extends Artifact> artifacts) {
-    ExchangeRequest request = ExchangeRequest.of(command, schema);
+    ExchangeRequest request = ExchangeRequest.of(command, schema, options);
     return opened(new Exchange(options, command.getTask(), request, allocator, replay, artifacts));
   }
 
@@ -106,8 +106,8 @@ public final class Exchange extends CallShell<ExchangeCore> {
    *
    * @param rows the batch's rows
    * @throws IllegalArgumentException if the batch has another number of rows
-   * @throws ExchangeException if the exchange already failed, or the batch is larger than a message
-   *     may be
+   * @throws ExchangeException if the exchange already failed, or the batch is larger than {@link
+   *     ClientOptions#maxBatchBytes}
    * @throws IllegalStateException if the window has no room or the sending was finished
    */
   public void send(ArrowRecordBatch batch, int rows) {
@@ -125,7 +125,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
       throw new IllegalArgumentException(
           "a batch of " + batch.getLength() + " rows announced with " + rows);
     }
-    RequestBatch taken = RequestBatch.takeOver(batch, groups, options.maxMessageBytes());
+    RequestBatch taken = RequestBatch.takeOver(batch, groups, options);
     boolean running;
     lock.lock();
     try {
@@ -263,7 +263,7 @@ public final class Exchange extends CallShell<ExchangeCore> {
 
   /** One call of the exchange; {@link ReplyProtocol} checks the order of its replies. */
   private final class PoolCall extends ShellCall {
-    private final ReplyProtocol protocol = new ReplyProtocol();
+    private final ReplyProtocol protocol = new ReplyProtocol(options);
 
     @Override
     void onReady(boolean first) {
@@ -284,6 +284,11 @@ public final class Exchange extends CallShell<ExchangeCore> {
         lock.unlock();
       }
       return !(event instanceof ReplyEvent.Batch || event instanceof ReplyEvent.Logged);
+    }
+
+    @Override
+    void onReleased() {
+      protocol.close();
     }
 
     @Override

@@ -20,6 +20,7 @@ final class ExchangeCore extends CallCore {
   private final ReplyQueue replies = new ReplyQueue();
   private final Recovery recovery;
   private final Admission admission = new Admission();
+  private final BatchSlicer slicer;
 
   /** Number of the last batch before the current call. */
   private long base;
@@ -46,6 +47,7 @@ final class ExchangeCore extends CallCore {
     this.log =
         new RequestLog(
             options.windowBatches(), options.windowBytes(), options.replayBytes(), replay);
+    this.slicer = new BatchSlicer(options.maxMessageBytes());
     this.recovery = new Recovery(options, RetryBudget.of(options.endpoint()), nowNanos);
   }
 
@@ -95,6 +97,7 @@ final class ExchangeCore extends CallCore {
     workDone = false;
     report = null;
     admission.restart();
+    slicer.restart();
     log.restart();
   }
 
@@ -113,10 +116,7 @@ final class ExchangeCore extends CallCore {
       if (!admission.takes(batch, log.replayable())) {
         return null;
       }
-      admission.handOver(batch);
-      log.transmit();
-      sentRows += batch.rows();
-      return new Step<>(batch.groups().metadata(transmitted()), batch, false);
+      return sent(slicer.next(batch));
     }
     if (isSendingFinished() && admission.takesFinish()) {
       admission.finish();
@@ -124,6 +124,17 @@ final class ExchangeCore extends CallCore {
       return new Step<>(RequestMetadata.newBuilder().setFinish(finish).build(), null, true);
     }
     return null;
+  }
+
+  private Step<RequestMetadata> sent(BatchSlice slice) {
+    if (!slice.isLast()) {
+      return new Step<>(RequestMetadata.newBuilder().setPart(slice.part()).build(), slice, false);
+    }
+    RequestBatch batch = slice.batch();
+    admission.handOver(batch);
+    log.transmit();
+    sentRows += batch.rows();
+    return new Step<>(batch.groups().metadata(transmitted()), slice, false);
   }
 
   /** Batches that the current call has sent. */

@@ -4,6 +4,7 @@ package io.updraft.client;
 import com.google.protobuf.ByteString;
 import io.updraft.proto.v1.DeferredPayload;
 import io.updraft.proto.v1.ExchangeCommand;
+import io.updraft.proto.v1.Limits;
 import org.apache.arrow.vector.types.pojo.Schema;
 
 /**
@@ -15,8 +16,12 @@ import org.apache.arrow.vector.types.pojo.Schema;
  * @param schemaHeader IPC metadata of the batches
  */
 record ExchangeRequest(ByteString command, ByteString deferredPayload, byte[] schemaHeader) {
-  static ExchangeRequest of(ExchangeCommand command, Schema schema) {
+  /** What the command asks for, with the client's own limit of what it takes. */
+  static ExchangeRequest of(ExchangeCommand asked, Schema schema, ClientOptions options) {
     byte[] schemaHeader = RequestBatch.header(schema);
+    Limits.Builder limits = asked.getLimits().toBuilder();
+    limits.setMaxReplyBatchBytesInParts(options.maxBatchBytes());
+    ExchangeCommand command = asked.toBuilder().setLimits(limits).build();
     boolean large = command.getSerializedSize() > Admission.BYTES_BEFORE_ADMISSION;
     if (!large || !command.hasSession() || command.getPayload().isEmpty()) {
       return new ExchangeRequest(command.toByteString(), ByteString.EMPTY, schemaHeader);

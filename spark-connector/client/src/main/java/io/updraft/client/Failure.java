@@ -157,9 +157,10 @@ record Failure(
         ErrorKind.ERROR_KIND_PROTOCOL, "INTERNAL", message, null, cause, Origin.CLIENT);
   }
 
-  static Failure tooLarge(long bytes, int limitBytes) {
+  static Failure tooLarge(long bytes, ClientOptions options) {
     String message =
-        "a batch of " + bytes + " bytes is larger than a message may be: " + limitBytes;
+        "a batch of %d bytes is larger than the %d of %s"
+            .formatted(bytes, options.maxBatchBytes(), options.peer().maxBatchBytesSetting());
     return new Failure(ErrorKind.ERROR_KIND_LIMIT, message, null, Origin.CLIENT);
   }
 

@@ -70,7 +70,7 @@ final class FileCore extends CallCore {
   FileCore(ClientOptions options, Delivery delivery, long nowNanos) {
     super(options, nowNanos);
     this.delivery = delivery;
-    this.window = new CreditWindow(options.windowBytes());
+    this.window = new CreditWindow(options);
   }
 
   /** Throws if the file has failed or was closed. */
@@ -156,9 +156,14 @@ final class FileCore extends CallCore {
       return new Step<>(WriteRequestMetadata.newBuilder().setAsk(ask).build(), null, false);
     }
     if (window.hasCredit() && ready) {
-      RequestBatch batch = window.send();
-      var metadata = WriteRequestMetadata.newBuilder().setSequence(window.sent()).build();
-      return new Step<>(metadata, batch, false);
+      BatchSlice slice = window.send();
+      var metadata = WriteRequestMetadata.newBuilder();
+      if (slice.isLast()) {
+        metadata.setSequence(window.sent());
+      } else {
+        metadata.setPart(slice.part());
+      }
+      return new Step<>(metadata.build(), slice, false);
     }
     if (isSendingFinished() && window.isEmpty()) {
       stage = stage.after(Stage.Event.FINISHED);

@@ -75,12 +75,12 @@ public final class FileExchange extends CallShell<FileCore> {
    * Sends a batch and takes it over: it is closed, also when this throws. Waits while more bytes
    * than the window's are here, and with a synchronous pace until the batch is stored.
    *
-   * @throws ExchangeException if the file has failed, or the batch is larger than a message may be
+   * @throws ExchangeException if the file has failed, or the batch is larger than {@link
+   *     ClientOptions#maxBatchBytes}
    * @throws InterruptedException if the thread was interrupted; the file is still to be closed
    */
   public void send(ArrowRecordBatch batch) throws InterruptedException {
-    RequestBatch request =
-        RequestBatch.takeOver(batch, BatchGroups.NONE, options.maxMessageBytes());
+    RequestBatch request = RequestBatch.takeOver(batch, BatchGroups.NONE, options);
     try {
       awaitWriter(() -> core.hasRoom(request.bodyBytes()));
     } catch (InterruptedException | RuntimeException e) {
@@ -158,9 +158,9 @@ public final class FileExchange extends CallShell<FileCore> {
     try {
       super.send(step);
     } finally {
-      if (step.batch() != null) {
+      if (step.slice() != null && step.slice().isLast()) {
         // The transport keeps references of its own to what it has not written yet.
-        step.batch().close();
+        step.slice().batch().close();
       }
     }
   }

@@ -225,6 +225,9 @@ abstract class FlightCall implements CallCore.Call {
     }
   }
 
+  /** No message is being read any more, and none will be. */
+  void onReleased() {}
+
   /** What this call says when it has nothing else to say. */
   abstract MessageLite keepAlive();
 
@@ -301,6 +304,7 @@ abstract class FlightCall implements CallCore.Call {
     gate.close();
     if (move(Stage.Event.RELEASED) != Stage.RELEASED) {
       connection.release();
+      onReleased();
     }
   }
 

@@ -17,7 +17,7 @@ import java.io.UncheckedIOException;
  * @param header IPC metadata of a schema or a batch
  * @param appMetadata the protocol's own message
  * @param body bytes of a part
- * @param batch the batch whose buffers are the body; null without one
+ * @param slice what of a batch is the body; null without one
  * @param allocator holds the batch's buffers while they are sent; null without a batch
  */
 record OutgoingMessage(
@@ -25,7 +25,7 @@ record OutgoingMessage(
     byte[] header,
     byte[] appMetadata,
     byte[] body,
-    RequestBatch batch,
+    BatchSlice slice,
     WireAllocator allocator) {
   private static final byte[] NOTHING = {};
   private static final int DESCRIPTOR_TYPE = 1;
@@ -40,10 +40,10 @@ record OutgoingMessage(
 
   /** What a core wants sent. */
   static OutgoingMessage of(CallCore.Step<?> step, WireAllocator allocator) {
-    RequestBatch batch = step.batch();
-    byte[] header = batch == null ? NOTHING : batch.header();
+    BatchSlice slice = step.slice();
+    byte[] header = slice == null ? NOTHING : slice.header();
     byte[] metadata = step.metadata().toByteArray();
-    return new OutgoingMessage(NOTHING, header, metadata, NOTHING, batch, allocator);
+    return new OutgoingMessage(NOTHING, header, metadata, NOTHING, slice, allocator);
   }
 
   /** A message without a batch; what it says of the data is in the metadata. */
@@ -65,7 +65,7 @@ record OutgoingMessage(
   }
 
   private int bodyBytes() {
-    return batch == null ? 0 : Math.toIntExact(batch.bodyBytes());
+    return slice == null ? 0 : slice.bodyBytes();
   }
 
   /** Bytes of the whole message. */
@@ -78,7 +78,7 @@ record OutgoingMessage(
         + FlightField.HEADER.sizeBytes(header.length)
         + FlightField.APP_METADATA.sizeBytes(appMetadata.length)
         + FlightField.BODY.sizeBytes(body.length)
-        + (batch == null ? 0 : FlightField.BODY.startBytes(bodyBytes()));
+        + (slice == null ? 0 : FlightField.BODY.startBytes(bodyBytes()));
   }
 
   /** The message's bytes, released by the caller; null when its batch is gone with its exchange. */
@@ -90,10 +90,10 @@ record OutgoingMessage(
     FlightField.HEADER.write(prefix, header);
     FlightField.APP_METADATA.write(prefix, appMetadata);
     FlightField.BODY.write(prefix, body);
-    if (batch == null) {
+    if (slice == null) {
       return prefix;
     }
     FlightField.BODY.writeStart(prefix, bodyBytes());
-    return batch.message(allocator, prefix);
+    return slice.message(allocator, prefix);
   }
 }

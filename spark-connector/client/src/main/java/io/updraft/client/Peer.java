@@ -70,6 +70,11 @@ public enum Peer {
     return prefix + "replayBytes";
   }
 
+  /** The setting for how large a batch may be. */
+  public String maxBatchBytesSetting() {
+    return prefix + "maxBatchBytes";
+  }
+
   /** The setting for the bearer token itself. */
   String tokenSetting() {
     return prefix + "token";

@@ -3,9 +3,11 @@ package io.updraft.client;
 
 import com.google.protobuf.InvalidProtocolBufferException;
 import io.updraft.proto.v1.ArtifactsWanted;
+import io.updraft.proto.v1.BatchPart;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.ReplyMetadata;
 import org.apache.arrow.flatbuf.MessageHeader;
+import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
@@ -13,7 +15,7 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
  * agree. Neighbours: {@link FlightDataReader} before it, {@link ExchangeCore} after it. No
  * transport, no locks.
  */
-final class ReplyProtocol {
+final class ReplyProtocol implements AutoCloseable {
   /** How far the pool has come. */
   enum State {
     /** Nothing yet but what the pool wants to have. */
@@ -63,10 +65,15 @@ final class ReplyProtocol {
   private static final String AFTER_THE_LAST = "the pool sent a message after its last";
   private static final String UNNUMBERED = "the pool sent Arrow data without a sequence number";
 
+  private final PartedBody parted;
   private State state = State.INIT;
   private long consumed;
   private long batches;
   private long rows;
+
+  ReplyProtocol(ClientOptions options) {
+    this.parted = new PartedBody(options.maxBatchBytes(), options.peer().maxBatchBytesSetting());
+  }
 
   State state() {
     return state;
@@ -92,6 +99,7 @@ final class ReplyProtocol {
       case ERROR -> failed(metadata);
       case FINISH -> finished(metadata.getFinish());
       case SEQUENCE -> batch(message, metadata);
+      case PART -> part(message, metadata.getPart());
       case ARTIFACTS_WANTED -> artifactsWanted(metadata.getArtifactsWanted());
       case PAYLOAD_WANTED -> payloadWanted();
       case ADMITTED -> admitted();
@@ -129,6 +137,9 @@ final class ReplyProtocol {
   }
 
   private ReplyEvent finished(Finish finish) throws MalformedReplyException {
+    if (parted.isOpen()) {
+      throw new MalformedReplyException("the pool finished inside a batch");
+    }
     if (finish.getBatches() != batches || finish.getRows() != rows) {
       throw new MalformedReplyException(
           "the pool sent %d batches with %d rows and %d with %d arrived"
@@ -150,7 +161,7 @@ final class ReplyProtocol {
         || IpcReader.kind(message.header()) != MessageHeader.RecordBatch) {
       throw new MalformedReplyException("reply " + sequence + " has no batch");
     }
-    ArrowRecordBatch batch = IpcReader.batch(message.header(), message.batchBody());
+    ArrowRecordBatch batch = read(message);
     int[] rowEnds = metadata.getRowEndsList().stream().mapToInt(Integer::intValue).toArray();
     if (!areOffsets(rowEnds, batch.getLength())) {
       batch.close();
@@ -160,6 +171,32 @@ final class ReplyProtocol {
     batches = sequence;
     rows += batch.getLength();
     return new ReplyEvent.Batch(sequence, batch, rowEnds);
+  }
+
+  private ArrowRecordBatch read(IncomingMessage message) throws MalformedReplyException {
+    if (!parted.isOpen()) {
+      return IpcReader.batch(message.header(), message.batchBody());
+    }
+    try (ArrowBuf whole = parted.completed(message.batchBody())) {
+      return IpcReader.batch(message.header(), whole);
+    }
+  }
+
+  private ReplyEvent part(IncomingMessage message, BatchPart part) throws MalformedReplyException {
+    if (state != State.STREAMING) {
+      throw new MalformedReplyException("the pool sent a part of a batch before its schema");
+    }
+    if (message.header().length > 0) {
+      throw new MalformedReplyException("a part of a batch that is not the last one has a header");
+    }
+    parted.add(part, message.batchBody());
+    return new ReplyEvent.Credit();
+  }
+
+  /** Releases what has come of a batch that will not come as a whole. */
+  @Override
+  public void close() {
+    parted.close();
   }
 
   private static boolean areOffsets(int[] ends, int rows) {

@@ -3,9 +3,7 @@ package io.updraft.client;
 
 import io.netty.buffer.ByteBuf;
 import java.nio.ByteBuffer;
-import java.util.List;
 import org.apache.arrow.memory.ArrowBuf;
-import org.apache.arrow.vector.ipc.message.ArrowBuffer;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.IpcOption;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
@@ -37,13 +35,13 @@ final class RequestBatch implements AutoCloseable {
   /**
    * Takes a batch over, and closes it when this throws.
    *
-   * @throws ExchangeException if the batch is larger than a message may be
+   * @throws ExchangeException if the batch is larger than the options allow
    */
-  static RequestBatch takeOver(ArrowRecordBatch batch, BatchGroups groups, int limitBytes) {
+  static RequestBatch takeOver(ArrowRecordBatch batch, BatchGroups groups, ClientOptions options) {
     try {
       RequestBatch request = new RequestBatch(batch, groups);
-      if (request.bodyBytes + request.header.length > limitBytes) {
-        throw Failure.tooLarge(request.bodyBytes, limitBytes).toException();
+      if (request.bodyBytes > options.maxBatchBytes()) {
+        throw Failure.tooLarge(request.bodyBytes, options).toException();
       }
       return request;
     } catch (RuntimeException e) {
@@ -82,52 +80,71 @@ final class RequestBatch implements AutoCloseable {
   }
 
   /**
-   * A message of the prefix and this batch's body.
+   * A message of the prefix and bytes of this batch's body.
    *
    * @return null when the batch was closed: its exchange is over, and so is the call that asks
    */
-  synchronized ByteBuf message(WireAllocator allocator, ByteBuf prefix) {
+  synchronized ByteBuf message(
+      WireAllocator allocator, ByteBuf prefix, long startByte, long endByte) {
     if (closed) {
       prefix.release();
       return null;
     }
-    return bodyBytes <= COPY_LIMIT_BYTES ? copied(prefix) : referenced(allocator, prefix);
+    return endByte - startByte <= COPY_LIMIT_BYTES
+        ? copied(prefix, startByte, endByte)
+        : referenced(allocator, prefix, startByte, endByte);
   }
 
-  private ByteBuf copied(ByteBuf prefix) {
+  private ByteBuf copied(ByteBuf prefix, long startByte, long endByte) {
     int start = prefix.writerIndex();
-    prefix.writeZero((int) bodyBytes);
-    List<ArrowBuffer> layout = batch.getBuffersLayout();
-    for (int i = 0; i < layout.size(); i++) {
-      ArrowBuf buffer = batch.getBuffers().get(i);
-      int length = (int) buffer.readableBytes();
-      if (length > 0) {
-        int offset = start + (int) layout.get(i).getOffset();
-        prefix.setBytes(offset, buffer.nioBuffer(buffer.readerIndex(), length));
+    prefix.writeZero((int) (endByte - startByte));
+    for (int i = 0; i < batch.getBuffers().size(); i++) {
+      Overlap overlap = overlap(i, startByte, endByte);
+      if (overlap.length() > 0) {
+        int offset = start + (int) (overlap.startByte() - startByte);
+        prefix.setBytes(offset, overlap.buffer().nioBuffer(overlap.index(), overlap.length()));
       }
     }
     return prefix;
   }
 
-  private ByteBuf referenced(WireAllocator allocator, ByteBuf prefix) {
-    List<ArrowBuffer> layout = batch.getBuffersLayout();
-    WireBuffer message = new WireBuffer(allocator, prefix, layout.size());
+  private ByteBuf referenced(
+      WireAllocator allocator, ByteBuf prefix, long startByte, long endByte) {
+    int buffers = batch.getBuffers().size();
+    WireBuffer message = new WireBuffer(allocator, prefix, buffers);
     try {
-      long written = 0;
-      for (int i = 0; i < layout.size(); i++) {
-        ArrowBuf buffer = batch.getBuffers().get(i);
-        if (buffer.readableBytes() > 0) {
-          message.addPadding((int) (layout.get(i).getOffset() - written));
-          message.addBody(buffer);
-          written = layout.get(i).getOffset() + buffer.readableBytes();
+      long written = startByte;
+      for (int i = 0; i < buffers; i++) {
+        Overlap overlap = overlap(i, startByte, endByte);
+        if (overlap.length() > 0) {
+          message.addPadding((int) (overlap.startByte() - written));
+          message.addBody(overlap.buffer(), overlap.index(), overlap.length());
+          written = overlap.startByte() + overlap.length();
         }
       }
-      message.addPadding((int) (bodyBytes - written));
+      message.addPadding((int) (endByte - written));
       return message;
     } catch (RuntimeException e) {
       message.release();
       throw e;
     }
+  }
+
+  /**
+   * What a range of the body has of one of the batch's buffers.
+   *
+   * @param startByte of the body
+   * @param index of the buffer
+   * @param length zero or less: nothing
+   */
+  private record Overlap(ArrowBuf buffer, long startByte, long index, int length) {}
+
+  private Overlap overlap(int i, long startByte, long endByte) {
+    ArrowBuf buffer = batch.getBuffers().get(i);
+    long offset = batch.getBuffersLayout().get(i).getOffset();
+    long start = Math.max(startByte, offset);
+    long end = Math.min(endByte, offset + buffer.readableBytes());
+    return new Overlap(buffer, start, buffer.readerIndex() + start - offset, (int) (end - start));
   }
 
   @Override

@@ -28,12 +28,12 @@ final class WireBuffer extends CompositeByteBuf {
     addComponent(true, prefix);
   }
 
-  /** Appends the readable bytes of an Arrow buffer. */
-  void addBody(ArrowBuf buffer) {
+  /** Appends bytes of an Arrow buffer. */
+  void addBody(ArrowBuf buffer, long index, int length) {
     ArrowBuf reference = allocator.reference(buffer);
     references.add(reference);
-    addComponent(
-        true, Unpooled.wrappedBuffer(reference.nioBuffer(0, (int) reference.readableBytes())));
+    long start = index - buffer.readerIndex();
+    addComponent(true, Unpooled.wrappedBuffer(reference.nioBuffer(start, length)));
   }
 
   /** Appends zeros, fewer than 8. */

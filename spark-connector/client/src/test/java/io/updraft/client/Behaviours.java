@@ -4,6 +4,7 @@ package io.updraft.client;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.updraft.proto.v1.ErrorKind;
+import io.updraft.proto.v1.ReplyMetadata;
 
 /** What test pools do. */
 final class Behaviours {
@@ -29,6 +30,26 @@ final class Behaviours {
       sequence++;
       call.sendBatch(sequence, sequence, next, Batches.rows(next.header()));
     }
+  }
+
+  /** Sends every batch back, each part of a large one by itself; says how many such there were. */
+  static int echoParts(PoolCall call) throws InterruptedException {
+    call.sendSchema(call.receive().header());
+    int parts = 0;
+    long sequence = 0;
+    for (FlightData next = call.receive(); !next.request().hasFinish(); next = call.receive()) {
+      if (next.request().hasPart()) {
+        parts++;
+        ReplyMetadata metadata =
+            ReplyMetadata.newBuilder().setPart(next.request().getPart()).build();
+        call.send(FlightData.reply(metadata, next.header(), next.body()));
+      } else {
+        sequence++;
+        call.sendBatch(sequence, sequence, next, Batches.rows(next.header()));
+      }
+    }
+    call.finish();
+    return parts;
   }
 
   /** Answers so many batches, then takes one more and loses its worker. */

@@ -72,7 +72,7 @@ final class ExchangeCoreTest {
     assertNotNull(core.nextToSend());
     assertNull(core.nextToSend());
     on(core, new ReplyEvent.Admitted());
-    assertEquals(LARGE_ROWS, core.nextToSend().batch().rows());
+    assertEquals(LARGE_ROWS, core.nextToSend().slice().batch().rows());
   }
 
   @Test
@@ -100,8 +100,8 @@ final class ExchangeCoreTest {
     on(core, new ReplyEvent.Admitted());
     admit(core, ROWS);
     core.finishSending();
-    assertNotNull(core.nextToSend().batch());
-    assertNull(core.nextToSend().batch());
+    assertNotNull(core.nextToSend().slice());
+    assertNull(core.nextToSend().slice());
     assertNull(core.nextToSend());
   }
 

@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -311,12 +312,40 @@ final class ExchangeTest {
   }
 
   @Test
-  void a_batch_larger_than_a_message_may_be_is_refused_before_it_is_sent() throws Exception {
+  void a_batch_larger_than_it_may_be_is_refused_before_it_is_sent() throws Exception {
     try (TestPool pool = TestPool.of(Behaviours::echo);
         ExchangeFixture task =
-            new ExchangeFixture(options(pool).maxMessageBytes(100_000).build(), Replay.REPLAY)) {
+            new ExchangeFixture(options(pool).maxBatchBytes(100_000).build(), Replay.REPLAY)) {
       ExchangeException error = assertThrows(ExchangeException.class, () -> task.send(20_000));
       assertEquals(ErrorKind.ERROR_KIND_LIMIT, error.kind());
+      assertTrue(error.getMessage().contains(Peer.POOL.maxBatchBytesSetting()), error.getMessage());
+    }
+  }
+
+  @Test
+  void batches_larger_than_a_message_go_and_come_in_parts() throws Exception {
+    AtomicInteger parts = new AtomicInteger();
+    try (TestPool pool = TestPool.of(call -> parts.set(Behaviours.echoParts(call)));
+        ExchangeFixture task =
+            new ExchangeFixture(options(pool).maxMessageBytes(100_000).build(), Replay.REPLAY)) {
+      assertEquals(List.of(1L, 2L, 3L), task.run(3, 40_000));
+      assertTrue(parts.get() > 3, parts + " parts");
+    }
+  }
+
+  @Test
+  void a_batch_whose_parts_were_lost_midway_goes_again_as_a_whole() throws Exception {
+    TestPool.Behaviour diesInside =
+        call -> {
+          FlightData opening = call.receive();
+          call.sendSchema(opening.header());
+          assertTrue(call.receive().request().hasPart());
+          call.fail(ErrorKind.ERROR_KIND_WORKER, "the worker was killed by SIGKILL", 0);
+        };
+    try (TestPool pool = TestPool.of(diesInside, Behaviours::echoParts);
+        ExchangeFixture task =
+            new ExchangeFixture(options(pool).maxMessageBytes(100_000).build(), Replay.REPLAY)) {
+      assertEquals(List.of(1L, 2L), task.run(2, 40_000));
     }
   }
 

@@ -71,7 +71,7 @@ class FileCoreTest {
     assertNull(core.nextToSend(false));
     CallCore.Step<WriteRequestMetadata> step = core.nextToSend(true);
     assertEquals(1, step.metadata().getSequence());
-    assertNotNull(step.batch());
+    assertNotNull(step.slice());
   }
 
   @Test
@@ -95,7 +95,7 @@ class FileCoreTest {
     core.nextToSend(true);
     core.onReply(core.call(), credit(1), 0, 0);
     assertTrue(core.nextToSend(true).metadata().hasAsk());
-    assertNotNull(core.nextToSend(true).batch());
+    assertNotNull(core.nextToSend(true).slice());
     assertTrue(core.hasRoom(BYTES));
   }
 

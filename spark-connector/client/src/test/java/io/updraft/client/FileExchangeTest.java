@@ -60,13 +60,18 @@ class FileExchangeTest {
     }
   }
 
+  private static BatchSlice whole(RequestBatch batch) {
+    return new BatchSlice(batch, 0, batch.bodyBytes());
+  }
+
   @Test
   void a_batch_that_cannot_be_sent_is_released() {
     try (TestPool writer = TestPool.of(PoolCall::awaitCancelled);
         BufferAllocator allocator = new RootAllocator();
         FileExchange file = open(writer, allocator, part -> {})) {
       RequestBatch batch = new RequestBatch(Batches.counting(allocator, 0, 10), BatchGroups.NONE);
-      CallCore.Step<WriteRequestMetadata> unencodable = new CallCore.Step<>(null, batch, false);
+      CallCore.Step<WriteRequestMetadata> unencodable =
+          new CallCore.Step<>(null, whole(batch), false);
       assertThrows(NullPointerException.class, () -> file.send(unencodable));
       assertEquals(0, allocator.getAllocatedMemory());
     }

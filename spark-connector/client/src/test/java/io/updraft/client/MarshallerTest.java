@@ -36,7 +36,8 @@ final class MarshallerTest {
   }
 
   private static OutgoingMessage message(RequestBatch batch, long sequence, WireAllocator wire) {
-    var step = new CallCore.Step<>(batch.groups().metadata(sequence), batch, false);
+    BatchSlice slice = new BatchSlice(batch, 0, batch.bodyBytes());
+    var step = new CallCore.Step<>(batch.groups().metadata(sequence), slice, false);
     return OutgoingMessage.of(step, wire);
   }
 

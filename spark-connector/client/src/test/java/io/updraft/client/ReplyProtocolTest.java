@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.protobuf.ByteString;
 import io.updraft.proto.v1.Admitted;
 import io.updraft.proto.v1.ArtifactsWanted;
+import io.updraft.proto.v1.BatchPart;
 import io.updraft.proto.v1.Error;
 import io.updraft.proto.v1.Finish;
 import io.updraft.proto.v1.PayloadWanted;
@@ -28,12 +29,19 @@ final class ReplyProtocolTest {
   private static final byte[] SCHEMA =
       RequestBatch.bytes(MessageSerializer.serializeMetadata(Batches.SCHEMA, IpcOption.DEFAULT));
 
+  private static final int MOST_BATCH_BYTES = 64;
+  private static final ClientOptions OPTIONS =
+      ClientOptions.builder(Endpoint.parse("grpc://127.0.0.1:9"))
+          .maxBatchBytes(MOST_BATCH_BYTES)
+          .build();
+
   private final RootAllocator root = new RootAllocator();
-  private final ReplyProtocol protocol = new ReplyProtocol();
+  private final ReplyProtocol protocol = new ReplyProtocol(OPTIONS);
 
   /** Fails the test when anything is still allocated. */
   @AfterEach
   void closeAllocator() {
+    protocol.close();
     root.close();
   }
 
@@ -66,6 +74,39 @@ final class ReplyProtocolTest {
 
   private static ReplyMetadata.Builder sequence(long number) {
     return ReplyMetadata.newBuilder().setSequence(number).setConsumed(1);
+  }
+
+  private static ReplyMetadata.Builder part(long bodyBytes, long offset) {
+    return ReplyMetadata.newBuilder()
+        .setPart(BatchPart.newBuilder().setBodyBytes(bodyBytes).setOffset(offset));
+  }
+
+  @Test
+  void the_parts_of_a_batch_make_one() throws Exception {
+    acceptSchema();
+    assertInstanceOf(ReplyEvent.Credit.class, accept(part(32, 0), NOTHING, 8));
+    assertInstanceOf(ReplyEvent.Credit.class, accept(part(32, 8), NOTHING, 16));
+    ReplyEvent.Batch batch =
+        assertInstanceOf(ReplyEvent.Batch.class, accept(sequence(1), Batches.header(4), 8));
+    assertEquals(4, batch.batch().getLength());
+    batch.drop();
+    acceptBatch(2);
+  }
+
+  @Test
+  void parts_that_do_not_follow_one_another_are_refused() throws Exception {
+    refused("before its schema", part(32, 0), NOTHING, 8);
+    acceptSchema();
+    refused("larger than the 64 of spark.updraft.udf.maxBatchBytes", part(65, 0), NOTHING, 8);
+    refused("larger than", part(-1, 0), NOTHING, 8);
+    accept(part(32, 0), NOTHING, 8);
+    refused("has a header", part(32, 8), Batches.header(4), 8);
+    refused("came after 8 of 32", part(32, 9), NOTHING, 8);
+    refused("came after 8 of 32", part(40, 8), NOTHING, 8);
+    refused("of 0 bytes where 24 are left", part(32, 8), NOTHING, 0);
+    refused("of 25 bytes where 24 are left", part(32, 8), NOTHING, 25);
+    refused("finished inside a batch", finish(0, 0), NOTHING, 0);
+    refused("have 16 of 32 bytes", sequence(1), Batches.header(4), 8);
   }
 
   private static ReplyMetadata.Builder finish(long batches, long rows) {

@@ -100,15 +100,24 @@ private[config] abstract class ConnectionConf(
 
   val maxMessageBytes: ConfigEntry[Long] = ConfigEntry(
     prefix + "maxMessageBytes",
-    s"Maximum size of one message, in either direction. The $noun has its own limit.",
+    s"Maximum size of one message, in either direction. The $noun has its own limit. Larger batches come in parts.",
     Values.bytes(least = 1L << 20, most = Int.MaxValue.toLong),
     Some("256m")
+  )
+
+  val maxBatchBytes: ConfigEntry[Long] = ConfigEntry(
+    peer.maxBatchBytesSetting,
+    "Maximum size of one batch, in either direction. Batches are cut far below it; only a single row can be as large. " +
+      s"The $noun has its own limit.",
+    Values.bytes(least = 1L << 20, most = Int.MaxValue.toLong),
+    Some("1g")
   )
 
   /** The settings declared here but for the endpoint, in the order of the reference page. */
   protected def connectionEntries: Seq[ConfigEntry[_]] =
     Seq(token, tokenFile, tlsCaFile, tlsCertificateFile, tlsKeyFile, tenant) ++
-      Seq(connectTimeout, acquireTimeout, replyTimeout, deadline, windowBytes, maxMessageBytes)
+      Seq(connectTimeout, acquireTimeout, replyTimeout, deadline, windowBytes, maxMessageBytes) :+
+      maxBatchBytes
 
   protected def connection(
       address: String,
@@ -129,6 +138,7 @@ private[config] abstract class ConnectionConf(
       deadlineMilliseconds = deadline.require(lookup),
       windowBytes = windowBytes.require(lookup),
       maxMessageBytes = maxMessageBytes.require(lookup),
+      maxBatchBytes = maxBatchBytes.require(lookup),
       traceEndpoint = TraceConf.endpoint.read(lookup)
     )
 }

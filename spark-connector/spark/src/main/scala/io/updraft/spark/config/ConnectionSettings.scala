@@ -28,6 +28,7 @@ final case class ConnectionSettings(
     deadlineMilliseconds: Long,
     windowBytes: Long,
     maxMessageBytes: Long,
+    maxBatchBytes: Long,
     traceEndpoint: Option[String]
 ) {
 
@@ -43,6 +44,7 @@ final case class ConnectionSettings(
       .deadline(Duration.ofMillis(deadlineMilliseconds))
       .windowBytes(windowBytes)
       .maxMessageBytes(maxMessageBytes.toInt)
+      .maxBatchBytes(maxBatchBytes.toInt)
     token.foreach(builder.token)
     tokenFile.map(Path.of(_)).foreach(builder.tokenFile)
     tenant.foreach(builder.tenant)

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.client;
+
+import io.updraft.proto.v1.BatchPart;
+import org.apache.arrow.memory.ArrowBuf;
+
+/** The body of a reply batch that is larger than a message, as far as it has come. */
+final class PartedBody implements AutoCloseable {
+  private final long limitBytes;
+  private final String limitSetting;
+  private ArrowBuf body;
+  private long bodyBytes;
+
+  /**
+   * Nothing has come.
+   *
+   * @param limitBytes of a whole body: no memory is taken for a larger one
+   * @param limitSetting the setting that says so
+   */
+  PartedBody(long limitBytes, String limitSetting) {
+    this.limitBytes = limitBytes;
+    this.limitSetting = limitSetting;
+  }
+
+  /** Whether a part has come and the last one has not. */
+  boolean isOpen() {
+    return body != null;
+  }
+
+  /** Takes the next part; its buffer stays the caller's. */
+  void add(BatchPart part, ArrowBuf data) throws MalformedReplyException {
+    if (body == null) {
+      begin(part, data);
+    }
+    if (part.getBodyBytes() != bodyBytes || part.getOffset() != body.writerIndex()) {
+      throw new MalformedReplyException(
+          "a part at %d of %d bytes came after %d of %d"
+              .formatted(part.getOffset(), part.getBodyBytes(), body.writerIndex(), bodyBytes));
+    }
+    append(data);
+  }
+
+  private void begin(BatchPart first, ArrowBuf data) throws MalformedReplyException {
+    bodyBytes = first.getBodyBytes();
+    if (bodyBytes < 0 || bodyBytes > limitBytes) {
+      throw new MalformedReplyException(
+          "a reply of %s bytes is larger than the %d of %s"
+              .formatted(Long.toUnsignedString(bodyBytes), limitBytes, limitSetting));
+    }
+    body = data.getReferenceManager().getAllocator().buffer(bodyBytes);
+  }
+
+  private void append(ArrowBuf data) throws MalformedReplyException {
+    long bytes = data.readableBytes();
+    if (bytes == 0 || bytes > bodyBytes - body.writerIndex()) {
+      throw new MalformedReplyException(
+          "a part of %d bytes where %d are left".formatted(bytes, bodyBytes - body.writerIndex()));
+    }
+    body.setBytes(body.writerIndex(), data, data.readerIndex(), bytes);
+    body.writerIndex(body.writerIndex() + bytes);
+  }
+
+  /** Takes the last part; the caller closes the whole body. */
+  ArrowBuf completed(ArrowBuf last) throws MalformedReplyException {
+    append(last);
+    if (body.writerIndex() != bodyBytes) {
+      throw new MalformedReplyException(
+          "the parts of a reply have %d of %d bytes".formatted(body.writerIndex(), bodyBytes));
+    }
+    ArrowBuf whole = body;
+    body = null;
+    return whole;
+  }
+
+  @Override
+  public void close() {
+    if (body != null) {
+      body.close();
+      body = null;
+    }
+  }
+}

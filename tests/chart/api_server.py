@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As much of Kubernetes' API as Helm wants before it renders, and a note of what it has been asked for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.chart.chart import NEWEST_KUBERNETES
+
+SECRET = "/api/v1/namespaces/data/secrets/token"
+"""The path of the one object that it has."""
+_ANSWERS = {
+    "/version": {"major": "1", "minor": "37", "gitVersion": f"v{NEWEST_KUBERNETES}.0"},
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+    "/api/v1": {
+        "kind": "APIResourceList",
+        "groupVersion": "v1",
+        "resources": [{"name": "secrets", "namespaced": True, "kind": "Secret", "verbs": ["get"]}],
+    },
+    SECRET: {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "data": {}},
+}
+
+
+@contextmanager
+def api_server(config: Path) -> Iterator[list[str]]:
+    """One that knows a single Secret; writes its kubeconfig, and yields the paths that it is asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            asked.append(path)
+            missing = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+            body = json.dumps(_ANSWERS.get(path, missing)).encode()
+            self.send_response(200 if path in _ANSWERS else 404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        here = {"name": "here", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        context = {"name": "here", "context": {"cluster": "here", "user": "me"}}
+        known = {"clusters": [here], "contexts": [context], "users": [{"name": "me", "user": {}}]}
+        config.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "here", **known}))
+        yield asked
+        server.shutdown()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that use every part of the chart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+EVERYTHING: dict[str, Any] = {
+    "imagePullSecrets": [{"name": "registry"}],
+    "common": {
+        "tls": {"mode": "certManager", "clientCertificates": True, "issuerRef": {"name": "ours"}},
+        "autoscaling": {"mode": "hpa", "waiting": 2, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}},
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        "networkPolicy": {
+            "clients": [{"namespaceSelector": {"matchLabels": {"team": "etl"}}}],
+            "observers": [{"namespaceSelector": {}}],
+            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
+        },
+        "clientNamespaces": ["etl"],
+        "service": {"type": "LoadBalancer", "annotations": {"cloud/balancer": "internal"}},
+        "podLabels": {"team": "etl"},
+        "podAnnotations": {"note": "none"},
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "schedulerName": "batch",
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["10.0.0.10"], "options": [{"name": "ndots", "value": "2"}]},
+        "podSecurityContext": {"supplementalGroups": [7]},
+        "securityContext": {"seLinuxOptions": {"level": "s0:c1,c2"}},
+        "runtimeClassName": "gvisor",
+        "initContainers": [{"name": "first", "image": "registry.test/first:1"}],
+        "sidecars": [{"name": "beside", "image": "registry.test/beside:1"}],
+        "envFrom": [{"configMapRef": {"name": "ours"}}],
+        "probes": {"liveness": {"initialDelaySeconds": 3}},
+        "serviceAccount": {"annotations": {"cloud/identity": "writer"}},
+    },
+    "pools": {
+        "default": {"workers": {"functions": {"modules": ["ours.functions"], "configMap": "functions"}}},
+        "gpu": {
+            "workers": {"gpu": {"count": 1, "runtimeClassName": "nvidia"}},
+            "autoscaling": {"mode": "keda", "waiting": 1},
+        },
+    },
+    "writer": {"roots": ["/data/tables"], "settings": {"maxOpenFiles": 64}},
+    "monitoring": {"podMonitors": True, "rules": True, "dashboards": True},
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours"}, "data": {"a": "b"}}],
+}
