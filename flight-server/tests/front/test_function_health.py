@@ -14,9 +14,10 @@ from front_harness import Running, RunningFront
 
 from updraft.errors import FunctionRefusedError, WorkerError
 from updraft.v1.control_pb2 import FunctionDescription, PoolStatus
-from updraft_server.front.function_health import DEATHS_IN_A_ROW, FunctionHealth
+from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.request import Request
 from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 from updraft_server.pool.testing import FakePool, FakeWorker, echo
 from updraft_server.pool.worker_events import WorkerDeath
 
@@ -64,6 +65,19 @@ def test_a_few_deaths_are_bad_luck_and_a_row_of_them_is_not() -> None:
     assert health.faults()["poisoned"] == (
         "3 workers in a row have died of it, the last one: the worker died of SIGSEGV"
     )
+
+
+def test_of_batched_functions_the_zygote_says_what_is_wrong_and_when_it_is_over() -> None:
+    faults = {("model", "1"): "its model process was killed by SIGSEGV"}
+    model = FunctionDescription(name="model", version="1", batched=True)
+    health = FunctionHealth(lambda: [*FUNCTIONS, model], lambda: faults)
+    assert health.faults()["model"] == "its model process was killed by SIGSEGV"
+    assert health.unhealthy() == {"good": 0, "poisoned": 0, "broken": 1, "model": 1}
+    assert [shown.fault for shown in health.shown([model])] == ["its model process was killed by SIGSEGV"]
+    # A worker that was refused a way to it may say so after the model process is there again.
+    faults.clear()
+    health.could_not_be_loaded(Request("model", "1"), FunctionRefusedError("its model process cannot be called"))
+    assert health.faults()["model"] == ""
 
 
 def test_the_version_that_callers_get_by_default_is_the_one_that_counts() -> None:

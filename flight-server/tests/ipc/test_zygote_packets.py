@@ -4,7 +4,6 @@ import pytest
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import (
     FUNCTIONS_PER_PACKET,
-    MAX_FAULT_BYTES,
     MeasuredModels,
     MeasureModels,
     ModelEnded,
@@ -87,7 +86,7 @@ def test_what_is_told_of_the_largest_models_fits_into_a_packet() -> None:
     record.batches.counts = [2**53] * len(record.batches.counts)
     record.waits.counts = [2**53] * len(record.waits.counts)
     replicas = [ModelReplica(f"model-{'f' * 16}", number, 2**22, "retiring", 2**40, 10_000) for number in range(32)]
-    usage = ModelUsage("n" * 200, "v" * 50, "\x00" * MAX_FAULT_BYTES, replicas, 10**9, 10**9, 10**9, record.to_plain())
+    usage = ModelUsage("n" * 200, "v" * 50, replicas, 10**9, 10**9, 10**9, record.to_plain())
     packet = MeasuredModels(1, [usage] * FUNCTIONS_PER_PACKET, are_last=False)
     data = encode(packet)
     assert len(data) < MAX_PACKET_BYTES

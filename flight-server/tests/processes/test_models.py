@@ -183,6 +183,22 @@ async def test_an_error_returns_to_the_exchange_whose_rows_have_caused_it_alone(
     assert bad.error.sequence == 2
 
 
+async def test_rows_that_fail_are_null_where_the_author_wants_that_and_nobody_elses_are(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=2) as pool:
+        some, bad = await calls(pool, "lenient", [[numbers(3)], [numbers(3, 12)]])
+    assert values(some) == [[0, 1, 2]]
+    assert values(bad) == [[12, None, 14]]
+
+
+async def test_results_that_are_not_what_the_function_has_declared_are_an_error_of_it(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=2) as pool:
+        replies = await calls(pool, "too_short", [[numbers(3)], [numbers(4)]])
+    for rows, reply in zip((3, 4), replies, strict=True):
+        assert reply.error is not None
+        assert reply.error.kind == exchange_pb2.ERROR_KIND_USER
+        assert f"function 'too_short' returned {rows - 1} values for {rows} rows" in reply.error.message
+
+
 async def test_an_exchange_that_kills_the_process_gets_an_error_and_others_their_results(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=3) as pool:
         good, bad, other = await calls(pool, "deadly", [[numbers(10)], [numbers(20)], [numbers(5, 20)]])
@@ -194,8 +210,25 @@ async def test_an_exchange_that_kills_the_process_gets_an_error_and_others_their
         # Its successor serves.
         assert values(await call(pool, "deadly", numbers(3))) == [[0, 1, 2]]
         deadly = await usage_of(pool, "deadly")
+        assert ("deadly", "1") not in pool.model_faults
     assert deadly.deaths == 2
-    assert deadly.fault == ""
+
+
+async def test_a_function_that_kills_process_after_process_is_at_fault_until_one_survives_a_batch(
+    zygotes: Zygotes,
+) -> None:
+    deadly = ("deadly", "1")
+    async with running_pool(zygotes) as pool:
+        for _ in range(2):
+            # Each kills the process that has its rows, and the next one, which has nobody else's.
+            assert (await call(pool, "deadly", numbers(20))).error is not None
+        await until(pool, lambda: "4 model processes in a row have died of it" in pool.model_faults.get(deadly, ""))
+        while not any(replica.state == "ready" for replica in (await usage_of(pool, "deadly")).replicas):
+            continue
+        assert "the last one was killed by SIGSEGV" in pool.model_faults[deadly]
+        assert values(await call(pool, "doubled", numbers(2))) == [[0, 2]]
+        assert values(await call(pool, "deadly", numbers(3))) == [[0, 1, 2]]
+        await until(pool, lambda: deadly not in pool.model_faults)
 
 
 async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allows(zygotes: Zygotes) -> None:

@@ -14,7 +14,7 @@ from pyarrow import flight
 from served_pool import Server
 
 from updraft.v1.control_pb2 import PoolStatus
-from updraft_server.front.function_health import DEATHS_IN_A_ROW
+from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 
 FUNCTIONS = """
 import ctypes

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-models`: what joining rows of many exchanges brings a model, and how much memory it takes.
 
-Exchanges of small batches call the model of docs/examples/digits.py in three ways: joined, as the example has it; one
-batch at a time in the same kind of process; and without batching, loaded by each worker for itself. Printed are rows in
-a second, the pool's own record of batches and waits, and the memory of all processes that run user code, where a page
+Exchanges of small batches call the model of docs/examples/functions/digits.py in three ways: joined, as the example has
+it; one batch at a time in the same kind of process; and without batching, loaded by each worker for itself. Printed are
+rows in a second, the pool's own record of batches and waits, and the memory of all processes that run user code, where a page
 that several share counts in parts (PSS). Ends with status 1 where a promise is missed: joined batches of 512 rows at
 least, a wait within the configured one for 99 of 100 batches, and four times the rows of one batch at a time.
 """
@@ -24,11 +24,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
 
-_EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
 _MODULE = "tests.programs.bench.model_functions"
-_JOINED, _ONE_BY_ONE, _IN_EACH_WORKER = "digits", "digits_one_by_one", "digits_in_each_worker"
+_JOINED, _ONE_BY_ONE, _IN_EACH_WORKER = "digit", "digit_one_by_one", "digit_in_each_worker"
 _WAIT_SECONDS = 0.1
 """That of the example."""
 _LEAST_ROWS = 512
@@ -101,7 +101,7 @@ def promises(joined: Measured, one_by_one: Measured) -> Sequence[str]:
 
 def measured(options: argparse.Namespace, name: str) -> Measured:
     """A pool of its own under the load of all exchanges."""
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_EXAMPLES), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     arguments = ["--functions", options.module]
     with LocalPool(workers=options.exchanges, session_functions="off", arguments=arguments) as pool:
         exchanges = [_Exchange(pool.tcp_address, name, options.rows) for _ in range(options.exchanges)]

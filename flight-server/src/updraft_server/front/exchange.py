@@ -235,7 +235,7 @@ class Exchanges:
             outcome = LeaseOutcome.CANCELLED
             raise
         except UpdraftError as error:
-            if isinstance(error, WorkerError):
+            if isinstance(error, WorkerError) and not relay.was_told:
                 self._metrics.worker_deaths.inc()
             if relay.function_has_earned_its_end or self._has_ended_by_itself(grant):
                 self._hold_back.died(owner, request)

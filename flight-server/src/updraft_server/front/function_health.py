@@ -15,9 +15,8 @@ import structlog
 from updraft.errors import UpdraftError, keep_start
 from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.front.request import Request
+from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 
-DEATHS_IN_A_ROW = 3
-"""Of workers, with no success in between, that make a function unhealthy. The kernel may have taken one or two."""
 _MAX_FAULT_BYTES = 1024
 
 _log = structlog.get_logger(__name__)

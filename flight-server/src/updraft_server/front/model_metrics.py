@@ -51,9 +51,6 @@ class ModelsCollector(Collector):
         processes = GaugeMetricFamily(
             "updraft_model_processes", "Processes of a batched function, by state.", labels=[*_LABELS, "state"]
         )
-        faults = GaugeMetricFamily(
-            "updraft_model_at_fault", "1 while a batched function cannot be called.", labels=_LABELS
-        )
         for each in self._usage():
             labels = [each.name, each.version]
             record = BatchRecord.from_plain(each.record)
@@ -63,10 +60,9 @@ class ModelsCollector(Collector):
             evictions.add_metric(labels, each.evictions)
             deaths.add_metric(labels, each.deaths)
             memory.add_metric(labels, sum(replica.memory_bytes for replica in each.replicas))
-            faults.add_metric(labels, bool(each.fault))
             for state in ("loading", "ready", "retiring"):
                 processes.add_metric([*labels, state], sum(replica.state == state for replica in each.replicas))
-        yield from (rows, waits, loads, evictions, deaths, memory, processes, faults)
+        yield from (rows, waits, loads, evictions, deaths, memory, processes)
 
 
 def _buckets(counts: Counts) -> list[tuple[str, float]]:

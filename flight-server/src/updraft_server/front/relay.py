@@ -127,6 +127,7 @@ class Relay:
         self._writing = False
         self._writing_since = 0.0
         self._is_functions_fault = False
+        self._was_told = False
         self._has_finished = False
         """Whether the worker's last message has been sent to the client."""
 
@@ -184,6 +185,11 @@ class Relay:
     def function_has_earned_its_end(self) -> bool:
         """Whether `run` ended for what the function has taken."""
         return self._is_functions_fault
+
+    @property
+    def was_told(self) -> bool:
+        """Whether `run` ended with an error that the worker told of: it has not died."""
+        return self._was_told
 
     @property
     def worker(self) -> str:
@@ -355,6 +361,7 @@ class Relay:
                         self._transfer.rows += self._rows_sent
                         return LeaseOutcome.RETIRED
                     case FrameKind.FAILED:
+                        self._was_told = True
                         raise _workers_error(Error.FromString(bytes(frame.app_metadata)))
                     case _:
                         raise FrameError(f"a worker may not send {frame.kind.name}")

@@ -14,6 +14,9 @@ MAX_DESCRIPTION_BYTES = 24 * 1024
 """Of one function. A packet holds it, and the rest of a Hello."""
 MOST_FUNCTIONS = 10_000
 """Of a pool. What it says of itself would have no end otherwise."""
+DEATHS_IN_A_ROW = 3
+"""Of processes that run a function, with no success in between, that make it unhealthy. The kernel may have taken one
+or two."""
 _PACKET_BYTES = 40 * 1024
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MODEL_DESCRIPTORS = 2
-# With their faults they fit into one.
+# They fit into one.
 FUNCTIONS_PER_PACKET = 8
 MAX_FAULT_BYTES = 500
 
@@ -33,8 +33,6 @@ class ModelUsage(NamedTuple):
 
     name: str
     version: str
-    fault: str
-    """Why the function cannot be called; empty while it can."""
     replicas: Sequence[ModelReplica]
     loads: int
     """Processes that have loaded the function."""

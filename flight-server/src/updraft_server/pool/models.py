@@ -123,8 +123,8 @@ class PooledModels:
         name, version = function
         if fault:
             self.faults[function] = fault
-            _log.error("function cannot be called", function=name, version=version, fault=fault)
+            _log.error("function is unhealthy", function=name, version=version, reason=fault)
         else:
             self.faults.pop(function, None)
-            _log.info("function can be called again", function=name, version=version)
+            _log.info("function is healthy again", function=name, version=version)
         self._on_fault()

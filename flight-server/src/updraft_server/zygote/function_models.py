@@ -28,6 +28,8 @@ class FunctionModels:
         """Why the function cannot be called; empty while it can."""
         self.cannot_load = False
         """Whether the fault is that it does not load: the same call will hardly be answered soon."""
+        self.deaths_in_a_row = 0
+        """Of processes that had loaded it, with no batch in between that one survived."""
         self.loads = self.evictions = self.deaths = 0
         self.last_memory_bytes = 0
         """Of one process that had loaded it; 0 before the first."""
@@ -77,7 +79,6 @@ class FunctionModels:
         return ModelUsage(
             self.function.name,
             self.function.version,
-            self.fault,
             living,
             self.loads,
             self.evictions,

@@ -58,6 +58,11 @@ class Replica:
         """Open ones, those included that it has not told of yet."""
         return self.told.connections + self.attached - self.told.attached
 
+    @property
+    def has_survived_a_batch(self) -> bool:
+        """Whether its function has worked on a batch and come back from it, as far as it has told."""
+        return any(BatchRecord.from_plain(self.told.record).batches.counts)
+
     def attach(self, connection: socket.socket) -> bool:
         """Bring it a connection; False where it takes none now."""
         try:

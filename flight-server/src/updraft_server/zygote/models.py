@@ -16,6 +16,7 @@ from typing import Protocol
 from updraft.errors import keep_start
 from updraft.service.child import describe_exit
 from updraft_server.ipc import worker_stack
+from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 from updraft_server.ipc.model_packets import (
     FUNCTIONS_PER_PACKET,
     MAX_FAULT_BYTES,
@@ -111,6 +112,8 @@ class Models:
         self._is_running = True
         for each in self._functions.values():
             each.is_wanted = not self._budget_bytes
+            # What the last processes of another front had survived nobody may have heard.
+            each.deaths_in_a_row = 0
         self._start_missing()
 
     def stop(self) -> None:
@@ -236,12 +239,16 @@ class Models:
                 # What it takes decides on the room of others.
                 self._next_look_seconds = 0.0
                 each.cannot_load = False
-                self._set_fault(each, "")
+                if each.deaths_in_a_row < DEATHS_IN_A_ROW:
+                    self._set_fault(each, "")
                 self._serve_waiting(each)
             case control.LoadFailed(reason):
                 replica.reason = f"could not load the function: {reason}"
             case control.State():
                 replica.told = packet
+                if replica.has_survived_a_batch:
+                    each.deaths_in_a_row = 0
+                    self._set_fault(each, "")
         return True
 
     def _reap(self, each: FunctionModels, replica: Replica) -> None:
@@ -262,7 +269,12 @@ class Models:
             each.deaths += 1
             each.backoff.died(replica.ready_seconds)
             each.cannot_load = replica.state is ReplicaState.LOADING
-            if not each.ready:
+            each.deaths_in_a_row += replica.state is ReplicaState.READY
+            if each.deaths_in_a_row >= DEATHS_IN_A_ROW:
+                self._set_fault(
+                    each, f"{each.deaths_in_a_row} model processes in a row have died of it, the last one {how}"
+                )
+            elif not each.ready:
                 self._set_fault(each, f"its model process {how}")
         self._start_missing()
         self._serve_waiting(each)

@@ -61,6 +61,23 @@ def test_rows_wait_for_others_no_longer_than_the_author_says(queue: RowQueue[str
     assert queue.record.waits.total == pytest.approx(0.018)
 
 
+def test_rows_that_came_while_the_model_worked_wait_for_those_that_it_answers_then(
+    queue: RowQueue[str, str], clock: Clock
+) -> None:
+    queue.add("a", "first", 300, clock())
+    clock.seconds += 0.01
+    assert queue.take() == [Piece("first", 0, 300)]
+    queue.add("b", "late", 200, clock())
+    clock.seconds += 5
+    queue.done()
+    assert queue.due_in_seconds() == pytest.approx(0.01)
+    queue.add("a", "second", 300, clock())
+    clock.seconds += 0.01
+    # Together from now on.
+    assert sum(piece.rows for piece in queue.take()) == 500
+    assert queue.record.waits.at_most(1) == 10
+
+
 def test_the_time_that_rows_were_under_way_counts_as_waiting(queue: RowQueue[str, str], clock: Clock) -> None:
     queue.add("a", "first", 1, clock() - 5)
     assert queue.due_in_seconds() == 0

@@ -60,8 +60,6 @@ class ModelRow:
 
     name: str
     version: str
-    fault: str
-    """Why it cannot be called; empty while it can."""
     processes: Sequence[Mapping[str, str | int]]
     """The fields of `ModelReplica` of each."""
     loads: int

@@ -116,7 +116,6 @@ def _model_row(usage: ModelUsage) -> ModelRow:
     return ModelRow(
         name=usage.name,
         version=usage.version,
-        fault=usage.fault,
         processes=[replica._asdict() for replica in usage.replicas],
         loads=usage.loads,
         evictions=usage.evictions,

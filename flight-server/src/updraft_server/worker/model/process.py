@@ -161,6 +161,7 @@ class ModelProcess:
                 self._send(request, MessageKind.FAILED, request.error.to_message().SerializeToString())
             elif request.is_complete:
                 self._send(request, MessageKind.RESULT, request.result())
+        self._queue.done()
         self._last_used_seconds = time.monotonic()
         self._changed()
 

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which rows of which exchanges make the next batch of a model, and when: policy alone.
 
-A batch is due when there are rows for a full one, when the first rows in the queue have waited for as long as the
-author allows, or when every exchange has rows in the queue, so that waiting brings no more. Exchanges take turns, a
+A batch is due when there are rows for a full one, when the first rows in the queue have waited for others for as long
+as the author allows, or when every exchange has rows in the queue, so that waiting brings no more. While the model
+works on a batch nobody waits for others: without that rule, exchanges that were late once would go on taking turns with
+those that were not, each with a part of the rows. Exchanges take turns, a
 part of a batch at a time: one that sends large batches does not keep others waiting. The rows of an exchange keep
 their order.
 """
 
 import dataclasses
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -71,6 +74,8 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         """Exchanges with rows in the queue; the next one comes first."""
         self.rows = 0
         """All that wait."""
+        self._free_seconds = -math.inf
+        """When the model had done its last batch."""
 
     def open(self, exchange: ExchangeT) -> None:
         """An exchange has begun, and may send rows at any time."""
@@ -107,6 +112,10 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         if waiting and not kept:
             self._turns.remove(exchange)
 
+    def done(self) -> None:
+        """The model has done the batch that was taken last."""
+        self._free_seconds = self._clock()
+
     def due_in_seconds(self) -> float | None:
         """When to take the next batch, zero for now; None while nothing waits."""
         if not self._turns:
@@ -115,7 +124,7 @@ class RowQueue(Generic[ExchangeT, RequestT]):
         nobody_else = len(heads) == len(self._waiting)
         if self.rows >= self._full_rows or nobody_else or heads[0].is_alone:
             return 0.0
-        first_seconds = min(head.sent_seconds for head in heads)
+        first_seconds = max(self._free_seconds, min(head.sent_seconds for head in heads))
         return max(0.0, first_seconds + self._wait_seconds - self._clock())
 
     def take(self) -> Sequence[Piece[RequestT]]:

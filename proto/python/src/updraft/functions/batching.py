@@ -4,6 +4,7 @@
 import dataclasses
 
 _DEVICES = ("", "cuda")
+_MOST_REPLICAS = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Batching:
     wait_seconds: float = 0.01
     """How long rows may wait for others before the function gets a batch that is not full."""
     replicas: int = 1
-    """Processes that load the function, each with a copy of its own."""
+    """Processes that load the function, each with a copy of its own; at most 32."""
     device: str = ""
     """"cuda" lets each replica see one GPU of the pool's, the next one for each next replica (CUDA_VISIBLE_DEVICES)."""
     threads: int = 0
@@ -31,8 +32,10 @@ class Batching:
     """How long loading and `warm_up` may take; 0 is no limit."""
 
     def __post_init__(self) -> None:
-        if self.rows < 1 or self.replicas < 1:
-            raise ValueError("rows and replicas of Batching must be at least 1")
+        if self.rows < 1:
+            raise ValueError("rows of Batching must be at least 1")
+        if not 1 <= self.replicas <= _MOST_REPLICAS:
+            raise ValueError(f"replicas of Batching must be from 1 to {_MOST_REPLICAS}")
         if min(self.wait_seconds, self.threads, self.timeout_seconds, self.load_timeout_seconds) < 0:
             raise ValueError("wait_seconds, threads and the timeouts of Batching cannot be less than 0")
         if self.device not in _DEVICES:

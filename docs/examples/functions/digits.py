@@ -14,6 +14,7 @@ from updraft.functions import Batching, NumPy
 
 
 @function(
+    name="digit",
     version="1",
     tags=["vision"],
     description="The digit that a picture of 8 x 8 gray pixels shows, each from 0 to 16.",
