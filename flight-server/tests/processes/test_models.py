@@ -215,20 +215,21 @@ async def test_an_exchange_that_kills_the_process_gets_an_error_and_others_their
 
 
 async def test_a_function_that_kills_process_after_process_is_at_fault_until_one_survives_a_batch(
-    zygotes: Zygotes,
+    tmp_path: Path,
 ) -> None:
     deadly = ("deadly", "1")
-    async with running_pool(zygotes) as pool:
-        for _ in range(2):
-            # Each kills the process that has its rows, and the next one, which has nobody else's.
-            assert (await call(pool, "deadly", numbers(20))).error is not None
-        await until(pool, lambda: "4 model processes in a row have died of it" in pool.model_faults.get(deadly, ""))
-        while not any(replica.state == "ready" for replica in (await usage_of(pool, "deadly")).replicas):
-            continue
-        assert "the last one was killed by SIGSEGV" in pool.model_faults[deadly]
-        assert values(await call(pool, "doubled", numbers(2))) == [[0, 2]]
-        assert values(await call(pool, "deadly", numbers(3))) == [[0, 1, 2]]
-        await until(pool, lambda: deadly not in pool.model_faults)
+    with zygotes_in(tmp_path) as zygotes:
+        async with running_pool(zygotes) as pool:
+            for _ in range(2):
+                # Each kills the process that has its rows, and the next one, which has nobody else's.
+                assert (await call(pool, "deadly", numbers(20))).error is not None
+            await until(pool, lambda: "4 model processes in a row have died of it" in pool.model_faults.get(deadly, ""))
+            while not any(replica.state == "ready" for replica in (await usage_of(pool, "deadly")).replicas):
+                continue
+            assert "the last one was killed by SIGSEGV" in pool.model_faults[deadly]
+            assert values(await call(pool, "doubled", numbers(2))) == [[0, 2]]
+            assert values(await call(pool, "deadly", numbers(3))) == [[0, 1, 2]]
+            await until(pool, lambda: deadly not in pool.model_faults)
 
 
 async def test_a_process_that_hangs_is_ended_after_the_time_that_its_author_allows(zygotes: Zygotes) -> None:

@@ -3,9 +3,9 @@
 
 Exchanges of small batches call the model of docs/examples/functions/digits.py in three ways: joined, as the example has
 it; one batch at a time in the same kind of process; and without batching, loaded by each worker for itself. Printed are
-rows in a second, the pool's own record of batches and waits, and the memory of all processes that run user code, where a page
-that several share counts in parts (PSS). Ends with status 1 where a promise is missed: joined batches of 512 rows at
-least, a wait within the configured one for 99 of 100 batches, and four times the rows of one batch at a time.
+rows in a second, the pool's own record of batches and waits, and the memory of all processes that run user code, where
+a page that several share counts in parts (PSS). Ends with status 1 where a promise is missed: joined batches of 512
+rows at least, a wait within the configured one for 99 of 100 batches, and four times the rows of one batch at a time.
 """
 
 from __future__ import annotations
