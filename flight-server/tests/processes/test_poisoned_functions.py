@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that crash, hang, leak or cannot be loaded beside ten good ones: those notice nothing."""
+"""Functions that crash, hang, leak or cannot be loaded, in workers or in model processes, beside good ones.
+
+The good ones notice nothing.
+"""
 
 import os
 import threading
@@ -18,8 +21,10 @@ from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 
 FUNCTIONS = """
 import ctypes
+import time
 
 from updraft import function
+from updraft.functions import Arrow, Batching
 
 
 def added(number: int):
@@ -60,11 +65,27 @@ class Load:
 
     def __call__(self, x: int) -> int:
         return x
+
+
+good_model = function(name="good.model", batching=Batching())(add_0.target)
+crashing_model = function(name="bad.crashing_model", batching=Batching())(crash.target)
+model_without_weights = function(name="bad.model_without_weights", batching=Batching())(Load.target)
+
+
+@function(name="bad.leaking_model", batching=Batching())
+def leaking_model(x: Arrow[int]) -> Arrow[int]:
+    leaked = []
+    while True:
+        leaked.append(b"x" * (1 << 22))
+        time.sleep(0.01)
 """
 BAD = {
     "bad.crash": "SIGSEGV",
     "bad.leak": "memory",
     "bad.load": "OSError: the weights are missing",
+    "bad.crashing_model": "SIGSEGV",
+    "bad.leaking_model": "memory",
+    "bad.model_without_weights": "OSError: the weights are missing",
 }
 BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
 
@@ -73,7 +94,7 @@ BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("poisoned")
     (directory / "poisoned.py").write_text(FUNCTIONS)
-    options = ["--workers=5", f"--worker-memory-bytes={192 << 20}"]
+    options = ["--workers=8", f"--worker-memory-bytes={192 << 20}", f"--model-memory-bytes={192 << 20}"]
     environment = {**os.environ, "PYTHONPATH": str(directory)}
     with (directory / "log").open("wb") as log:
         served = Server(
@@ -102,6 +123,7 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
                 for number in range(10):
                     result = called(client, f"good.add_{number}")
                     assert result.column(0).to_pylist() == [value + number for value in range(100)]
+                assert called(client, "good.model").column(0).to_pylist() == list(range(100))
                 rounds += 1
         return rounds
 
@@ -136,8 +158,8 @@ def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> N
         assert reason in faults[name]
         assert f'"function": "{name}"' in log or f"function={name}" in log
         assert health(server, name) == health_pb2.HealthCheckResponse.NOT_SERVING
-    for number in range(10):
-        assert health(server, f"good.add_{number}") == health_pb2.HealthCheckResponse.SERVING
+    for name in ["good.model", *(f"good.add_{number}" for number in range(10))]:
+        assert health(server, name) == health_pb2.HealthCheckResponse.SERVING
 
 
 def status(server: Server) -> PoolStatus:

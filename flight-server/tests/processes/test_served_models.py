@@ -49,7 +49,7 @@ def page_of(server: Server, path: str) -> str:
 
 def model_of(server: Server, name: str) -> dict[str, Any]:
     models = json.loads(page_of(server, "/status.json"))["models"]
-    return next((model for model in models if model["name"] == name), {"batches": 0, "fault": ""})
+    return next((model for model in models if model["name"] == name), {"batches": 0, "deaths": 0})
 
 
 def until_model(server: Server, name: str, field: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_clients_share_a_process_and_the_operator_sees_it(server: Server) -> Non
     pids = {pid for exchange in exchanges for pid in exchange.call(1, 2, 3)}
     model = until_model(server, "pid", "batches")
     assert {process["pid"] for process in model["processes"]} == pids
-    assert (model["loads"], model["deaths"], model["fault"]) == (1, 0, "")
+    assert (model["loads"], model["deaths"]) == (1, 0)
     assert 'updraft_model_batch_rows_count{function="pid",version="1"}' in page_of(server, "/metrics")
     assert "pid@1" in page_of(server, "/status")
     for exchange in exchanges:
@@ -74,10 +74,13 @@ def test_clients_share_a_process_and_the_operator_sees_it(server: Server) -> Non
 
 
 def test_a_function_that_cannot_be_loaded_says_so_everywhere_and_others_serve(server: Server) -> None:
-    model = until_model(server, "without_weights", "fault")
-    assert "FileNotFoundError: no weights" in model["fault"]
-    assert json.loads(page_of(server, "/status.json"))["health"]["updraft.function/without_weights"] is False
-    assert 'updraft_model_at_fault{function="without_weights",version="1"} 1.0' in page_of(server, "/metrics")
+    until_model(server, "without_weights", "deaths")
+    status = json.loads(page_of(server, "/status.json"))
+    faults = {function["name"]: function["fault"] for function in status["functions"]}
+    assert faults["without_weights"] == "its model process could not load the function: FileNotFoundError: no weights"
+    assert status["health"]["updraft.function/without_weights"] is False
+    assert 'updraft_functions_unhealthy{function="without_weights"} 1.0' in page_of(server, "/metrics")
+    assert 'updraft_functions_unhealthy{function="doubled"} 0.0' in page_of(server, "/metrics")
     with pytest.raises(pa.ArrowException, match="FileNotFoundError: no weights"):
         Exchange(server, "without_weights").call(1)
     exchange = Exchange(server, "doubled")

@@ -65,6 +65,8 @@ _ERRORS_OF_WORKERS = (
     PoolUnavailableError,
     InternalError,
 )
+# How a model process has ended no front sees: its workers ask the zygote.
+_ERRORS_OF_BATCHED_FUNCTIONS = (*_ERRORS_OF_WORKERS, WorkerError)
 
 
 class Side(enum.Enum):
@@ -361,8 +363,7 @@ class Relay:
                         self._transfer.rows += self._rows_sent
                         return LeaseOutcome.RETIRED
                     case FrameKind.FAILED:
-                        self._was_told = True
-                        raise _workers_error(Error.FromString(bytes(frame.app_metadata)))
+                        raise self._told(Error.FromString(bytes(frame.app_metadata)))
                     case _:
                         raise FrameError(f"a worker may not send {frame.kind.name}")
         except PeerClosedError:
@@ -387,6 +388,14 @@ class Relay:
         finally:
             self._writing = False
 
+    def _told(self, message: Error) -> UpdraftError:
+        """An error that the worker tells of; it may not speak for the front."""
+        self._was_told = True
+        error = error_from_message(message)
+        if isinstance(error, _ERRORS_OF_BATCHED_FUNCTIONS if self._request.is_batched else _ERRORS_OF_WORKERS):
+            return error
+        return InternalError(f"the worker told of an error that no worker has: {type(error).__name__}")
+
     async def _worker_error(self) -> UpdraftError:
         try:
             async with asyncio.timeout(_EXIT_STATUS_TIMEOUT_SECONDS):
@@ -396,14 +405,6 @@ class Relay:
         if self._limits.batch_timeout.explains(death):
             return self._limits.batch_timeout.error(self.function)
         return WorkerError(f"the worker {death} while it held the exchange", traceback=death.stack)
-
-
-def _workers_error(message: Error) -> UpdraftError:
-    """An error that a worker tells of; it may not speak for the front."""
-    error = error_from_message(message)
-    if isinstance(error, _ERRORS_OF_WORKERS):
-        return error
-    return InternalError(f"the worker told of an error that no worker has: {type(error).__name__}")
 
 
 def _consumed(metadata: bytes) -> int:

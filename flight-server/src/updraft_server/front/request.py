@@ -52,6 +52,8 @@ class Request:
     """The artifacts of a session function."""
     modules: str = ""
     """Names the files and environment that a worker's modules are imported with; empty when there are none."""
+    is_batched: bool = False
+    """Whether the function runs in model processes; known once it is resolved."""
     resolved: bool = False
     """Whether `resolve` has found that this pool runs it."""
 
@@ -143,7 +145,9 @@ def _command_request(encoded: memoryview) -> Request:
 def _with_version(request: Request, capabilities: Capabilities) -> Request:
     registered = capabilities.callable(request.function, request.version)
     _check_call(request.command.registered, registered)
-    return replace(request, function=registered.name, version=registered.version, resolved=True)
+    return replace(
+        request, function=registered.name, version=registered.version, is_batched=registered.batched, resolved=True
+    )
 
 
 def _check_call(call: RegisteredFunction, function: FunctionDescription) -> None:

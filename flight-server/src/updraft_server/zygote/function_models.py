@@ -20,7 +20,7 @@ class FunctionModels:
         self.replicas: dict[int, Replica] = {}
         """Those that live, by their numbers."""
         self.is_wanted = False
-        """Whether processes that are missing are to be started."""
+        """Whether processes that are missing are to be started even if no worker waits for one."""
         self.waiting: deque[str] = deque()
         """Workers that want a connection, in the order in which they came."""
         self.backoff = Backoff(clock)
@@ -39,7 +39,7 @@ class FunctionModels:
     @property
     def missing(self) -> Sequence[int]:
         """The numbers of processes to start."""
-        if not self.is_wanted:
+        if not (self.is_wanted or self.waiting):
             return ()
         return [number for number in range(self.function.batching.replicas) if number not in self.replicas]
 

@@ -111,6 +111,7 @@ class Models:
         """There is a front: load functions, unless they share a budget and wait for their first call."""
         self._is_running = True
         for each in self._functions.values():
+            # Where functions share a budget, others need not make room for one that nobody calls.
             each.is_wanted = not self._budget_bytes
             # What the last processes of another front had survived nobody may have heard.
             each.deaths_in_a_row = 0
@@ -162,7 +163,6 @@ class Models:
             self.doors.refuse(worker, "has no model processes", may_retry=False)
             return
         each.waiting.append(worker)
-        each.is_wanted = True
         self._start_missing()
         self._serve_waiting(each)
 
@@ -335,7 +335,6 @@ class Models:
         for name in victims(residents, excess_bytes - leaving, now_seconds):
             each, replica = ready[name]
             each.evictions += 1
-            each.is_wanted = False
             replica.retire()
 
 
