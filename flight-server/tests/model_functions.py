@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batched functions that the tests' pools are started with. Workers and test meet in files of a directory."""
 
+import ctypes
 import os
 import signal
 import socket
@@ -92,11 +93,13 @@ def greedy(number: Arrow[int]) -> Arrow[int]:
 
 @function(batching=Batching())
 def status(number: Arrow[int]) -> Arrow[int]:
-    """Seccomp and NoNewPrivs of /proc/self/status, and whether it may write where its temporary files go."""
+    """Seccomp and NoNewPrivs of /proc/self/status, whether others may read its memory (PR_GET_DUMPABLE), and whether it
+    may write where its temporary files go."""
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     with tempfile.TemporaryFile() as file:
         written = file.write(b"1")
-    return pa.array([int(fields["Seccomp"]), int(fields["NoNewPrivs"]), written], pa.int64())
+    dumpable = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+    return pa.array([int(fields["Seccomp"]), int(fields["NoNewPrivs"]), dumpable, written], pa.int64())
 
 
 def sockets(rows: int) -> pa.Array:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import re
 from collections.abc import Iterator
@@ -73,8 +74,7 @@ def test_a_job_that_moves_gets_the_answers_that_it_had(
     session: SparkSession, pictures: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    import moved_digits
-
+    moved_digits = importlib.import_module("moved_digits")
     job: dict[str, Any] = {"make_predict_fn": moved_digits.make_predict_fn, "pictures": pictures}
     answers = {}
     for code in (_BEFORE, _AFTER):

@@ -266,8 +266,27 @@ async def test_a_function_that_never_loads_is_at_fault_and_no_other_waits_for_it
 
 async def test_a_process_is_sandboxed_and_has_a_place_for_temporary_files(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
-        reply = await call(pool, "status", numbers(3))
-    assert values(reply) == [[2, 1, 1]]
+        reply = await call(pool, "status", numbers(4))
+    assert values(reply) == [[2, 1, 0, 1]]
+
+
+async def test_a_process_has_the_walls_of_a_worker_and_nothing_of_the_zygotes(zygotes: Zygotes) -> None:
+    async with running_pool(zygotes, workers=1) as pool:
+        await call(pool, "doubled", numbers(1))
+        (process,) = (await usage_of(pool, "doubled")).replicas
+        (worker,) = pool.workers
+        assert walls_of(process.pid) == walls_of(worker.pid)
+        while connections(await pool.measure_models(), "doubled"):
+            continue
+        # Its output, its control, the lifeline and the pipe for its stack.
+        assert {int(number) for number in os.listdir(f"/proc/{process.pid}/fd")} == set(range(6))
+
+
+def walls_of(pid: int) -> dict[str, str]:
+    """What the kernel holds a process to, and what it was started with."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    walls = {name: value for name, value in status.items() if name.startswith(("Cap", "Seccomp", "NoNewPrivs"))}
+    return {**walls, "environment": Path(f"/proc/{pid}/environ").read_text()}
 
 
 async def test_a_function_that_is_restricted_is_so_in_its_process_too(zygotes: Zygotes) -> None:
