@@ -279,7 +279,11 @@ async def test_a_process_has_the_walls_of_a_worker_and_nothing_of_the_zygotes(zy
         while connections(await pool.measure_models(), "doubled"):
             continue
         # Its output, its control, the lifeline and the pipe for its stack.
-        assert {int(number) for number in os.listdir(f"/proc/{process.pid}/fd")} == set(range(6))
+        assert descriptors_of(process.pid) == set(range(6))
+
+
+def descriptors_of(pid: int) -> set[int]:
+    return {int(descriptor.name) for descriptor in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 def walls_of(pid: int) -> dict[str, str]:
