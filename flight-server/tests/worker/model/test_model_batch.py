@@ -4,6 +4,7 @@
 import socket
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -102,6 +103,26 @@ def test_a_request_in_several_batches_is_complete_with_the_last_of_them(connecti
         assert not request.is_complete
         run(piece)
     assert request.is_complete
+    assert results_of(request) == [-1, -2, -3]
+
+
+class Reusing(Model):
+    """Writes all results into one array of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory = np.zeros(10, np.int64)
+
+    def _called(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        results = self._memory[: batch.num_rows]
+        np.negative(batch.column(0).to_numpy(), out=results)
+        return pa.RecordBatch.from_arrays([pa.array(results)], ["result"])
+
+
+def test_results_that_wait_for_more_are_not_those_of_the_functions_next_call(connection: Connection) -> None:
+    request, model = request_of(connection, 1, 2, 3), Reusing()
+    for piece in (Piece(request, 0, 1), Piece(request, 1, 2)):
+        list(ModelBatch([piece], model, 0.0).run())
     assert results_of(request) == [-1, -2, -3]
 
 

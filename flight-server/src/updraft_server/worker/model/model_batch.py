@@ -46,8 +46,9 @@ class ModelRequest:
 
     def take(self, results: pa.RecordBatch) -> None:
         """The results of its next rows."""
-        self._results.append(results)
         self._rows += results.num_rows
+        # What waits for more is copied: its memory may be the function's, which may use it again for other values.
+        self._results.append(results if self.is_complete else pa.concat_batches([results]))
 
     def result(self) -> pa.Buffer:
         """All results, as an encapsulated IPC message."""
