@@ -67,12 +67,13 @@ def test_a_version_is_pinned_and_otherwise_the_last_one_answers(named: SparkSess
 def test_a_call_from_scala_is_a_call_in_python(named: SparkSession) -> None:
     jvm = named.sparkContext._jvm
     assert jvm is not None
-    scala = getattr(jvm.io.updraft.spark.functions, "package")
+    scala = jvm.io.updraft.spark.functions.package
     sql = jvm.org.apache.spark.sql.functions
     arguments = jvm.scala.jdk.CollectionConverters.ListHasAsScala([sql.col("id"), sql.lit(20)]).asScala().toSeq()
     frame = named.range(5)
+    expected = frame.select(U.call("rebate", "id", F.lit(20), version="1")).collect()
     for column in (scala.call("rebate@1", arguments), scala.callOn("other", "rebate@1", arguments)):
-        assert frame.select(Column(column)).collect() == frame.select(U.call("rebate", "id", F.lit(20), version="1")).collect()
+        assert frame.select(Column(column)).collect() == expected
 
 
 def test_arguments_have_names_and_defaults(named: SparkSession) -> None:
