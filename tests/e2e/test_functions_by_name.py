@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column
 
 from tests.e2e.applications import deployed_functions
 from tests.support.paths import EXAMPLES, REPOSITORY
@@ -61,6 +62,18 @@ def test_a_version_is_pinned_and_otherwise_the_last_one_answers(named: SparkSess
     assert _values(named, query) == [(50.0, 90.0, 50.0)]
     pinned = named.range(1).select(U.call("rebate", F.lit(100.0), version="1"))
     assert pinned.collect()[0][0] == 90.0
+
+
+def test_a_call_from_scala_is_a_call_in_python(named: SparkSession) -> None:
+    jvm = named.sparkContext._jvm
+    assert jvm is not None
+    scala = jvm.io.updraft.spark.functions.package
+    sql = jvm.org.apache.spark.sql.functions
+    arguments = jvm.scala.jdk.CollectionConverters.ListHasAsScala([sql.col("id"), sql.lit(20)]).asScala().toSeq()
+    frame = named.range(5)
+    expected = frame.select(U.call("rebate", "id", F.lit(20), version="1")).collect()
+    for column in (scala.call("rebate@1", arguments), scala.callOn("other", "rebate@1", arguments)):
+        assert frame.select(Column(column)).collect() == expected
 
 
 def test_arguments_have_names_and_defaults(named: SparkSession) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,7 @@ def _kills(monkeypatch: pytest.MonkeyPatch, victims: dict[str, psutil.Popen]) ->
         return lambda: [victims[name]] if victims[name].is_running() and victims[name].poll() is None else []
 
     monkeypatch.setattr("tests.programs.soak.kills._YOUNG_SECONDS", dict.fromkeys(victims, 0.0))
+    monkeypatch.setattr("tests.programs.soak.kills._LISTEN", frozenset[str]())
     nothing: Any = None
     kills = Kills(nothing, nothing, nothing, seed=1)
     kills._find = {name: living(name) for name in victims}
@@ -125,6 +128,24 @@ def test_one_process_is_killed_at_a_time_until_each_was(
     assert kills.never() == []
     kills.kill_one()
     assert kills.by_victim.total() == 5
+
+
+@pytest.mark.parametrize("victim", ["front", "executor"])
+def test_who_does_not_listen_yet_is_spared(
+    monkeypatch: pytest.MonkeyPatch, victims: dict[str, psutil.Popen], victim: str
+) -> None:
+    kills = _kills(monkeypatch, victims)
+    monkeypatch.setattr("tests.programs.soak.kills._LISTEN", frozenset({victim}))
+    kills._find = dict.fromkeys(victims, list) | {victim: kills._find[victim]}
+    kills.kill_one()
+    assert kills.by_victim.total() == 0
+    listens = "import socket, time; own = socket.create_server(('127.0.0.1', 0)); print(flush=True); time.sleep(600)"
+    with psutil.Popen([sys.executable, "-c", listens], stdout=subprocess.PIPE) as ready:
+        assert ready.stdout.readline()
+        kills._find[victim] = lambda: [ready]
+        kills.kill_one()
+        assert ready.wait(60) == -signal.SIGKILL
+    assert kills.by_victim == {victim: 1}
 
 
 def test_a_service_that_has_just_ended_has_nobody_to_kill(

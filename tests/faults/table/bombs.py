@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tarfile
 from collections.abc import Callable, Iterator
@@ -174,8 +175,9 @@ def _killed_as_a_group(scene: Scene) -> grpc.StatusCode:
     call.send()
     scene.worker()
     members = scene.pool.members()
-    for process in members:
-        process.suspend()
-    for process in members:
-        process.kill()
+    # What it finds already ended, as a worker whose pool is stopped may be, is ended.
+    for act in (psutil.Process.suspend, psutil.Process.kill):
+        for process in members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                act(process)
     return call.ended()

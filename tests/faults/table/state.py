@@ -76,6 +76,12 @@ def held_by(pool: LocalPool, runtime: Path) -> Held:
     status = pool_status(pool.tcp_address)
     told = json.loads(pool.page("/status.json")[0])
     metrics = _metrics(pool)
+    members = pool.members()
+    # It measures as long as there are files in a worker's scratch directory, and an owner may leave some there.
+    meters = sum(process.name() == "updraft-meter" for process in members)
+    descriptors = _descriptors(living)
+    if "zygote" in descriptors:
+        descriptors["zygote"] -= meters
     return Held(
         counters={
             "idle": status.workers_idle,
@@ -87,8 +93,8 @@ def held_by(pool: LocalPool, runtime: Path) -> Held:
             "queue bytes": int(metrics["updraft_queue_bytes"]),
             "early reads": int(metrics["updraft_early_reads"]),
         },
-        processes=len(pool.members()),
-        descriptors=_descriptors(living),
+        processes=len(members) - meters,
+        descriptors=descriptors,
         resident_bytes={role: process.memory_info().rss for role, process in living.items()},
         scratch_directories=_scratch_directories(runtime),
         artifacts=_artifacts(int(metrics["updraft_artifact_store_bytes"]), runtime),

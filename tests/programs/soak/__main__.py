@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -110,8 +111,9 @@ class _Soak:
                 try:
                     self._results[name].add(job(self._spark, number, self._data))
                     self._done[name] += 1
-                except PySparkException as error:
-                    self._failed.append(f"{name}: {str(error).splitlines()[0][:300]}")
+                # Of a collected Arrow table PySpark hands on what Py4J raises, as where no pool answers a plan.
+                except (PySparkException, Py4JJavaError) as error:
+                    self._failed.append(f"{name}: {_reason(error)}")
                 self._say(number + 1, deadline)
         return self._report({name: turn.troubles for name, turn in turns.items() if turn.troubles})
 
@@ -211,6 +213,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the order of kills (0)")
     parser.add_argument("--jar", type=Path, help="the connector (default: where `make connector` puts it)")
     return parser.parse_args()
+
+
+def _reason(error: PySparkException | Py4JJavaError) -> str:
+    """Its first line, or that of what caused it in the JVM."""
+    text = str(error)
+    _, _, caused = text.partition("Caused by: ")
+    return (caused or text).splitlines()[0][:300]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pyarrow import flight
 
 from updraft.client.writer import WriterClient
 from updraft.service.flight_service import DRAIN_ACTION, FLIGHT_SERVICE_NAME, WHOAMI_ACTION
-from updraft.v1.control_pb2 import PoolState, PoolStatus
+from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_cli.credentials import Credentials
 from updraft_cli.endpoint import Endpoint, Transport
@@ -88,6 +88,12 @@ class Service:
         if WRITER_STATUS_ACTION in self.actions():
             return dict(json.loads(self._act(WRITER_STATUS_ACTION)))
         return _as_report(PoolStatus.FromString(self._act(POOL_STATUS_ACTION)))
+
+    def functions(self) -> list[FunctionDescription]:
+        """What a pool says of its registered functions; none of a writer."""
+        if POOL_STATUS_ACTION not in self.actions():
+            return []
+        return list(PoolStatus.FromString(self._act(POOL_STATUS_ACTION)).functions)
 
     def signer_of(self, signed: SignedStatement) -> str:
         """Whose a statement is to a pool; raises FlightUnauthorizedError with the reason why it does not count."""

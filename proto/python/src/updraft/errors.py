@@ -167,20 +167,24 @@ _BY_KIND: dict[int, type[UpdraftError]] = {subclass.kind: subclass for subclass 
 
 
 def error_from_message(error: Error) -> UpdraftError:
-    """The exception for an in-band error: InternalError for a kind that this version does not know."""
+    """The exception for an in-band error: InternalError for a kind that this version does not know.
+
+    Its texts are cut as `UpdraftError.to_message` cuts them: who sent it may be hostile.
+    """
+    traceback, truncated = keep_end(error.traceback, MAX_TRACEBACK_BYTES)
     return _BY_KIND.get(error.kind, InternalError)(
-        error.message,
-        exception_class=error.exception_class,
-        traceback=error.traceback,
-        traceback_truncated=error.traceback_truncated,
+        keep_start(error.message, MAX_MESSAGE_BYTES),
+        exception_class=keep_start(error.exception_class, MAX_STATUS_MESSAGE_BYTES),
+        traceback=traceback,
+        traceback_truncated=error.traceback_truncated or truncated,
         sequence=error.sequence,
     )
 
 
 def keep_start(text: str, limit_bytes: int) -> str:
     """The start of a text, at most `limit_bytes` as UTF-8, ending with three dots if it was cut."""
-    # Users' messages may contain lone surrogates, which neither protobuf nor gRPC can carry.
-    encoded = text.encode("utf-8", "backslashreplace")
+    # Users' messages may contain lone surrogates, which neither protobuf nor gRPC can carry, and be of any length.
+    encoded = text[: limit_bytes + 1].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode()
     return encoded[: limit_bytes - 3].decode("utf-8", "ignore") + "..."
@@ -188,7 +192,7 @@ def keep_start(text: str, limit_bytes: int) -> str:
 
 def keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
     """The end of a text, where Python names the error, at most `limit_bytes` as UTF-8, and whether it was cut."""
-    encoded = text.encode("utf-8", "backslashreplace")
+    encoded = text[-limit_bytes - 1 :].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode(), False
     return encoded[len(encoded) - limit_bytes :].decode("utf-8", "ignore"), True

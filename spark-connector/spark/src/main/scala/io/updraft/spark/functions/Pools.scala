@@ -79,7 +79,10 @@ object Pools {
         )
       }
       val functions = status.getFunctionsList.asScala.toSeq
-      answers.put(settings.connection, Answer(functions, System.nanoTime()))
+      val now = System.nanoTime()
+      // Sessions of a long-lived server bring ever new connections.
+      answers.values.removeIf(now - _.time >= KeptNanoseconds)
+      answers.put(settings.connection, Answer(functions, now))
       functions
     }
   }
