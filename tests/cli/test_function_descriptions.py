@@ -18,6 +18,10 @@ from tests.support.writer import LocalWriter
 
 _VERSIONS = """
 from updraft import function
+from updraft.functions import Batching
+
+@function(batching=Batching())
+def model(x: int) -> int: return x
 
 @function(name="tax.rate", version="1")
 def old(country: str) -> float: return 0.1
@@ -54,6 +58,7 @@ def test_a_function_is_described_as_the_guide_shows(shop: LocalPool, updraft: Ru
         ("echo", "echo(any columns)"),
         ("tax.rate@2", "errors    the result of a row that fails is null"),
         ("tax.rate@2", "results   differ from call to call"),
+        ("model", "batches   rows of several callers, joined in a process of the function's own"),
         ("tax.rate@1", "SQL       SELECT updraft.default.tax.`rate@1`(country)"),
         ("tax.rate@1", 'Python    call("tax.rate", "country", version="1")'),
         ("tax.rate@1", 'Flight    FlightDescriptor.for_path("tax.rate", "1")'),
@@ -71,7 +76,7 @@ def test_all_versions_are_described(shop: LocalPool, updraft: Run) -> None:
 def test_a_name_that_the_pool_does_not_have_is_answered_with_those_that_it_has(shop: LocalPool, updraft: Run) -> None:
     ended = updraft("functions", "describe", "unknown", "--endpoint", shop.tcp_endpoint)
     assert ended.returncode == 1
-    assert "has no function unknown; it has discount, echo, mean, tax.rate, text.slug, words" in ended.stderr
+    assert "has no function unknown; it has discount, echo, mean, model, tax.rate, text.slug, words" in ended.stderr
 
 
 def test_a_writer_has_no_functions(tmp_path: Path, updraft: Run) -> None:

@@ -91,6 +91,8 @@ class DescribedFunction:
             yield "version", description.version + (", which calls without a version get" if self._is_default else "")
         yield "kind", _KINDS.get(description.kind, _ANY_COLUMNS)
         yield "errors", _POLICIES.get(description.error_policy, _RAISES)
+        if description.batched:
+            yield "batches", "rows of several callers, joined in a process of the function's own"
         if not description.deterministic:
             yield "results", "differ from call to call"
         if description.owner:
