@@ -33,7 +33,7 @@ from tests.programs.soak.services import Place, Platform
 from tests.programs.soak.trend import Trend
 from tests.support.paths import use_connector_jar
 from tests.support.pool import LocalPool
-from tests.support.spark import ENABLED, ENDPOINT, local_spark
+from tests.support.spark import ENABLED, ENDPOINT, SHORT_LIVED_JVM, local_spark
 from tests.support.writer import LocalWriter
 
 _WORKERS = 2
@@ -193,6 +193,8 @@ def _spark(options: argparse.Namespace, pools: Place, writers: Place) -> Iterato
     conf = {
         **_PATIENT,
         "spark.master": options.master,
+        # Executors are killed so often that most of their work is their start.
+        "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,
         ENABLED: "true",
         ENDPOINT: pools.endpoint,
         "spark.updraft.write.endpoint": writers.endpoint,
