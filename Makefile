@@ -171,7 +171,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/soak tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
 
 test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
@@ -197,7 +197,7 @@ $(addprefix e2e-on-,$(SPARKS)): e2e-on-%: $$(call venv,$$*)/.synced $$(call jar,
 	$(call PYTEST,$(call venv,$*),e2e-$*) tests/e2e --ignore=tests/e2e/writer $(addprefix --ignore=,$(E2E_SERVICES))
 
 # A stage of its own, because these start services of their own: signed, several, away, slow, or not what they should be.
-E2E_SERVICES := $(addprefix tests/e2e/test_,limits_of_a_task.py signed_functions.py services_away.py several_pools.py times.py wrong_endpoints.py)
+E2E_SERVICES := $(addprefix tests/e2e/test_,large_rows.py limits_of_a_task.py signed_functions.py services_away.py several_pools.py times.py wrong_endpoints.py)
 $(addprefix services-on-,$(SPARKS)): services-on-%: $$(call venv,$$*)/.synced $$(call jar,$$*) | $(REPORTS)
 	@$(call BEGIN,services-$*)
 	$(call PYTEST,$(call venv,$*),services-$*) $(E2E_SERVICES)
@@ -360,7 +360,7 @@ gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-functions bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-against bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-functions bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -385,6 +385,9 @@ bench-signed: setup #+ What a signed exchange costs beside one that nobody has s
 
 bench-tenants: setup #+ What a quiet tenant waits for among 256 that always ask, beside being alone
 	$(PYTHON) -m tests.programs.bench.tenants $(BENCH)
+
+bench-models: setup #+ What joining rows of many exchanges brings a model, and how much memory it takes
+	$(PYTHON) -m tests.programs.bench.models $(BENCH)
 
 bench-against: setup $(JAR) #+ UDFs of this tree beside those of the checkout BASE, in pairs
 	$(PYTHON) -m tests.programs.bench.against --base $(BASE) $(BENCH)

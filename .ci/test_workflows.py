@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.programs.fuzz.__main__ import TARGETS as FUZZ_TARGETS
 from tests.support.paths import REPOSITORY
 
 _GITHUB = REPOSITORY / ".github"
@@ -29,7 +30,8 @@ _MATRIX = re.compile(r"\$\{\{ matrix\.(\w+) \}\}")
 _AS_ROOT = 'sudo --preserve-env env "PATH=$PATH" '
 """How a line begins that runs make as root, with the variables and programs of the job."""
 _NIGHTLY = {
-    *("attacks", "audit", "check-all", "e2e-kube", "faults", "fuzz", "soak", "test-browser", "test-dashboards"),
+    *("attacks", "audit", "bench-signed", "bench-tenants", "check-all", "e2e-kube", "faults", "fuzz", "soak"),
+    *("test-browser", "test-dashboards"),
     *("test-images", "test-large-rows", "test-rapids", "test-smoke", "test-speculation", "test-storages", "test-torch"),
 }
 _NIGHTLY_AS_ROOT = {"attacks", "e2e-kube", "faults", "test-platforms"}
@@ -186,6 +188,26 @@ def test_nothing_is_skipped_on_the_nightly_cluster() -> None:
     jobs = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"]
     (step,) = (step for step in jobs["kube"]["steps"] if "e2e-kube" in step.get("run", ""))
     assert step["env"]["STRICT"]
+
+
+def test_every_nightly_fuzz_target_has_its_time() -> None:
+    campaign = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"]["campaign"]
+    seconds = float(campaign["env"]["FUZZ"].partition("--seconds ")[2].split()[0])
+    # The rest is for what is set up before, and for what the last input of each target takes.
+    assert len(FUZZ_TARGETS) * (seconds + 60) < (campaign["timeout-minutes"] - 20) * 60
+
+
+def test_both_soaks_run_each_night() -> None:
+    jobs = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"].values()
+    soaks = [job["env"]["SOAK"] for job in jobs if "soak" in _targets([*_commands(job)])]
+    assert ["--rolling" in options for options in soaks] == [False, True]
+
+
+@pytest.mark.parametrize("target", ["attacks", "faults"])
+def test_no_attack_and_no_fault_is_skipped_each_night(target: str) -> None:
+    job = yaml.safe_load((_GITHUB / "workflows/nightly.yml").read_text())["jobs"]["campaign-as-root"]
+    assert target in job["strategy"]["matrix"]["target"]
+    assert job["env"]["STRICT"] == "${{ matrix.target != 'test-platforms' && '1' || '' }}"
 
 
 @pytest.mark.parametrize("schema", _SCHEMAS)

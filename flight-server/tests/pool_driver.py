@@ -49,6 +49,7 @@ class Zygotes:
         *,
         restricted: bool = False,
         shared_memory: str = "own",
+        model_memory_bytes: int = 0,
     ) -> None:
         files = directory / "files"
         files.mkdir(exist_ok=True)
@@ -67,6 +68,7 @@ class Zygotes:
             settings,
             restricted=restricted,
             shared_memory=shared_memory,
+            model_memory_bytes=model_memory_bytes,
         )
         self._door: socket.socket
         self.process = self._started()
@@ -293,10 +295,11 @@ async def raw_exchange(
     plain_function: str = "",
     task: TaskKey | None = None,
     modules: str = "",
+    binding: Binding | None = None,
     **provided: Any,
 ) -> Reply:
     """An exchange whose frames the test chooses; raises PeerClosedError when the worker dies."""
-    lease = await leased(pool, task, binding_of(command, modules))
+    lease = await leased(pool, task, binding or binding_of(command, modules))
     outcome = LeaseOutcome.BROKEN
     sending = None
     try:

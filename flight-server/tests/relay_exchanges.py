@@ -75,12 +75,19 @@ class ScriptedCall:
 class Exchange:
     """A relay and both its sides."""
 
-    def __init__(self, call: ScriptedCall, lease: FakeLease, batch_timeout: BatchTimeout, *, plain: bool) -> None:
+    def __init__(
+        self, call: ScriptedCall, lease: FakeLease, batch_timeout: BatchTimeout, *, plain: bool, batched: bool
+    ) -> None:
         self.call = call
         self.lease = lease
         self.transfer = Transfer()
         request: Any = SimpleNamespace(
-            plain=plain, payload=b"" if plain else b"payload", schema=b"schema", descriptor=ECHO_DESCRIPTOR
+            function="f",
+            plain=plain,
+            is_batched=batched,
+            payload=b"" if plain else b"payload",
+            schema=b"schema",
+            descriptor=ECHO_DESCRIPTOR,
         )
         self.relay = Relay(call, lease, request, RelayLimits(MAX_MESSAGE_BYTES, batch_timeout), self.transfer)
 
@@ -103,11 +110,12 @@ async def exchange(
     *,
     ends: bool = True,
     plain: bool = False,
+    batched: bool = False,
     batch_timeout: BatchTimeout = BatchTimeout(0.0, ""),  # noqa: B008 - it is frozen
 ) -> Exchange:
     lease = await FakePool(script=script).lease(None)
     assert isinstance(lease, FakeLease)
-    return Exchange(ScriptedCall(messages, ends=ends), lease, batch_timeout, plain=plain)
+    return Exchange(ScriptedCall(messages, ends=ends), lease, batch_timeout, plain=plain, batched=batched)
 
 
 def data(size_bytes: int = 10) -> bytes:

@@ -103,6 +103,8 @@ class Exchange:
             event = metadata.WhichOneof("event")
             if event == wanted:
                 return message
+            if event == "part":
+                raise BrokenExchangeError("a reply came in parts, which nobody has asked for")
             if event == "artifacts_wanted":
                 self._send(metadata.artifacts_wanted.sha256)
             elif message.data_header:

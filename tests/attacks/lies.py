@@ -128,3 +128,35 @@ def that_it_has_finished_twice(target: Any) -> Any:
 
     finish = ReplyMetadata(finish=Finish(batches=99, rows=(1 << 64) - 1)).SerializeToString()
     say((encode_header(FrameKind.MESSAGE, len(finish)) + finish) * 2 + encode_header(FrameKind.DONE))
+
+
+@ATTEMPTS
+def that_a_reply_of_exabytes_begins(target: Any) -> Any:
+    from updraft.v1.exchange_pb2 import BatchPart, ReplyMetadata
+    from updraft_server.ipc.frames import FrameKind, encode_header
+
+    for size in (1 << 60, (1 << 64) - 1, 0):
+        part = ReplyMetadata(part=BatchPart(body_bytes=size, offset=size)).SerializeToString()
+        say(encode_header(FrameKind.MESSAGE, len(part), 0, 1) + part + b"x")
+
+
+@ATTEMPTS
+def parts_of_a_reply_without_end(target: Any) -> Any:
+    from updraft.v1.exchange_pb2 import BatchPart, ReplyMetadata
+    from updraft_server.ipc.frames import FrameKind, encode_header
+
+    size = 16 << 20
+    for number in range(1 << 30):
+        part = ReplyMetadata(part=BatchPart(body_bytes=1 << 62, offset=number * size)).SerializeToString()
+        say(encode_header(FrameKind.MESSAGE, len(part), 0, size) + part + bytes(size))
+
+
+@ATTEMPTS
+def that_it_has_finished_inside_a_reply(target: Any) -> Any:
+    from updraft.v1.exchange_pb2 import BatchPart, Finish, ReplyMetadata
+    from updraft_server.ipc.frames import FrameKind, encode_header
+
+    part = ReplyMetadata(part=BatchPart(body_bytes=2, offset=0)).SerializeToString()
+    finish = ReplyMetadata(finish=Finish()).SerializeToString()
+    say(encode_header(FrameKind.MESSAGE, len(part), 0, 1) + part + b"x")
+    say(encode_header(FrameKind.MESSAGE, len(finish)) + finish + encode_header(FrameKind.DONE))

@@ -23,6 +23,7 @@ from tests.attacks import (
     alters_processes,
     alters_rights,
     attempts,
+    deployed_model,
     exhausts,
     hides_memory,
     kills,
@@ -31,11 +32,13 @@ from tests.attacks import (
     reads_files,
     reads_network,
     survives,
+    uses_time,
 )
-from tests.attacks.attempts import Verdict, carried, verdict_of
+from tests.attacks.attempts import Verdict, carried, shifted, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
 from tests.attacks.outsiders import Outsider
 from tests.support.certificates import Authority
+from tests.support.paths import REPOSITORY
 from tests.support.web import fetched
 
 _VICTIM, _ATTACKER, _LATER = "app-of-the-victim", "app-of-the-attacker", "app-that-comes-later"
@@ -52,6 +55,8 @@ class PoolUnderAttack:
         tokens = directory / "tokens"
         tokens.write_text(self._token + "\n")
         runtime = directory / "runtime"
+        # Where the batched function lies.
+        process["env"] = {**process.get("env", os.environ), "PYTHONPATH": str(REPOSITORY)}
         self.server = Server(
             directory,
             f"--workers={workers}",
@@ -61,6 +66,7 @@ class PoolUnderAttack:
             f"--tls-certificate-file={identity.certificate}",
             f"--tls-key-file={identity.key}",
             f"--audit-file={directory}/audit",
+            f"--functions={deployed_model.__name__}",
             *arguments,
             **process,
         )
@@ -78,7 +84,7 @@ class PoolUnderAttack:
             is_root=os.getuid() == 0,
             tokens=str(tokens),
             key=str(identity.key),
-            token=self._token,
+            shifted_token=shifted(self._token),
             ready_file=str(self.server.ready_file),
             metrics=ready["metrics_listen"],
             admin=ready["admin_listen"],
@@ -89,6 +95,7 @@ class PoolUnderAttack:
             audit=f"{directory}/audit",
             callbacks_at_the_end=1000,
             terminal=os.ttyname(self._terminal[1]),
+            model=deployed_model.NAME,
         )
         self._has_victim = workers > 1
         self._victim: Exchange | None = None
@@ -214,6 +221,7 @@ _ATTEMPTS = (
     reads_files,
     reads_network,
     survives,
+    uses_time,
 )
 for _module in (attempts, *_ATTEMPTS, _HERE):
     cloudpickle.register_pickle_by_value(_module)

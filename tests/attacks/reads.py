@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.attacks.attempts import Attempts, exchange_memory, occurrences_in_own_memory, system_call
+from tests.attacks.attempts import Attempts, exchange_memory, holds_secret, system_call
 
 ATTEMPTS = Attempts()
 
@@ -286,13 +286,19 @@ def an_artifact_of_another_by_its_path(target: Any) -> Any:
 def secrets_in_its_own_environment(target: Any) -> Any:
     import os
 
-    return [name for name, value in os.environ.items() if target.token in value or "TOKEN" in name or "SECRET" in name]
+    return [
+        name
+        for name, value in os.environb.items()
+        if target.shifted_token in value.translate(bytes(range(1, 256)) + b"\0")
+        or b"TOKEN" in name
+        or b"SECRET" in name
+    ]
 
 
 @ATTEMPTS
 def secrets_in_its_own_memory(target: Any) -> Any:
     """What the zygote once held, every fork has."""
-    return occurrences_in_own_memory(bytes(reversed(target.reversed_secret.encode()))) > 4
+    return holds_secret(target.shifted_token)
 
 
 @ATTEMPTS
@@ -392,4 +398,26 @@ def what_the_supervisor_tells_a_zygote(target: Any) -> Any:
             # The pool's own processes speak in packets, over connections without a name; a worker has a stream alone.
             if end.type == socket.SOCK_SEQPACKET:
                 return f"inherited as {descriptor}"
+    return None
+
+
+@ATTEMPTS
+def a_way_to_a_model(target: Any) -> Any:
+    """The door that a worker closes before it is bound to a session, wherever it might be left."""
+    import json
+    import os
+    import select
+    import socket
+
+    for descriptor in range(1024):
+        try:
+            end = socket.socket(fileno=os.dup(descriptor))
+        except OSError:
+            continue
+        with end:
+            if end.type != socket.SOCK_SEQPACKET:
+                continue
+            end.send(json.dumps(["Connect", target.model, "1"]).encode(), socket.MSG_DONTWAIT)
+            if select.select([end], [], [], 10)[0]:
+                return descriptor, socket.recv_fds(end, 1024, 1)
     return None

@@ -23,7 +23,9 @@ from tests.attacks import (
     reads,
     reads_files,
     reads_network,
+    uses_time,
 )
+from tests.attacks.memory_watch import MemoryWatch
 from tests.attacks.pool_under_attack import PoolUnderAttack
 from tests.attacks.survives import NOT_YET, RESIDUES, Residue
 from tests.attacks.until_harmed import UntilHarmed
@@ -35,6 +37,8 @@ def pools_of(workers: int, *arguments: str) -> contextlib.closing[Pools]:
     return contextlib.closing(UntilHarmed(lambda directory: PoolUnderAttack(directory, workers, *arguments)))
 
 
+# It passes messages on one by one, and gRPC has what its client has not read yet.
+_MOST_BYTES_OF_A_FRONT = 512 << 20
 _ERRORS_OF_LIMITS = ("EFBIG", "EMFILE", "EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOPROTOOPT", "ENOSPC")
 
 
@@ -53,6 +57,12 @@ def pools_of_one_worker() -> Iterator[Pools]:
 @pytest.fixture(scope="module")
 def pools_with_small_limits() -> Iterator[Pools]:
     with pools_of(2, *exhausts.LIMITS) as pools:
+        yield pools
+
+
+@pytest.fixture(scope="module")
+def pools_with_little_time() -> Iterator[Pools]:
+    with pools_of(2, *uses_time.LIMITS) as pools:
         yield pools
 
 
@@ -97,9 +107,10 @@ def test_a_function_cannot_kill(pools: Pools, attempt: Callable[[Any], Any]) -> 
 
 @pytest.mark.parametrize("attempt", [*lies.ATTEMPTS], ids=lambda attempt: attempt.__name__)
 def test_a_function_that_lies_breaks_its_own_exchange(pools: Pools, attempt: Callable[[Any], Any]) -> None:
-    with pools.unharmed() as pool:
+    with pools.unharmed() as pool, MemoryWatch(pool.surroundings.front) as watch:
         verdict = pool.attempt(attempt)
     assert verdict.died, verdict
+    assert 0 < watch.peak_bytes < _MOST_BYTES_OF_A_FRONT
 
 
 @pytest.mark.parametrize("attempt", [*exhausts.ENDED], ids=lambda attempt: attempt.__name__)
@@ -122,6 +133,26 @@ def test_a_function_meets_the_limits_that_the_kernel_holds(
         verdict = pool.attempt(attempt)
     assert verdict.refused in _ERRORS_OF_LIMITS, verdict
     assert not verdict.died, verdict
+
+
+@pytest.mark.parametrize("attempt", [*uses_time.CPU], ids=lambda attempt: attempt.__name__)
+def test_a_function_that_uses_too_much_cpu_time_is_ended_and_told(
+    pools_with_little_time: Pools, attempt: Callable[[Any], Any]
+) -> None:
+    with pools_with_little_time.unharmed() as pool:
+        verdict = pool.attempt(attempt)
+    assert verdict.died, verdict
+    assert "seconds of CPU time for one batch, the limit is 3, and its worker was ended" in verdict.ended, verdict
+
+
+@pytest.mark.parametrize("attempt", [*uses_time.WITHOUT_CLOCK], ids=lambda attempt: attempt.__name__)
+def test_a_function_that_stops_its_clock_is_ended_and_told(
+    pools_with_little_time: Pools, attempt: Callable[[Any], Any]
+) -> None:
+    with pools_with_little_time.unharmed() as pool:
+        verdict = pool.attempt(attempt)
+    assert verdict.died, verdict
+    assert "worked for more than 5 seconds on one batch" in verdict.ended, verdict
 
 
 def test_a_function_that_kills_its_workers_again_and_again_is_held_back() -> None:

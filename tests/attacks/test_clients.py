@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from issuing import entry, key_set
 
-from tests.attacks import client_connections, client_messages, clients, token_clients
+from tests.attacks import client_connections, client_messages, clients, parted_clients, token_clients
+from tests.attacks.memory_watch import MemoryWatch
 from tests.attacks.outsiders import ClientAttempt
 from tests.attacks.pool_under_attack import PoolUnderAttack
 from tests.attacks.until_harmed import UntilHarmed
@@ -116,3 +117,15 @@ def test_a_client_harms_nobody(pools: Pools, attempt: ClientAttempt) -> None:
         # While it still has all its connections.
         neighbours.pool.check_unharmed()
     assert told <= attempt.told, told
+
+
+@pytest.mark.parametrize("attempt", [*parted_clients.ATTEMPTS], ids=_name)
+def test_parts_harm_nobody_and_take_the_memory_that_was_sent(pools: Pools, attempt: ClientAttempt) -> None:
+    with pools.unharmed() as neighbours, neighbours.pool.outsider() as outsider:
+        outsider.is_another_served = neighbours.pool.check_unharmed
+        with MemoryWatch(neighbours.pool.server.process.pid) as watch:
+            told: Any = set(attempt.run(outsider) or ())
+            neighbours.pool.check_unharmed()
+    assert told <= attempt.told, told
+    # A quarter of a batch is the most that is sent of one; all claim four times as much.
+    assert 0 < watch.peak_bytes < parted_clients.GIB

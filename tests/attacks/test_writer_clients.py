@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.attacks import writer_clients
+from tests.attacks import parted_clients, writer_clients
 from tests.attacks.outsiders import ClientAttempt
 from tests.attacks.until_harmed import UntilHarmed
 from tests.attacks.writer_under_attack import WriterUnderAttack
@@ -26,7 +26,7 @@ def _name(attempt: ClientAttempt) -> str:
     return attempt.name
 
 
-@pytest.mark.parametrize("attempt", [*writer_clients.ATTEMPTS], ids=_name)
+@pytest.mark.parametrize("attempt", [*writer_clients.ATTEMPTS, *parted_clients.WRITER_ATTEMPTS], ids=_name)
 def test_a_client_harms_nobody(writers: Writers, attempt: ClientAttempt) -> None:
     with writers.unharmed() as writer, writer.outsider() as outsider:
         outsider.root, outsider.outside = writer.root, writer.outside

@@ -178,6 +178,65 @@ def test_notes_say_what_each_open_door_means() -> None:
     assert "no NetworkPolicy" in notes({"common": {"networkPolicy": {"enabled": False}}})
 
 
+_NAMED = {"auth": {"existingSecret": "ours"}, **_IDENTITIES}
+_ANY_NAMESPACE: list[dict[str, Any]] = [{"namespaceSelector": {}}, {"podSelector": {}}]
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (
+            {"common": {"settings": {"allowRemoteDrain": True}}},
+            ["pool-default: whoever may connect stops its pods", "writer: whoever may connect stops its pods"],
+        ),
+        (
+            {"poolDefaults": {"front": {"settings": {"allowRemoteStacks": True}}}},
+            ["pool-default: whoever may connect reads the stacks of its workers"],
+        ),
+        (
+            {"poolDefaults": {"front": _NAMED}},
+            ["pool-default: who has a token of the key `tokens` acts for any tenant, whatever the identities file"],
+        ),
+        (
+            {"writer": {"networkPolicy": {"clients": _ANY_NAMESPACE}}},
+            ["writer: the network policy admits clients from outside namespace data"],
+        ),
+        (
+            {"common": {"networkPolicy": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}}},
+            [
+                "pool-default: the network policy admits clients from outside",
+                "writer: the network policy admits clients",
+            ],
+        ),
+        (
+            {"poolDefaults": {"executorSidecar": True}},
+            ["pool-default-sidecar: everything in an executor's pod that has its socket uses it, without a token"],
+        ),
+    ],
+    ids=["drain", "stacks", "tokens", "clients", "addresses", "sidecar"],
+)
+def test_notes_name_a_door_and_whose_it_is(values: dict[str, Any], says: list[str]) -> None:
+    said, by_default = notes(values), notes()
+    for words in says:
+        assert words in said
+        assert words not in by_default
+    opened = [line for line in said.splitlines() if any(words in line for words in says)]
+    assert len(opened) == len(says)
+
+
+def test_notes_name_no_door_that_is_shut_by_hand() -> None:
+    shut = {
+        "common": {
+            "settings": {"allowRemoteDrain": False},
+            "networkPolicy": {"clients": [{"podSelector": {"matchLabels": {"app": "spark"}}}]},
+        },
+        "poolDefaults": {"front": {**_NAMED, "auth": {"existingSecret": "ours", "plainTokens": False}}},
+    }
+    said = notes(shut)
+    for words in ("allowRemoteDrain", "networkPolicy.clients", "auth.plainTokens"):
+        assert words not in said
+
+
 def test_notes_name_no_door_that_is_closed() -> None:
     closed = {
         "common": {"tls": {"mode": "secret", "secretName": "certificates"}},
@@ -186,8 +245,9 @@ def test_notes_name_no_door_that_is_closed() -> None:
     assert "Open doors" not in notes(closed)
 
 
-def test_a_pool_of_signed_functions_reads_its_signers() -> None:
-    signed = {"poolDefaults": {"front": {"signers": "drivers"}, "workers": {"sessionFunctions": "signed"}}}
+@pytest.mark.parametrize("mode", ["signed", "prefer-signed"])
+def test_a_pool_that_looks_at_signatures_reads_its_signers(mode: str) -> None:
+    signed = {"poolDefaults": {"front": {"signers": "drivers"}, "workers": {"sessionFunctions": mode}}}
     release, name = render(signed), "air-updraft-pool-default"
     assert {"name": "signers", "configMap": {"name": "drivers"}} in release.pod(name)["volumes"]
     mount = {"name": "signers", "mountPath": "/etc/updraft/signers", "readOnly": True}
@@ -195,6 +255,6 @@ def test_a_pool_of_signed_functions_reads_its_signers() -> None:
     assert mount not in release.container(name, "workers")["volumeMounts"]
     assert release.environment(name)["UPDRAFT_SIGNERS_FILE"] == "/etc/updraft/signers/signers.toml"
     for container in ("front", "workers"):
-        assert release.environment(name, container)["UPDRAFT_SESSION_FUNCTIONS"] == "signed"
+        assert release.environment(name, container)["UPDRAFT_SESSION_FUNCTIONS"] == mode
     assert "UPDRAFT_SIGNERS_FILE" not in release.environment(name, "workers")
-    assert "who may connect runs code" not in notes(signed)
+    assert ("who may connect runs code" in notes(signed)) == (mode == "prefer-signed")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import kubernetes_validate
@@ -73,9 +74,6 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"common": {"topologySpreadConstraints": [{"topologyKey": "zone"}]}}, "maxSkew is required"),
         ({"common": {"autoscaling": {"mode": "hpa", "cpuPercent": 0}}}, "cpuPercent"),
         ({"common": {"settings": {"queue-limit": 3}}}, "queue-limit"),
-        # Names from before a pool's values were split into those of its halves.
-        ({"pools": {"default": {"workers": 3}}}, "workers: Invalid type. Expected: object"),
-        ({"pools": {"default": {"allowSessionFunctions": False}}}, "allowSessionFunctions"),
         (
             {"poolDefaults": {"workers": {"allowSessionFunctions": True}}},
             "workers.allowSessionFunctions is workers.sessionFunctions now: true is `unsigned`, false is `off`",
@@ -87,11 +85,7 @@ def test_an_older_kubernetes_is_refused() -> None:
         ({"poolDefaults": {"workers": {"sessionFunctions": "maybe"}}}, "sessionFunctions"),
         ({"poolDefaults": {"workers": {"sessionFunctions": "signed"}}}, "front.signers, a ConfigMap of the drivers"),
         ({"poolDefaults": {"front": {"signers": "drivers"}}}, "goes with workers.sessionFunctions `signed`"),
-        ({"pools": {"default": {"settings": {"queueLimit": 3}}}}, "settings"),
-        ({"poolDefaults": {"resources": {}}}, "resources"),
-        ({"poolDefaults": {"workers": 2}}, "workers: Invalid type. Expected: object"),
         ({"poolDefaults": {"front": None}}, "front is required"),
-        ({"pools": {"default": {"tls": {"mode": "off"}}}}, "tls"),
         # Values of the other half.
         ({"pools": {"default": {"workers": {"tls": {"mode": "off"}}}}}, "tls"),
         ({"pools": {"default": {"front": {"volumes": []}}}}, "volumes"),
@@ -103,6 +97,56 @@ def test_an_older_kubernetes_is_refused() -> None:
 def test_a_mistake_is_refused_by_naming_it(mistake: dict[str, Any], named: str) -> None:
     with pytest.raises(ChartError, match=named):
         render(mistake)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "says"),
+    [
+        ({"common": {"maxSkew": 2}}, "common.maxSkew is the maxSkew of each entry of common.topologySpreadConstraints"),
+        ({"writer": {"maxSkew": 2}}, "writer.maxSkew is the maxSkew of each entry of writer.topologySpreadConstraints"),
+        (
+            {"pools": {"default": {"maxSkew": 2}}},
+            "pools.default.maxSkew is the maxSkew of each entry of pools.default.topologySpreadConstraints now",
+        ),
+        (
+            {"pools": {"default": {"workers": 3}}},
+            "pools.default.workers is pools.default.workers.count now: `workers: {count: 3}`",
+        ),
+        ({"poolDefaults": {"workers": 2}}, "poolDefaults.workers is poolDefaults.workers.count now"),
+        (
+            {"poolDefaults": {"allowSessionFunctions": True}},
+            "poolDefaults.allowSessionFunctions is poolDefaults.workers.sessionFunctions now: true is `unsigned`",
+        ),
+        (
+            {"pools": {"default": {"allowSessionFunctions": False}}},
+            "pools.default.allowSessionFunctions is pools.default.workers.sessionFunctions now: true is `unsigned`",
+        ),
+        (
+            {"poolDefaults": {"functions": {"modules": ["ours"]}}},
+            "poolDefaults.functions is poolDefaults.workers.functions now",
+        ),
+        ({"pools": {"default": {"gpu": {"count": 1}}}}, "pools.default.gpu is pools.default.workers.gpu now"),
+        ({"pools": {"default": {"tls": {"mode": "off"}}}}, "pools.default.tls is pools.default.front.tls now"),
+        ({"poolDefaults": {"auth": {}}}, "poolDefaults.auth is poolDefaults.front.auth now"),
+        *(
+            (
+                {"pools": {"default": {name: value}}},
+                f"pools.default.{name} is of one container now: pools.default.front.{name} for the one that has",
+            )
+            for name, value in {
+                "image": {"repository": "ours"},
+                "resources": {},
+                "settings": {"queueLimit": 3},
+                "env": [],
+                "scratchSize": "1Gi",
+            }.items()
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_value_of_an_earlier_chart_is_refused_with_what_replaces_it(earlier: dict[str, Any], says: str) -> None:
+    with pytest.raises(ChartError, match=re.escape(says)):
+        render(earlier)
 
 
 def test_a_broken_manifest_would_be_found() -> None:

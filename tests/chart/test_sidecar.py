@@ -83,6 +83,17 @@ def test_no_secret_of_the_pool_or_the_job_reaches_the_executors_pod() -> None:
     ]
 
 
+@pytest.mark.parametrize("pool_has", ["/var/log/updraft/audit", "-"])
+def test_a_pool_that_keeps_an_audit_log_keeps_one_beside_executors_too(pool_has: str) -> None:
+    workers, front = _template(front={"settings": {"auditFile": pool_has, "auditFailure": "count"}})["spec"][
+        "initContainers"
+    ]
+    kept = {name: value for name, value in _environment(front).items() if "AUDIT" in name}
+    assert kept == {"UPDRAFT_AUDIT_FILE": "-", "UPDRAFT_AUDIT_FAILURE": "count"}
+    assert not [name for name in _environment(workers) if "AUDIT" in name]
+    assert "UPDRAFT_AUDIT_FILE" not in _environment(_sidecars()["front"])
+
+
 def test_the_containers_are_restricted_and_of_users_of_their_own() -> None:
     spec = _template()["spec"]
     restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}

@@ -62,11 +62,11 @@ def careful_pool(authority: Authority, token_file: Path) -> Iterator[LocalPool]:
 
 
 @pytest.fixture
-def updraft(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command with arguments, in this process: most of a new one's time would be its imports'."""
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `updraft` with arguments, in this process: most of a new one's time would be its imports'."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["updraft", *arguments, "--timeout-seconds", "60"])
+        monkeypatch.setattr(sys, "argv", ["updraft", *arguments])
         status = 0
         try:
             main()
@@ -76,3 +76,9 @@ def updraft(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return subprocess.CompletedProcess(arguments, status, shown.out, shown.err)
 
     return run
+
+
+@pytest.fixture
+def updraft(command: Run) -> Run:
+    """The same for commands that call a service, which may be slow here."""
+    return lambda *arguments: command(*arguments, "--timeout-seconds", "60")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from tests.support.spark import EXTENSION
 from updraft_cli.commands.doctor import Doctor
 from updraft_cli.doctor.finding import Finding, Level
 
-Ask = Callable[[str], Finding]
+LIFETIME = "spark.updraft.udf.signatureLifetime"
+
+Ask = Callable[..., Finding]
 
 
 @pytest.fixture(scope="module")
@@ -31,24 +34,40 @@ def signing_pool(signing: Signing) -> Iterator[LocalPool]:
         yield pool
 
 
+@pytest.fixture(scope="module")
+def lenient_pool(signing: Signing) -> Iterator[LocalPool]:
+    """On its way to signatures: it runs what nobody has signed, too."""
+    arguments = ["--signers-file", str(signing.signers_file)]
+    with LocalPool(workers=1, session_functions="prefer-signed", arguments=arguments) as pool:
+        yield pool
+
+
 @pytest.fixture
 def ask(signing_pool: LocalPool) -> Ask:
     """What a doctor finds of a job's signature, with this file of its key."""
+    return partial(signature_found, signing_pool)
 
-    def finding(key_file: str) -> Finding:
-        confs = {
-            "spark.jars": str(connector_jar()),
-            "spark.sql.extensions": EXTENSION,
-            "spark.updraft.udf.endpoint": signing_pool.tcp_endpoint,
-            KEY_FILE: key_file,
-        }
-        parts = [f"{name}={value}" for name, value in confs.items() if value]
-        found = Doctor(conf=parts, timeout_seconds=60.0).findings()
-        (signature,) = (each for each in found if each.check == "signature")
-        assert (signature.level is Level.OK) or signature.advice
-        return signature
 
-    return finding
+@pytest.fixture
+def ask_lenient(lenient_pool: LocalPool) -> Ask:
+    """The same where a pool runs what nobody has signed, too."""
+    return partial(signature_found, lenient_pool)
+
+
+def signature_found(pool: LocalPool, key_file: str, *, lifetime: str = "") -> Finding:
+    """What a doctor finds of a job's signature."""
+    confs = {
+        "spark.jars": str(connector_jar()),
+        "spark.sql.extensions": EXTENSION,
+        "spark.updraft.udf.endpoint": pool.tcp_endpoint,
+        KEY_FILE: key_file,
+        LIFETIME: lifetime,
+    }
+    parts = [f"{name}={value}" for name, value in confs.items() if value]
+    found = Doctor(conf=parts, timeout_seconds=60.0).findings()
+    (signature,) = (each for each in found if each.check == "signature")
+    assert (signature.level is Level.OK) or signature.advice
+    return signature
 
 
 def test_a_key_that_the_pool_knows_is_named(ask: Ask, signing: Signing) -> None:
@@ -91,3 +110,38 @@ def test_a_file_without_a_key_is_found_before_the_pool_is_asked(
 def test_a_public_key_is_no_key_to_sign_with(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(Driver().public_pem)
     assert ask(str(tmp_path / "key")).level is Level.ERROR
+
+
+@pytest.mark.parametrize(("lifetime", "level"), [("7d", Level.OK), ("168h", Level.OK), ("8d", Level.ERROR)])
+def test_a_lifetime_beyond_that_of_the_signer_is_found(ask: Ask, signing: Signing, lifetime: str, level: Level) -> None:
+    found = ask(str(signing.key_file), lifetime=lifetime)
+    assert found.level is level
+    if level is Level.ERROR:
+        assert "meant to hold for 691200 seconds, and its signer may sign for 604800" in found.found
+        assert found.advice.startswith(f"lower {LIFETIME}")
+
+
+def test_the_lifetime_that_a_job_has_by_default_is_checked_too(ask: Ask, signing: Signing) -> None:
+    write_signers(signing.signers_file, [signing.driver], max_lifetime_days=1)
+    try:
+        found = ask(str(signing.key_file))
+        assert found.level is Level.ERROR
+        assert "its signer may sign for 86400" in found.found
+        assert ask(str(signing.key_file), lifetime="24h").level is Level.OK
+    finally:
+        signing.trust(signing.driver)
+
+
+def test_what_is_no_duration_is_found(ask: Ask, signing: Signing) -> None:
+    found = ask(str(signing.key_file), lifetime="a week")
+    assert (found.level, found.found) == (Level.ERROR, f"{LIFETIME} = 'a week' is no duration")
+
+
+def test_a_key_is_checked_where_a_pool_only_prefers_signatures(ask_lenient: Ask, signing: Signing) -> None:
+    assert ask_lenient(str(signing.key_file)).found == "the pool knows the key as 'a-driver'"
+    with new_signing() as stranger:
+        unknown = ask_lenient(str(stranger.key_file))
+    assert unknown.level is Level.ERROR
+    assert "this pool does not know the key that signed the function" in unknown.found
+    unsigned = ask_lenient("")
+    assert (unsigned.level, f"set {KEY_FILE}" in unsigned.advice) == (Level.WARNING, True)

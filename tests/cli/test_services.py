@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.support.certificates import Authority
 from tests.support.pool import LocalPool
+from tests.support.waiting import until
 from tests.support.web import fetched
 from tests.support.writer import LocalWriter
 
@@ -69,6 +70,17 @@ def test_functions_are_listed(pool: LocalPool, updraft: Run) -> None:
     assert [function["name"] for function in found["functions"]] == ["echo"]
     assert found["session_functions_allowed"]
     assert "what Spark sessions ship is allowed" in updraft("functions", "--endpoint", pool.tcp_endpoint).stdout
+
+
+def test_what_cannot_be_called_is_listed_with_the_reason(updraft: Run) -> None:
+    with LocalPool(workers=1, arguments=["--functions", "a_module_that_nobody_has"]) as pool:
+        (found,) = json.loads(updraft("functions", "--endpoint", pool.tcp_endpoint, "--output", "json").stdout)
+        faults = {function["name"]: function["fault"] for function in found["functions"]}
+        assert "No module named 'a_module_that_nobody_has'" in faults["a_module_that_nobody_has"]
+        assert faults["echo"] == ""
+        shown = updraft("functions", "--endpoint", pool.tcp_endpoint).stdout
+        assert "cannot be called: the module 'a_module_that_nobody_has' of --functions cannot be imported" in shown
+        until("the page says so", lambda: "cannot be imported" in pool.page("/status")[0], timeout_seconds=60)
 
 
 def test_a_drained_service_ends_in_order(updraft: Run) -> None:

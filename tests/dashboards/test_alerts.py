@@ -43,6 +43,8 @@ def _reported(metric: str, value: str, labels: str = "", pod: str = _POOL) -> di
         ("UpdraftIsDown", {**_up(pool="", other=""), **_reported("up", "1x40", pod=_POOL.replace("lt-", "lt-b-"))}, 1),
         ("UpdraftPodIsDown", _up(), 0),
         ("UpdraftPodIsDown", _up(pool="0x40"), 1),
+        ("UpdraftFunctionIsUnhealthy", _reported("updraft_functions_unhealthy", "0x40", ',function="price"'), 0),
+        ("UpdraftFunctionIsUnhealthy", _reported("updraft_functions_unhealthy", "1x40", ',function="price"'), 1),
         (
             "UpdraftWorkersRunOutOfMemory",
             _reported("updraft_workers_out_of_memory_total", "0x40", ',limit="worker"'),

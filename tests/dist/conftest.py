@@ -1,42 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that `make dist` filled, and a new environment with what is in it."""
+"""The folder that `make dist` filled, and new environments with what is in it, made by the commands of the guides."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.packages.distribution import environment, uv
+from tests.dist.guides import commands, python_commands
 from tests.support.paths import REPOSITORY
 
-_TIMEOUT_SECONDS = 300
+_TIMEOUT_SECONDS = 900
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+NO_NETWORK = {f"{kind}_proxy": "http://127.0.0.1:9" for kind in ("http", "https", "all")}
+"""Variables with which no program reaches another machine by HTTP."""
 
 
 @pytest.fixture(scope="session")
 def dist() -> Path:
-    folder = Path(os.environ.get("UPDRAFT_DIST", REPOSITORY / "dist"))
+    folder = Path(os.environ.get("UPDRAFT_DIST", REPOSITORY / "dist")).absolute()
     assert (folder / "SHA256SUMS").exists(), f"{folder} has no release: run `make dist`"
     return folder
 
 
 @pytest.fixture(scope="session")
-def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with `updraft-spark[connect]`: ours from `dist` and no index, the rest as the lock file has it."""
+def wheels(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with `dist`, and with `wheels` as the guide to air-gapped places collects them: this asks an index."""
+    directory = tmp_path_factory.mktemp("fetched")
+    (directory / "dist").symlink_to(dist)
+    collect, _ = python_commands("platforms")
+    typed(collect, new_environment(directory / "environment"), directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment in which somebody has typed the notebook guide's `pip install`, with no index to be had."""
     directory = tmp_path_factory.mktemp("installed")
-    made = environment(directory, "updraft-workspace", groups=["connect"])
-    # Its cache would give what an earlier `make dist` has put there under the same name.
-    ours = ("--no-cache", "--no-index", "--find-links", dist)
-    command = ("pip", "install", "--python", made, *ours, "updraft-spark[connect]")
-    done = uv(*command, cwd=directory)
-    assert done.returncode == 0, done.stderr
-    checked = uv("pip", "check", "--python", made, cwd=directory)
-    assert checked.returncode == 0, checked.stderr
+    (directory / "dist").symlink_to(wheels / "dist")
+    made = new_environment(directory / "environment")
+    (install,) = (command for command in commands("notebook") if command.startswith("pip "))
+    typed(install, made, directory, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels / "wheels"), **NO_NETWORK})
+    typed("pip check", made, directory)
     return made
 
 
@@ -45,17 +55,35 @@ def run(installed: Path, tmp_path: Path) -> Run:
     """Runs a program of the environment in an empty directory; it fails the test unless it ends with `status`."""
 
     def run(program: str, *arguments: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
-        settings = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UPDRAFT"))}
-        ran = subprocess.run(
-            [installed / "bin" / program, *arguments],
-            cwd=tmp_path,
-            env={**settings, "PATH": f"{installed}/bin:{settings['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"},
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
-        )
-        assert ran.returncode == status, ran.stdout + ran.stderr
-        return ran
+        return _ran([installed / "bin" / program, *arguments], installed, tmp_path, {}, status)
 
     return run
+
+
+def new_environment(path: Path) -> Path:
+    """An environment of this Python with pip alone."""
+    subprocess.run([sys.executable, "-m", "venv", path], check=True, timeout=_TIMEOUT_SECONDS)
+    return path
+
+
+def typed(command: str, environment: Path, directory: Path, variables: Mapping[str, str] | None = None) -> str:
+    """Type a command into a shell in which the environment is active; what it prints."""
+    shell = ["bash", "-eu", "-o", "pipefail", "-c", command]
+    return _ran(shell, environment, directory, variables or {}, status=0).stdout
+
+
+def _ran(
+    command: Sequence[str | Path], environment: Path, directory: Path, variables: Mapping[str, str], status: int
+) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UPDRAFT", "VIRTUAL"))}
+    ran = subprocess.run(
+        command,
+        cwd=directory,
+        env={**kept, "PATH": f"{environment}/bin:{kept['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1", **variables},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert ran.returncode == status, f"{command}\n{ran.stdout}{ran.stderr}"
+    return ran

@@ -3,20 +3,39 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.dist.conftest import Run
+from tests.dist.conftest import NO_NETWORK, Run, new_environment, typed
+from tests.dist.guides import cells, commands, python_commands
 from tests.support.paths import PYTHON, REPOSITORY, VERSION
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
-# Each block of the guide, as the cells of one notebook.
-_CELLS = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_GUIDE = REPOSITORY / "docs/guides/notebook.md"
+_CLUSTERS_POOL = "grpc://updraft-pool-default.data:8815"
+# Runs a script beside a pool, whose endpoint is the script's $ENDPOINT.
+_BESIDE_A_POOL = """
+import os, subprocess, sys
+import updraft.spark
+
+with updraft.spark.local_pool(workers=1) as pool:
+    shell = ["bash", "-eu", "-o", "pipefail", "-c", sys.argv[1]]
+    sys.exit(subprocess.run(shell, env={**os.environ, "ENDPOINT": pool.endpoint}).returncode)
+"""
+_JOB = """
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+spark = SparkSession.builder.getOrCreate()
+frame = spark.range(3).select(udf(lambda x: x + 1, "long")("id"))
+frame.explain()
+print(frame.collect())
+spark.stop()
+"""
 _DOCTOR = """
 import subprocess, sys
 import updraft.spark
@@ -53,15 +72,69 @@ spark.stop()
 
 @pytest.mark.parametrize("mode", ["classic", "connect"])
 def test_the_guide_does_what_it_says(run: Run, tmp_path: Path, mode: str) -> None:
-    cells = _CELLS.findall(_GUIDE.read_text())
-    assert len(cells) == 4
-    notebook = "\n".join(cells).replace("SparkSession.builder", f'SparkSession.builder.config("spark.api.mode", "{mode}")')
+    found = cells("notebook")
+    assert len(found) == 6
+    notebook = "\n".join(found).replace(
+        "SparkSession.builder", f'SparkSession.builder.config("spark.api.mode", "{mode}")'
+    )
     ran = run("python", "-I", "-c", notebook)
     assert "FlightEvalPython" in ran.stdout
     assert "killed by SIGABRT" in ran.stdout
     assert ran.stdout.count("1000000\n") == 2
+    page = (REPOSITORY / "docs/guides/notebook.md").read_text()
+    assert re.sub("^ *", "", _table(page), flags=re.MULTILINE) == _table(ran.stdout)
+    (cancelled,) = (line for line in ran.stdout.splitlines() if line.startswith((": org", "(org")) and "CANCEL" in line)
+    assert re.sub(r"Job \d+", "Job 5", cancelled) in page
     assert "exchange ended" in ran.stdout
+    assert "outcome=cancelled" in ran.stdout
     assert list((tmp_path / "tables/degrees").glob("*.parquet"))
+
+
+def _table(text: str) -> str:
+    """The numbers in kelvin, as Spark shows them."""
+    lines = text.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.endswith("|kelvin|"))
+    return "\n".join(lines[first : first + 5])
+
+
+def test_a_clusters_conf_is_printed_checked_and_used_as_the_guide_says(run: Run, tmp_path: Path) -> None:
+    """With a pool of this machine in place of the cluster's."""
+    _, *lines = commands("notebook")
+    assert [line.split()[0] for line in lines] == ["python", "updraft", "spark-submit", "spark-submit"]
+    assert lines[0].count(_CLUSTERS_POOL) == 1
+    prepare = """
+    SPARK=$(python -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')
+    export SPARK_HOME=$PWD/spark; mkdir --parents $SPARK_HOME/conf; ln --symbolic $SPARK/{bin,jars,python} $SPARK_HOME
+    """
+    (tmp_path / "job.py").write_text(_JOB)
+    script = "\n".join([prepare, *lines]).replace(_CLUSTERS_POOL, "$ENDPOINT")
+    ran = run("python", "-c", _BESIDE_A_POOL, script)
+    assert ran.stdout.count("No errors.") == 1
+    assert ran.stdout.count("FlightEvalPython") == ran.stdout.count("=3)]") == 2
+
+
+def test_doctor_names_a_pool_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    confs = run("python", *commands("notebook")[1].partition(" >>")[0].split()[1:]).stdout
+    assert _CLUSTERS_POOL in confs
+    (tmp_path / "spark-defaults.conf").write_text(confs)
+    said = run("updraft", "doctor", "--defaults", "spark-defaults.conf", status=1).stdout
+    assert "updraft-pool-default.data" in said
+
+
+def test_a_place_without_a_network_installs_what_was_brought_in(wheels: Path, dist: Path, tmp_path: Path) -> None:
+    made = new_environment(tmp_path / "environment")
+    for name in ("dist", "wheels"):
+        (tmp_path / name).symlink_to(wheels / name)
+    _, install = python_commands("platforms")
+    typed(install, made, tmp_path, NO_NETWORK)
+    typed("pip check", made, tmp_path)
+    found = {each["name"]: each["version"] for each in json.loads(typed("pip list --format json", made, tmp_path))}
+    locked = dict(re.findall(r"^([a-z0-9-]+)==([^ \n]+)", (dist / "constraints.txt").read_text(), re.MULTILINE))
+    assert found["pyspark"] == locked["pyspark"]
+    assert found["updraft-spark"] == VERSION
+    others = {name: version for name, version in found.items() if name in locked and name != "numpy"}
+    assert others == {name: locked[name] for name in others}
+    assert f"updraft-server {VERSION}" in typed("updraft-server --version", made, tmp_path)
 
 
 def test_nothing_comes_from_the_checkout(run: Run, installed: Path) -> None:

@@ -21,7 +21,7 @@ from tests.e2e.sides import Query, Sides
 from tests.support.killer import Killer
 from tests.support.pool import LocalPool
 from tests.support.signing import KEY_FILE, Signing, new_signing
-from tests.support.spark import ENABLED, ENDPOINT, executed_plan, runtime_confs
+from tests.support.spark import ENABLED, ENDPOINT, SHORT_LIVED_JVM, executed_plan, runtime_confs
 from tests.support.waiting import until
 
 _LIFETIME = "spark.updraft.udf.signatureLifetime"
@@ -129,7 +129,8 @@ def test_rows_of_every_kind_of_value_are_read(signed: Sides, signer: Signing, ta
 
 @pytest.mark.timeout(300)
 def test_a_signed_function_finds_its_artifacts_wherever_it_runs(signing_pool: LocalPool, signer: Signing) -> None:
-    confs = {**signer.confs, "spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
+    cluster = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
+    confs = {**signer.confs, **cluster, "spark.executor.extraJavaOptions": SHORT_LIVED_JVM}
     found = differences("artifacts", signing_pool.tcp_endpoint, *(f"{key}={value}" for key, value in confs.items()))
     assert "addArchive, udf" in found
     # An executor of a cluster keeps other things in that directory.

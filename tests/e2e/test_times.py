@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tests.e2e.plan_metrics import metrics_of
@@ -17,6 +17,12 @@ from tests.support.spark import ENABLED, ENDPOINT, SPARK_VERSION, runtime_confs,
 from tests.support.waiting import until
 
 _UNPICKLING_SECONDS, _WORKING_SECONDS = 0.3, 0.2
+# Spark 4.1 has renamed both operators.
+_FOLDS = (
+    ("ArrowAggregatePython", "ArrowWindowPython")
+    if SPARK_VERSION >= (4, 1)
+    else ("AggregateInPandas", "WindowInPandas")
+)
 _TIMES = ("pythonInitTime", "pythonTotalTime", *(["pythonProcessingTime"] if SPARK_VERSION >= (4, 2) else []))
 
 
@@ -46,6 +52,10 @@ class _SlowToUnpickle:
         time.sleep(_WORKING_SECONDS)
         return rows
 
+    def last(self, values: Any) -> Any:
+        time.sleep(_WORKING_SECONDS)
+        return values.iloc[-1]
+
 
 Kind = Callable[[DataFrame, _SlowToUnpickle], DataFrame]
 """The rows with the function's results."""
@@ -62,8 +72,25 @@ def _in_arrow(rows: DataFrame, function: _SlowToUnpickle) -> DataFrame:
     return rows.select(F.arrow_udf(function.column, "bigint", F.ArrowUDFType.SCALAR)("id"))
 
 
-def _in_groups(rows: DataFrame, function: _SlowToUnpickle) -> DataFrame:
-    return rows.groupBy("id").applyInPandas(lambda group: function.group(group), "id bigint")
+def _cogrouped(rows: DataFrame, function: _SlowToUnpickle) -> DataFrame:
+    both = rows.groupBy("id").cogroup(rows.groupBy("id"))
+    return both.applyInPandas(lambda left, _: function.group(left), "id bigint")
+
+
+def _last(function: _SlowToUnpickle) -> Any:
+    return F.pandas_udf(function.last, "bigint", F.PandasUDFType.GROUPED_AGG)
+
+
+def _tabled(function: _SlowToUnpickle, use_arrow: bool) -> Any:
+    class Table:
+        def eval(self, x: int) -> Any:
+            yield (function.value(x),)
+
+    return F.udtf(Table, returnType="x bigint", useArrow=use_arrow)
+
+
+def _over_a_table(rows: DataFrame, table: Any) -> DataFrame:
+    return rows.lateralJoin(table(F.col("id").outer()))
 
 
 @pytest.fixture(autouse=True)
@@ -83,8 +110,24 @@ def with_a_pool(stock_only: bool) -> None:
             lambda rows, f: rows.groupBy("id").applyInPandas(lambda group: f.group(group), "id bigint"),
             "FlatMapGroupsInPandas",
         ),
+        (_cogrouped, "FlatMapCoGroupsInPandas"),
+        (lambda rows, f: rows.groupBy("id").agg(_last(f)("id")), _FOLDS[0]),
+        (lambda rows, f: rows.select(_last(f)("id").over(Window.partitionBy("id"))), _FOLDS[1]),
+        (lambda rows, f: _over_a_table(rows, _tabled(f, use_arrow=False)), "BatchEvalPythonUDTF"),
+        (lambda rows, f: _over_a_table(rows, _tabled(f, use_arrow=True)), "ArrowEvalPythonUDTF"),
     ],
-    ids=["pickled", "arrow-optimised", "arrow", "map", "grouped"],
+    ids=[
+        "pickled",
+        "arrow-optimised",
+        "arrow",
+        "map",
+        "grouped",
+        "cogrouped",
+        "aggregate",
+        "window",
+        "table function, pickled",
+        "table function, in Arrow",
+    ],
 )
 def test_the_times_of_python_are_those_of_the_worker_as_on_stock(
     sides: Sides, spark: SparkSession, kind: Kind, stock_operator: str

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Condition
 
 import grpc
@@ -12,19 +13,30 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.e2e.sides import Answer, Query, Sides, canonical
-from tests.e2e.wire.queries import CONFS, QUERIES, RECORD, errors
+from tests.e2e.wire.queries import BROADCASTS, CONFS, ERRORS, QUERIES, RECORD, RECORDED, errors
 from tests.support.flight import FlightData, Result
 from tests.support.pool import LocalPool
 from tests.support.spark import runtime_confs
-from tests.support.wire import CLIENT, SERVICE, Passing, RecordedCall, Replaying, event_of, load, serving
+from tests.support.wire import (
+    CLIENT,
+    SERVICE,
+    Passing,
+    RecordedCall,
+    Replaying,
+    event_of,
+    later,
+    later_event,
+    load,
+    serving,
+)
 from updraft.v1.control_pb2 import PoolStatus
 from updraft.v1.exchange_pb2 import ArtifactsWanted, ExchangeCommand, ReplyMetadata, RequestMetadata
 
 _EXCHANGE = "/arrow.flight.protocol.FlightService/DoExchange"
 # What a client waits for before it sends on.
 _ASKS = ("admitted", "artifacts_wanted", "payload_wanted")
-# Field 15999: no message of this release has it.
-_OF_THE_NEXT_RELEASE = b"\xfa\xe7\x07\x03new"
+_LATER_VALUE = 99
+"""No enum of this release has it."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,13 +51,33 @@ def _as_the_next_release(method: str, sender: str, message: bytes) -> bytes:
     """With a field more in each message of ours."""
     if method != _EXCHANGE:
         # The one of an action's result is its body.
-        return message if sender == CLIENT else _with_body(message, lambda body: body + _OF_THE_NEXT_RELEASE)
+        return message if sender == CLIENT else _with_body(message, partial(later, PoolStatus))
     data = FlightData.FromString(message)
     if data.flight_descriptor.cmd:
-        data.flight_descriptor.cmd += _OF_THE_NEXT_RELEASE
+        data.flight_descriptor.cmd = later(ExchangeCommand, data.flight_descriptor.cmd)
     if data.app_metadata:
-        data.app_metadata += _OF_THE_NEXT_RELEASE
+        data.app_metadata = later(RequestMetadata if sender == CLIENT else ReplyMetadata, data.app_metadata)
     return bytes(data.SerializeToString())
+
+
+def _with_later_values(method: str, sender: str, message: bytes) -> bytes:
+    """With values of enums that this release does not know."""
+    if sender == CLIENT:
+        return message
+    if method != _EXCHANGE:
+        return _with_body(message, _with_a_later_state)
+    data = FlightData.FromString(message)
+    metadata = ReplyMetadata.FromString(data.app_metadata)
+    if metadata.WhichOneof("event") == "error":
+        metadata.error.kind = _LATER_VALUE  # type: ignore[assignment]  # no member of today's enum
+        data.app_metadata = metadata.SerializeToString()
+    return bytes(data.SerializeToString())
+
+
+def _with_a_later_state(body: bytes) -> bytes:
+    status = PoolStatus.FromString(body)
+    status.state = _LATER_VALUE  # type: ignore[assignment]  # no member of today's enum
+    return status.SerializeToString()
 
 
 def _as_this_pyspark(method: str, sender: str, message: bytes) -> bytes:
@@ -98,22 +130,44 @@ def test_errors_of_a_later_release_are_errors_still(sides: Sides, pool: LocalPoo
         assert "on purpose" in str(later.updraft(errors).error)
 
 
-def _record_of(query: str) -> list[RecordedCall]:
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_events_and_values_that_a_later_release_adds_change_nothing(
+    sides: Sides, pool: LocalPool, query: Query
+) -> None:
+    with serving(Passing(pool.tcp_address, _with_later_values, between=[later_event()])) as address:
+        later_sides = Sides(sides.spark, {"tcp": f"grpc://{address}"}, False)
+        _assert_like_stock(sides, query, later_sides.updraft(query))
+
+
+def test_an_error_of_a_kind_that_a_later_release_adds_is_told(sides: Sides, pool: LocalPool) -> None:
+    with serving(Passing(pool.tcp_address, _with_later_values)) as address:
+        later_sides = Sides(sides.spark, {"tcp": f"grpc://{address}"}, False)
+        assert "on purpose" in str(later_sides.updraft(errors).error)
+
+
+def _record_of(name: str) -> list[RecordedCall]:
     """The calls of one query: its exchange, and every other kind of call of the record."""
     calls = load(RECORD)
     exchanges = [call for call in calls if call.method == _EXCHANGE]
-    assert len(exchanges) == len(QUERIES)
-    return [exchanges[list(QUERIES).index(query)], *(call for call in calls if call.method != _EXCHANGE)]
+    assert len(exchanges) == len(RECORDED)
+    return [exchanges[RECORDED.index(name)], *(call for call in calls if call.method != _EXCHANGE)]
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_connector_reads_what_the_last_release_answered(sides: Sides, query: str) -> None:
-    with serving(Replaying(_record_of(query), _as_this_pyspark, _all_artifacts_are_there)) as address:
+    opening = _all_artifacts_are_there if query != BROADCASTS else None
+    with serving(Replaying(_record_of(query), _as_this_pyspark, opening)) as address:
         earlier = Sides(sides.spark, {"tcp": f"grpc://{address}"}, False)
         _assert_like_stock(sides, QUERIES[query], earlier.updraft(QUERIES[query]))
 
 
-@pytest.mark.parametrize("query", QUERIES)
+def test_a_connector_reads_how_the_last_release_told_an_error(sides: Sides) -> None:
+    with serving(Replaying(_record_of(ERRORS), _as_this_pyspark, _all_artifacts_are_there)) as address:
+        earlier = Sides(sides.spark, {"tcp": f"grpc://{address}"}, False)
+        assert "on purpose" in str(earlier.updraft(errors).error)
+
+
+@pytest.mark.parametrize("query", RECORDED)
 def test_a_pool_answers_what_the_last_release_asked(pool: LocalPool, query: str) -> None:
     recorded = _record_of(query)[0]
     assert _told(_asked_again(pool.tcp_address, recorded)) == _told(recorded.of(SERVICE))
@@ -138,10 +192,14 @@ def _asked_again(address: str, recorded: RecordedCall) -> list[bytes]:
             yield _as_this_pysparks(message)
 
     with grpc.insecure_channel(address) as channel:
-        for reply in channel.stream_stream(_EXCHANGE)(requests(), timeout=60):
-            with asked:
-                received.append(reply)
-                asked.notify()
+        replies = channel.stream_stream(_EXCHANGE)(requests(), timeout=60)
+        try:
+            for reply in replies:
+                with asked:
+                    received.append(reply)
+                    asked.notify()
+        except grpc.RpcError:
+            assert replies.code().name == recorded.code
     return received
 
 
@@ -150,7 +208,8 @@ def _as_this_pysparks(message: bytes) -> bytes:
     data = FlightData.FromString(message)
     if data.flight_descriptor.cmd:
         command = ExchangeCommand.FromString(data.flight_descriptor.cmd)
-        command.session.spark_version = pyspark.__version__
+        if command.HasField("session"):
+            command.session.spark_version = pyspark.__version__
         data.flight_descriptor.cmd = command.SerializeToString()
     return bytes(data.SerializeToString())
 
@@ -168,5 +227,7 @@ def _told(messages: list[bytes]) -> list[tuple[str, int, bytes]]:
 
 
 def test_the_record_has_what_a_connector_says() -> None:
-    said = {event_of(message, RequestMetadata) for query in QUERIES for message in _record_of(query)[0].of(CLIENT)}
-    assert said >= {"data", "sequence", "finish"}
+    said = {event_of(message, RequestMetadata) for name in RECORDED for message in _record_of(name)[0].of(CLIENT)}
+    assert said >= {"data", "sequence", "finish", "artifact"}
+    told = {event_of(message, ReplyMetadata) for name in RECORDED for message in _record_of(name)[0].of(SERVICE)}
+    assert told >= {"admitted", "data", "sequence", "finish", "artifacts_wanted", "error"}

@@ -175,6 +175,17 @@ class Release:
         """How many exchanges each pod has finished, from its own metrics."""
         return {pod.metadata.name: _metric(pod, _FINISHED) for pod in self.pods(component)}
 
+    def running(self, component: str) -> int:
+        """How many exchanges run in a component's pods."""
+        return int(sum(_metric(pod, _RUNNING) for pod in self.pods(component)))
+
+    def log(self, component: str, container: str, *, pod: str = "", since_seconds: int | None = None) -> str:
+        """What a container has logged in a component's pods, or in one of them."""
+        names = [pod] if pod else [each.metadata.name for each in self.pods(component)]
+        limit = {} if since_seconds is None else {"since_seconds": since_seconds}
+        read = self._namespace.core.read_namespaced_pod_log
+        return "".join(read(name, NAMESPACE, container=container, **limit) for name in names)
+
     def busy_pod(self, component: str) -> Any:
         """A pod with a running exchange, as soon as there is one."""
 

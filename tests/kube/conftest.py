@@ -19,7 +19,7 @@ from tests.kube.tenants import TENANTS, Tenants
 from tests.support.certificates import Authority
 
 _IMAGES = os.environ.get("UPDRAFT_IMAGES", "localhost")
-_SEALED_TOKEN = "of-the-other-tenant"
+SEALED_TOKEN = "of-the-other-tenant"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,7 +66,7 @@ def release(
         tls = {"tls.crt": identity.certificate.read_text(), "tls.key": identity.key.read_text()}
         namespace.add_secret(f"{component}-tls", tls)
     namespace.add_secret(AUTHORITY, {"ca.crt": authority.certificate.read_text()})
-    namespace.add_secret(f"{SEALED}-tokens", {"tokens": _SEALED_TOKEN, "token": _SEALED_TOKEN})
+    namespace.add_secret(f"{SEALED}-tokens", {"tokens": SEALED_TOKEN, "token": SEALED_TOKEN})
     namespace.add_secret(f"{SHARED}-tokens", tenants.known_to_the_pool())
     namespace.add_secret(TENANTS, dict(tenants.tokens))
     namespace.add_config_map(SIGNERS, tenants.signers())

@@ -8,6 +8,7 @@ import json
 import pickle
 import secrets
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,8 @@ from tests.attacks import (
     alters_processes,
     alters_rights,
     attempts,
+    exhausts,
+    hides_memory,
     kills,
     lies,
     reads,
@@ -28,12 +31,16 @@ from tests.attacks import (
     reads_network,
     survives,
 )
-from tests.attacks.attempts import Verdict, carried, verdict_of
+from tests.attacks.attempts import Verdict, carried, shifted, verdict_of
 from tests.attacks.exchanges import BrokenExchangeError, Exchange
-from tests.kube.cluster import Release
+from tests.kube.cluster import SEALED, Release
+from tests.kube.conftest import SEALED_TOKEN
+from tests.kube.executors import AUTHORITY
+from tests.kube.namespace import NAMESPACE, Namespace
 from tests.support.waiting import until
 
-_POOL = "pool-default"
+_POOL, _ONE_USER = "pool-default", f"pool-{SEALED}"
+"""Whose two containers have a user each, and one together."""
 _RUNTIME = "/run/updraft/front"
 _OWN_BROADCAST, _VICTIMS_BROADCAST = 2, 1
 _REFUSED = [
@@ -45,6 +52,17 @@ _REFUSED = [
     # Nobody may mount in a pod, where only its name, which nobody can list, keeps the directory's rights from others.
     *(attempt for attempt in alters_rights.ATTEMPTS if attempt is not alters_rights.rights_of_the_scratch_of_another),
 ]
+# As `exhausts.LIMITS` says it to a pool of this machine.
+_SMALL_LIMITS = {
+    "workerMemoryBytes": 256 << 20,
+    "workerProcesses": 24,
+    "workerThreads": 96,
+    "workerScratchBytes": 64 << 20,
+    "workerScratchFiles": 2000,
+    "workerFileBytes": 64 << 20,
+    "workerDescriptors": 512,
+}
+_ERRORS_OF_LIMITS = ("EFBIG", "EMFILE", "EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOPROTOOPT", "ENOSPC")
 # Its own: nobody else's.
 _ENDS_ITS_WORKER = ("its_own", "both_ways")
 
@@ -52,12 +70,20 @@ _ENDS_ITS_WORKER = ("its_own", "both_ways")
 class PoolInAPod:
     """One pod of a pool, with a victim whose exchange goes on, and an attacker."""
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: Release, component: str, token: str, authority: bytes | None = None) -> None:
+        """Of a pool with this token, whose certificate is of this authority where it has one."""
         self._release = release
-        self._pod = release.pods(_POOL)[0]
-        self._token = release.token(_POOL)
-        self._channel = grpc.insecure_channel(f"{self._pod.status.pod_ip}:8815")
-        self._restarts = release.restarts(_POOL)
+        self._component = component
+        self._pod = release.pods(component)[0]
+        self._token = token
+        address = f"{self._pod.status.pod_ip}:8815"
+        if authority is None:
+            self._channel = grpc.insecure_channel(address)
+        else:
+            # The certificate names the Service, not a pod.
+            options = [("grpc.ssl_target_name_override", release.host(component))]
+            self._channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(authority), options)
+        self._restarts = release.restarts(component)
         self._victim = self._exchange("app-of-the-victim", _keeps_a_secret, _VICTIMS_BROADCAST)
         told = json.loads(self._victim.ask())
         self._victims_pid = told["victim"]
@@ -73,7 +99,7 @@ class PoolInAPod:
             is_root=False,
             tokens="/etc/updraft/tokens/tokens",
             key="/etc/updraft/tls/tls.key",
-            token=self._token,
+            shifted_token=shifted(self._token),
             ready_file=f"{_RUNTIME}/ready",
             metrics="127.0.0.1:9825",
             admin="127.0.0.1:8825",
@@ -100,7 +126,7 @@ class PoolInAPod:
         """No container was started again, the victim's exchange goes on, and a newcomer is served."""
         assert json.loads(self._victim.ask())["victim"] == self._victims_pid
         assert self.attempt(_is_well, application="app-of-a-newcomer") == Verdict(evidence="'well'")
-        assert self._release.restarts(_POOL) == self._restarts
+        assert self._release.restarts(self._component) == self._restarts
 
     def close(self) -> None:
         self._victim.cancel()
@@ -151,6 +177,8 @@ for _module in (
     alters_processes,
     alters_rights,
     attempts,
+    exhausts,
+    hides_memory,
     kills,
     lies,
     reads,
@@ -165,10 +193,34 @@ for _module in (
 @pytest.fixture(scope="module")
 def pool(release: Release) -> Iterator[PoolInAPod]:
     release.scale(_POOL, 1)
-    pool = until("a pod serves", lambda: PoolInAPod(release), timeout_seconds=60)
+    pool = until("a pod serves", lambda: PoolInAPod(release, _POOL, release.token(_POOL)), timeout_seconds=60)
     with contextlib.closing(pool):
         yield pool
     release.scale(_POOL, 2)
+
+
+@pytest.fixture(scope="module")
+def pool_of_one_user(release: Release, namespace: Namespace) -> Iterator[PoolInAPod]:
+    with contextlib.closing(_pool_of_one_user(release, namespace)) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def pool_with_small_limits(release: Release, namespace: Namespace) -> Iterator[PoolInAPod]:
+    limits = {f"pools.{SEALED}.workers.settings.{name}": str(value) for name, value in _SMALL_LIMITS.items()}
+    release.upgrade(**limits)
+    until("the pod before is gone", lambda: len(release.pods(_ONE_USER)) == 1, timeout_seconds=180)
+    try:
+        with contextlib.closing(_pool_of_one_user(release, namespace)) as pool:
+            yield pool
+    finally:
+        release.rollback()
+
+
+def _pool_of_one_user(release: Release, namespace: Namespace) -> PoolInAPod:
+    secret = namespace.core.read_namespaced_secret(AUTHORITY, NAMESPACE)
+    authority = b64decode(secret.data["ca.crt"])
+    return until("a pod serves", lambda: PoolInAPod(release, _ONE_USER, SEALED_TOKEN, authority), timeout_seconds=60)
 
 
 def _named(attempt: Callable[[Any], Any]) -> str:
@@ -180,6 +232,38 @@ def test_a_function_in_a_pod_fails(pool: PoolInAPod, attempt: Callable[[Any], An
     verdict = pool.attempt(attempt)
     pool.check_unharmed()
     assert verdict.failed, verdict
+    assert not verdict.died, verdict
+
+
+@pytest.mark.parametrize("attempt", _REFUSED, ids=_named)
+def test_a_function_in_a_pod_of_one_user_fails(pool_of_one_user: PoolInAPod, attempt: Callable[[Any], Any]) -> None:
+    verdict = pool_of_one_user.attempt(attempt)
+    pool_of_one_user.check_unharmed()
+    assert verdict.failed, verdict
+    assert not verdict.died, verdict
+
+
+@pytest.mark.parametrize("attempt", [*exhausts.ENDED], ids=_named)
+def test_a_function_in_a_pod_cannot_take_too_much(
+    pool_with_small_limits: PoolInAPod, attempt: Callable[[Any], Any]
+) -> None:
+    verdict = pool_with_small_limits.attempt(attempt)
+    pool_with_small_limits.check_unharmed()
+    assert not verdict.evidence, verdict
+    # The pod's /dev/shm has 64 MiB: who wants more of it meets its end before that of the limit.
+    if "memory_in" in attempt.__name__ or "memory_that_is_shared" in attempt.__name__:
+        assert verdict.died or verdict.refused == "ENOSPC", verdict
+    else:
+        assert "the limit is" in verdict.ended, verdict
+
+
+@pytest.mark.parametrize("attempt", [*exhausts.REFUSED, *hides_memory.REFUSED], ids=_named)
+def test_a_function_in_a_pod_meets_the_limits_that_the_kernel_holds(
+    pool_with_small_limits: PoolInAPod, attempt: Callable[[Any], Any]
+) -> None:
+    verdict = pool_with_small_limits.attempt(attempt)
+    pool_with_small_limits.check_unharmed()
+    assert verdict.refused in _ERRORS_OF_LIMITS, verdict
     assert not verdict.died, verdict
 
 

@@ -32,16 +32,16 @@ _RELEASE = "air"
 _SECONDS = 240
 _PROFILE = f"--values={CHART / 'values-small.yaml'}"
 _BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
-_MODULE = """
+_MODULE = '''
 import pyarrow as pa
 import pyarrow.compute as pc
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+from updraft import function
 
-def doubled(batch):
+@function(name="prices.doubled")
+def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Twice the price."""
     return pa.record_batch({"doubled": pc.multiply(batch.column(0), 2)})
-
-registry.add(RegisteredFunction("prices.doubled", "1", "Twice the price.", doubled))
-"""
+'''
 
 
 def _values() -> dict[str, Any]:

@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import REPOSITORY, connector_jar
+from tests.support.spark import use_short_lived_jvms
+
+
+def pytest_configure() -> None:
+    use_short_lived_jvms()
 
 
 @pytest.fixture

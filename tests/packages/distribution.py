@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import Parser
@@ -98,14 +97,13 @@ def stranger(directory: Path, name: str) -> None:
         archive.writestr(f"{information}/RECORD", "")
 
 
-def environment(directory: Path, *distributions: str, groups: Sequence[str] = ()) -> Path:
+def environment(directory: Path, *distributions: str) -> Path:
     """A new environment with what these need of others, at the lock file's versions and hashes."""
     made = directory / "environment"
     requirements = directory / "requirements.txt"
     packages = [option for name in distributions for option in ("--package", name)]
     locked = ("--locked", "--no-default-groups", "--no-emit-workspace", "--format", "requirements-txt")
-    grouped = [option for group in groups for option in ("--group", group)]
-    exported = uv("export", "--quiet", *locked, *packages, *grouped, "--output-file", requirements, cwd=REPOSITORY)
+    exported = uv("export", "--quiet", *locked, *packages, "--output-file", requirements, cwd=REPOSITORY)
     assert exported.returncode == 0, exported.stderr
     for command in (
         ("venv", "--python", sys.executable, made),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
+# Of registered functions, as the guides deploy them.
+EXAMPLES = REPOSITORY / "docs/examples/functions"
 VERSION: str = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
 """Of Updraft, as jars, charts and images carry it."""
 # The pool and Spark's own workers must be the Python that runs the tests: one environment has one pyspark.

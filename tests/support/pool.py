@@ -62,6 +62,10 @@ class LocalPool(LocalService):
         """The workers, busy or idle."""
         return self._named("updraft-worker")
 
+    def models(self) -> list[psutil.Process]:
+        """The processes of batched functions."""
+        return self._named("updraft-model")
+
     def _named(self, name: str) -> list[psutil.Process]:
         return [process for process in self.members() if _name(process) == name]
 

@@ -21,6 +21,9 @@ EXTENSION = "io.updraft.spark.UpdraftExtensions"
 ENABLED = "spark.updraft.udf.enabled"
 ENDPOINT = "spark.updraft.udf.endpoint"
 
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=200m -XX:+UseSerialGC"
+"""Options of a JVM that ends before its second compiler has paid."""
+
 _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 _SMALL = {
     "spark.ui.enabled": "false",
@@ -62,9 +65,7 @@ def use_short_lived_jvms() -> None:
     The first compiler alone has 48 MB for its code. What Spark generates for each query fills them, and code that is
     thrown out is compiled again; metaspace that begins at 21 MB is collected, with all of the heap, whenever it grows.
     """
-    os.environ["SPARK_SUBMIT_OPTS"] = (
-        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=200m -XX:+UseSerialGC"
-    )
+    os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED_JVM
 
 
 def stock_confs() -> dict[str, str]:
@@ -90,6 +91,16 @@ def runtime_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[Non
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, old)
+
+
+@contextmanager
+def another_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of the same application, with confs and catalogs of its own."""
+    try:
+        yield spark.newSession()
+    finally:
+        # The session that has made a frame of values last is the active one, by whose confs UDFs are planned.
+        spark.createDataFrame([(0,)], "x int")
 
 
 def cancel_jobs(spark: SparkSession) -> None:

@@ -17,6 +17,7 @@ from threading import Condition
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from tests.support.flight import FlightData
 from updraft.v1.exchange_pb2 import ReplyMetadata
@@ -27,6 +28,9 @@ _NO_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_le
 _WAIT_SECONDS = 60
 # Calls of one small query at a time, and its health checks.
 _CALLS = 8
+
+# Field 15999: no message of this release has it.
+_OF_THE_NEXT_RELEASE = b"\xfa\xe7\x07\x03new"
 
 Change = Callable[[str, str, bytes], bytes]
 """From the method, the sender and a message to what arrives in its place."""
@@ -71,11 +75,34 @@ def event_of(message: bytes, metadata: type[Any]) -> str:
     return metadata.FromString(data.app_metadata).WhichOneof("event") or "data" if data.app_metadata else "data"
 
 
+def later(kind: type[Message], encoded: bytes) -> bytes:
+    """A message as a later release could write it: with a field more, and so each message in it."""
+    message = kind.FromString(encoded)
+    _extend(message)
+    return bytes(message.SerializeToString())
+
+
+def later_event() -> bytes:
+    """A reply that a later release could send: an event that this one does not know."""
+    return bytes(FlightData(app_metadata=_OF_THE_NEXT_RELEASE).SerializeToString())
+
+
+def _extend(message: Message) -> None:
+    for descriptor, value in message.ListFields():
+        if descriptor.message_type is None or descriptor.message_type.GetOptions().map_entry:
+            continue
+        for part in value if descriptor.is_repeated else [value]:
+            _extend(part)
+    message.MergeFromString(_OF_THE_NEXT_RELEASE)
+
+
 class Passing:
     """A service that passes each call on to another one."""
 
-    def __init__(self, target: str, change: Change | None = None):
+    def __init__(self, target: str, change: Change | None = None, *, between: Sequence[bytes] = ()):
+        """`between` is said before each reply of an exchange."""
         self._target = target
+        self._between = between
         self._change = change or (lambda _method, _sender, message: message)
         self.calls: list[RecordedCall] = []
 
@@ -95,6 +122,7 @@ class Passing:
             context.add_callback(replies.cancel)
             try:
                 for reply in replies:
+                    yield from self._between if "Exchange" in method else ()
                     yield passed(SERVICE, reply)
             except grpc.RpcError as error:
                 call.code = error.code().name
@@ -109,12 +137,17 @@ class Replaying:
         self,
         calls: Sequence[RecordedCall],
         change: Change | None = None,
-        opening: Callable[[bytes], Sequence[bytes]] = lambda _first: (),
+        opening: Callable[[bytes], Sequence[bytes]] | None = None,
+        answers: Callable[[bytes], bool] | None = None,
     ):
-        """`opening` gives what is said to a first request before what is on record."""
+        """`opening` gives what is said to a first request before what is on record.
+
+        `answers` says which replies wait for all requests that came before them; the others only for the first.
+        """
+        self._answers = answers or _answers
         self._left = list(calls)
         self._change = change or (lambda _method, _sender, message: message)
-        self._opening = opening
+        self._opening = opening or (lambda _first: ())
 
     def serve(self, method: str, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """Answer one call: each reply when the requests have come that it answers."""
@@ -144,7 +177,7 @@ class Replaying:
                     asked += 1
                     continue
                 # A client may send on before it is admitted, or wait: either is as on record.
-                is_answer = not is_exchange or _answers(message)
+                is_answer = not is_exchange or self._answers(message)
                 needed = asked if is_answer else 1
                 with changed:
                     while not ended and len(arrived) < needed and changed.wait(_WAIT_SECONDS):

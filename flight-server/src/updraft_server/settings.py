@@ -29,6 +29,12 @@ class PoolSettings(Settings):
     )
     max_message_bytes: int = restated(ServiceSettings, "max_message_bytes")
     drain_timeout_seconds: float = restated(ServiceSettings, "drain_timeout_seconds")
+    restricted_functions: FunctionNames = setting(
+        "Registered function that runs without network and subprocesses, as with the profile restricted, where that of "
+        "the pool is compatible. Repeat the option, or separate names with commas.",
+        default=(),
+        unit="functions",
+    )
 
 
 class FrontSettings(ServiceSettings, PoolSettings):
@@ -77,17 +83,12 @@ class FrontSettings(ServiceSettings, PoolSettings):
         "lines and functions of every tenant's code, and no values.",
         default=False,
     )
-    restricted_functions: FunctionNames = setting(
-        "Registered function that runs without network and subprocesses, as with the profile restricted, where that of "
-        "the pool is compatible. Repeat the option, or separate names with commas.",
-        default=(),
-        unit="functions",
-    )
     worker_memory_bytes: int = setting(
         "Anonymous and shared memory that a worker may take, with all processes that its function has started, above "
         "what the image of all workers has. Memory that a forked process shares with its parent counts for both. An "
         "exchange that is found beyond the limit, looked for four times a second, ends with an error, and its worker "
-        "with it. 0 computes three quarters of the memory of the container or machine.",
+        "with it. 0 computes three quarters of the memory of the container or machine, less what batched functions "
+        "hold.",
         default=0,
         unit="bytes",
         ge=0,
@@ -174,17 +175,19 @@ class FrontSettings(ServiceSettings, PoolSettings):
         ge=0,
     )
     batch_timeout_seconds: float | None = setting(
-        "End a worker whose function works on one batch for longer than this. Waiting for the client does not count. "
+        "End a worker whose function works on one batch for longer than this, from when it takes that until it takes "
+        "the next one or ends, however many batches it returns meanwhile. Waiting for the client does not count. "
         "Clients can ask for a shorter time. Workers count it with the kernel's timer of real time, which functions "
         "then cannot use. Defaults to one day, which the front counts alone. 0 sets no limit.",
         default=None,
         unit="seconds",
         ge=0,
     )
-    batch_cpu_seconds: float = setting(
-        "End a worker whose function uses more CPU time than this for one batch, in all its processes together. 0 sets "
-        "no limit.",
-        default=0.0,
+    batch_cpu_seconds: float | None = setting(
+        "End a worker whose function uses more CPU time than this for one batch, in all its processes together. "
+        "Counted from when the function takes a batch until it takes the next one, or ends after the last one, however "
+        "many batches it returns meanwhile. Defaults to one day for each CPU of the machine. 0 sets no limit.",
+        default=None,
         unit="seconds",
         ge=0,
     )
@@ -207,10 +210,21 @@ class WorkersSettings(PoolSettings):
     """What the workers' side of a pool needs to be told: what workers load, and what they may do."""
 
     functions: ModuleNames = setting(
-        "Python module that registers functions when it is imported; the pool runs them by name. Repeat the option, "
-        "or separate modules with commas. Modules must be installed or on PYTHONPATH.",
+        "Python module with registered functions (@function); the pool runs them by name. One that cannot be imported "
+        "is reported as a fault, and the others are served. Repeat the option, or separate modules with commas. "
+        "Modules must be installed or on PYTHONPATH.",
         default=(),
         unit="modules",
+    )
+    model_memory_bytes: int = setting(
+        "Anonymous and shared memory that the processes of all batched functions may hold together, above what the "
+        "image of all workers has. With a limit, a function is loaded when it is called, and processes of those that "
+        "were called least recently end to make room for it; they come back with their next call. A process that "
+        "needs more than this alone is ended. 0 loads all functions at the start, and ends a process that takes three "
+        "quarters of the memory of the container or machine.",
+        default=0,
+        unit="bytes",
+        ge=0,
     )
     max_exchanges_per_worker: int = setting(
         "Replace a worker after this many exchanges, to contain functions that leak memory. 0 never replaces it.",

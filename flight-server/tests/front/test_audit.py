@@ -14,7 +14,7 @@ from flight_messages import all_replies, batch, command_request, echo_command, f
 from front_harness import Running, RunningFront
 from signing import Driver, write_signers
 
-from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, SessionFunction, TaskIdentity
+from updraft.v1.exchange_pb2 import ExchangeCommand, Owner, RegisteredFunction, SessionFunction, TaskIdentity
 from updraft_server.pool.testing import FakePool
 
 SESSION = SessionFunction(python_version="3.11", spark_version="4.3.0", eval_type=200)
@@ -104,6 +104,27 @@ async def test_what_is_refused_is_recorded(running_front: Running, settings: dic
     assert (unknown["event"], unknown["outcome"]) == ("refused", "UnauthenticatedError")
     assert "identity" not in unknown
     assert "stolen" not in json.dumps(unknown)
+
+
+async def test_who_hangs_up_over_an_error_is_recorded_with_the_error(
+    running_front: Running, settings: dict[str, Any], log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_sent = asyncio.Event()
+
+    async def sent(*_: object) -> None:
+        is_sent.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("updraft_server.front.exchange._send_error", sent)
+    async with running_front(FakePool(), **settings) as front:
+        call = front.exchange(metadata=(("authorization", "Bearer token"),))
+        await call.write(command_request(echo_command(registered=RegisteredFunction(name="unknown"))))
+        async with asyncio.timeout(60):
+            await is_sent.wait()
+        call.cancel()
+        (refused,) = await records(log, 1)
+    assert refused["outcome"] == "FunctionNotFoundError"
+    assert "unknown" in refused["reason"]
 
 
 @pytest.mark.parametrize("method", ["ListFlights", "GetFlightInfo", "ListActions"])
@@ -196,6 +217,51 @@ async def test_who_may_not_drain_is_recorded_and_who_only_asks_is_not(
         (refused,) = await records(log, 1)
     described = {"call": "action", "action": "updraft.drain", "event": "refused", "identity": "driver"}
     assert described.items() <= refused.items()
+
+
+@pytest.mark.parametrize(
+    ("token", "outcome", "says"),
+    [
+        ("caller", "PermissionDeniedError", "that takes the scope session, and it has call"),
+        ("token", "FunctionRefusedError", "this pool does not know the key that signed the function"),
+    ],
+    ids=["without the scope", "with an unknown key"],
+)
+async def test_whose_signature_is_refused_is_recorded(
+    running_front: Running,
+    settings: dict[str, Any],
+    log: Path,
+    tmp_path: Path,
+    token: str,
+    outcome: str,
+    says: str,
+) -> None:
+    from pyarrow import flight
+
+    digest = hashlib.sha256(b"caller").hexdigest()
+    with settings["identities_file"].open("a") as identities:
+        identities.write(f'[[identity]]\nname = "c"\ntenant = "a"\nscopes = ["call"]\ntoken_sha256 = ["{digest}"]\n')
+    known, stranger = Driver(), Driver("stranger")
+
+    def ask(address: str) -> None:
+        with flight.connect(f"grpc://{address}") as client:
+            for driver, bearer in ((known, "token"), (stranger, token)):
+                options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {bearer}".encode())])
+                signed = driver.sign(driver.statement(echo_command(session=SESSION), b"")).SerializeToString()
+                asked = flight.Action("updraft.check_signature", signed)
+                if driver is known:
+                    assert list(client.do_action(asked, options))
+                    continue
+                with pytest.raises(flight.FlightUnauthorizedError, match=says):
+                    list(client.do_action(asked, options))
+
+    signed = {"session_functions": "signed", **write_signers(tmp_path / "signers", [known])}
+    async with running_front(FakePool(), **{**settings, **signed}) as front:
+        await asyncio.to_thread(ask, front.address)
+        (refused,) = await records(log, 1)
+    described = {"call": "action", "action": "updraft.check_signature", "event": "refused", "outcome": outcome}
+    assert described.items() <= refused.items()
+    assert says in refused["reason"]
 
 
 async def test_who_drains_is_recorded(running_front: Running, settings: dict[str, Any], log: Path) -> None:

@@ -26,7 +26,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from updraft.errors import PoolUnavailableError
 from updraft.service.lifecycle import Event, Phase
 from updraft.service.listeners import ListenError
-from updraft.v1.control_pb2 import PoolState, PoolStatus
+from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import ErrorKind
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, LeaseOutcome, NoIdleWorker, TaskKey
@@ -35,6 +35,13 @@ from updraft_server.pool.testing import FakePool
 
 async def next_health(watch: Any) -> int:
     return int((await asyncio.wait_for(watch.read(), 60)).status)
+
+
+def faults_of(location: str) -> dict[str, str]:
+    with flight.connect(location) as client:
+        [result] = client.do_action("updraft.pool_status")
+        functions = PoolStatus.FromString(result.body.to_pybytes()).functions
+        return {function.name: function.fault for function in functions}
 
 
 async def refused(channel: grpc.aio.Channel) -> grpc.StatusCode | None:
@@ -87,6 +94,49 @@ async def test_health_is_served_on_both_listeners_for_every_name(running_front: 
             with pytest.raises(grpc.aio.AioRpcError) as unknown:
                 await health(channel, "updraft.function/nope")
             assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_function_that_cannot_be_called_does_not_serve_and_says_why_and_others_do(
+    running_front: Running,
+) -> None:
+    pool = FakePool()
+    pool.functions = [FunctionDescription(name=name, version="1") for name in ("good", "bad")]
+    async with running_front(pool) as front:
+        health_of = health_pb2_grpc.HealthStub(front.channel)
+        watch = health_of.Watch(health_pb2.HealthCheckRequest(service="updraft.function/bad"))
+        assert await next_health(watch) == SERVING
+        pool.model_faults = {("bad", "1"): "its model process was killed by SIGSEGV"}
+        pool.changed()
+        assert await next_health(watch) == NOT_SERVING
+        assert await health(front.channel, "updraft.function/good") == SERVING
+        assert await health(front.channel) == SERVING
+        faults = await in_a_thread(faults_of, f"grpc://{front.address}")
+        assert faults == {"good": "", "bad": "its model process was killed by SIGSEGV"}
+        pool.model_faults = {}
+        pool.changed()
+        assert await next_health(watch) == SERVING
+
+
+async def test_a_connection_to_the_admin_listener_grows_only_so_old(
+    running_front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("updraft.service.listeners._ADMIN_CONNECTION_MILLISECONDS", 500)
+    monkeypatch.setattr("updraft.service.listeners._ADMIN_GRACE_MILLISECONDS", 500)
+    async with (
+        running_front(FakePool(), admin_listen="127.0.0.1:0") as front,
+        grpc.aio.insecure_channel(front.settings.admin_listen) as admin,
+    ):
+        watches = [
+            health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+            for channel in (admin, front.channel)
+        ]
+        for watch in watches:
+            assert await next_health(watch) == SERVING
+        # Who asks now and then keeps no connection, and whoever watches over it hears that it is over.
+        assert await watches[0].code() is grpc.StatusCode.UNAVAILABLE
+        assert await health(admin) == SERVING
+        assert not watches[1].done()
+        watches[1].cancel()
 
 
 async def test_a_pool_without_a_warm_worker_does_not_serve(running_front: Running) -> None:

@@ -3,6 +3,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,22 @@ import grpc.aio
 import pyarrow.flight as flight
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from flight_messages import all_replies, batch, command_request, echo_command, finish, reply_metadata
-from front_calls import admitted, in_a_thread
+from front_calls import Gate, admitted, in_a_thread, until
 from front_harness import Running, RunningFront
+from signing import Driver, write_signers
 
 from updraft.protocol import TENANT_HEADER
 from updraft.v1.exchange_pb2 import ErrorKind, ExchangeCommand, Owner, SessionFunction, TaskIdentity
 from updraft_server.pool.testing import FakePool
 
 SCOPES = ("call", "session", "write", "admin")
+SPIFFE = "spiffe://example.org/ns/a/sa"
 SESSION = SessionFunction(python_version="3.11", spark_version="4.3.0")
 
 
@@ -38,7 +46,8 @@ def identities(tmp_path: Path) -> Path:
     path.write_text(
         "".join(
             f'[[identity]]\nname = "{scope}-of-a"\ntenant = "a"\nscopes = ["{scope}"]\n'
-            f'token_sha256 = ["{hashlib.sha256(scope.encode()).hexdigest()}"]\ncertificates = ["{scope}.a"]\n'
+            f'token_sha256 = ["{hashlib.sha256(scope.encode()).hexdigest()}"]\n'
+            f'certificates = ["{scope}.a", "{SPIFFE}/{scope}"]\n'
             for scope in SCOPES
         )
     )
@@ -150,25 +159,141 @@ async def test_only_an_administrator_drains_and_reads_stacks(
             await front.stopped()
 
 
-@pytest.mark.parametrize(("name", "code"), [("session.a", "OK"), ("call.a", "PERMISSION_DENIED")])
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_only_who_ships_functions_has_a_signature_checked(
+    running_front: Running, identities: Path, tmp_path: Path, scope: str
+) -> None:
+    driver = Driver()
+    signed = driver.sign(driver.statement(session(), b"")).SerializeToString()
+
+    def ask(location: str) -> str:
+        with flight.connect(location) as client:
+            options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {scope}".encode())])
+            try:
+                (answer,) = client.do_action(flight.Action("updraft.check_signature", signed), options)
+            except flight.FlightUnauthorizedError as error:
+                return str(error)
+            return str(answer.body.to_pybytes().decode())
+
+    signers = write_signers(tmp_path / "signers", [driver])
+    async with running_front(FakePool(), identities_file=identities, session_functions="signed", **signers) as front:
+        answer = await in_a_thread(ask, f"grpc://{front.address}")
+    refusal = f"that takes the scope session, and it has {scope}"
+    assert ('{"signer": "a-driver"}' if scope == "session" else refusal) in answer
+
+
+@pytest.mark.parametrize(
+    ("revocation", "code", "kind"),
+    [
+        ("token", grpc.StatusCode.UNAUTHENTICATED, ErrorKind.ERROR_KIND_UNAUTHENTICATED),
+        ("file", grpc.StatusCode.UNAUTHENTICATED, ErrorKind.ERROR_KIND_UNAUTHENTICATED),
+        ("scope", grpc.StatusCode.PERMISSION_DENIED, ErrorKind.ERROR_KIND_PERMISSION_DENIED),
+        ("tenant", grpc.StatusCode.PERMISSION_DENIED, ErrorKind.ERROR_KIND_PERMISSION_DENIED),
+        ("", grpc.StatusCode.OK, None),
+    ],
+)
+async def test_who_is_revoked_while_an_exchange_waits_gets_no_worker(
+    running_front: Running,
+    identities: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    revocation: str,
+    code: grpc.StatusCode,
+    kind: ErrorKind | None,
+) -> None:
+    gate = Gate()
+    pool = FakePool(workers=1, script=gate.script)
+    credentials = (("authorization", "Bearer session"),)
+    settings: dict[str, Any] = {"identities_file": identities, "session_functions": "unsigned"}
+    async with running_front(pool, **settings) as front:
+        running, waiting = (front.exchange(metadata=credentials) for _ in range(2))
+        await running.write(command_request(session()))
+        await running.read()
+        another_task = session()
+        another_task.task.task_attempt_id += 1
+        await waiting.write(command_request(another_task))
+        await until(lambda: front.front.admission.waiting == 1)
+        revoke(identities, revocation, monkeypatch)
+        gate.opened.set()
+        # What runs goes on.
+        await running.write(finish(0))
+        await running.done_writing()
+        assert (await all_replies(running))[1] is None
+        if code is grpc.StatusCode.OK:
+            await waiting.write(finish(0))
+            await waiting.done_writing()
+        replies, error = await all_replies(waiting)
+        await until(lambda: pool.idle == 1)
+    assert (error.code() if error is not None else grpc.StatusCode.OK) is code
+    assert (reply_metadata(replies[-1]).error.kind if error is not None else None) == kind
+
+
+def revoke(identities: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take something away from the identity with the scope `session`."""
+    named = identities.read_text()
+    digest = hashlib.sha256(b"session").hexdigest()
+    if what == "token":
+        identities.write_text(named.replace(digest, hashlib.sha256(b"another").hexdigest()))
+    elif what == "file":
+        monkeypatch.setattr("updraft.service.security._GRACE_SECONDS", -1.0)
+        identities.unlink()
+    elif what == "scope":
+        identities.write_text(named.replace('scopes = ["session"]', 'scopes = ["call"]'))
+    elif what == "tenant":
+        identities.write_text(named.replace('name = "session-of-a"\ntenant = "a"', 'name = "moved"\ntenant = "b"'))
+
+
+@pytest.mark.parametrize(
+    ("name", "uri", "code"),
+    [
+        ("session.a", "", "OK"),
+        ("call.a", "", "PERMISSION_DENIED"),
+        ("anybody", f"{SPIFFE}/session", "OK"),
+        ("anybody", f"{SPIFFE}/call", "PERMISSION_DENIED"),
+        ("anybody", f"{SPIFFE}/stranger", "UNAUTHENTICATED"),
+        # Only an id in its own place is one.
+        (f"{SPIFFE}/session", "", "UNAUTHENTICATED"),
+    ],
+)
 async def test_a_client_certificate_is_an_identity(
-    running_front: Running, tmp_path: Path, identities: Path, name: str, code: str
+    running_front: Running, tmp_path: Path, identities: Path, name: str, uri: str, code: str
 ) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     served = authority.issue_cert("localhost")
     served.cert_chain_pems[0].write_to_path(tmp_path / "tls.crt")
     served.private_key_pem.write_to_path(tmp_path / "tls.key")
-    client = authority.issue_cert(common_name=name)
-    credentials = grpc.ssl_channel_credentials(
-        authority.cert_pem.bytes(), client.private_key_pem.bytes(), client.cert_chain_pems[0].bytes()
-    )
+    credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes(), *key_and_certificate(authority, name, uri))
     files = {"tls_certificate_file": "tls.crt", "tls_key_file": "tls.key", "tls_client_ca_file": "ca.crt"}
     settings: dict[str, Any] = {setting: tmp_path / file for setting, file in files.items()}
     async with running_front(FakePool(), identities_file=identities, session_functions="unsigned", **settings) as front:
         address = f"localhost:{front.address.rpartition(':')[2]}"
         async with grpc.aio.secure_channel(address, credentials) as channel:
             front.channel = channel
-            call = front.exchange()
-            found, _, _ = await ended(call, session(), allowed=code == "OK")
+            if code == "UNAUTHENTICATED":
+                assert (await admitted(channel)).name == code
+                return
+            found, _, _ = await ended(front.exchange(), session(), allowed=code == "OK")
             assert found.name == code
+
+
+def key_and_certificate(authority: trustme.CA, name: str, uri: str) -> tuple[bytes, bytes]:
+    """In PEM, of a client with this common name, and with this URI as an alternative one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(signer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    )
+    if uri:
+        alternative = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)])
+        builder = builder.add_extension(alternative, critical=False)
+    private: Any = load_pem_private_key(authority.private_key_pem.bytes(), password=None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem, builder.sign(private, hashes.SHA256()).public_bytes(Encoding.PEM)

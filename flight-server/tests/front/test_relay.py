@@ -235,6 +235,18 @@ async def test_a_worker_does_not_speak_for_the_front(kind: ErrorKind) -> None:
     assert "no worker has" in str(error)
 
 
+async def test_a_worker_tells_how_a_model_process_has_ended_and_has_not_died() -> None:
+    async def tells(worker: FakeWorker) -> None:
+        lost = Error(kind=ErrorKind.ERROR_KIND_WORKER, message="the model process was killed by SIGSEGV")
+        await worker.send(FrameKind.FAILED, lost.SerializeToString())
+
+    running = await exchange([], tells, ends=False, batched=True)
+    error = await running.error()
+    assert isinstance(error, WorkerError)
+    assert error.message == "the model process was killed by SIGSEGV"
+    assert running.relay.was_told
+
+
 @pytest.mark.parametrize("consumed", [0, 1, 300, (1 << 64) - 1])
 async def test_what_befalls_a_worker_behind_its_last_message_is_no_error(consumed: int) -> None:
     async def dies(worker: FakeWorker) -> None:
@@ -297,6 +309,7 @@ async def test_a_worker_that_ended_itself_at_its_time_limit_is_no_crash() -> Non
     asyncio.get_running_loop().call_soon(running.lease.die, WorkerDeath(-signal.SIGALRM))
     error = await running.error()
     assert isinstance(error, DeadlineError)
+    assert "the function f worked for more than 5 seconds" in str(error)
     assert "--batch-timeout-seconds" in str(error)
 
 

@@ -5,10 +5,10 @@ import asyncio
 import socket
 
 import pytest
-from flight_messages import batch, finish
+from flight_messages import FlightData, batch, finish
 from relay_exchanges import consume, data, exchange
 
-from updraft.v1.exchange_pb2 import Admitted, ReplyMetadata
+from updraft.v1.exchange_pb2 import Admitted, BatchPart, ReplyMetadata, RequestMetadata
 from updraft_server.front.relay import Side
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.leases import LeaseOutcome
@@ -161,5 +161,24 @@ async def test_keepalives_behind_batches_that_the_worker_does_not_take_cannot_ar
     await running.call.has_received(1)
     assert not running.call.sent.empty()
     assert running.relay.turn is None
+    relaying.cancel()
+    await asyncio.wait([relaying])
+
+
+async def test_parts_that_the_worker_does_not_take_are_its_turn() -> None:
+    async def takes_nothing(_worker: FakeWorker) -> None:
+        await asyncio.Event().wait()
+
+    metadata = RequestMetadata(part=BatchPart(body_bytes=1 << 20, offset=0)).SerializeToString()
+    part = FlightData(app_metadata=metadata, data_body=bytes(9_000)).SerializeToString()
+    running = await exchange([part] * 20, takes_nothing, ends=False)
+    running.lease.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    relaying = asyncio.create_task(running.run())
+    await running.call.has_received(1)
+    # There is no event for it.
+    while not running.relay._sender.is_held_back:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert running.transfer.batches == 0
+    assert running.relay.turn is Side.WORKER
     relaying.cancel()
     await asyncio.wait([relaying])

@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 from flight_messages import command_request, echo_command, path_request
 
-from updraft.errors import FunctionNotFoundError, LimitError, ProtocolError, VersionMismatchError
+from updraft.errors import (
+    FunctionNotFoundError,
+    FunctionRefusedError,
+    LimitError,
+    ProtocolError,
+    VersionMismatchError,
+)
 from updraft.flight_data import split_flight_data
+from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
 from updraft.v1.exchange_pb2 import (
+    AggregateStage,
     Artifact,
     DeferredPayload,
     ExchangeCommand,
@@ -20,9 +28,8 @@ from updraft.v1.exchange_pb2 import (
 )
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.request import MAX_COMMAND_BYTES, Request, parse_request, resolve
-from updraft_server.pool.leases import RegisteredFunctionInfo
 
-ECHOES = [RegisteredFunctionInfo("echo", "1", ""), RegisteredFunctionInfo("echo", "2", "")]
+ECHOES = [FunctionDescription(name="echo", version="1"), FunctionDescription(name="echo", version="2")]
 POOL = Capabilities(ECHOES, session_functions_allowed=True, python_version="3.11.9", pyspark_version="4.3.0")
 GARBAGE = b"\xff no message at all"
 
@@ -101,3 +108,60 @@ def test_a_worker_is_bound_by_what_python_remembers_of_a_session() -> None:
     assert modules(session("a")) == ""
     assert modules(session("a", **variables)) == modules(session("a", **variables)) != ""
     assert modules(session("a", **variables)) != modules(session("a", user_environment={"MODEL": "small"}))
+
+
+KINDS = Capabilities(
+    [
+        FunctionDescription(name="mean", version="1", kind=FunctionKind.FUNCTION_KIND_AGGREGATE),
+        FunctionDescription(name="words", version="1", kind=FunctionKind.FUNCTION_KIND_TABLE),
+        FunctionDescription(name="half", version="1", kind=FunctionKind.FUNCTION_KIND_SCALAR),
+        FunctionDescription(name="half", version="2", kind=FunctionKind.FUNCTION_KIND_SCALAR, fault="no weights"),
+        FunctionDescription(name="a_module", fault="the module 'a_module' of --functions cannot be imported"),
+    ],
+    session_functions_allowed=False,
+    python_version="3.11.9",
+    pyspark_version="",
+)
+
+
+def call_of(name: str, **call: Any) -> Request:
+    return resolve(parsed(echo_command(registered=RegisteredFunction(name=name, **call))), KINDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("mean", {"stage": AggregateStage.AGGREGATE_STAGE_MERGE, "key_columns": 2}),
+        ("words", {"joined": True}),
+        ("half@1", {}),
+    ],
+)
+def test_a_call_that_fits_its_function_is_resolved(name: str, call: dict[str, Any]) -> None:
+    request = call_of(name, **call)
+    assert (request.function, request.version) == (name.partition("@")[0], "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "says"),
+    [
+        ("words", {"key_columns": 1}, "is no aggregate"),
+        ("half@1", {"stage": AggregateStage.AGGREGATE_STAGE_ACCUMULATE}, "is no aggregate"),
+        ("mean", {"joined": True}, "gives no table"),
+        ("mean", {"stage": 7}, "stage 7"),
+    ],
+)
+def test_a_call_that_does_not_fit_its_function_is_the_clients_error(name: str, call: dict[str, Any], says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        call_of(name, **call)
+
+
+@pytest.mark.parametrize(("name", "says"), [("half", "no weights"), ("a_module", "cannot be imported")])
+def test_what_cannot_be_called_is_refused_with_the_reason(name: str, says: str) -> None:
+    with pytest.raises(FunctionRefusedError, match=says):
+        call_of(name)
+
+
+@pytest.mark.parametrize(("name", "version"), [("half@3", ""), ("half", "3"), ("other", "")])
+def test_what_is_not_there_may_be_of_a_module_that_is_missing(name: str, version: str) -> None:
+    with pytest.raises(FunctionNotFoundError, match="'a_module' of --functions cannot be imported"):
+        call_of(name, version=version)

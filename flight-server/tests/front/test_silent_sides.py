@@ -11,69 +11,18 @@ from flight_messages import (
     FlightData,
     all_replies,
     batch,
-    command_request,
-    echo_command,
     finish,
     keep_alive,
     path_request,
     reply_metadata,
 )
 from front_harness import Running, RunningFront
+from looks import FAR_APART, LOOKS_TO_A_LIMIT, Script, looked_at, opened, written
 
 from updraft.v1.exchange_pb2 import ErrorKind, ReplyMetadata
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_usage import WorkerUsage
-from updraft_server.pool.testing import FakePool, FakeWorker
-
-# The front itself looks so rarely that it does not within a test.
-FAR_APART = {"client_silence_seconds": 4_000.0, "worker_silence_seconds": 4_000.0}
-LOOKS_TO_A_LIMIT = round(4_000 / 30) + 1
-
-
-class Script:
-    """A worker that tells what it got, and goes on when the test says."""
-
-    def __init__(self) -> None:
-        self.received: asyncio.Queue[FrameKind] = asyncio.Queue()
-        self.replies: asyncio.Queue[ReplyMetadata] = asyncio.Queue()
-
-    async def __call__(self, worker: FakeWorker) -> None:
-        receiving = asyncio.ensure_future(self._receive(worker))
-        try:
-            while True:
-                await worker.send(FrameKind.MESSAGE, (await self.replies.get()).SerializeToString())
-        finally:
-            receiving.cancel()
-
-    async def _receive(self, worker: FakeWorker) -> None:
-        while True:
-            self.received.put_nowait((await worker.receive()).kind)
-
-    async def got(self, kind: FrameKind) -> None:
-        assert await asyncio.wait_for(self.received.get(), 60) is kind
-
-
-async def opened(front: RunningFront, script: Script) -> Any:
-    call = front.exchange()
-    await call.write(command_request(echo_command()))
-    await script.got(FrameKind.COMMAND)
-    assert reply_metadata(await call.read()).HasField("admitted")
-    await written(front)
-    return call
-
-
-async def looked_at(front: RunningFront, times: int = 2 * LOOKS_TO_A_LIMIT) -> None:
-    for _ in range(times):
-        await front.front._running.look()
-
-
-async def written(front: RunningFront) -> None:
-    """Until the front knows that gRPC has taken its last message: before that it would wait for the client."""
-    for _ in range(60_000):
-        if not any(watched.relay._writing for watched in front.front._running._watched):
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("gRPC has not taken the front's message")
+from updraft_server.pool.testing import FakePool
 
 
 async def heard(front: RunningFront, keep_alives: int) -> None:
@@ -156,7 +105,7 @@ async def test_a_worker_that_does_not_finish_after_the_last_batch_is_ended(runni
         await script.got(FrameKind.BATCH)
         await script.got(FrameKind.END)
         await looked_at(front)
-        assert "the function neither accepted nor returned" in await error_of(call)
+        assert "the function echo neither accepted nor returned" in await error_of(call)
 
 
 async def test_a_worker_that_uses_the_processor_may_take_its_time(running_front: Running) -> None:
@@ -227,28 +176,28 @@ async def test_the_front_looks_by_itself(running_front: Running) -> None:
 
 
 async def test_a_function_that_uses_too_much_processor_time_for_a_batch_is_ended(running_front: Running) -> None:
-    used_seconds = itertools.count(1000, 100)
     script = Script()
     pool = FakePool(script=script)
-    pool.usage = lambda: WorkerUsage(0, "", processor_seconds=next(used_seconds))
-    limits = {"client_silence_seconds": 0, "worker_silence_seconds": 0, "batch_cpu_seconds": 2_000}
-    async with running_front(pool, **limits) as front:
+    used = 1_000.0
+    pool.usage = lambda: WorkerUsage(0, "", processor_seconds=used)
+    async with running_front(pool, batch_cpu_seconds=2_000) as front:
         call = await opened(front, script)
         await call.write(batch(1))
         await script.got(FrameKind.BATCH)
-        # The first two find out that it works on a batch, and from when on.
-        await looked_at(front, 22)
+        await front.front._running.look_at_limits()
+        used += 2_000
+        await front.front._running.look_at_limits()
         script.replies.put_nowait(ReplyMetadata(consumed=1))
         assert reply_metadata(await call.read()).consumed == 1
         await written(front)
-        await call.write(batch(2))
-        await script.got(FrameKind.BATCH)
-        await looked_at(front, 60)
+        await front.front._running.look_at_limits()
+        used += 2_000.5
+        await front.front._running.look_at_limits()
         replies, error = await asyncio.wait_for(all_replies(call), 60)
     assert error is not None
     assert error.details() == (
-        "the function echo used more than 2000 seconds of CPU time for one batch, so its worker was ended: send "
-        "smaller batches, or raise --batch-cpu-seconds of the pool"
+        "the function echo used 4000.5 seconds of CPU time for one batch, the limit is 2000, and its worker was ended: "
+        "send smaller batches, or raise --batch-cpu-seconds of the pool"
     )
     assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_LIMIT
 
@@ -264,7 +213,7 @@ async def test_a_worker_that_has_lifted_its_clock_is_ended_all_the_same(running_
         await looked_at(front, 4_000 // 30)
         assert front.front._running._watched
         await looked_at(front, 4)
-        assert "worked for more than 2000 seconds on one batch" in await error_of(call)
+        assert "the function echo worked for more than 2000 seconds on one batch" in await error_of(call)
 
 
 @pytest.mark.parametrize(
@@ -288,5 +237,5 @@ async def test_no_batch_takes_longer_than_a_day_unless_the_operator_says_so(
         await looked_at(front, 2)
         assert watched.relay.function_has_earned_its_end == is_ended
         if is_ended:
-            assert "worked for more than 86400 seconds on one batch" in await error_of(call)
+            assert "the function echo worked for more than 86400 seconds on one batch" in await error_of(call)
         call.cancel()

@@ -1,6 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
+from updraft_server.ipc.batch_record import BatchRecord
+from updraft_server.ipc.model_packets import (
+    FUNCTIONS_PER_PACKET,
+    MeasuredModels,
+    MeasureModels,
+    ModelEnded,
+    ModelFault,
+    ModelReplica,
+    ModelStarted,
+    ModelUsage,
+)
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
@@ -23,11 +34,15 @@ from updraft_server.ipc.zygote_packets import (
 )
 
 PACKETS: list[Packet] = [
-    Hello(1, "3.11", "4.3.0", [["echo", "1", "Sends it back."]], [["seccomp", ""]]),
+    Hello(1, "3.11", "4.3.0", ["ZWNobw=="], [["seccomp", ""]]),
     Claim(["a-1", "a-2"]),
     Fork(7),
     Forked(7, "a-1", 4711),
     ForkFailed(7, "fork: no memory"),
+    ModelStarted("model-1", "f", "1", 4711),
+    ModelEnded("model-1", "exited with code 1", is_expected=False),
+    ModelFault("f", "1", "it broke"),
+    MeasureModels(7, 8),
     Kill("a-1"),
     Measure(8, ["a-1"]),
     Exited("a-1", -9),
@@ -64,3 +79,17 @@ def test_the_settings_of_a_zygote_arrive_as_they_were_sent() -> None:
     worker = WorkerSettings(max_exchanges=3, writable_paths=("/data",))
     settings = ZygoteSettings(["a.b"], "/files", "/workers", "/scratch", worker)
     assert ZygoteSettings.decode(settings.encode()) == settings
+
+
+def test_what_is_told_of_the_largest_models_fits_into_a_packet() -> None:
+    record = BatchRecord()
+    record.batches.counts = [2**53] * len(record.batches.counts)
+    record.waits.counts = [2**53] * len(record.waits.counts)
+    replicas = [ModelReplica(f"model-{'f' * 16}", number, 2**22, "retiring", 2**40, 10_000) for number in range(32)]
+    usage = ModelUsage("n" * 200, "v" * 50, replicas, 10**9, 10**9, 10**9, record.to_plain())
+    packet = MeasuredModels(1, [usage] * FUNCTIONS_PER_PACKET, are_last=False)
+    data = encode(packet)
+    assert len(data) < MAX_PACKET_BYTES
+    measured = decode(data)
+    assert isinstance(measured, MeasuredModels)
+    assert ModelUsage.from_plain(measured.functions[0]) == usage

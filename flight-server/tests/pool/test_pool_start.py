@@ -8,6 +8,8 @@ import pytest
 from pools_for_tests import Zygote
 from zygote_paths import ZygotesAt
 
+from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.ipc.function_list import encode_functions
 from updraft_server.ipc.zygote_packets import (
     Hello,
 )
@@ -15,9 +17,10 @@ from updraft_server.pool.interface import until
 from updraft_server.pool.leases import (
     PoolError,
     PoolSettings,
-    RegisteredFunctionInfo,
 )
 from updraft_server.pool.pool import Pool
+
+DOUBLE = FunctionDescription(name="double", version="1", doc="Doubles.")
 
 
 async def test_a_new_pool_has_counted_nothing(tmp_path: Path) -> None:
@@ -99,11 +102,11 @@ async def test_a_worker_that_is_leased_while_the_pool_starts_counts_as_started(t
 
 async def test_what_the_zygote_says_of_itself_is_the_pools(tmp_path: Path) -> None:
     zygote = Zygote(tmp_path / "z.sock")
-    zygote.hello = Hello(77, "3.11", "4.1.4", [("double", "1", "Doubles.")])
+    zygote.hello = Hello(77, "3.11", "4.1.4", encode_functions([DOUBLE]))
     pool = Pool(PoolSettings(workers=1, zygotes=ZygotesAt(tmp_path / "z.sock")), lambda _: None, lambda _: None)
     async with asyncio.timeout(60):
         await pool.start()
         assert (pool.zygote_pid, pool.python_version, pool.pyspark_version) == (77, "3.11", "4.1.4")
-        assert pool.functions == (RegisteredFunctionInfo("double", "1", "Doubles."),)
+        assert pool.functions == (DOUBLE,)
         await pool.close(0.0)
         await zygote.close()

@@ -55,7 +55,7 @@ async def zygote(tmp_path: Path) -> AsyncIterator[Zygote]:
         listener.listen()
         lost = asyncio.Event()
         exits: asyncio.Queue[Exited] = asyncio.Queue()
-        client = ZygoteClient(ZygotesAt(path), 60, exits.put_nowait, lost.set)
+        client = ZygoteClient(ZygotesAt(path), 60, exits.put_nowait, lost.set, lambda *_: None)
         connecting = asyncio.create_task(client.connect())
         end, _ = await asyncio.to_thread(listener.accept)
         with end:

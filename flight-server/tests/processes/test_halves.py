@@ -13,7 +13,8 @@ import grpc
 import psutil
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from served_pool import HANG_SECONDS, Server, echo, front_command, serves_again, workers_command
+from pyarrow import flight
+from served_pool import HANG_SECONDS, SCHEMA, Server, batch, echo, front_command, serves_again, workers_command
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
@@ -24,6 +25,32 @@ def eventually(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() - started < HANG_SECONDS
         time.sleep(0.01)
+
+
+LEAVING = """
+import os, time
+import pyarrow as pa
+from updraft import function
+
+# Of the test: a worker has one of its own.
+NOTES = os.environ["TMPDIR"]
+
+@function
+def daemon(batch: pa.RecordBatch) -> pa.RecordBatch:
+    "Leaves a process behind."
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if os.fork() == 0:
+            with open(NOTES + "/noted", "w") as file:
+                file.write(str(os.getpid()))
+            os.rename(NOTES + "/noted", NOTES + "/daemon")
+            # Whoever ends it, it is not itself.
+            time.sleep(1000)
+        os._exit(0)
+    os.waitpid(child, 0)
+    return batch
+"""
 
 
 class Front(Server):
@@ -51,8 +78,8 @@ class Front(Server):
 class Workers:
     """A workers' half."""
 
-    def __init__(self, directory: Path) -> None:
-        self.process = subprocess.Popen(workers_command(directory))
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.process = subprocess.Popen(workers_command(directory, *options))
 
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
@@ -127,6 +154,34 @@ def test_workers_that_are_told_to_end_do_so_once_their_front_has_drained(directo
         assert workers.process.poll() is None
         assert front.stop() == 0
         assert workers.process.wait(HANG_SECONDS) == 0
+    finally:
+        kill(front.process)
+        workers.kill()
+
+
+def test_nothing_of_the_workers_half_outlives_its_front_but_who_waits_for_the_next(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (directory / "leaving.py").write_text(LEAVING)
+    monkeypatch.setenv("PYTHONPATH", str(directory))
+    monkeypatch.setenv("TMPDIR", str(directory))
+    front, workers = Front(directory), Workers(directory, "--functions=leaving")
+    try:
+        eventually(front.is_ready)
+        client = front.client()
+        # Its daemon would end with its exchange too: that goes on until the front is lost.
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("daemon"))
+        writer.begin(SCHEMA)
+        writer.write_batch(batch(1))
+        assert reader.read_chunk().data == batch(1)
+        daemon = psutil.Process(int((directory / "daemon").read_text()))
+        family = workers.family()
+        assert daemon in family
+        assert any("updraft-zygote" in member.name() for member in family)
+        kill(front.process)
+        eventually(lambda: all(map(has_ended, [*family, daemon])))
+        assert workers.process.poll() is None
+        client.close()
     finally:
         kill(front.process)
         workers.kill()

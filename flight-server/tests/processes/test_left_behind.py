@@ -22,7 +22,8 @@ import multiprocessing
 import os
 import subprocess
 import time
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+import pyarrow as pa
+from updraft import function
 
 # Of the test: a worker has one of its own.
 DIRECTORY = os.environ["TMPDIR"]
@@ -46,18 +47,21 @@ def daemon():
     os.read(reading, 1)
     os.close(reading)
 
-def daemons(batch):
+@function
+def daemons(batch: pa.RecordBatch) -> pa.RecordBatch:
     daemon()
     daemon()
     return batch
 
-def disowned(batch):
+@function
+def disowned(batch: pa.RecordBatch) -> pa.RecordBatch:
     PR_SET_CHILD_SUBREAPER = 36
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     daemon()
     return batch
 
-def cascade(batch):
+@function
+def cascade(batch: pa.RecordBatch) -> pa.RecordBatch:
     # Each of a line of daemons comes up only when the one before it has ended.
     if os.fork() == 0:
         for _ in range(5):
@@ -72,7 +76,8 @@ def cascade(batch):
         time.sleep(0.01)
     return batch
 
-def unheard(batch):
+@function
+def unheard(batch: pa.RecordBatch) -> pa.RecordBatch:
     # A child whose end sends no signal: waitpid shows it to those only that ask for all kinds of children.
     SYS_CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
     if ctypes.CDLL(None).syscall(SYS_CLONE, 0, 0, 0, 0, 0) == 0:
@@ -89,13 +94,11 @@ def start_a_program():
     with open(DIRECTORY + f"/{program.pid}.started", "w"):
         pass
 
-def multiprocess(batch):
+@function
+def multiprocess(batch: pa.RecordBatch) -> pa.RecordBatch:
     POOLS.append(multiprocessing.get_context("fork").Pool(2, start_a_program))
     POOLS[-1].map(abs, range(10))
     return batch
-
-for function in (daemons, disowned, cascade, unheard, multiprocess):
-    registry.add(RegisteredFunction(function.__name__, "1", "Leaves processes behind.", function))
 """
 
 

@@ -223,17 +223,6 @@ async def test_workers_that_never_become_ready_are_reported_in_words(tmp_path: P
         broken.stop()
 
 
-async def test_a_module_that_cannot_be_imported_ends_the_zygote_with_its_own_status(tmp_path: Path) -> None:
-    from updraft_server.ipc.zygote_packets import EXIT_IMAGE_BROKEN
-
-    broken = Zygotes(tmp_path, WorkerSettings(), modules=["no_such_module"])
-    try:
-        status = os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, broken.process.pid, 0))[1])
-        assert status == EXIT_IMAGE_BROKEN
-    finally:
-        broken.stop()
-
-
 @pytest.mark.parametrize("moment", range(5))
 async def test_a_worker_killed_at_any_moment_fails_only_its_own_exchange(zygotes: Zygotes, moment: int) -> None:
     async with running_pool(zygotes) as pool:

@@ -254,9 +254,9 @@ TWO_FUNCTIONS = """
 import socket
 import subprocess
 import pyarrow as pa
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+from updraft import function
 
-def tried(batch):
+def tried(batch: pa.RecordBatch) -> pa.RecordBatch:
     said = []
     for attempt in (lambda: socket.socket().close(), lambda: subprocess.run(["true"], check=True)):
         try:
@@ -266,8 +266,7 @@ def tried(batch):
             said.append("refused")
     return pa.record_batch({"_0": pa.array(said)})
 
-for name in ("open", "closed"):
-    registry.add(RegisteredFunction(name, "1", "For a test.", tried))
+open_, closed = (function(name=name)(tried) for name in ("open", "closed"))
 """
 
 

@@ -13,9 +13,11 @@ from served_pool import HANG_SECONDS, SCHEMA, Server, batch, finish
 
 FUNCTIONS = """
 import os
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+import pyarrow as pa
+from updraft import function
 
-def litter(batch):
+@function
+def litter(batch: pa.RecordBatch) -> pa.RecordBatch:
     directory = os.open(os.environ["TMPDIR"], os.O_RDONLY)
     for _ in range(2000):
         os.mkdir("nested", dir_fd=directory)
@@ -24,8 +26,6 @@ def litter(batch):
     os.close(directory)
     os.mkdir(os.environ["TMPDIR"] + "/closed", 0)
     return batch
-
-registry.add(RegisteredFunction("litter", "1", "Leaves a tree behind that is hard to remove.", litter))
 """
 
 

@@ -17,12 +17,15 @@ import os
 import pathlib
 import time
 
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+import pyarrow as pa
+
+from updraft import function
 
 here = pathlib.Path({here!r})
 
 
-def waits(batch):
+@function
+def waits(batch: pa.RecordBatch) -> pa.RecordBatch:
     (here / "waits").touch()
     where_it_waits()
     return batch
@@ -33,16 +36,13 @@ def where_it_waits():
         time.sleep(0.01)
 
 
-def fills_its_pipe(batch):
+@function
+def fills_its_pipe(batch: pa.RecordBatch) -> pa.RecordBatch:
     try:
         while True:
             os.write(5, b"a lie about itself" * 100)
     except BlockingIOError:
         return waits(batch)
-
-
-for function in (waits, fills_its_pipe):
-    registry.add(RegisteredFunction(function.__name__, "1", "For a test.", function))
 """
 
 

@@ -33,10 +33,13 @@ FUNCTIONS = f"""
 import sys, time
 from pathlib import Path
 
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+import pyarrow as pa
+
+from updraft import function
 
 
-def floods(batch):
+@function(result=lambda schema: schema)
+def floods(batch: pa.RecordBatch) -> pa.RecordBatch:
     for _ in range({FLOOD_LINES // 1024}):
         sys.stdout.write(("x" * {FLOOD_LINE_BYTES - 1} + "\\n") * 1024)
     while not Path(__file__).with_name("enough").exists():
@@ -45,13 +48,10 @@ def floods(batch):
     return batch
 
 
-def prints(batch):
+@function(result=lambda schema: schema)
+def prints(batch: pa.RecordBatch) -> pa.RecordBatch:
     print("y" * 100_000)
     return batch
-
-
-for call in (floods, prints):
-    registry.add(RegisteredFunction(call.__name__, "1", "", call, result_schema=lambda schema: schema))
 """
 
 

@@ -5,11 +5,13 @@ import sys
 WITHOUT_PYSPARK = """
 import sys
 sys.modules["pyspark"] = None
+from updraft_server.ipc.function_list import decode_functions
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.sandbox.owner_files import OwnerFiles
 from updraft_server.zygote.image import Image
 settings = WorkerSettings()
-print([name for name, _, _ in Image(settings, OwnerFiles(settings), (), "/nonexistent").hello().functions])
+hello = Image(settings, OwnerFiles(settings), (), "/nonexistent").hello()
+print([function.name for function in decode_functions(hello.functions)])
 """
 
 

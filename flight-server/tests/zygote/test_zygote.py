@@ -10,6 +10,7 @@ import pytest
 from pool_driver import Zygotes
 from zygote_fronts import Front, ends
 
+from updraft_server.ipc.function_list import decode_functions
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
@@ -47,7 +48,7 @@ def lives(pidfd: int) -> bool:
 
 
 def test_it_says_first_what_its_workers_are(front: Front) -> None:
-    assert [name for name, _, _ in front.hello.functions] == ["echo"]
+    assert [function.name for function in decode_functions(front.hello.functions)] == ["echo"]
 
 
 def test_every_worker_has_an_id_of_its_own(front: Front, other_front: Front) -> None:

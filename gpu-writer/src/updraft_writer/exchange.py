@@ -7,6 +7,7 @@ of credit that was not used. What was handed to the file belongs to the file.
 
 import asyncio
 import time
+import traceback
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from updraft.arrow_cost import Claims
 from updraft.arrow_decoder import encapsulated_message
-from updraft.batch_parts import BatchParts, check_batch_size
+from updraft.batch_parts import PART_BYTES, BatchParts, check_batch_size
 from updraft.errors import DeadlineError, LimitError, ProtocolError
 from updraft.flight_data import FlightFields, split_flight_data
 from updraft.service.exchange import Call, check_size, fail_without_finish, parse_metadata
@@ -23,8 +24,9 @@ from updraft.service.silence import Silence, seconds_between_looks
 from updraft.service.spans import Span
 from updraft.v1.exchange_pb2 import BatchPart, Finish
 from updraft.v1.write_pb2 import WriteRequestMetadata
+from updraft_writer.batch_limit import BatchLimit
 from updraft_writer.encoders.encoder import Footer
-from updraft_writer.futures import ignore_failure
+from updraft_writer.futures import on_thread
 from updraft_writer.metrics import WriterMetrics
 from updraft_writer.open_file import OpenFile
 from updraft_writer.quota import Quota, Reservation
@@ -40,6 +42,8 @@ _MAX_UNANSWERED_ASKS = 16
 _MOST_HEADER_BYTES_ON_LOOP, _MOST_BODY_BYTES_ON_LOOP = 32 << 10, 1 << 20
 # Every batch asks for the quota, but most do not wait. Only real waits get a span.
 _SHORTEST_TRACED_WAIT_SECONDS = 0.01
+# Of a batch in parts, within --stall-timeout-seconds: one that comes byte after byte would hold its quota for ever.
+_LEAST_BYTES_IN_TIME = PART_BYTES
 # Credit covers the body alone. As many columns as a schema may have take less than 3 MiB.
 _MAX_HEADER_BYTES = 4 << 20
 
@@ -68,6 +72,8 @@ class WriteExchange:
     _credit_changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     # The batch that comes in parts, if one does.
     _parts: BatchParts | None = field(init=False, default=None)
+    # Whether what is left to do for the oldest credit is the writer's.
+    _batch_is_here: bool = field(init=False, default=False)
     _batch_came: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _stored_batches: int = field(init=False, default=0)
 
@@ -89,10 +95,20 @@ class WriteExchange:
             for task in (receiving, *helpers):
                 task.cancel()
             await asyncio.gather(receiving, *helpers, return_exceptions=True)
+            self._let_go_of_batch(receiving)
             while self._credit:
                 self._credit.popleft().release()
         # Await nothing after this: the outcome of the exchange has to be the outcome of the file.
         return await self.file.finish()
+
+    def _let_go_of_batch(self, receiving: asyncio.Task[None]) -> None:
+        """Free a batch that was not taken: this exchange, and the frames of its error, live until the client is told.
+
+        Others have its quota by then.
+        """
+        self._parts = None
+        if not receiving.cancelled() and (error := receiving.exception()) is not None:
+            traceback.clear_frames(error.__traceback__)
 
     async def _receive(self) -> None:
         last: Finish | None = None
@@ -133,7 +149,7 @@ class WriteExchange:
             case "sequence":
                 await self._take_batch(metadata.sequence, fields)
             case "part":
-                self._take_part(metadata.part, fields)
+                await self._take_part(metadata.part, fields)
             case "finish":
                 if self._parts is not None:
                     raise ProtocolError("finish came inside a batch that comes in parts")
@@ -148,15 +164,19 @@ class WriteExchange:
 
     def _take_ask(self, body_bytes: int) -> None:
         number = self.file.progress.batches + len(self._credit) + len(self._asks) + 1
-        check_batch_size(
-            number, body_bytes, limit_bytes=self.settings.max_batch_bytes, setting="--max-batch-bytes of the writer"
+        limit = BatchLimit.effective(
+            self.settings.max_batch_bytes,
+            self.settings.max_message_bytes,
+            quota_bytes=self.quota.limits.quota_bytes,
+            cap_bytes=self.quota.caps.of(self.request.share).max_quota_bytes,
         )
+        check_batch_size(number, body_bytes, limit_bytes=limit.limit_bytes, setting=limit.setting)
         if len(self._asks) >= _MAX_UNANSWERED_ASKS:
             raise ProtocolError(f"more than {_MAX_UNANSWERED_ASKS} asks without an answer")
         self._asks.append(body_bytes)
         self._asked.set()
 
-    def _take_part(self, part: BatchPart, fields: FlightFields) -> None:
+    async def _take_part(self, part: BatchPart, fields: FlightFields) -> None:
         sequence = self.file.progress.batches + 1
         if fields.data_header:
             raise ProtocolError(f"a part of batch {sequence} that is not the last one has Arrow metadata")
@@ -170,7 +190,9 @@ class WriteExchange:
                 )
             # Its credit covers it, and no credit covers more than the writer takes.
             self._parts = BatchParts(sequence, part, limit_bytes=part.body_bytes, setting="")
-        self._parts.add(part, fields.data_body)
+        take = partial(self._parts.add, part, fields.data_body)
+        # The first copy into new memory takes some milliseconds for each 16 MiB.
+        await on_thread(take) if len(fields.data_body) > _MOST_BODY_BYTES_ON_LOOP else take()
 
     async def _take_batch(self, sequence: int, fields: FlightFields) -> None:
         expected = self.file.progress.batches + 1
@@ -180,6 +202,7 @@ class WriteExchange:
             raise ProtocolError(f"batch {sequence} came without credit: ask first and wait for the credit")
         # It stays in the queue until the file has it: a synchronous file gives no credit for another batch before.
         reservation = self._credit[0]
+        self._batch_is_here = True
         try:
             raw_bytes, header_bytes = self._raw_bytes(fields), len(fields.data_header)
             if header_bytes > _MAX_HEADER_BYTES:
@@ -194,6 +217,7 @@ class WriteExchange:
             reservation.release()
             raise
         self._credit.popleft()
+        self._batch_is_here = False
         self._credit_changed.set()
         self.file.add(batch, reservation, raw_bytes=raw_bytes, claims=claims)
         self._batch_came.set()
@@ -205,14 +229,8 @@ class WriteExchange:
         header_bytes, body_bytes = len(fields.data_header), self._raw_bytes(fields)
         if header_bytes <= _MOST_HEADER_BYTES_ON_LOOP and body_bytes <= _MOST_BODY_BYTES_ON_LOOP:
             return self._decode(sequence, fields)
-        decoding = asyncio.ensure_future(asyncio.to_thread(self._decode, sequence, fields))
-        try:
-            return await asyncio.shield(decoding)
-        except asyncio.CancelledError:
-            # A thread cannot be interrupted, and uses the memory that is reserved until it returns.
-            await asyncio.wait({decoding})
-            ignore_failure(decoding)
-            raise
+        # It uses the memory that is reserved until it returns.
+        return await on_thread(partial(self._decode, sequence, fields))
 
     def _decode(self, sequence: int, fields: FlightFields) -> tuple[pa.RecordBatch, Claims]:
         """A batch that its credit covers; raises ProtocolError and LimitError."""
@@ -283,8 +301,13 @@ class WriteExchange:
                 await self._credit_changed.wait()
             oldest, come_bytes = self._credit[0], self._come_bytes
             await asyncio.sleep(timeout_seconds)
-            if self._credit and self._credit[0] is oldest and self._come_bytes == come_bytes:
-                raise DeadlineError(f"the client did not use its credit for a batch within {timeout_seconds:g} seconds")
+            is_same = bool(self._credit) and self._credit[0] is oldest and not self._batch_is_here
+            if is_same and self._come_bytes - come_bytes < _LEAST_BYTES_IN_TIME:
+                raise DeadlineError(
+                    f"the client did not use its credit for a batch within {timeout_seconds:g} seconds: in that time a "
+                    f"batch has to come as a whole, or at least {_LEAST_BYTES_IN_TIME} bytes of its parts "
+                    "(--stall-timeout-seconds of the writer)"
+                )
 
     @property
     def _come_bytes(self) -> int:

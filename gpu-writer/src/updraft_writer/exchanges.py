@@ -83,7 +83,8 @@ class Exchanges:
         await self.factory.check(command, identity.roots)
 
     async def _serve(self, call: Call, span: Span) -> None:
-        replies, record = Replies(call), _Record(time.monotonic(), span)
+        replies = Replies(call, max_message_bytes=self.settings.max_message_bytes)
+        record = _Record(time.monotonic(), span)
         try:
             async with within_deadline(call, "file"):
                 receipt = await self._write(call, replies, record)
@@ -100,6 +101,9 @@ class Exchanges:
         except UpdraftError as error:
             record.outcome, record.reason = type(error).__name__, error.status_message()
             _raise_if_cancelled()
+            # Before the client has it: once it does, it may cancel the call.
+            span.fail(error)
+            call.record.fail(error)
             await replies.error(error)
             await self._let_go(record)
             raise

@@ -7,6 +7,7 @@ Started by `updraft_writer.supervisor` as `python -m updraft_writer.process`.
 import os
 
 from updraft.service.allocator import return_freed_memory
+from updraft.service.capabilities import keep_few_capabilities
 from updraft.service.parent import follow_parent
 
 
@@ -20,6 +21,7 @@ def use_little_memory() -> None:
 def main() -> None:
     """Serve until told to stop."""
     follow_parent()
+    keep_few_capabilities()
     use_little_memory()
     from updraft.service.heartbeat import Heartbeat
     from updraft_writer.settings import ServeSettings

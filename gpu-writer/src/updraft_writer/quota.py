@@ -133,7 +133,8 @@ class Quota:
     async def acquire(self, tenant: str, wanted_bytes: int) -> Reservation:
         """Reserve bytes for one batch, in turn; raises QuotaError if they are not free in time.
 
-        A batch larger than the whole quota is admitted alone. A cancelled caller leaves the queue and holds nothing.
+        A batch larger than the whole quota is admitted alone: its size is the caller's to bound. A cancelled caller
+        leaves the queue and holds nothing.
         """
         waiter = _Waiter(tenant, wanted_bytes, self._clock())
         self._waiters.append(waiter)

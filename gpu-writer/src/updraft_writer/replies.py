@@ -21,10 +21,11 @@ _NOTHING = memoryview(b"")
 class Replies:
     """The writer's half of one exchange."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, *, max_message_bytes: int) -> None:
         self.client_signs = 0
         """Messages received and parts read so far: each one proves that the client is alive."""
         self._call = call
+        self._max_message_bytes = max_message_bytes
         self._messages = 0
         self._turn = asyncio.Lock()
         self._credit = 0
@@ -44,7 +45,7 @@ class Replies:
     async def give_credit(self) -> None:
         """Give the client credit for one more batch."""
         self._credit += 1
-        await self._send(self._metadata())
+        await self._send(self._metadata(max_message_bytes=self._max_message_bytes))
 
     async def stored(self, batches: int) -> None:
         """Tell the client that the batches up to this one are encoded and stored."""
@@ -63,8 +64,8 @@ class Replies:
         """Send the error in-band. A client that does not read gets only the status."""
         await send_last(self._send(self._metadata(error=error.to_message())))
 
-    def _metadata(self, **event: Any) -> WriteReplyMetadata:
-        return WriteReplyMetadata(credit=self._credit, stored=self._stored, **event)
+    def _metadata(self, **fields: Any) -> WriteReplyMetadata:
+        return WriteReplyMetadata(credit=self._credit, stored=self._stored, **fields)
 
     async def _send(self, metadata: WriteReplyMetadata, body: memoryview = _NOTHING) -> None:
         async with self._turn:

@@ -85,7 +85,7 @@ class ServeSettings(ServiceSettings):
     )
     max_batch_bytes: int = setting(
         "Maximum size of a batch that is larger than --max-message-bytes and comes in parts, such as a single row with "
-        "a large text. It takes its room from the quota like any other.",
+        "a large text. --quota-bytes has to be at least twice as much.",
         default=1024 * MIB,
         unit="bytes",
         ge=MIB,
@@ -93,7 +93,8 @@ class ServeSettings(ServiceSettings):
     )
     stall_timeout_seconds: float = setting(
         "Give up on a file whose client does not send a batch within this time after it got the credit, even if it "
-        "sends keepalives: other clients wait for the reserved memory.",
+        "sends keepalives: other clients wait for the reserved memory. Of a batch that comes in parts, at least 16 MiB "
+        "have to come within this time.",
         default=60.0,
         unit="seconds",
         gt=0,

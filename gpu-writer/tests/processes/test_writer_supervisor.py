@@ -2,6 +2,7 @@
 """A writer whose process dies or hangs, and one whose supervisor does."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -17,6 +18,7 @@ from writer_process import COMMAND
 
 from updraft.client.writer import WriterClient
 from updraft.errors import UpdraftError
+from updraft.service.capabilities import KEPT
 
 # What clients raise when the writer goes away.
 BROKEN = (UpdraftError, pa.ArrowException, OSError)
@@ -123,3 +125,17 @@ def test_a_second_request_to_end_does_not_wait(writer: Supervised) -> None:
         assert writer.process.poll() is None
         writer.process.terminate()
     assert writer.process.wait(WITHIN_SECONDS) == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="who is not root has no capabilities to give up")
+def test_a_writer_that_root_started_keeps_what_opens_files_and_ports(writer: Supervised) -> None:
+    assert writer.writes("file.parquet")
+    kept = sum(1 << capability for capability in KEPT)
+    held = {
+        int(line.split()[1], 16)
+        for status in Path(f"/proc/{writer.child().pid}/task").glob("*/status")
+        for line in status.read_text().splitlines()
+        if line.startswith(("CapEff", "CapPrm", "CapInh", "CapAmb"))
+    }
+    assert kept in held
+    assert not any(found & ~kept for found in held)

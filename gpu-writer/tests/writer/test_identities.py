@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running_writer import running_writer
+from pyarrow import flight
+from running_writer import RunningWriter, command, running_writer
 
 from updraft.client.writer import WriterClient
 from updraft.errors import PermissionDeniedError, UpdraftError, WriteRefusedError
@@ -67,6 +68,36 @@ def test_an_identity_writes_where_it_may(
         with pytest.raises(refusal):
             write(writer.client(token=name), tmp_path / place)
         assert not (tmp_path / place).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "refusal"),
+    [
+        ("all", "root/b/f", ""),
+        ("a", "root/a/f", ""),
+        ("a", "root/b/f", "outside the roots"),
+        ("outside", "f", "outside the roots"),
+        ("reader", "root/a/f", "that takes the scope write, and it has admin, call, session"),
+        ("reader", "f", "that takes the scope write"),
+    ],
+)
+def test_an_identity_asks_where_it_may_write(
+    tmp_path: Path, identities: Path, name: str, place: str, refusal: str
+) -> None:
+    with running_writer(tmp_path / "root", identities_file=identities) as writer:
+        if not refusal:
+            assert check(writer, tmp_path / place, token=name) == [b""]
+            return
+        with pytest.raises(flight.FlightUnauthorizedError, match=refusal):
+            check(writer, tmp_path / place, token=name)
+
+
+def check(writer: RunningWriter, path: Path, *, token: str) -> list[bytes]:
+    """Ask whether the writer would open the file."""
+    asked = flight.Action("updraft.check_write", command(path).SerializeToString())
+    with flight.connect(f"grpc://{writer.address}") as client:
+        options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())], timeout=60)
+        return [result.body.to_pybytes() for result in client.do_action(asked, options)]
 
 
 def test_an_identity_writes_for_its_own_tenant(tmp_path: Path, identities: Path) -> None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches that are larger than a message reach a file in parts, for which the writer has given credit."""
 
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from running_writer import NOTHING, RawExchange, RunningWriter, command, running_writer
 
-from updraft.batch_parts import last_part, parts_before_last
-from updraft.errors import LimitError, ProtocolError
+from updraft.batch_parts import BatchParts, last_part, parts_before_last
+from updraft.errors import DeadlineError, LimitError, ProtocolError, UpdraftError
 from updraft.flight_data import join_flight_data
 from updraft.v1.exchange_pb2 import BatchPart
 from updraft.v1.write_pb2 import WriteRequestMetadata
+from updraft_writer.replies import Replies
 
 PART_BYTES = 1 << 12
 BATCH = pa.record_batch({"text": ["a long text " * 3000, None, "b"]})
@@ -21,7 +24,7 @@ BATCH = pa.record_batch({"text": ["a long text " * 3000, None, "b"]})
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWriter]:
-    with running_writer(tmp_path_factory.mktemp("files")) as running:
+    with running_writer(tmp_path_factory.mktemp("files"), quota_bytes=256 << 20) as running:
         yield running
 
 
@@ -130,10 +133,146 @@ def test_a_finish_inside_a_batch_is_no_end(writer: RunningWriter) -> None:
     assert not path.exists()
 
 
-def test_an_ask_beyond_what_the_writer_takes_names_the_setting(writer: RunningWriter) -> None:
-    with RawExchange(writer.address, BATCH.schema, command(writer.root / "huge.parquet")) as exchange:
-        exchange.ask((1 << 30) + 1)
-        error = exchange.last_reply().error
-    assert error.kind == LimitError.kind
-    assert f"batch 1 has {(1 << 30) + 1} bytes" in error.message
-    assert "raise --max-batch-bytes of the writer" in error.message
+@pytest.mark.parametrize(
+    ("changes", "setting"),
+    [
+        ({"max_batch_bytes": 3 << 20}, "--max-batch-bytes of the writer"),
+        ({"quota_bytes": 6 << 20}, "--quota-bytes of the writer to 2 times the batch"),
+    ],
+)
+def test_an_ask_beyond_what_the_writer_takes_names_the_setting(
+    tmp_path: Path, changes: dict[str, int], setting: str
+) -> None:
+    with running_writer(tmp_path, max_message_bytes=1 << 20, **changes) as writer:
+        with RawExchange(writer.address, BATCH.schema, command(tmp_path / "huge.parquet")) as exchange:
+            exchange.ask(3 << 20)
+            while not exchange.next_reply().credit:
+                pass
+            exchange.ask((3 << 20) + 1)
+            error = exchange.last_reply().error
+        assert error.kind == LimitError.kind
+        assert f"batch 2 has {(3 << 20) + 1} bytes" in error.message
+        assert f"raise {setting}" in error.message
+        writer.becomes_empty()
+
+
+def _sends_byte_after_byte(exchange: RawExchange, ended: threading.Event) -> None:
+    """One within each half of the writer's time, for far longer than that."""
+    for offset in range(60):
+        exchange.send(_part(BatchPart(body_bytes=1 << 20, offset=offset), b"x"))
+        if ended.wait(0.15):
+            return
+
+
+def test_a_batch_that_comes_byte_after_byte_does_not_keep_its_quota(tmp_path: Path) -> None:
+    with running_writer(tmp_path, stall_timeout_seconds=0.3) as writer:
+        with RawExchange(writer.address, BATCH.schema, command(tmp_path / "slow")) as exchange:
+            exchange.ask(1 << 20)
+            while not exchange.next_reply().credit:
+                pass
+            ended = threading.Event()
+            sender = threading.Thread(target=_sends_byte_after_byte, args=(exchange, ended))
+            sender.start()
+            error = exchange.last_reply().error
+            assert sender.is_alive()
+            ended.set()
+            sender.join()
+        assert error.kind == DeadlineError.kind
+        assert "did not use its credit" in error.message
+        assert "--stall-timeout-seconds of the writer" in error.message
+        writer.becomes_empty()
+
+
+LARGE = memoryview(bytes(40 << 20))
+_LARGE_PARTS = [_part(part, data) for part, data in parts_before_last(LARGE, 10 << 20)]
+_ENDS = {
+    "a finish": join_flight_data(NOTHING, WriteRequestMetadata(finish={}).SerializeToString(), NOTHING),
+    "no Arrow": join_flight_data(
+        memoryview(b"none"), WriteRequestMetadata(sequence=1).SerializeToString(), last_part(LARGE, 10 << 20)
+    ),
+}
+
+
+@pytest.mark.parametrize("end", _ENDS)
+def test_a_batch_that_is_refused_takes_no_memory_while_its_client_is_told(
+    writer: RunningWriter, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    held: list[int] = []
+    tell = Replies.error
+
+    async def told(replies: Replies, error: UpdraftError) -> None:
+        held.append(pa.total_allocated_bytes() - before)
+        await tell(replies, error)
+
+    monkeypatch.setattr(Replies, "error", told)
+    before = pa.total_allocated_bytes()
+    with RawExchange(writer.address, BATCH.schema, command(writer.root / "large.parquet")) as exchange:
+        exchange.ask(LARGE.nbytes)
+        while not exchange.next_reply().credit:
+            pass
+        for message in (*_LARGE_PARTS, _ENDS[end]):
+            exchange.send(message)
+        assert exchange.last_reply().error.kind == ProtocolError.kind
+    assert len(held) == 1
+    assert held[0] < 1 << 20
+    writer.becomes_empty()
+
+
+@pytest.mark.parametrize(("part_bytes", "is_alone"), [(PART_BYTES, False), (10 << 20, True)])
+def test_large_parts_are_copied_where_no_other_exchange_waits(
+    writer: RunningWriter, monkeypatch: pytest.MonkeyPatch, part_bytes: int, *, is_alone: bool
+) -> None:
+    threads: list[threading.Thread] = []
+    add = BatchParts.add
+
+    def added(parts: BatchParts, part: BatchPart, data: memoryview) -> None:
+        threads.append(threading.current_thread())
+        add(parts, part, data)
+
+    monkeypatch.setattr(BatchParts, "add", added)
+    with RawExchange(writer.address, BATCH.schema, command(writer.root / "large.parquet")) as exchange:
+        exchange.ask(LARGE.nbytes)
+        while not exchange.next_reply().credit:
+            pass
+        exchange.send(_part(BatchPart(body_bytes=LARGE.nbytes, offset=0), LARGE[:part_bytes]))
+        exchange.send(_ENDS["a finish"])
+        exchange.last_reply()
+    [thread] = threads
+    assert (thread is not writer._thread) == is_alone
+    writer.becomes_empty()
+
+
+def test_the_client_keeps_to_what_a_writer_takes_in_a_message(tmp_path: Path) -> None:
+    text = "0123456789abcdef" * (5 << 16)
+    rows = pa.record_batch({"text": [text, "small", text[::-1]]})
+    with running_writer(tmp_path, max_message_bytes=1 << 20) as writer, writer.client() as client:
+        # Whole batches up to that size, in one message or in parts of it.
+        sizes = [(1 << 20) - less for less in (2000, 1100, 600, 100, 0)]
+        edges = [pa.record_batch({"text": ["x" * size]}) for size in sizes]
+        with client.create(str(tmp_path / "file"), rows.schema) as file:
+            for batch in (rows, *edges):
+                file.write(batch)
+    assert pq.read_table(tmp_path / "file").column("text").to_pylist() == [
+        *rows.column("text").to_pylist(),
+        *("x" * size for size in sizes),
+    ]
+
+
+def test_the_client_says_what_to_raise_for_columns_that_no_message_can_describe(tmp_path: Path) -> None:
+    # Their schema fits: a batch says more of each column.
+    columns = pa.record_batch({f"{number}": ["x"] for number in range(16_000)})
+    size_bytes = pa.ipc.read_message(columns.serialize()).metadata.size
+    with running_writer(tmp_path, max_message_bytes=1 << 20) as writer, writer.client() as client:
+        file = client.create(str(tmp_path / "file"), columns.schema)
+        with pytest.raises(LimitError, match="raise --max-message-bytes of the writer") as raised:
+            file.write(columns)
+        file.abort()
+    assert str(size_bytes) in str(raised.value)
+
+
+def test_the_client_says_what_to_raise_for_a_schema_that_is_larger_than_a_message(tmp_path: Path) -> None:
+    columns = pa.schema({f"{number} {'x' * 100}": pa.string() for number in range(20_000)})
+    with running_writer(tmp_path, max_message_bytes=1 << 20) as writer, writer.client() as client:
+        file = client.create(str(tmp_path / "file"), columns)
+        with pytest.raises(LimitError, match="raise --max-message-bytes"):
+            file.finish()

@@ -181,7 +181,7 @@ def test_a_batch_beyond_the_hard_limit_is_a_clear_error(writer: RunningWriter) -
         exchange.ask(1 << 40)
         error = exchange.last_reply().error
     assert error.kind == LimitError.kind
-    assert "--max-batch-bytes of the writer" in error.message
+    assert "raise --quota-bytes of the writer to 2 times the batch" in error.message
 
 
 def test_a_value_that_cannot_be_encoded_is_the_error_of_the_data(writer: RunningWriter) -> None:

@@ -44,3 +44,8 @@ def test_a_header_that_finds_no_room_is_refused() -> None:
     parts = BatchParts(1, BatchPart(body_bytes=8), limit_bytes=8, setting="")
     with pytest.raises(LimitError, match="of Arrow metadata"):
         parts.completed(memoryview(bytes(5 << 20)), memoryview(bytes(8)))
+
+
+def test_a_batch_for_which_there_is_no_memory_is_refused() -> None:
+    with pytest.raises(LimitError, match="there is no memory for the"):
+        BatchParts(1, BatchPart(body_bytes=1 << 62), limit_bytes=1 << 62, setting="")

@@ -73,6 +73,15 @@ def test_a_cut_traceback_is_known_to_be_cut_on_the_other_side() -> None:
     assert read.to_message().traceback_truncated
 
 
+def test_texts_of_any_length_are_cut_where_they_are_read() -> None:
+    long = "x" * 3_000_000
+    error = error_from_message(Error(message=long, exception_class=long, traceback=long + "end"))
+    assert (len(error.message), error.message[-3:]) == (64 * 1024, "...")
+    assert len(error.exception_class) == 1024
+    assert (len(error.traceback), error.traceback[-3:]) == (1024 * 1024, "end")
+    assert error.traceback_truncated
+
+
 def test_text_that_is_no_unicode_does_not_break_an_error() -> None:
     error = UserError("bad \udcff surrogate", traceback="\udcff")
     assert error.status_message()

@@ -109,6 +109,59 @@ def test_a_token_that_does_not_count_says_why(service: Service, claims: dict[str
     assert refusal(service.door(), KEY.token(**claims)).startswith(says)
 
 
+REVOKED = {
+    "jti": '[revoked]\njti = ["t-1"]\n',
+    "sub": '[revoked]\nsub = ["job"]\n',
+    "token_sha256": '[revoked]\ntoken_sha256 = ["{digest}"]\n',
+}
+
+
+@pytest.mark.parametrize("by", REVOKED)
+def test_a_token_is_revoked_by_itself_and_at_once(service: Service, by: str) -> None:
+    door = service.door()
+    named = service.identities.read_text()
+    token, other = KEY.token(jti="t-1"), KEY.token(jti="t-2", sub="another-job")
+    assert identity(door, token).tenant == "a"
+    service.identities.write_text(named + REVOKED[by].format(digest=hashlib.sha256(token.encode()).hexdigest()))
+    assert refusal(door, token) == "the token is not one that this service knows"
+    assert identity(door, other).tenant == "a"
+    service.identities.write_text(named)
+    assert identity(door, token).tenant == "a"
+
+
+def test_a_token_that_was_never_seen_is_revoked_too(service: Service) -> None:
+    door = service.door()
+    with service.identities.open("a") as file:
+        file.write(REVOKED["jti"])
+    assert refusal(door, KEY.token(jti="t-1")) == "the token is not one that this service knows"
+    assert identity(door, KEY.token(jti=None)).tenant == "a"
+
+
+def test_a_list_of_revoked_tokens_that_cannot_be_read_lets_nobody_in(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = service.door()
+    assert identity(door, KEY.token()).tenant == "a"
+    with service.identities.open("a") as file:
+        file.write('[revoked]\ntoken_sha256 = ["no digest"]\n')
+    monkeypatch.setattr(security, "_GRACE_SECONDS", -1.0)
+    assert refusal(door, KEY.token()) == "the token is not one that this service knows"
+
+
+def test_a_token_that_has_expired_since_its_call_counts_for_that_call(service: Service) -> None:
+    door = service.door()
+    now = int(time.time())
+    token = KEY.token(iat=now - 600, exp=now - 60)
+    assert refusal(door, token) == "the token has expired"
+    assert door.identity(f"Bearer {token}", waited_seconds=60).tenant == "a"
+    # It was not remembered as one that counts now.
+    assert refusal(door, token) == "the token has expired"
+    with service.identities.open("a") as file:
+        file.write(REVOKED["sub"])
+    with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
+        door.identity(f"Bearer {token}", waited_seconds=60)
+
+
 def test_clocks_may_differ_by_some_seconds(service: Service) -> None:
     assert identity(service.door(), KEY.token(exp=int(time.time()) - 10)).tenant == "a"
 

@@ -23,6 +23,7 @@ from updraft.service import issued_tokens, issuer_keys
 from updraft.service.door import Door
 from updraft.service.issued_tokens import IssuedTokens
 from updraft.service.issuer_keys import KEPT_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS, UrlKeys, parse_keys
+from updraft.service.security import SecurityError
 
 KEY, OTHER = Key("one"), Key("two")
 _HANG_SECONDS = 60
@@ -256,6 +257,37 @@ async def test_a_call_waits_for_keys_that_were_not_fetched_yet(tmp_path: Path, m
         assert (await door.identify(f"Bearer {OTHER.token()}")).tenant == "a"
         with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
             await door.identify(f"Bearer {KEY.token()}")
+
+
+async def test_a_key_that_is_withdrawn_counts_for_half_a_minute_unless_its_issuer_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert REFRESH_SECONDS == 30
+    monkeypatch.setattr(issuer_keys, "PAUSE_SECONDS", 0.0)
+    with _site(key_set(KEY)) as (site, url):
+        path = tmp_path / "identities.toml"
+        path.write_text(entry(f'keys_url = "{url}"', keys_refresh_seconds=10))
+        door = Door(None, path)
+        assert (await door.identify(f"Bearer {KEY.token()}")).tenant == "a"
+        assert door._issued is not None
+        (source,) = door._issued._sources.values()
+        assert isinstance(source, UrlKeys)
+        site.content = key_set(OTHER)
+        fetched_seconds = time.monotonic()
+        source._clock = lambda: fetched_seconds + 11
+        door.refresh()
+        assert source._running is not None
+        source._running.result(_HANG_SECONDS)
+        with pytest.raises(UnauthenticatedError, match="not one that this service knows"):
+            await door.identify(f"Bearer {KEY.token()}")
+
+
+@pytest.mark.parametrize("seconds", [9, 1801])
+def test_keys_are_fetched_neither_all_the_time_nor_once_an_hour(tmp_path: Path, seconds: int) -> None:
+    path = tmp_path / "identities.toml"
+    path.write_text(entry('keys_url = "https://example.org/keys"', keys_refresh_seconds=seconds))
+    with pytest.raises(SecurityError, match="keys_refresh_seconds"):
+        Door(None, path)
 
 
 async def test_keys_that_come_between_two_looks_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,13 @@ import socket
 import subprocess
 import sys
 import time
+from asyncio import CancelledError
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+from tests.support.collector import Collector
 
 from updraft.errors import UserError
 from updraft.service import recorded_spans
@@ -70,6 +72,23 @@ def test_spans_continue_the_clients_trace(tracer: Tracer) -> None:
 def test_an_error_passes_through_its_span(tracer: Tracer) -> None:
     with pytest.raises(UserError, match="as it was"), tracer.exchange("outer", ""):
         raise UserError("as it was", exception_class="ValueError")
+
+
+def test_a_call_that_its_client_cancels_over_an_error_has_failed() -> None:
+    with Collector() as collector:
+        tracer = start_tracing(collector.endpoint, service="updraft-pool")
+        told, cancelled = tracer.exchange("told", ""), tracer.exchange("cancelled", "")
+        told.fail(UserError("sent in-band", exception_class="ValueError"))
+        for span in (told, cancelled):
+            with pytest.raises(CancelledError), span:
+                raise CancelledError
+        tracer.close()
+        spans = {span.name: span for span in collector.until("both spans", lambda so_far: len(so_far) == 2)}
+    assert (spans["told"].failed, spans["told"].attributes) == (
+        True,
+        {"error.type": "UserError", "exception.type": "ValueError"},
+    )
+    assert (spans["cancelled"].failed, spans["cancelled"].attributes) == (False, {"updraft.outcome": "cancelled"})
 
 
 def test_a_collector_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

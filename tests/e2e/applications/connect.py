@@ -20,7 +20,7 @@ from pyspark.sql.connect.session import SparkSession as Client
 
 from tests.support.spark import ENABLED, ENDPOINT, local_spark
 
-_CONFS = {
+CONNECT = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.port": "0",
     "spark.sql.artifact.isolation.enabled": "true",
@@ -87,7 +87,7 @@ def listening_port(server: Server) -> int:
 
 def main(endpoint: str, confs: Mapping[str, str]) -> None:
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "a token"
-    server = local_spark("connect", connector=True, conf={**_CONFS, ENDPOINT: endpoint, **confs})
+    server = local_spark("connect", connector=True, conf={**CONNECT, ENDPOINT: endpoint, **confs})
     differences = {}
     for name in ("first", "second"):
         with tempfile.TemporaryDirectory() as directory:

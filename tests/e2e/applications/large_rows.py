@@ -15,12 +15,13 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.spark import ENABLED, local_spark
 
 _DRIVER_BYTES_PER_TEXT_BYTE = 20
+_PIECE = "abcdefg" * 1000
 
 
 def _with_bang(values: Any) -> Any:
@@ -67,9 +68,14 @@ KINDS: Mapping[str, Callable[[DataFrame], DataFrame]] = {
 WRITE = "write"
 
 
+def large_text(text_bytes: int) -> Column:
+    """At least so many bytes, made where the row is: Spark would put a text that it can compute into the plan."""
+    return F.repeat(F.concat(F.lit(_PIECE), F.col("id").cast("string")), -(-text_bytes // len(_PIECE)))
+
+
 def _texts(spark: SparkSession, text_bytes: int) -> DataFrame:
     """A large row between small ones."""
-    text = F.when(F.col("id") == 1, F.repeat(F.lit("abcdefg"), text_bytes // 7)).otherwise("small")
+    text = F.when(F.col("id") == 1, large_text(text_bytes)).otherwise("small")
     return spark.range(0, 3, 1, 1).select("id", text.alias("t"))
 
 

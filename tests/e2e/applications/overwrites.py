@@ -11,12 +11,13 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tests.support.spark import local_spark
+from tests.support.spark import SHORT_LIVED_JVM, local_spark
 
 CONFS = {
     "spark.master": "local-cluster[1,1,1024]",
     "spark.sql.extensions": "",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,
     "spark.updraft.write.connectTimeout": "5s",
 }
 NOT_THERE = "grpc+unix:///no/such/writer.sock"

@@ -12,9 +12,7 @@ from tests.support.paths import PYTHON, REPOSITORY
 _TIMEOUT_SECONDS = 280
 
 
-def differences(
-    application: str, *arguments: str, timeout_seconds: float = _TIMEOUT_SECONDS
-) -> Mapping[str, str]:
+def differences(application: str, *arguments: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> Mapping[str, str]:
     """What the application found: case -> what differs from what is expected, empty when nothing does."""
     job = subprocess.run(
         [PYTHON, "-m", f"tests.e2e.applications.{application}", *arguments],

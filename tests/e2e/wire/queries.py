@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,21 @@ def groups(spark: SparkSession) -> DataFrame:
     return grouped.applyInPandas(summed, "id bigint").orderBy("id")
 
 
+def broadcasts(spark: SparkSession) -> DataFrame:
+    names = spark.sparkContext.broadcast({number: f"n{number}" for number in range(10)})
+    return _numbers(spark).select(F.udf(lambda x: names.value[x], "string", useArrow=False)("id").alias("x"))
+
+
 def errors(spark: SparkSession) -> DataFrame:
     return _numbers(spark).select(F.udf(lambda x: int("on purpose"), "bigint")("id").alias("x"))
 
 
 QUERIES: Mapping[str, Query] = {
-    query.__name__: query for query in (pickled_rows, batches_of_pandas, streams_of_arrow, groups)
+    query.__name__: query for query in (pickled_rows, batches_of_pandas, streams_of_arrow, groups, broadcasts)
 }
+BROADCASTS, ERRORS, REGISTERED = "broadcasts", "errors", "registered function"
+RECORDED: Sequence[str] = (*QUERIES, ERRORS, REGISTERED)
+"""In the order of the record."""
 CONFS: Mapping[str, Any] = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 

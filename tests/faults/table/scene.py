@@ -128,8 +128,8 @@ class Scene:
 
         def at_rest() -> Held | None:
             held = held_by(self.pool, self.runtime)
-            resting = {"idle": WORKERS, "busy": 0, "starting": 0, "waiting": 0, "open": 0}
-            return held if held.counters == resting else None
+            resting = dict.fromkeys(held.counters, 0) | {"idle": WORKERS}
+            return held if held.counters == resting and not held.artifacts.on_their_way else None
 
         self._before = until("the pool is at rest", at_rest)
         self._family = self.pool.members()

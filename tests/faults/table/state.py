@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,25 @@ from tests.support.pool import LocalPool
 MEMORY_TOLERANCE_BYTES = 48 << 20
 """What an allocator may keep of the largest message of the table, 32 MiB, and of three good exchanges."""
 
+_ROUNDED_BYTES = 64 << 10
+"""What the store counts for an artifact beside its bytes, and the sizes of directories."""
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """A cache, which may have kept more than before; what it says that it has, has to be there."""
+
+    told_bytes: int
+    disk_bytes: int
+    on_their_way: int
+    """Files that arrive, or wait for their removal."""
+
+    def excess(self, before: Artifacts) -> list[str]:
+        """What is held for nothing."""
+        more_bytes = (self.told_bytes - before.told_bytes) - (self.disk_bytes - before.disk_bytes)
+        found = [f"room of {more_bytes} bytes for no artifact"] if more_bytes > _ROUNDED_BYTES else []
+        return found + ([f"{self.on_their_way} artifacts on their way"] if self.on_their_way else [])
+
 
 @dataclass(frozen=True)
 class Held:
@@ -28,6 +48,7 @@ class Held:
     """Of the processes that let this user count them: those that nobody may look into tell root alone."""
     resident_bytes: dict[str, int]
     scratch_directories: int
+    artifacts: Artifacts
 
     def excess(self, before: Held) -> list[str]:
         """What is more, or other, than it was."""
@@ -38,6 +59,7 @@ class Held:
             found.append(f"{self.processes} processes, not {before.processes}")
         if self.scratch_directories > before.scratch_directories:
             found.append(f"{self.scratch_directories} scratch directories, not {before.scratch_directories}")
+        found += self.artifacts.excess(before.artifacts)
         for role, count in self.descriptors.items():
             if count > before.descriptors[role]:
                 found.append(f"{count} descriptors in the {role}, not {before.descriptors[role]}")
@@ -53,6 +75,13 @@ def held_by(pool: LocalPool, runtime: Path) -> Held:
     living = {role: process for role, process in roles.items() if process is not None}
     status = pool_status(pool.tcp_address)
     told = json.loads(pool.page("/status.json")[0])
+    metrics = _metrics(pool)
+    members = pool.members()
+    # It measures as long as there are files in a worker's scratch directory, and an owner may leave some there.
+    meters = sum(process.name() == "updraft-meter" for process in members)
+    descriptors = _descriptors(living)
+    if "zygote" in descriptors:
+        descriptors["zygote"] -= meters
     return Held(
         counters={
             "idle": status.workers_idle,
@@ -60,12 +89,28 @@ def held_by(pool: LocalPool, runtime: Path) -> Held:
             "starting": status.workers_starting,
             "waiting": status.exchanges_waiting,
             "open": told["exchanges_open"],
+            "running": int(metrics["updraft_exchanges_running"]),
+            "queue bytes": int(metrics["updraft_queue_bytes"]),
+            "early reads": int(metrics["updraft_early_reads"]),
         },
-        processes=len(pool.members()),
-        descriptors=_descriptors(living),
+        processes=len(members) - meters,
+        descriptors=descriptors,
         resident_bytes={role: process.memory_info().rss for role, process in living.items()},
         scratch_directories=_scratch_directories(runtime),
+        artifacts=_artifacts(int(metrics["updraft_artifact_store_bytes"]), runtime),
     )
+
+
+def _metrics(pool: LocalPool) -> dict[str, float]:
+    """Those without labels."""
+    found = re.findall(r"^(\w+) (\S+)$", pool.page("/metrics")[0], re.MULTILINE)
+    return {name: float(value) for name, value in found}
+
+
+def _artifacts(told_bytes: int, runtime: Path) -> Artifacts:
+    passing = [path for name in ("arriving", "trash") for path in next(runtime.rglob(f"artifacts/{name}")).iterdir()]
+    stored = [path for path in runtime.rglob("artifacts/**/*") if path.is_file() and not path.is_symlink()]
+    return Artifacts(told_bytes, sum(path.lstat().st_size for path in stored), len(passing))
 
 
 def _descriptors(processes: Mapping[str, psutil.Process]) -> dict[str, int]:

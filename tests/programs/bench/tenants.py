@@ -53,13 +53,13 @@ _RUNNER_CONF = {
 }
 _MODULE = """
 import time
-from updraft_server.worker.registered.functions import RegisteredFunction, registry
+import pyarrow as pa
+from updraft import function
 
-def nap(batch):
+@function(result=lambda schema: schema)
+def nap(batch: pa.RecordBatch) -> pa.RecordBatch:
     time.sleep({seconds})
     return batch
-
-registry.add(RegisteredFunction("nap", "1", "Sleeps.", nap, lambda schema: schema))
 """
 # The second is what gRPC's own client makes of a refusal that arrives while it writes.
 _REFUSALS = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL)

@@ -23,13 +23,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.programs.fuzz.guided import guide
+from tests.programs.fuzz.parts_targets import TARGETS as PARTS_TARGETS
 from tests.programs.fuzz.pool_targets import TARGETS as POOL_TARGETS
 from tests.programs.fuzz.target import Pieces, Target
 from tests.programs.fuzz.token_targets import TARGETS as TOKEN_TARGETS
 from tests.programs.fuzz.writer_targets import TARGETS as WRITER_TARGETS
 from tests.support.paths import BUILD
 
-TARGETS = (*POOL_TARGETS, *TOKEN_TARGETS, *WRITER_TARGETS)
+TARGETS = (*POOL_TARGETS, *TOKEN_TARGETS, *WRITER_TARGETS, *PARTS_TARGETS)
 FINDINGS = Path(__file__).with_name("findings")
 
 _NEW_FINDINGS = BUILD / "fuzz"

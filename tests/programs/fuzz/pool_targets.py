@@ -22,6 +22,7 @@ from updraft.errors import UpdraftError
 from updraft.flight_data import join_flight_data, split_flight_data
 from updraft.protocol import PROTOCOL_VERSION
 from updraft.v1 import exchange_pb2 as wire
+from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.request import parse_request, resolve
 from updraft_server.ipc.frames import HEADER_BYTES, FrameError, FrameKind, decode_header, encode
@@ -40,13 +41,12 @@ from updraft_server.ipc.zygote_packets import (
 )
 from updraft_server.ipc.zygote_packets import decode as decode_packet
 from updraft_server.ipc.zygote_packets import encode as encode_packet
-from updraft_server.pool.leases import RegisteredFunctionInfo
 from updraft_server.unpacker.archive import RefusedArchiveError, unpack
 from updraft_server.worker.channel import Channel, ReceivedFrame
 
 _PYTHON_VERSION = ".".join(platform.python_version_tuple()[:2])
 _CAPABILITIES = Capabilities(
-    functions=(RegisteredFunctionInfo("echo", "1", ""),),
+    functions=(FunctionDescription(name="echo", version="1"),),
     session_functions_allowed=True,
     python_version=platform.python_version(),
     pyspark_version=pyspark.__version__,

@@ -3,8 +3,8 @@
 
 Workers, zygote, front, writer and executors are killed; a pool or writer that ends is started again, as a platform
 does. With `--rolling` nothing is killed: two pools and two writers behind one address each are restarted in turn, in
-order, and no job may fail. Ends with status 1 on a row that is wrong, lost or duplicated, and on memory, descriptors or
-disk that grow.
+order, and no job may fail. Ends with status 1 on a row that is wrong, lost or duplicated, on memory, descriptors or
+disk that grow, and where nothing was proved: a job never answered, or one kind of process was never killed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -32,7 +33,7 @@ from tests.programs.soak.services import Place, Platform
 from tests.programs.soak.trend import Trend
 from tests.support.paths import use_connector_jar
 from tests.support.pool import LocalPool
-from tests.support.spark import ENABLED, ENDPOINT, local_spark
+from tests.support.spark import ENABLED, ENDPOINT, SHORT_LIVED_JVM, local_spark
 from tests.support.writer import LocalWriter
 
 _WORKERS = 2
@@ -98,22 +99,23 @@ class _Soak:
     def run(self) -> int:
         deadline = time.monotonic() + self._options.minutes * 60
         with contextlib.ExitStack() as stack:
-            turns = [stack.enter_context(Platform(self._trend.sample, 1.0))]
+            turns = {"samples": stack.enter_context(Platform(self._trend.sample, 1.0))}
             if self._options.rolling:
-                turns.append(stack.enter_context(Platform(self._roll, _ROLL_EVERY_SECONDS)))
+                turns["restarts"] = stack.enter_context(Platform(self._roll, _ROLL_EVERY_SECONDS))
             else:
-                turns.append(stack.enter_context(Platform(self._keep, 0.2)))
-                turns.append(stack.enter_context(Platform(self._kills.kill_one, _KILL_EVERY_SECONDS)))
+                turns["starts"] = stack.enter_context(Platform(self._keep, 0.2))
+                turns["kills"] = stack.enter_context(Platform(self._kills.kill_one, _KILL_EVERY_SECONDS))
             for number, (name, job) in enumerate(itertools.cycle(JOBS.items())):
                 if time.monotonic() > deadline:
                     break
                 try:
                     self._results[name].add(job(self._spark, number, self._data))
                     self._done[name] += 1
-                except PySparkException as error:
-                    self._failed.append(f"{name}: {str(error).splitlines()[0][:300]}")
+                # Of a collected Arrow table PySpark hands on what Py4J raises, as where no pool answers a plan.
+                except (PySparkException, Py4JJavaError) as error:
+                    self._failed.append(f"{name}: {_reason(error)}")
                 self._say(number + 1, deadline)
-        return self._report([trouble for turn in turns for trouble in turn.troubles])
+        return self._report({name: turn.troubles for name, turn in turns.items() if turn.troubles})
 
     def _roll(self) -> None:
         self._pools.restart_in_turn()
@@ -128,7 +130,7 @@ class _Soak:
         kills = sum(self._kills.by_victim.values())
         print(f"{left:5} s left, {jobs} jobs, {len(self._failed)} failed, {kills} kills", flush=True)
 
-    def _report(self, troubles: list[str]) -> int:
+    def _report(self, troubles: dict[str, list[str]]) -> int:
         total = Checked()
         print(f"\n{'job':15}{'done':>6}{'rows':>12}{'wrong':>8}{'lost':>8}{'duplicated':>12}")
         for name, found in self._results.items():
@@ -142,18 +144,48 @@ class _Soak:
         for name in self._trend.samples:
             early, late = self._trend.quarters(name)
             print(f"{name:15}{early:10.1f} in the second quarter{late:10.1f} in the last")
-        for trouble in troubles[:5]:
-            print(f"  trouble: {trouble}")
-        growing = self._trend.growing()
-        violations = [] if total.is_right else ["rows"]
-        # Whatever never answered was not tested.
-        violations += [f"no answer of {name}" for name, done in self._done.items() if not done]
-        violations += growing
-        # A job that fails with an error under kills has told no lie; a rolling restart gives it no reason to.
-        if self._options.rolling:
-            violations += (["failed jobs"] if self._failed else []) + (["restarts"] if troubles else [])
+        for name, reasons in troubles.items():
+            print(f"trouble with {name}: {len(reasons)} times")
+            print("\n".join(f"  {reason}" for reason in reasons[:5]))
+        violations = violated(
+            total,
+            # Whatever never answered was not tested.
+            unanswered=[name for name, done in self._done.items() if not done],
+            growing=self._trend.growing(),
+            troubles=troubles,
+            failed_jobs=len(self._failed) if self._options.rolling else 0,
+            never_killed=[] if self._options.rolling else self._kills.never(),
+        )
         print(f"violated: {', '.join(violations)}" if violations else "nothing wrong, lost, duplicated or growing")
         return 1 if violations else 0
+
+
+def violated(
+    total: Checked,
+    *,
+    unanswered: Iterable[str],
+    growing: Iterable[str],
+    troubles: Iterable[str],
+    failed_jobs: int,
+    never_killed: Iterable[str],
+) -> list[str]:
+    """What a soak must not show, in words; nothing if it was a good one.
+
+    Args:
+        total: Of all answers.
+        unanswered: Jobs that never answered.
+        growing: What was not flat.
+        troubles: The threads beside the jobs that could not do what they should.
+        failed_jobs: Those that had no reason to fail: under kills a job that fails with an error has told no lie.
+        never_killed: Processes that were to be killed.
+    """
+    found = [] if total.is_right else ["rows"]
+    found += [f"no answer of {name}" for name in unanswered]
+    found += growing
+    # What is started under kills may be killed as it starts, and is started again.
+    found += sorted({*troubles} & {"kills", "restarts"})
+    found += ["failed jobs"] if failed_jobs else []
+    return found + [f"no kill of a {victim}" for victim in never_killed]
 
 
 @contextlib.contextmanager
@@ -161,6 +193,8 @@ def _spark(options: argparse.Namespace, pools: Place, writers: Place) -> Iterato
     conf = {
         **_PATIENT,
         "spark.master": options.master,
+        # Executors are killed so often that most of their work is their start.
+        "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,
         ENABLED: "true",
         ENDPOINT: pools.endpoint,
         "spark.updraft.write.endpoint": writers.endpoint,
@@ -181,6 +215,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the order of kills (0)")
     parser.add_argument("--jar", type=Path, help="the connector (default: where `make connector` puts it)")
     return parser.parse_args()
+
+
+def _reason(error: PySparkException | Py4JJavaError) -> str:
+    """Its first line, or that of what caused it in the JVM."""
+    text = str(error)
+    _, _, caused = text.partition("Caused by: ")
+    return (caused or text).splitlines()[0][:300]
 
 
 if __name__ == "__main__":

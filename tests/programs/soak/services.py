@@ -80,7 +80,7 @@ class Place:
 
 
 class Platform:
-    """Context manager: a thread that does `turn` again and again, and notes why it could not."""
+    """Context manager: a thread that does `turn` again and again, and notes why it could not; no error ends it."""
 
     def __init__(self, turn: Callable[[], None], every_seconds: float) -> None:
         self._turn = turn
@@ -93,8 +93,8 @@ class Platform:
         while not self._done.wait(self._every_seconds):
             try:
                 self._turn()
-            except (RuntimeError, TimeoutError, OSError, psutil.Error) as error:
-                self.troubles.append(f"{time.strftime('%H:%M:%S')} {error}"[:300])
+            except Exception as error:
+                self.troubles.append(f"{time.strftime('%H:%M:%S')} {type(error).__name__}: {error}"[:300])
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -15,23 +15,30 @@ from updraft_cli.cluster import ClusterError
 from updraft_cli.commands.doctor import Doctor
 from updraft_cli.commands.drain import Drain
 from updraft_cli.commands.functions import Functions
+from updraft_cli.commands.new import New
+from updraft_cli.commands.serve import Serve
 from updraft_cli.commands.stack import Stack
 from updraft_cli.commands.status import Status
 from updraft_cli.commands.tokens import Tokens
 from updraft_cli.credentials import CredentialsError
+from updraft_cli.module_template import TemplateError
+from updraft_cli.served_module import ServeError
 from updraft_cli.service import first_line
 from updraft_cli.spark_conf import SparkConfError
 
 
 class Updraft(Application):
-    """Operate pools of Python workers and writers, and find out why a Spark job cannot reach them.
+    """Write functions for pools, operate pools and writers, and find out why a Spark job cannot reach them.
 
-    Without --endpoint, the commands find pods in the Kubernetes cluster of your kubeconfig, by the labels of the chart.
+    Without --endpoint, commands that ask services find pods in the Kubernetes cluster of your kubeconfig, by the labels
+    of the chart.
     """
 
     model_config = SettingsConfigDict(cli_prog_name="updraft")
     distribution: ClassVar[str] = "updraft-cli"
 
+    new: CliSubCommand[New] = Field(description="Begin a module of functions, with its tests.")
+    serve: CliSubCommand[Serve] = Field(description="Serve a module on this machine while you write it.")
     status: CliSubCommand[Status] = Field(description="Show pools and writers, their health, load and versions.")
     functions: CliSubCommand[Functions] = Field(description="List the functions of pools.")
     drain: CliSubCommand[Drain] = Field(description="Let a pod finish its work, then stop it.")
@@ -44,7 +51,7 @@ def main() -> None:
     """Entry point of `updraft`; exits with 1 if the cluster or a service did not answer."""
     try:
         run_command_line(Updraft)
-    except (ClusterError, CredentialsError, SparkConfError) as error:
+    except (ClusterError, CredentialsError, ServeError, SparkConfError, TemplateError) as error:
         _end(str(error))
     except grpc.RpcError as error:
         _end(f"the service does not answer: {error.details()}")

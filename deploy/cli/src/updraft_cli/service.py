@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A connection to a pool or a writer: health, state, functions, drain, and the round trip of a batch."""
 
-import io
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
@@ -14,7 +13,7 @@ from pyarrow import flight
 
 from updraft.client.writer import WriterClient
 from updraft.service.flight_service import DRAIN_ACTION, FLIGHT_SERVICE_NAME, WHOAMI_ACTION
-from updraft.v1.control_pb2 import PoolState, PoolStatus
+from updraft.v1.control_pb2 import FunctionDescription, PoolState, PoolStatus
 from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_cli.credentials import Credentials
 from updraft_cli.endpoint import Endpoint, Transport
@@ -90,6 +89,12 @@ class Service:
             return dict(json.loads(self._act(WRITER_STATUS_ACTION)))
         return _as_report(PoolStatus.FromString(self._act(POOL_STATUS_ACTION)))
 
+    def functions(self) -> list[FunctionDescription]:
+        """What a pool says of its registered functions; none of a writer."""
+        if POOL_STATUS_ACTION not in self.actions():
+            return []
+        return list(PoolStatus.FromString(self._act(POOL_STATUS_ACTION)).functions)
+
     def signer_of(self, signed: SignedStatement) -> str:
         """Whose a statement is to a pool; raises FlightUnauthorizedError with the reason why it does not count."""
         return str(json.loads(self._act(CHECK_SIGNATURE_ACTION, signed.SerializeToString()))["signer"])
@@ -114,7 +119,9 @@ class Service:
 
     def write_a_file(self) -> int:
         """Number of rows in a Parquet file that the writer made and returned; raises ValueError and UpdraftError."""
-        made = io.BytesIO()
+        # In Arrow's memory, and read by this thread alone: Arrow's own threads may free a file late, and freeing
+        # memory of Python's after Python has ended takes the process down.
+        made = pa.BufferOutputStream()
         client = WriterClient(
             self._target,
             token=self._credentials.token,
@@ -123,7 +130,7 @@ class Service:
         )
         with client, client.create("updraft-doctor.parquet", _PROOF.schema, into=made) as file:
             file.write(pa.table(_PROOF))
-        return _proven(parquet.read_table(pa.BufferReader(made.getvalue())))
+        return _proven(parquet.ParquetFile(pa.BufferReader(made.getvalue())).read(use_threads=False))
 
     def __enter__(self) -> Self:
         return self
@@ -156,7 +163,14 @@ def _as_report(status: PoolStatus) -> Status:
         "signatures_required": status.signatures_required,
         "sandbox": {layer.name: layer.lack for layer in status.sandbox},
         "functions": [
-            {"name": function.name, "version": function.version, "doc": function.doc} for function in status.functions
+            {
+                "name": function.name,
+                "version": function.version,
+                "doc": function.doc,
+                "owner": function.owner,
+                "fault": function.fault,
+            }
+            for function in status.functions
         ],
     }
 

@@ -22,6 +22,7 @@ workers are together here; those of each alone are with its container.
 */}}
 {{- define "updraft.components" -}}
 {{- $root := . -}}
+{{- include "updraft.checkEarlierValues" . -}}
 {{- $components := dict -}}
 {{- range $name, $values := .Values.pools -}}
 {{- $pool := mergeOverwrite (deepCopy $root.Values.poolDefaults) (deepCopy (default dict $values)) -}}

@@ -119,6 +119,16 @@ spec:
 {{- if $values.auth.insecureNoToken }}
 {{ $values.component }}: anybody who reaches it can use it (auth.insecureNoToken).
 {{- end }}
+{{- $settings := default dict $values.settings }}
+{{- if and $values.tokenSecret $values.auth.plainTokens (get $settings "identitiesFile") }}
+{{ $values.component }}: who has a token of the key `tokens` acts for any tenant, whatever the identities file says (auth.plainTokens).
+{{- end }}
+{{- if eq (get $settings "allowRemoteDrain" | toString) "true" }}
+{{ $values.component }}: whoever may connect stops its pods, one after the other (settings.allowRemoteDrain).
+{{- end }}
+{{- if and (eq $values.kind "pool") (eq (get $settings "allowRemoteStacks" | toString) "true") }}
+{{ $values.component }}: whoever may connect reads the stacks of its workers, which name the code of every tenant (settings.allowRemoteStacks).
+{{- end }}
 {{- if eq $values.tls.mode "off" }}
 {{ $values.component }}: tokens and rows cross the network in plain text (tls.mode is off).
 {{- end }}
@@ -131,12 +141,22 @@ spec:
 {{- if not $policy.enabled }}
 {{ $values.component }}: no NetworkPolicy limits who connects, and what its pods reach (networkPolicy.enabled).
 {{- else }}
+{{- $beyond := false }}
+{{- range $policy.clients }}
+{{- if or (hasKey . "ipBlock") (hasKey . "namespaceSelector") }}{{ $beyond = true }}{{ end }}
+{{- end }}
+{{- if $beyond }}
+{{ $values.component }}: the network policy admits clients from outside namespace {{ $.Release.Namespace }} (networkPolicy.clients).
+{{- end }}
 {{- if kindIs "invalid" $policy.observers }}
 {{ $values.component }}: any machine of the cluster reads metrics and status, which name functions and tasks (networkPolicy.observers).
 {{- end }}
 {{- if kindIs "invalid" $policy.egress }}
 {{ $values.component }}: its pods reach the cloud's metadata service, and with it credentials of the node (networkPolicy.egress).
 {{- end }}
+{{- end }}
+{{- if get $values "executorSidecar" }}
+{{ $values.component }}-sidecar: everything in an executor's pod that has its socket uses it, without a token or an identity{{ if $policy.enabled }}, and this release's NetworkPolicy does not select that pod{{ end }} (executorSidecar).
 {{- end }}
 {{- end }}
 {{- end }}

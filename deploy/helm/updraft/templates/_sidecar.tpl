@@ -10,7 +10,10 @@ ends before the workers when the executor has ended. Only the executor and the f
 {{- $listens := dict "listen" "" "listenUnix" "/run/updraft-pool/pool.sock" "listenUnixAccess" "group" "metricsListen" "127.0.0.1:9825" -}}
 {{- /* Who may connect is decided by who sees the socket: tokens, certificates and lists of names stay with the pool's own pods. */}}
 {{- $values := mergeOverwrite (deepCopy .values) (dict "auth" (dict "insecureNoToken" true) "tls" (dict "mode" "off") "tokenSecret" "") -}}
-{{- $_ := set $values "settings" (omit (default dict $values.settings) "identitiesFile" "metricsTokenFile" "auditFile") -}}
+{{- $settings := omit (default dict $values.settings) "identitiesFile" "metricsTokenFile" "auditFile" -}}
+{{- /* Its volume may be one that a single node mounts; the log of the front's container is there in every pod. */}}
+{{- if get (default dict $values.settings) "auditFile" -}}{{- $_ := set $settings "auditFile" "-" -}}{{- end -}}
+{{- $_ := set $values "settings" $settings -}}
 {{- $containers := list -}}
 {{- range $container := reverse $values.containers -}}
 {{- $own := $container.values -}}

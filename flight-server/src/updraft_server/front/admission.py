@@ -136,6 +136,11 @@ class Admission:
         return self._waiting
 
     @property
+    def queue_bytes(self) -> int:
+        """Memory that they take."""
+        return self._held_bytes
+
+    @property
     def queue_limit(self) -> int:
         """Exchanges that may be in the queue."""
         return self._limits.queue_limit

@@ -4,15 +4,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from updraft.errors import FunctionNotFoundError
-from updraft_server.pool.leases import RegisteredFunctionInfo
+from updraft.errors import FunctionNotFoundError, FunctionRefusedError
+from updraft.v1.control_pb2 import FunctionDescription
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a pool can run."""
 
-    functions: Sequence[RegisteredFunctionInfo]
+    functions: Sequence[FunctionDescription]
     """In the order of their registration."""
     session_functions_allowed: bool
     """Whether the operator lets clients ship functions."""
@@ -23,12 +23,25 @@ class Capabilities:
     pyspark_version: str
     """Of the workers; empty where they have none."""
 
-    def find(self, name: str, version: str) -> RegisteredFunctionInfo:
-        """The registered function, the last one of that name when `version` is empty; raises FunctionNotFoundError."""
+    def find(self, name: str, version: str = "") -> FunctionDescription:
+        """The registered function of that name, of the version that a caller pins as `name@version` or asks for.
+
+        Without a version it is the one that was registered last. Raises FunctionNotFoundError.
+        """
+        name, _, pinned = name.partition("@")
+        version = version or pinned
         for function in reversed(self.functions):
             if function.name == name and version in ("", function.version):
                 return function
-        known = ", ".join(sorted({f"{each.name} {each.version}".strip() for each in self.functions})) or "none"
+        known = ", ".join(sorted(f"{each.name} {each.version}" for each in self.functions if each.version)) or "none"
+        faults = "".join(f"; {each.fault}" for each in self.functions if not each.version)
         raise FunctionNotFoundError(
-            f"no function {name!r} {version}".rstrip() + f" is registered; this pool has: {known}"
+            f"no function {name!r} {version}".rstrip() + f" is registered; this pool has: {known}{faults}"
         )
+
+    def callable(self, name: str, version: str = "") -> FunctionDescription:
+        """The same; raises FunctionRefusedError, with the reason, for one that cannot be called now."""
+        function = self.find(name, version)
+        if function.fault:
+            raise FunctionRefusedError(f"function {function.name!r} cannot be called: {function.fault}")
+        return function

@@ -16,11 +16,12 @@ from uuid import uuid4
 
 import structlog
 
-from updraft.errors import UpdraftError, WorkerError
+from updraft.errors import FunctionRefusedError, UpdraftError, WorkerError
 from updraft.protocol import DATABEND_TENANT_HEADER
 from updraft.service.early_reads import EarlyReads
 from updraft.service.exchange import (
     Call,
+    IdentifiedCall,
     MessageLimits,
     event_message,
     first_message,
@@ -40,6 +41,7 @@ from updraft_server.front.artifacts.dialogue import ArtifactDialogue
 from updraft_server.front.batch_limit import BatchLimit
 from updraft_server.front.batch_timeout import BatchTimeout
 from updraft_server.front.capabilities import Capabilities
+from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.grant import Grant
 from updraft_server.front.hold_back import HoldBack
 from updraft_server.front.metrics import FrontMetrics
@@ -78,6 +80,7 @@ class Exchanges:
         tracer: Tracer,
         early_reads: EarlyReads,
         signatures: Signatures,
+        functions: FunctionHealth,
     ) -> None:
         self._admission = admission
         self._collector = collector
@@ -92,6 +95,7 @@ class Exchanges:
         self._tracer = tracer
         self.early_reads = early_reads
         self._signatures = signatures
+        self._functions = functions
         self._hold_back = HoldBack(settings.held_back_after_deaths)
         metrics.watch(
             "updraft_functions_held_back",
@@ -99,14 +103,14 @@ class Exchanges:
             self._hold_back.held_now,
         )
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: IdentifiedCall) -> None:
         """Serve one exchange; raises UpdraftError after telling the client in-band, where its protocol has that."""
         with self._tracer.exchange("updraft.pool.exchange", call.header(TRACE_HEADER)) as span:
             exchange = self._activity.begin()
             exchange.span = span
             await self._serve(call, exchange)
 
-    async def _serve(self, call: Call, exchange: OpenExchange) -> None:
+    async def _serve(self, call: IdentifiedCall, exchange: OpenExchange) -> None:
         request: Request | None = None
         outcome, reason = "cancelled", ""
         try:
@@ -117,7 +121,7 @@ class Exchanges:
             exchange.span.describe(exchange.identity)
             call.record.describe(**exchange.identity)
             # Before anything is said of what there is.
-            call.identity.require(*(_SHIP if request.is_session else _CALL))
+            call.identity.require(*_scope_of(request))
             request = resolve(request, self._capabilities())
             structlog.contextvars.bind_contextvars(**exchange.identity)
             schema = bytes(await schema_header(early, first, self._message_limits))
@@ -128,6 +132,9 @@ class Exchanges:
         except UpdraftError as error:
             outcome, reason = type(error).__name__, error.status_message()
             self._activity.failed(exchange, error)
+            # Before the client has it: once it does, it may cancel the call.
+            exchange.span.fail(error)
+            call.record.fail(error)
             if request is not None and not request.plain:
                 await _send_error(call, error)
             raise
@@ -136,7 +143,7 @@ class Exchanges:
             self._record(request, outcome, exchange)
             _log.info("exchange ended", outcome=outcome, reason=reason, seconds=round(exchange.seconds, 4))
 
-    async def _run(self, call: Call, request: Request, exchange: OpenExchange) -> None:
+    async def _run(self, call: IdentifiedCall, request: Request, exchange: OpenExchange) -> None:
         async with within_deadline(call, "exchange"), AsyncExitStack() as stack:
             exchange.phase = ExchangePhase.PREPARING
             owner = _owner(call, request)
@@ -156,9 +163,10 @@ class Exchanges:
             try:
                 # Those that waited beside it may have killed theirs meanwhile, and it may have waited for long.
                 self._refuse_if_held_back(owner, request)
+                await _known_still(call, request, owner)
                 if checked is not None:
                     checked.check_again()
-            except UpdraftError:
+            except BaseException:
                 grant.release(LeaseOutcome.CLEAN)
                 raise
             exchange.phase = ExchangePhase.RUNNING
@@ -231,10 +239,15 @@ class Exchanges:
             outcome = LeaseOutcome.CANCELLED
             raise
         except UpdraftError as error:
-            if isinstance(error, WorkerError):
+            if isinstance(error, WorkerError) and not relay.was_told:
                 self._metrics.worker_deaths.inc()
             if relay.function_has_earned_its_end or self._has_ended_by_itself(grant):
                 self._hold_back.died(owner, request)
+                if not request.is_session:
+                    self._functions.died(request, error)
+            elif isinstance(error, FunctionRefusedError) and not request.is_session:
+                # What its worker says of a registered function that was admitted.
+                self._functions.could_not_be_loaded(request, error)
             if isinstance(error, WorkerError) and _nobody_knows_how(grant):
                 lost = self._running.lost_memory
                 error.message += lost.inference(grant.lease.worker, request.function)
@@ -245,6 +258,8 @@ class Exchanges:
             grant.release(outcome)
             if outcome in (LeaseOutcome.CLEAN, LeaseOutcome.RETIRED):
                 self._hold_back.succeeded(owner, request)
+                if not request.is_session:
+                    self._functions.succeeded(request)
             if batches := exchange.transfer.batches:
                 held_seconds = time.monotonic() - began
                 self._metrics.batch_seconds.labels(request.function).observe(held_seconds / batches)
@@ -266,6 +281,17 @@ class Exchanges:
         self._metrics.exchange_seconds.labels(function).observe(exchange.seconds)
         self._metrics.rows.labels(function).inc(exchange.transfer.rows)
         self._metrics.applications.ended(exchange.identity, outcome, exchange.transfer)
+
+
+def _scope_of(request: Request) -> tuple[Scope, str]:
+    return _SHIP if request.is_session else _CALL
+
+
+async def _known_still(call: IdentifiedCall, request: Request, owner: Owner) -> None:
+    """Raise UnauthenticatedError or PermissionDeniedError where what the caller presented proves this no more."""
+    identity = await call.identity_now()
+    identity.require(*_scope_of(request))
+    identity.tenant_of([owner.tenant])
 
 
 def _nobody_knows_how(grant: Grant) -> bool:
@@ -305,7 +331,7 @@ def _assignment(
     traceparent: str,
     batch_limit: BatchLimit,
 ) -> Assignment:
-    session = request.command.session
+    session, registered = request.command.session, request.command.registered
     return Assignment(
         request_id=uuid4().hex,
         tenant=owner.tenant,
@@ -315,6 +341,9 @@ def _assignment(
         numbered_rows=request.numbered_rows,
         function_name="" if request.is_session else request.function,
         function_version=request.version,
+        stage=registered.stage,
+        key_columns=registered.key_columns,
+        joined=registered.joined,
         eval_type=session.eval_type,
         python_includes=list(session.python_includes),
         environment={**session.environment, **session.user_environment},

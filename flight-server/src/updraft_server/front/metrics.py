@@ -2,9 +2,11 @@
 """The front's Prometheus metrics, all prefixed updraft_."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from updraft.service.telemetry import CountsCollector, log_drops_collector
 from updraft_server.front.activity import Activity
@@ -78,6 +80,26 @@ class FrontMetrics:
         for label_value, value in values.items():
             gauge.labels(label_value).set_function(value)
 
+    def watch_all(self, name: str, doc: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
+        """Add a gauge with one series for each key of `values`, which is called at each scrape."""
+        self.registry.register(_GaugesCollector(name, doc, label, values))
+
     def count_by_label(self, name: str, doc: str, label: str, counts: Callable[[], Mapping[str, int]]) -> None:
         """Add a counter with one series for each key of `counts`, which is called at each scrape."""
         self.registry.register(CountsCollector(name, doc, label, counts))
+
+
+class _GaugesCollector(Collector):
+    """A gauge whose label's values are known at a scrape alone."""
+
+    def __init__(self, name: str, doc: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
+        self._family = (name, doc, label)
+        self._values = values
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauge, as it is now."""
+        name, doc, label = self._family
+        family = GaugeMetricFamily(name, doc, labels=[label])
+        for label_value, value in self._values().items():
+            family.add_metric([label_value], value)
+        yield family

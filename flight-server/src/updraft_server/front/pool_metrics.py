@@ -5,6 +5,7 @@ from functools import partial
 
 from updraft_server.front.healing_time import HealingTime
 from updraft_server.front.metrics import FrontMetrics
+from updraft_server.front.model_metrics import ModelsCollector
 from updraft_server.pool.interface import WorkerPool
 from updraft_server.sandbox_layers import NEEDS
 
@@ -44,6 +45,7 @@ def watch_pool(metrics: FrontMetrics, pool: WorkerPool, *, wanted_workers: int) 
         "reason",
         lambda: pool.exits,
     )
+    metrics.registry.register(ModelsCollector(lambda: pool.model_usage))
     healing = HealingTime(wanted_workers, metrics.healing_seconds.observe)
     # A fresh one stands in for a worker that is lost, and is then the one that has to be replaced.
     pool.subscribe(lambda: healing.workers_are(pool.idle + pool.busy + pool.fresh))

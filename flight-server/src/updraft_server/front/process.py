@@ -21,6 +21,7 @@ import structlog
 from updraft.errors import PoolFullError, PoolUnavailableError
 from updraft.service.allocator import retain_freed_memory
 from updraft.service.audit import AUDIT_DOC, AUDIT_FAILING_DOC, Audit
+from updraft.service.capabilities import keep_few_capabilities
 from updraft.service.early_reads import EarlyReads
 from updraft.service.flight_service import FLIGHT_SERVICE_NAME
 from updraft.service.health import WHOLE_SERVICE, HealthBoard
@@ -39,10 +40,11 @@ from updraft_server.front.artifacts.store import ArtifactStore
 from updraft_server.front.artifacts.unpackers import Unpackers
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
+from updraft_server.front.function_health import FunctionHealth
 from updraft_server.front.metrics import FrontMetrics
 from updraft_server.front.pool_metrics import has_layer, watch_pool
 from updraft_server.front.request import SERVICE
-from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges
+from updraft_server.front.running_exchanges import LONGEST_BATCH_SECONDS, RunningExchanges, longest_processor_seconds
 from updraft_server.front.service import PoolService
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.front.status.page import status_pages
@@ -50,6 +52,7 @@ from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.front.worker_log import log_dropped_output, log_worker_output
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
+from updraft_server.ipc.model_packets import memory_bytes
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     NEIGHBOURS_TOKEN_VARIABLE,
@@ -101,6 +104,7 @@ class Front:
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
+        self._functions = FunctionHealth(lambda: pool.functions, lambda: pool.model_faults, self._health_changed.set)
         self._artifact_store = ArtifactStore(
             artifacts_directory,
             limit_bytes=settings.artifact_store_bytes,
@@ -117,14 +121,17 @@ class Front:
             worker_silence_seconds=settings.worker_silence_seconds,
             memory_limit_bytes=lambda: pool.memory_limit_bytes,
             limits=lambda: WorkerLimits.effective(
-                there_is_bytes=pool.memory_limit_bytes,
+                # Models take of the same memory.
+                there_is_bytes=max(1, pool.memory_limit_bytes - memory_bytes(pool.model_usage)),
                 memory_bytes=settings.worker_memory_bytes,
                 processes=settings.worker_processes,
                 threads=settings.worker_threads,
                 scratch_bytes=settings.worker_scratch_bytes,
                 scratch_files=settings.worker_scratch_files,
             ),
-            batch_processor_seconds=settings.batch_cpu_seconds,
+            batch_processor_seconds=(
+                longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
+            ),
             longest_batch_seconds=LONGEST_BATCH_SECONDS if settings.batch_timeout_seconds is None else 0.0,
         )
         self._early_reads = EarlyReads(
@@ -155,19 +162,27 @@ class Front:
             self._tracer,
             self._early_reads,
             self._signatures,
+            self._functions,
         )
         service = PoolService(
             exchanges,
             pool,
             self.admission,
             self._capabilities,
+            self._functions,
             self.lifecycle,
             signatures=self._signatures,
             allow_remote_drain=settings.allow_remote_drain,
             allow_remote_stacks=settings.allow_remote_stacks,
         )
         self.sampler = Sampler(
-            service.status, self.activity, self._health.published, pool.exits, settings.workers, lambda: pool.workers
+            service.status,
+            self.activity,
+            self._health.published,
+            pool.exits,
+            settings.workers,
+            lambda: pool.workers,
+            lambda: pool.model_usage,
         )
         pages = status_pages(lambda: self.sampler.report)
         self._neighbours_token_file = neighbours_token_file
@@ -207,7 +222,9 @@ class Front:
         await self._pool.start()
         restricted = self._settings.restricted_functions
         known = {function.name for function in self._pool.functions}
-        if unknown := [name for name in restricted if name not in known]:
+        # Nobody knows the functions of a module that cannot be imported, and nobody can call them.
+        are_all_known = all(function.version for function in self._pool.functions)
+        if are_all_known and (unknown := [name for name in restricted if name not in known]):
             raise StartError(
                 f"--restricted-functions names {', '.join(unknown)}, which no module of --functions registers"
             )
@@ -281,7 +298,22 @@ class Front:
         self._pool.subscribe(self._health_changed.set)
         self.lifecycle.subscribe(lambda _phase: self._health_changed.set())
         watch_pool(metrics, self._pool, wanted_workers=self._settings.workers + _fresh_workers(self._settings))
+        metrics.watch_all(
+            "updraft_functions_unhealthy",
+            "Versions of a registered function that cannot be loaded or keep killing workers; a module that cannot be "
+            "imported is one.",
+            "function",
+            self._functions.unhealthy,
+        )
         metrics.watch("updraft_exchanges_waiting", "Exchanges in the queue.", lambda: self.admission.waiting)
+        metrics.watch(
+            "updraft_queue_bytes", "Memory of the exchanges in the queue.", lambda: self.admission.queue_bytes
+        )
+        metrics.watch(
+            "updraft_early_reads",
+            "Messages being read of exchanges that have no place in the queue yet.",
+            lambda: self._early_reads.open_reads,
+        )
         metrics.count_by_label(
             "updraft_workers_out_of_memory",
             "Workers that ended for the memory they took, by whose limit that was: worker, pool or container.",
@@ -300,11 +332,17 @@ class Front:
 
     async def _publish_now(self) -> None:
         serving = self.lifecycle.phase is Phase.READY and self._pool.idle + self._pool.busy > 0
-        functions = [f"updraft.function/{function.name}" for function in self._pool.functions]
-        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME, *functions], serving=serving)
+        await self._health.publish([WHOLE_SERVICE, FLIGHT_SERVICE_NAME], serving=serving)
+        for name, fault in self._functions.faults().items():
+            await self._health.publish([f"updraft.function/{name}"], serving=serving and not fault)
 
     def _announce(self) -> None:
-        functions = [function.name for function in self._pool.functions]
+        functions = [function.name for function in self._pool.functions if not function.fault]
+        for function in self._pool.functions:
+            if function.fault:
+                _log.error(
+                    "function cannot be called", function=function.name, version=function.version, reason=function.fault
+                )
         sandbox = in_words(self._pool.sandbox)
         places = {**self._listeners.addresses, **self._token_places()}
         _log.info("pool is ready", **places, front=os.getpid(), functions=functions, sandbox=sandbox)
@@ -372,6 +410,7 @@ def main() -> None:
 
     follow_parent()
     hide_memory()
+    keep_few_capabilities()
     retain_freed_memory()
     settings = take_over(os.environ[SETTINGS_VARIABLE])
     control = socket.socket(fileno=int(os.environ.pop(CONTROL_VARIABLE)))

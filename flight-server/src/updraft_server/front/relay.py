@@ -46,6 +46,8 @@ from updraft_server.pool.worker_events import WorkerDeath
 
 # How long after a worker's socket has closed its exit status may take to arrive.
 _EXIT_STATUS_TIMEOUT_SECONDS = 2.0
+# How long a message may take to the client before the exchange is said to wait for that.
+_PROMPT_SECONDS = 0.1
 # Says that the exchange has its worker: a client holds back what is large until then.
 _ADMITTED = event_message(ReplyMetadata(admitted=Admitted()))
 # The first fields of ReplyMetadata, `consumed` and `finish`, by their tags, and all bytes up to the second tag. Nothing
@@ -63,6 +65,8 @@ _ERRORS_OF_WORKERS = (
     PoolUnavailableError,
     InternalError,
 )
+# How a model process has ended no front sees: its workers ask the zygote.
+_ERRORS_OF_BATCHED_FUNCTIONS = (*_ERRORS_OF_WORKERS, WorkerError)
 
 
 class Side(enum.Enum):
@@ -124,7 +128,9 @@ class Relay:
         self._said_by_worker = 0
         self._replies: asyncio.Task[LeaseOutcome] | None = None
         self._writing = False
+        self._writing_since = 0.0
         self._is_functions_fault = False
+        self._was_told = False
         self._has_finished = False
         """Whether the worker's last message has been sent to the client."""
 
@@ -184,6 +190,11 @@ class Relay:
         return self._is_functions_fault
 
     @property
+    def was_told(self) -> bool:
+        """Whether `run` ended with an error that the worker told of: it has not died."""
+        return self._was_told
+
+    @property
     def worker(self) -> str:
         """The worker's id."""
         return self._lease.worker
@@ -217,12 +228,31 @@ class Relay:
         if self._writing:
             input_ended = self._phase is RelayPhase.ANSWERING
             return None if input_ended or self._sender.is_held_back else Side.CLIENT
-        if self._phase is not RelayPhase.RELAYING:
-            return Side.WORKER
-        return Side.WORKER if self._transfer.batches > self._taken() else Side.CLIENT
+        return Side.WORKER if self._is_workers_turn() else Side.CLIENT
 
-    def _taken(self) -> int:
-        """Batches that the function has taken, as far as the worker has told."""
+    @property
+    def is_working(self) -> bool:
+        """Whether the function has what it needs: not while it waits for a batch, or for a client that does not read.
+
+        One that keeps a client busy with replies does work.
+        """
+        if self._writing and asyncio.get_running_loop().time() - self._writing_since > _PROMPT_SECONDS:
+            return False
+        return self._is_workers_turn()
+
+    @property
+    def taken(self) -> int:
+        """Batches that the function has taken, as far as its worker has told: never more than there were."""
+        return min(self._claimed(), self._transfer.batches)
+
+    def _is_workers_turn(self) -> bool:
+        if self._phase is not RelayPhase.RELAYING:
+            return True
+        # What waits in front of the worker's socket it has not taken, whatever it says: a part is no batch yet, and
+        # whatever the client says is behind it.
+        return self._sender.is_held_back or self._transfer.batches > self._claimed()
+
+    def _claimed(self) -> int:
         # The first message says that the function has begun with the first batch, not that it wants another one.
         return _consumed(self._last_metadata) if self._said_by_worker > 1 else 0
 
@@ -333,7 +363,7 @@ class Relay:
                         self._transfer.rows += self._rows_sent
                         return LeaseOutcome.RETIRED
                     case FrameKind.FAILED:
-                        raise _workers_error(Error.FromString(bytes(frame.app_metadata)))
+                        raise self._told(Error.FromString(bytes(frame.app_metadata)))
                     case _:
                         raise FrameError(f"a worker may not send {frame.kind.name}")
         except PeerClosedError:
@@ -359,11 +389,19 @@ class Relay:
         await self._send(message)
 
     async def _send(self, message: bytes) -> None:
-        self._writing = True
+        self._writing, self._writing_since = True, asyncio.get_running_loop().time()
         try:
             await self._call.write(message)
         finally:
             self._writing = False
+
+    def _told(self, message: Error) -> UpdraftError:
+        """An error that the worker tells of; it may not speak for the front."""
+        self._was_told = True
+        error = error_from_message(message)
+        if isinstance(error, _ERRORS_OF_BATCHED_FUNCTIONS if self._request.is_batched else _ERRORS_OF_WORKERS):
+            return error
+        return InternalError(f"the worker told of an error that no worker has: {type(error).__name__}")
 
     async def _worker_error(self) -> UpdraftError:
         try:
@@ -372,16 +410,8 @@ class Relay:
         except TimeoutError:
             return WorkerError("the worker closed its socket while it held the exchange")
         if self._limits.batch_timeout.explains(death):
-            return self._limits.batch_timeout.error()
+            return self._limits.batch_timeout.error(self.function)
         return WorkerError(f"the worker {death} while it held the exchange", traceback=death.stack)
-
-
-def _workers_error(message: Error) -> UpdraftError:
-    """An error that a worker tells of; it may not speak for the front."""
-    error = error_from_message(message)
-    if isinstance(error, _ERRORS_OF_WORKERS):
-        return error
-    return InternalError(f"the worker told of an error that no worker has: {type(error).__name__}")
 
 
 def _consumed(metadata: bytes) -> int:

@@ -15,7 +15,8 @@ from updraft.flight_data import DescriptorKind, FlightFields, parse_descriptor
 from updraft.protocol import DATABEND_QUERY_HEADER, DATABEND_TENANT_HEADER
 from updraft.service.exchange import check_version, parse_message, task_context
 from updraft.service.log_lines import shortened
-from updraft.v1.exchange_pb2 import DeferredPayload, ExchangeCommand
+from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
+from updraft.v1.exchange_pb2 import AggregateStage, DeferredPayload, ExchangeCommand, RegisteredFunction
 from updraft_server.front.artifacts.needs import NO_NEEDS, Needs, parse_needs
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.session_rules import check_session_function
@@ -59,6 +60,8 @@ class Request:
     """The artifacts of a session function."""
     modules: str = ""
     """Names the files and environment that a worker's modules are imported with; empty when there are none."""
+    is_batched: bool = False
+    """Whether the function runs in model processes; known once it is resolved."""
     resolved: bool = False
     """Whether `resolve` has found that this pool runs it."""
 
@@ -101,7 +104,7 @@ def parse_request(first: FlightFields, header: Callable[[str], str] = lambda _: 
     """
     descriptor = parse_descriptor(first.descriptor)
     if descriptor.kind is DescriptorKind.PATH:
-        name, version = named_function(descriptor.path)
+        name, version = path_parts(descriptor.path)
         encoded = bytes(first.descriptor)
         return Request(
             name,
@@ -143,17 +146,11 @@ def is_databend(header: Callable[[str], str]) -> bool:
     return bool(header(DATABEND_QUERY_HEADER) or header(DATABEND_TENANT_HEADER))
 
 
-def named_function(path: Sequence[str]) -> tuple[str, str]:
-    """Name and version of the function that a path names, the version empty without one; raises ProtocolError.
-
-    SQL engines know one name alone, in which the version stands behind an @.
-    """
+def path_parts(path: Sequence[str]) -> tuple[str, str]:
+    """Name and version of the function that a path names, the version empty without one; raises ProtocolError."""
     if len(path) not in (1, 2):
         raise ProtocolError(f"the path has {len(path)} parts: expected a function's name, or its name and version")
-    if len(path) == 2:
-        return path[0], path[1]
-    name, _, version = path[0].partition("@")
-    return name, version
+    return path[0], path[1] if len(path) == 2 else ""
 
 
 def _command_request(encoded: memoryview) -> Request:
@@ -173,8 +170,22 @@ def _command_request(encoded: memoryview) -> Request:
 
 
 def _with_version(request: Request, capabilities: Capabilities) -> Request:
-    registered = capabilities.find(request.function, request.version)
-    return replace(request, version=registered.version, resolved=True)
+    registered = capabilities.callable(request.function, request.version)
+    _check_call(request.command.registered, registered)
+    return replace(
+        request, function=registered.name, version=registered.version, is_batched=registered.batched, resolved=True
+    )
+
+
+def _check_call(call: RegisteredFunction, function: FunctionDescription) -> None:
+    """Whether what a client says of the call fits the kind of the function; raises ProtocolError."""
+    is_aggregate = function.kind == FunctionKind.FUNCTION_KIND_AGGREGATE
+    if call.stage not in AggregateStage.values():
+        raise ProtocolError(f"the command asks for stage {call.stage} of an aggregate, which is none")
+    if (call.stage or call.key_columns) and not is_aggregate:
+        raise ProtocolError(f"function {function.name!r} is no aggregate: it has no stages and no groups")
+    if call.joined and function.kind != FunctionKind.FUNCTION_KIND_TABLE:
+        raise ProtocolError(f"function {function.name!r} gives no table: nothing can be joined to its rows")
 
 
 def _check_numbers(command: ExchangeCommand) -> None:

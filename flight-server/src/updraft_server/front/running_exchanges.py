@@ -7,6 +7,7 @@ too long.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import structlog
 from updraft.errors import DeadlineError, LimitError, UpdraftError
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft_server.front.batch_timeout import BatchTimeout
+from updraft_server.front.batch_use import ProcessorTime, WorkTime
 from updraft_server.front.lost_memory import LostMemory
 from updraft_server.front.relay import Relay, Side
 from updraft_server.front.worker_limits import WorkerLimits
@@ -31,19 +33,20 @@ LONGEST_BATCH_SECONDS = 86_400.0
 """For one batch where the operator has said nothing: more than honest work takes, but a worker is not lost for ever."""
 
 
+def longest_processor_seconds() -> float:
+    """CPU time for one batch where the operator has said nothing: all CPUs of the machine for the longest batch."""
+    return LONGEST_BATCH_SECONDS * (os.cpu_count() or 1)
+
+
 @dataclass(eq=False, slots=True)
 class _Watched:
     relay: Relay
     client: Silence
     worker: Silence
-    batch: Silence
-    """Of a worker whose own clock should have ended it."""
-    longest: Silence
-    """Of one that may have no clock."""
+    work: WorkTime
+    processor: ProcessorTime = field(default_factory=ProcessorTime)
     passed: tuple[int, ...] = field(default=())
     """`Relay.passed` at the previous look."""
-    processor_seconds: float | None = None
-    """What the worker had used when it was first found to work on this batch."""
     took_too_much: bool = False
     """Whether it was found beyond a limit of memory before."""
 
@@ -78,9 +81,7 @@ class RunningExchanges:
         self._worker_silence_seconds = worker_silence_seconds
         self._batch_processor_seconds = batch_processor_seconds
         self._longest_batch = BatchTimeout.effective(longest_batch_seconds, 0)
-        self._look_seconds = seconds_between_looks(
-            client_silence_seconds, worker_silence_seconds, batch_processor_seconds
-        )
+        self._look_seconds = seconds_between_looks(client_silence_seconds, worker_silence_seconds)
         self._watched: set[_Watched] = set()
 
     @property
@@ -95,8 +96,7 @@ class RunningExchanges:
             relay,
             Silence(self._client_silence_seconds, self._look_seconds),
             Silence(self._worker_silence_seconds, self._look_seconds),
-            Silence(_without_its_clock_seconds(relay.batch_timeout), self._look_seconds),
-            Silence(self._longest_batch.seconds, self._look_seconds),
+            WorkTime(self._look_seconds),
         )
         self._watched.add(watched)
         try:
@@ -138,7 +138,7 @@ class RunningExchanges:
         for watched in [watched for watched in self._watched if watched.relay.worker in usage]:
             relay = watched.relay
             used = usage[relay.worker]
-            excess = limits.excess(relay.function, used)
+            excess = limits.excess(relay.function, used) or self._too_much_processor_time(watched, used)
             if excess is not None:
                 relay.end_for(excess)
                 if used.own_bytes > limits.memory_bytes:
@@ -158,16 +158,17 @@ class RunningExchanges:
             relay, client = watched.relay, watched.client
             if client.is_too_long(relay.signs_of_client, owed=relay.turn is Side.CLIENT):
                 relay.end(_client_is_silent(client.limit_seconds))
-            owed = relay.turn is Side.WORKER
-            if watched.batch.is_too_long(relay.passed, owed=owed):
-                relay.end_for(relay.batch_timeout.error())
-            if watched.longest.is_too_long(relay.passed, owed=owed):
-                relay.end_for(self._longest_batch.error())
-        if self._worker_silence_seconds or self._batch_processor_seconds:
+            seconds = watched.work.looked(relay.taken, is_working=relay.is_working)
+            # Its own clock should have ended the first; the second may have none.
+            if 0 < _without_its_clock_seconds(relay.batch_timeout) <= seconds:
+                relay.end_for(relay.batch_timeout.error(relay.function))
+            elif 0 < self._longest_batch.seconds <= seconds:
+                relay.end_for(self._longest_batch.error(relay.function))
+        if self._worker_silence_seconds:
             await self._look_at_workers()
 
     async def _look_at_workers(self) -> None:
-        # Processor time is looked up only of workers with which nothing has passed since the look before.
+        # Those with which something has passed since the look before need not be measured.
         still = {watched for watched in self._watched if self._is_still(watched)}
         usage = await self._measure([watched.relay.worker for watched in still]) if still else {}
         for watched in self._watched:
@@ -176,18 +177,18 @@ class RunningExchanges:
             # Of a worker that cannot be measured nobody knows that it does nothing.
             owed = relay.turn is Side.WORKER and used is not None
             if worker.is_too_long((relay.passed, used.processor_mark if used else None), owed=owed):
-                relay.end_for(_worker_is_silent(worker.limit_seconds))
-            elif self._has_used_up(watched, used):
-                relay.end_for(_too_much_processor_time(relay.function, self._batch_processor_seconds))
+                relay.end_for(_worker_is_silent(relay.function, worker.limit_seconds))
 
-    def _has_used_up(self, watched: _Watched, used: WorkerUsage | None) -> bool:
-        """Whether a function has used more processor time for its batch than it may."""
-        if used is None:
-            watched.processor_seconds = None
-            return False
-        if watched.processor_seconds is None:
-            watched.processor_seconds = used.processor_seconds
-        return 0 < self._batch_processor_seconds < used.processor_seconds - watched.processor_seconds
+    def _too_much_processor_time(self, watched: _Watched, used: WorkerUsage) -> LimitError | None:
+        """Why an exchange has to end whose function has used more CPU time for its batch than it may."""
+        seconds = watched.processor.measured(watched.relay.taken, used.processor_seconds)
+        if not 0 < self._batch_processor_seconds < seconds:
+            return None
+        return LimitError(
+            f"the function {watched.relay.function} used {seconds:.1f} seconds of CPU time for one batch, the limit is "
+            f"{self._batch_processor_seconds:g}, and its worker was ended: send smaller batches, or raise "
+            "--batch-cpu-seconds of the pool"
+        )
 
     def _is_still(self, watched: _Watched) -> bool:
         before, watched.passed = watched.passed, watched.relay.passed
@@ -199,13 +200,6 @@ def _without_its_clock_seconds(batch_timeout: BatchTimeout) -> float:
     return 2 * batch_timeout.batch_seconds + _IMPORTS_SECONDS if batch_timeout.batch_seconds else 0.0
 
 
-def _too_much_processor_time(function: str, limit_seconds: float) -> LimitError:
-    return LimitError(
-        f"the function {function} used more than {limit_seconds:g} seconds of CPU time for one batch, so its worker "
-        "was ended: send smaller batches, or raise --batch-cpu-seconds of the pool"
-    )
-
-
 def _client_is_silent(limit_seconds: float) -> DeadlineError:
     return DeadlineError(
         f"the client was silent for {limit_seconds:g} seconds while the pool waited for it: it neither sent a batch or "
@@ -214,8 +208,9 @@ def _client_is_silent(limit_seconds: float) -> DeadlineError:
     )
 
 
-def _worker_is_silent(limit_seconds: float) -> DeadlineError:
+def _worker_is_silent(function: str, limit_seconds: float) -> DeadlineError:
     return DeadlineError(
-        f"the function neither accepted nor returned a batch and used no CPU time for {limit_seconds:g} seconds, and "
-        "its worker was ended: if it may wait for something that long, raise --worker-silence-seconds of the pool"
+        f"the function {function} neither accepted nor returned a batch and used no CPU time for {limit_seconds:g} "
+        "seconds, and its worker was ended: if it may wait for something that long, raise --worker-silence-seconds of "
+        "the pool"
     )

@@ -18,10 +18,10 @@ from updraft.v1.exchange_pb2 import SignedStatement
 from updraft_server.front.admission import Admission
 from updraft_server.front.capabilities import Capabilities
 from updraft_server.front.exchange import Exchanges
-from updraft_server.front.request import SERVICE, is_databend, named_function
+from updraft_server.front.function_health import FunctionHealth
+from updraft_server.front.request import SERVICE, is_databend, path_parts
 from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.interface import WorkerPool
-from updraft_server.pool.leases import RegisteredFunctionInfo
 
 POOL_STATUS_ACTION = "updraft.pool_status"
 _STATUS_DOC = "Versions, state, workers, queue and functions of this pool, as updraft.v1.PoolStatus."
@@ -55,6 +55,7 @@ class PoolService(FlightService):
         pool: WorkerPool,
         admission: Admission,
         capabilities: Callable[[], Capabilities],
+        functions: FunctionHealth,
         lifecycle: Lifecycle,
         *,
         signatures: Signatures,
@@ -78,6 +79,7 @@ class PoolService(FlightService):
         self._pool = pool
         self._admission = admission
         self._capabilities = capabilities
+        self._functions = functions
         self._signatures = signatures
 
     async def do_exchange(self, call: Call) -> None:
@@ -85,13 +87,15 @@ class PoolService(FlightService):
         await self._exchanges.serve(call)
 
     def list_flights(self) -> Iterable[Any]:
-        """One pyarrow.flight.FlightInfo for each registered function."""
-        return [_flight_info(function, numbered=True) for function in self._capabilities().functions]
+        """A FlightInfo for each registered function."""
+        shown = self._functions.shown(self._capabilities().functions)
+        return [_flight_info(function, numbered=True) for function in shown]
 
     def flight_info(self, descriptor: Any, header: Callable[[str], str]) -> Any:
         """The FlightInfo of the function that a PATH descriptor names; raises UpdraftError."""
-        name, version = named_function([part.decode("utf-8", "replace") for part in descriptor.path or ()])
-        return _flight_info(self._capabilities().find(name, version), numbered=not is_databend(header))
+        name, version = path_parts([part.decode("utf-8", "replace") for part in descriptor.path or ()])
+        (found,) = self._functions.shown([self._capabilities().find(name, version)])
+        return _flight_info(found, numbered=not is_databend(header))
 
     def status(self) -> PoolStatus:
         """The pool as it is now."""
@@ -109,7 +113,7 @@ class PoolService(FlightService):
             workers_starting=self._pool.starting,
             exchanges_waiting=self._admission.waiting,
             exchanges_waiting_limit=self._admission.queue_limit,
-            functions=list(map(_description, capabilities.functions)),
+            functions=self._functions.shown(capabilities.functions),
             sandbox=[SandboxLayer(name=layer.name, lack=layer.lack) for layer in self._pool.sandbox],
         )
 
@@ -139,23 +143,19 @@ def _server_version() -> str:
     return version("updraft-server")
 
 
-def _flight_info(function: RegisteredFunctionInfo, *, numbered: bool) -> Any:
+def _flight_info(function: FunctionDescription, *, numbered: bool) -> Any:
+    # What loads slowly, at the first question.
     from pyarrow import flight
 
     from updraft.plain_flight import argument_count, flight_schema
 
-    description = _description(function)
     path = [function.name, function.version] if function.version else [function.name]
-    schema = flight_schema(description, numbered=numbered)
+    schema = flight_schema(function, numbered=numbered)
     return flight.FlightInfo(
         schema,
         flight.FlightDescriptor.for_path(*path),
         [],
         -1 if schema is None else argument_count(schema),
         -1,
-        app_metadata=description.SerializeToString(),
+        app_metadata=function.SerializeToString(),
     )
-
-
-def _description(function: RegisteredFunctionInfo) -> FunctionDescription:
-    return FunctionDescription(name=function.name, version=function.version, doc=function.doc)

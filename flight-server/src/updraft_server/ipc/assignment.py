@@ -30,6 +30,12 @@ class Assignment:
     """Of a registered function; empty for a session function."""
     function_version: str = ""
     """Of a registered function: the very one that runs."""
+    stage: int = 0
+    """Of a registered aggregate: an AggregateStage."""
+    key_columns: int = 0
+    """Of a registered aggregate: the number of columns, the first ones, whose values name the group of a row."""
+    joined: bool = False
+    """Of a registered table function: the client joins each result to the row that it came from."""
     restricted: bool = False
     """Run the registered function without network and subprocesses; its worker never has them again."""
     eval_type: int = 0

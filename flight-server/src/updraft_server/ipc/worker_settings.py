@@ -14,6 +14,9 @@ class WorkerSettings:
     """Run what clients ship (cloudpickle), not only what is deployed."""
     signed_functions_alone: bool = False
     """Whether clients may send rows but no code: pickled rows are read without running any."""
+    restricted_functions: Sequence[str] = ()
+    """Registered functions that run without network and subprocesses: the front says so with each exchange, and the
+    processes of batched ones are started so."""
     max_message_bytes: int = 64 * 1024 * 1024
     """Header and body of one message: a batch, or a part of one."""
     max_batch_rows: int = 16 * 1024 * 1024

@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
+from updraft_server.ipc.model_packets import MeasuredModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 MAX_PACKET_BYTES = 64 * 1024
@@ -50,6 +51,8 @@ class ZygoteSettings:
     """Whose /dev/shm workers have: a worker's own where that is possible, the pool's alone, or the machine's."""
     required_layers: Sequence[str] = dataclasses.field(default_factory=list)
     """Layers of the sandbox without which it does not start."""
+    model_memory_bytes: int = 0
+    """What all model processes may hold together; 0 sets no limit."""
 
     def encode(self) -> str:
         """As JSON, for the zygote's environment."""
@@ -72,12 +75,21 @@ class Hello:
     """Of the zygote on its own side: for people to read, never to act on."""
     python_version: str
     pyspark_version: str
-    functions: Sequence[Sequence[str]]
-    """(name, version, doc) of each registered function."""
+    functions: Sequence[str]
+    """Each registered function, as `encode_functions` writes it; those that do not fit follow in MoreFunctions."""
     sandbox: Sequence[Sequence[str]] = dataclasses.field(default_factory=list)
     """The fields of `SandboxLayer`, of each layer."""
     memory_limit_bytes: int = 0
     """Memory of the container or machine that the zygote and all workers share."""
+    more: int = 0
+    """The number of functions that follow."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MoreFunctions:
+    """Some of the functions that did not fit into Hello."""
+
+    functions: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,7 +170,25 @@ class Exited:
     """Its exit code, or less than zero the signal that ended it; None where an earlier zygote forked it."""
 
 
-Packet: TypeAlias = Hello | Claim | Fork | Forked | ForkFailed | Kill | ShowStack | Sweep | Measure | Measured | Exited
+Packet: TypeAlias = (
+    Hello
+    | MoreFunctions
+    | Claim
+    | Fork
+    | Forked
+    | ForkFailed
+    | Kill
+    | ShowStack
+    | Sweep
+    | Measure
+    | Measured
+    | Exited
+    | ModelStarted
+    | ModelEnded
+    | ModelFault
+    | MeasureModels
+    | MeasuredModels
+)
 
 _PACKETS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Packet)}
 

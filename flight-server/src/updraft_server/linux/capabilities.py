@@ -9,6 +9,8 @@ _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
 _PR_CAP_AMBIENT, _AMBIENT_IS_SET, _AMBIENT_CLEAR_ALL = 47, 1, 4
 _VERSION_3 = 0x20080522
 _SETPCAP = 8
+DAC_READ_SEARCH = 2
+"""To read files of others."""
 SYS_ADMIN = 21
 """To mount, among much else."""
 # Effective, permitted and inheritable: the lower halves, then the upper ones.
@@ -45,14 +47,15 @@ def close_bounding_set() -> None:
         _checked(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0))
 
 
-def give_up_capabilities() -> None:
-    """Give up every capability for good; raises OSError. The process must have given up new privileges.
+def give_up_capabilities(*, but: int | None = None) -> None:
+    """Give up every capability for good, or every one but one; raises OSError. The process must have given up new
+    privileges.
 
     An ordinary user holds none, unless somebody gave it some on purpose, as ambient ones: it keeps those.
     """
     if not held_capabilities():
         return
-    kept = 0
+    kept = 0 if but is None else _capabilities()[1] & 1 << but
     if 0 in os.getresuid():
         # A kernel before 4.3 has none of them.
         _libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)

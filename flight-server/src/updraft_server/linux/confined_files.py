@@ -14,6 +14,8 @@ from updraft_server.linux.landlock import (
     REFER,
     REMOVE_DIRECTORY,
     REMOVE_FILE,
+    SCOPE_ABSTRACT_SOCKETS,
+    SCOPE_SIGNALS,
     TCP_RIGHTS,
     TRUNCATE,
     WRITE_FILE,
@@ -34,11 +36,12 @@ def confine_files(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
     """Confine this process for good; False: this kernel cannot. The process must have given up new privileges.
 
     Links and plain files may be made in writable directories, devices, sockets and pipes nowhere. From version 4 of
-    Landlock the process cannot bind or connect TCP either. Descriptors that are open stay usable.
+    Landlock the process cannot bind or connect TCP either, from version 6 it signals nobody but itself and what it
+    starts, and connects to no abstract socket of others. Descriptors that are open stay usable.
     """
     if not can_confine_files():
         return False
-    with Ruleset(tcp=TCP_RIGHTS) as rules:
+    with Ruleset(tcp=TCP_RIGHTS, scopes=SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS) as rules:
         for directory in readable:
             rules.allow(os.path.realpath(directory), _READ)
         for directory in writable:

@@ -5,9 +5,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
-from updraft_server.pool.leases import Lease, RegisteredFunctionInfo, TaskKey, WorkerInfo
+from updraft_server.pool.leases import Lease, TaskKey, WorkerInfo
 from updraft_server.sandbox_layers import SandboxLayer
 
 
@@ -21,7 +23,7 @@ class WorkerPool(Protocol):
     """Workers that will be idle or have an exchange that waits for them."""
     fresh: int
     """Workers that have served nobody, beyond the configured number: not counted in any of the above."""
-    functions: Sequence[RegisteredFunctionInfo]
+    functions: Sequence[FunctionDescription]
     """Empty, as are the versions, until the zygote has told."""
     python_version: str
     pyspark_version: str
@@ -33,6 +35,15 @@ class WorkerPool(Protocol):
     """Layers of the workers' sandbox; empty until the zygote has told."""
     exits: dict[str, int]
     """Workers that ended, by what ended them."""
+
+    @property
+    def model_usage(self) -> Sequence[ModelUsage]:
+        """What the processes of each batched function were and had done when they were last measured. May be read from
+        any thread."""
+
+    @property
+    def model_faults(self) -> Mapping[tuple[str, str], str]:
+        """Why batched functions cannot be called now, by name and version; of those that can, nothing."""
 
     @property
     def workers(self) -> Sequence[WorkerInfo]:

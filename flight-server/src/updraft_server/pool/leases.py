@@ -42,15 +42,6 @@ class TaskKey:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class RegisteredFunctionInfo:
-    """A function that is deployed with the pool."""
-
-    name: str
-    version: str
-    doc: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker that lives."""
 

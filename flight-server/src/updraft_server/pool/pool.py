@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
+from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Exited
 from updraft_server.pool.bindings import REGISTERED, Binding, Bound, best, victim
@@ -23,10 +25,10 @@ from updraft_server.pool.leases import (
     NoIdleWorker,
     PoolError,
     PoolSettings,
-    RegisteredFunctionInfo,
     TaskKey,
     WorkerInfo,
 )
+from updraft_server.pool.models import PooledModels
 from updraft_server.pool.spares import SpareWorkers
 from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
@@ -41,6 +43,7 @@ _LAST_DEATHS_SECONDS = 2.0
 # How often the memory of workers is looked up: the zygote reads all of /proc for it.
 _MEASUREMENT_SECONDS = 10.0
 _MEASUREMENT_TIMEOUT_SECONDS = 5.0
+_MODELS_MEASUREMENT_SECONDS = 2.0
 
 
 class Pool:
@@ -56,7 +59,7 @@ class Pool:
         self.busy = 0
         self.starting = 0
         self.fresh = 0
-        self.functions: Sequence[RegisteredFunctionInfo] = ()
+        self.functions: Sequence[FunctionDescription] = ()
         self.python_version = ""
         self.memory_limit_bytes = 0
         self.pyspark_version = ""
@@ -72,7 +75,10 @@ class Pool:
         self._leases: set[WorkerLease] = set()
         self._spares = SpareWorkers(settings.workers, settings.spare_seconds, self._discard)
         self._wake = asyncio.Event()
-        self._zygote = ZygoteClient(settings.zygotes, settings.start_timeout_seconds, self._exited, self._wake.set)
+        self._models = PooledModels(settings.output_lines_per_second, on_output, on_drop, self._changed)
+        self._zygote = ZygoteClient(
+            settings.zygotes, settings.start_timeout_seconds, self._exited, self._lost, self._models.take
+        )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
         # Those that are being started: several exchanges of a task may ask at once.
@@ -81,7 +87,8 @@ class Pool:
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
-        self._keepers = [asyncio.create_task(self._keep()), asyncio.create_task(self._keep_measuring())]
+        keepers = self._keep(), self._keep_measuring(), self._keep_measuring_models()
+        self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
         wanted = self._settings.workers
         try:
             async with asyncio.timeout(self._settings.start_timeout_seconds):
@@ -122,9 +129,12 @@ class Pool:
         return usage
 
     async def stack(self, worker: str) -> str | None:
-        """Where the Python of a worker is, in each thread; empty when it does not answer, None when it has ended."""
+        """Where the Python of a worker or model process is, in each thread; empty when it does not answer, None when it
+        has ended."""
         found = self._workers.get(worker)
-        return await found.stack() if found is not None else None
+        if found is None:
+            return await self._models.stack(worker, self._zygote.show_stack)
+        return await found.stack()
 
     async def lease(self, task: TaskKey | None, binding: Binding = REGISTERED, *, leave_fresh: int = 0) -> Lease:
         """An idle worker at once, or an extra one for a task that holds one already; raises NoIdleWorker, PoolError.
@@ -213,6 +223,7 @@ class Pool:
         if self._workers:
             await asyncio.wait([worker.death for worker in self._workers.values()], timeout=_LAST_DEATHS_SECONDS)
         self._zygote.close()
+        self._models.lost()
 
     async def _keep(self) -> None:
         """Keep the configured number of workers alive: the only place that starts them unasked."""
@@ -234,6 +245,33 @@ class Pool:
             await asyncio.sleep(_MEASUREMENT_SECONDS)
             await self.measure(tuple(self._workers))
 
+    async def _keep_measuring_models(self) -> None:
+        while True:
+            await asyncio.sleep(_MODELS_MEASUREMENT_SECONDS)
+            if self._models.are_there:
+                await self.measure_models()
+
+    @property
+    def model_usage(self) -> Sequence[ModelUsage]:
+        """Of each batched function, when it was last measured."""
+        return self._models.usage
+
+    @property
+    def model_faults(self) -> Mapping[tuple[str, str], str]:
+        """Why batched functions cannot be called now, by name and version."""
+        return self._models.faults
+
+    async def measure_models(self) -> Sequence[ModelUsage]:
+        """What the model processes use and have done; as it was, where the zygote cannot tell."""
+        with contextlib.suppress(ZygoteError, TimeoutError):
+            async with asyncio.timeout(_MEASUREMENT_TIMEOUT_SECONDS):
+                self._models.usage = await self._zygote.measure_models()
+        return self._models.usage
+
+    def _lost(self) -> None:
+        self._models.lost()
+        self._wake.set()
+
     async def _connect(self) -> None:
         hello = await self._zygote.connect()
         self._zygote.claim(tuple(self._workers))
@@ -245,7 +283,7 @@ class Pool:
         self.memory_limit_bytes = hello.memory_limit_bytes
         self.zygote_pid = hello.pid
         self.sandbox = tuple(SandboxLayer(*layer) for layer in hello.sandbox)
-        self.functions = tuple(RegisteredFunctionInfo(*function) for function in hello.functions)
+        self.functions = tuple(self._zygote.functions)
         self._zygote.sweep()
         self._changed()
 

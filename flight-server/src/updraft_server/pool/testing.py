@@ -9,15 +9,16 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.frame_stream import Frame, FrameReceiver, FrameSender
 from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import (
     Lease,
     LeaseOutcome,
     NoIdleWorker,
-    RegisteredFunctionInfo,
     TaskKey,
     WorkerInfo,
 )
@@ -113,13 +114,17 @@ class FakePool:
         self.busy = 0
         self.starting = 0
         self.fresh = 0
-        self.functions: Sequence[RegisteredFunctionInfo] = (RegisteredFunctionInfo("echo", "1", "Sends it back."),)
+        self.functions: Sequence[FunctionDescription] = (
+            FunctionDescription(name="echo", version="1", doc="Sends it back."),
+        )
         self.python_version = "3.11"
         self.memory_limit_bytes = 1 << 40
         self.zygote_pid = 0
         self.sandbox: Sequence[SandboxLayer] = (SandboxLayer("seccomp"), SandboxLayer("capabilities", "it is a test"))
         self.exits = dict.fromkeys(EXIT_REASONS, 0)
         self.pyspark_version = "4.3.0"
+        self.model_usage: Sequence[ModelUsage] = ()
+        self.model_faults: Mapping[tuple[str, str], str] = {}
         self._subscribers: list[Callable[[], None]] = []
 
     @property

@@ -12,6 +12,16 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.ipc.function_list import decode_functions, joined
+from updraft_server.ipc.model_packets import (
+    MeasuredModels,
+    MeasureModels,
+    ModelEnded,
+    ModelFault,
+    ModelStarted,
+    ModelUsage,
+)
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     FORKED_DESCRIPTORS,
@@ -26,6 +36,7 @@ from updraft_server.ipc.zygote_packets import (
     Kill,
     Measure,
     Measured,
+    MoreFunctions,
     Packet,
     PacketError,
     ShowStack,
@@ -35,6 +46,8 @@ from updraft_server.ipc.zygote_packets import (
 )
 from updraft_server.pool.leases import PoolError
 from updraft_server.pool.zygote_source import ZygoteSource
+
+ModelPacket = ModelStarted | ModelEnded | ModelFault
 
 _log = structlog.get_logger(__name__)
 
@@ -78,15 +91,30 @@ class ZygoteClient:
         timeout_seconds: float,
         on_exit: Callable[[Exited], None],
         on_lost: Callable[[], None],
+        on_model: Callable[[ModelPacket, Sequence[int]], None],
     ) -> None:
+        """Not connected yet.
+
+        Args:
+            zygotes: Whom to connect to.
+            timeout_seconds: After which a zygote that does not say hello is complained about.
+            on_exit: Hears of workers that have ended.
+            on_lost: Hears that there is no connection any more.
+            on_model: Hears of model processes; gets their descriptors with it, to close.
+        """
         self.hello: Hello | None = None
         """What the zygote is; None while there is no connection."""
+        self.functions: Sequence[FunctionDescription] = ()
+        """Of the last zygote that has said hello."""
         self.trouble = ""
         """Why there is no connection; empty while there is one."""
+        self._greeting: Hello | None = None
+        """What has come of a greeting so far."""
         self._zygotes = zygotes
         self._timeout_seconds = timeout_seconds
         self._on_exit = on_exit
         self._on_lost = on_lost
+        self._on_model = on_model
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket
         self._connection = contextlib.ExitStack()
@@ -169,7 +197,17 @@ class ZygoteClient:
             usage.update({worker: WorkerUsage(*fields) for worker, fields in measured.usage.items()})
         return usage
 
-    async def _ask(self, packet: Fork | Measure) -> Any:
+    async def measure_models(self) -> Sequence[ModelUsage]:
+        """What the processes of each batched function use and have done; raises ZygoteError. The caller bounds the
+        wait."""
+        usage: list[ModelUsage] = []
+        while True:
+            measured: MeasuredModels = await self._ask(MeasureModels(next(self._requests), len(usage)))
+            usage.extend(map(ModelUsage.from_plain, measured.functions))
+            if measured.are_last:
+                return usage
+
+    async def _ask(self, packet: Fork | Measure | MeasureModels) -> Any:
         if self.hello is None:
             raise ZygoteLostError()
         self._send(packet)
@@ -221,23 +259,42 @@ class ZygoteClient:
         except (OSError, PacketError):
             packet, descriptors = None, []
         if packet is None:
-            self.close()
-            self._on_lost()
+            self._lose()
         else:
             self._handle(packet, descriptors)
 
+    def _lose(self) -> None:
+        self.close()
+        self._on_lost()
+
     def _handle(self, packet: Packet, descriptors: list[int]) -> None:
         match packet:
-            case Hello():
-                self._answered(_GREETING, packet)
+            case Hello() | MoreFunctions():
+                self._greet(packet)
             case Forked():
                 self._forked(packet, descriptors)
             case ForkFailed():
                 self._answered(packet.request, ZygoteError(packet.reason))
-            case Measured():
+            case Measured() | MeasuredModels():
                 self._answered(packet.request, packet)
             case Exited():
                 self._on_exit(packet)
+            case ModelStarted() | ModelEnded() | ModelFault():
+                self._on_model(packet, descriptors)
+
+    def _greet(self, packet: Hello | MoreFunctions) -> None:
+        """Take a part of the zygote's greeting; once it is whole, whoever waits for it gets it."""
+        try:
+            if isinstance(packet, MoreFunctions):
+                if self._greeting is None:
+                    raise PacketError("no function is missing")
+                packet = joined(self._greeting, packet)
+            self._greeting = packet if packet.more else None
+            if self._greeting is None:
+                self.functions = decode_functions(packet.functions)
+                self._answered(_GREETING, packet)
+        except PacketError:
+            self._lose()
 
     def _forked(self, packet: Forked, descriptors: list[int]) -> None:
         is_whole = len(descriptors) == FORKED_DESCRIPTORS

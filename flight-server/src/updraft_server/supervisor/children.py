@@ -12,7 +12,18 @@ from updraft_server.ipc.zygote_packets import DOOR_VARIABLE, LIFELINE_VARIABLE, 
 from updraft_server.linux.descriptors_in_flight import allow_more_than
 
 # What a zygote and its workers inherit of the environment: nothing that could be a secret.
-_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
+_KEPT_VARIABLES = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+)
 _WORKER_VARIABLES = {
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",

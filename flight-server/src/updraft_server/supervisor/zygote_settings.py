@@ -37,11 +37,13 @@ def zygote_settings(settings: WorkersSettings, directory: Path, own_directories:
         scratch_directory=str(scratch),
         restricted=settings.profile == RESTRICTED,
         shared_memory=settings.shared_memory,
+        model_memory_bytes=settings.model_memory_bytes,
         # Nobody runs with less than the profile says.
         required_layers=[*settings.require, *([RESTRICTED] if settings.profile == RESTRICTED else [])],
         worker=WorkerSettings(
             allow_session_functions=settings.session_functions != "off",
             signed_functions_alone=settings.session_functions == "signed",
+            restricted_functions=settings.restricted_functions,
             max_message_bytes=settings.max_message_bytes,
             # The front lets a payload and a schema be as large as a message each; what it adds itself is bounded too.
             max_command_bytes=settings.max_message_bytes * 8,

@@ -4,15 +4,18 @@
 Started with an emptied environment and no descriptor but the archive and the pipe for the verdict.
 """
 
+import contextlib
 import os
 import resource
 import sys
 
 from updraft_server.ipc.unpacking import UnpackBounds, UnpackOutcome, UnpackVerdict
+from updraft_server.linux.capabilities import DAC_READ_SEARCH, give_up_capabilities
 from updraft_server.linux.confined_files import confine_files
 from updraft_server.linux.out_of_memory import die_first
 from updraft_server.linux.process_control import end_with_parent, forbid_new_privileges, hide_memory
 from updraft_server.unpacker.archive import RefusedArchiveError, unpack
+from updraft_server.unpacker.refused_calls import refuse_calls
 
 _MAX_DESCRIPTORS = 32
 
@@ -33,6 +36,8 @@ def _give_up(bounds: UnpackBounds) -> None:
     die_first()
     hide_memory()
     forbid_new_privileges()
+    # The library that it still reads may be another's.
+    give_up_capabilities(but=DAC_READ_SEARCH)
     for kind, limit in (
         (resource.RLIMIT_AS, bounds.memory_bytes),
         (resource.RLIMIT_DATA, bounds.memory_bytes),
@@ -48,6 +53,9 @@ def _give_up(bounds: UnpackBounds) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (bounds.cpu_seconds, bounds.cpu_seconds + 1))
     # The library imports a codec now and then.
     confine_files(readable=(os.path.dirname(os.__file__),), writable=(".",))
+    with contextlib.suppress(OSError):
+        # A kernel, or the sandbox that a container runs in, may have no filters.
+        refuse_calls()
 
 
 def _verdict(bounds: UnpackBounds) -> UnpackVerdict:

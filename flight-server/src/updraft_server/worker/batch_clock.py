@@ -5,8 +5,10 @@ The kernel's timer is what does it, with the default action of SIGALRM: it needs
 that never comes back from C. The front (`updraft_server.front.batch_timeout`) tells the client what the death means.
 """
 
+import contextlib
 import math
 import signal
+from collections.abc import Iterator
 
 # Longer than any worker lives, and shorter than the longest time that Python hands to the kernel.
 _FOREVER_SECONDS = 1e9
@@ -43,6 +45,15 @@ class BatchClock:
             # A timer of zero would be none.
             self._armed_seconds = max(seconds, 1e-6)
             signal.setitimer(signal.ITIMER_REAL, self._armed_seconds)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The function waits for something that is not its own work."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
 
     def stop(self) -> None:
         """The function has ended."""

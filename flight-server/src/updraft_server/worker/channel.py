@@ -54,6 +54,11 @@ class Channel:
         self._header = bytearray(HEADER_BYTES)
         self._header_view = memoryview(self._header)
 
+    @property
+    def descriptor(self) -> int:
+        """Of the socket."""
+        return self._socket.fileno()
+
     def receive_header(self) -> FrameHeader:
         """Wait for the next frame; its fields are then taken with `receive_fields`."""
         self._fill([self._header_view])

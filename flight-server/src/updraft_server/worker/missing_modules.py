@@ -2,18 +2,19 @@
 """Explains a module that a function imports and the pool lacks: its author has seen it work on the driver."""
 
 import platform
+import sys
 
 _HOW_TO_ADD = (
-    "functions import from the Python environment of the pool's image, not from that of the driver or the"
-    " executors. Add the package to the image (docs/guides/install.md), or send it with the session:"
-    " spark.submit.pyFiles, addPyFile or addArtifacts (docs/what-travels.md)"
+    "and from what the session sends. Install the package there (where the pool runs in containers, build it into the"
+    " image), or send it with the session: spark.submit.pyFiles, addPyFile or addArtifacts"
 )
 
 
 def explain_missing_module(error: BaseException) -> None:
     """Add a note (PEP 678) to an error that is, or was raised from, a ModuleNotFoundError."""
     if _is_of_a_missing_module(error):
-        error.add_note(f"It ran on the Updraft pool at {platform.node()}, where {_HOW_TO_ADD}")
+        pool = f"the Updraft pool at {platform.node()}"
+        error.add_note(f"It ran on {pool}, where functions import from the Python in {sys.prefix} {_HOW_TO_ADD}")
 
 
 def _is_of_a_missing_module(error: BaseException) -> bool:

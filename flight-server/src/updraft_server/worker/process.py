@@ -15,6 +15,7 @@ from updraft.errors import (
     ProtocolError,
     UpdraftError,
 )
+from updraft.functions.failures import describe
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.ipc.frames import FrameKind
@@ -23,11 +24,11 @@ from updraft_server.sandbox.owner_files import OwnerFiles, out_of_reach
 from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.worker.channel import Channel, ReceivedFrame
 from updraft_server.worker.exchange import Exchange, InputState
+from updraft_server.worker.model.door import Door
 from updraft_server.worker.ownership import Ownership
 from updraft_server.worker.process_state import ProcessState
-from updraft_server.worker.registered.functions import FunctionRegistry
+from updraft_server.worker.registered.functions import RegisteredFunctions
 from updraft_server.worker.registered.runner import run_registered
-from updraft_server.worker.user_exceptions import describe
 
 if TYPE_CHECKING:
     from updraft_server.worker.pyspark.runner import SessionRunner
@@ -47,14 +48,16 @@ class Worker:
         self,
         channel: Channel,
         settings: WorkerSettings,
-        registry: FunctionRegistry,
+        functions: RegisteredFunctions,
         sessions: "SessionRunner | None",
         files: OwnerFiles,
         scratch: Path,
+        door: Door,
     ) -> None:
         self._channel = channel
+        self._door = door
         self._settings = settings
-        self._registry = registry
+        self._functions = functions
         self._sessions = sessions
         self._files = files
         self._scratch = scratch
@@ -67,6 +70,9 @@ class Worker:
         self._channel.send(FrameKind.READY)
         ending = Ending(FrameKind.DONE)
         while ending.kind is FrameKind.DONE:
+            if not self._door.wait_beside(self._channel.descriptor):
+                # A worker of the next zygote finds models, and this one is idle.
+                self._channel.leave()
             ending = self._serve_one()
             self._channel.send(*ending)
         self._channel.discard_until_closed()
@@ -92,6 +98,7 @@ class Worker:
             return self._failed(error, exchange)
         self._exchanges += 1
         worn_out = self._exchanges == self._settings.max_exchanges or not self._ownership.is_lasting
+        worn_out = worn_out or self._door.is_lost
         reusable = not worn_out and exchange.state is InputState.ENDED and _restored(before)
         return Ending(FrameKind.DONE if reusable else FrameKind.RETIRED)
 
@@ -99,7 +106,7 @@ class Worker:
         """Give up, before the first function that may not have all, what no such function may have: for good."""
         if assignment.function_name:
             if assignment.restricted:
-                self._restrict()
+                self._restrict(assignment)
             return
         if not self._is_bound:
             self._confine(assignment)
@@ -107,7 +114,10 @@ class Worker:
             # Made anew since this worker was bound: its rules mean the directory that was there then.
             raise PoolUnavailableError("the worker can no longer read the artifacts of its session: another one can")
 
-    def _restrict(self) -> None:
+    def _restrict(self, assignment: Assignment) -> None:
+        if assignment.function_name not in self._settings.restricted_functions:
+            # The processes of a batched one are as free as the pool's.
+            self._door.close()
         if not self._is_bound:
             try:
                 restrict()
@@ -116,6 +126,8 @@ class Worker:
             self._is_bound = True
 
     def _confine(self, assignment: Assignment) -> None:
+        # Models are registered functions, which no function of a session may reach.
+        self._door.close()
         try:
             self._files.confine(self._scratch, assignment.artifacts_directory)
         except OSError as error:
@@ -128,8 +140,8 @@ class Worker:
     ) -> exchange_pb2.Report:
         self._ownership.take(assignment)
         if assignment.function_name:
-            function = self._registry.find(assignment.function_name, assignment.function_version)
-            return run_registered(function, exchange)
+            function = self._functions.find(assignment.function_name, assignment.function_version)
+            return run_registered(function, assignment, exchange, self._door, self._settings.max_batch_rows)
         if self._sessions is None:
             raise FunctionRefusedError("this worker has not loaded pyspark and runs registered functions only")
         return self._sessions.run(assignment, _session_payload(frame), exchange, received_seconds)

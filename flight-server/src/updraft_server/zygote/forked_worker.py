@@ -14,6 +14,7 @@ from typing import NoReturn
 from updraft.service.lossy_streams import LossyFile
 from updraft_server.ipc import worker_stack
 from updraft_server.linux.process_control import adopt_orphans, end_group_with, name_process, no_core_dumps
+from updraft_server.worker.model.door import WORKER_DOOR
 
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 _WORKER_SOCKET = 3
@@ -32,15 +33,18 @@ def become_worker(
     close_others: Callable[[], None],
     enter_sandbox: Callable[[], None],
     run: Callable[[socket.socket], NoReturn],
+    *,
+    name: str = "updraft-worker",
+    door: socket.socket | None = None,
 ) -> NoReturn:
-    """Be a worker in this process, which was forked for it, with four descriptors and no more.
+    """Be a worker in this process, which was forked for it, with these descriptors and no more.
 
     `close_others` closes objects rather than numbers: an object collected later would close a number that user code
-    holds.
+    holds. `door` is the way to models, at WORKER_DOOR.
     """
     try:
         os.setsid()
-        name_process("updraft-worker")
+        name_process(name)
         # Daemons that its functions start stay its descendants: a worker knows them at the end of an exchange.
         adopt_orphans()
         no_core_dumps()
@@ -55,14 +59,17 @@ def become_worker(
         stack_kept = fcntl.fcntl(stack, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
         # A function that fills the pipe must not make the worker wait in the middle of a signal.
         os.set_blocking(stack_kept, False)
+        door_kept = None if door is None else fcntl.fcntl(door.detach(), fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
         os.dup2(sock.detach(), _WORKER_SOCKET, inheritable=False)
         os.dup2(kept, _WORKER_LIFELINE, inheritable=False)
         os.dup2(stack_kept, _WORKER_STACK, inheritable=False)
+        if door_kept is not None:
+            os.dup2(door_kept, WORKER_DOOR, inheritable=False)
         # Before what a session ships runs, and where C code is stuck too: Python's own handlers would wait for that.
         faulthandler.register(worker_stack.SIGNAL, _WORKER_STACK)
         # It refuses some of what came before; a worker that cannot enter it runs nothing.
         enter_sandbox()
-        os.closerange(_WORKER_STACK + 1, os.sysconf("SC_OPEN_MAX"))
+        os.closerange(_WORKER_STACK + 1 if door_kept is None else WORKER_DOOR + 1, os.sysconf("SC_OPEN_MAX"))
         run(socket.socket(fileno=_WORKER_SOCKET))
     except BaseException:
         traceback.print_exc()

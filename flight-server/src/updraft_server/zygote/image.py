@@ -13,16 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from updraft.service.container_memory import memory_limits
+from updraft_server.ipc.function_list import encode_functions
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.ipc.zygote_packets import Hello
 from updraft_server.sandbox.owner_files import OwnerFiles
 from updraft_server.sandbox.resource_limits import limit_resources
 from updraft_server.sandbox.scratch import use_scratch
+from updraft_server.sandbox.worker_sandbox import restrict
 from updraft_server.sandbox_layers import SandboxLayer
 from updraft_server.worker.channel import Channel
+from updraft_server.worker.model.door import WORKER_DOOR, Door
+from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.worker.model.machine_share import take_share
+from updraft_server.worker.model.process import ModelProcess
 from updraft_server.worker.process import Worker
 from updraft_server.worker.process_state import reseed
-from updraft_server.worker.registered import functions
+from updraft_server.worker.registered.description import descriptions
+from updraft_server.worker.registered.modules import registered_functions
 
 if TYPE_CHECKING:
     from updraft_server.worker.pyspark.runner import SessionRunner
@@ -49,7 +56,7 @@ class Image:
         function_modules: Iterable[str],
         files_directory: str,
     ) -> None:
-        """Raises what an import raises.
+        """Raises what an import raises, except of modules with functions: what these lack is their functions' fault.
 
         Args:
             settings: Of every worker.
@@ -60,7 +67,11 @@ class Image:
         self._settings = settings
         self._files = files
         self._sessions = _session_runner(settings, files_directory) if settings.allow_session_functions else None
-        functions.load_modules(function_modules)
+        self._functions = registered_functions(function_modules)
+        self.batched_functions: Sequence[BatchedFunction] = [
+            batched for function in self._functions if (batched := function.batched) is not None
+        ]
+        """Those that run in processes of their own."""
 
     def hello(self, sandbox: Sequence[SandboxLayer] = ()) -> Hello:
         """What a front is told of this process and its workers."""
@@ -68,19 +79,34 @@ class Image:
             pyspark_version = metadata.version("pyspark")
         except metadata.PackageNotFoundError:
             pyspark_version = ""
-        described = [(function.name, function.version, function.doc) for function in functions.registry]
+        described = encode_functions(descriptions(self._functions))
         python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
         memory_limit_bytes = min(memory_limits().values())
         return Hello(os.getpid(), python_version, pyspark_version, described, sandbox, memory_limit_bytes)
 
     def run_worker(self, scratch: Path, sock: socket.socket) -> NoReturn:
-        """Be a worker in this process, which was forked for it, with a directory of its own; never returns."""
+        """Be a worker in this process, which was forked for it, with a directory of its own; never returns.
+
+        Its way to models, where there are any, is the descriptor WORKER_DOOR.
+        """
+        self._begin(scratch)
+        door = Door(WORKER_DOOR if self.batched_functions else None)
+        Worker(Channel(sock), self._settings, self._functions, self._sessions, self._files, scratch, door).run()
+
+    def run_model(self, function: BatchedFunction, number: int, scratch: Path, control: socket.socket) -> NoReturn:
+        """Be the function's replica `number` in this process, which was forked for it; never returns."""
+        self._begin(scratch)
+        if function.name in self._settings.restricted_functions:
+            restrict()
+        take_share(function.batching, number)
+        ModelProcess(control, function, self._settings.max_batch_rows).run()
+
+    def _begin(self, scratch: Path) -> None:
         reseed()
         use_scratch(scratch)
         limit_resources(file_bytes=self._settings.max_file_bytes, descriptors=self._settings.max_descriptors)
         # What crashes in C says in the log where; the death itself is the pool's to report.
         faulthandler.enable()
-        Worker(Channel(sock), self._settings, functions.registry, self._sessions, self._files, scratch).run()
 
 
 def _session_runner(settings: WorkerSettings, files_directory: str) -> "SessionRunner":

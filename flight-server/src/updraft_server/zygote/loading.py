@@ -29,7 +29,6 @@ from updraft_server.linux.process_control import name_process
 from updraft_server.sandbox.owner_files import OwnerFiles
 from updraft_server.sandbox.shared_mappings import replace_mmap
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
-from updraft_server.worker.registered.functions import FunctionModuleError
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.zygote import Zygote
 
@@ -66,9 +65,6 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     try:
         files = OwnerFiles(settings.worker, shared_memory=sandbox.shared_memory, terminals=sandbox.terminals)
         image = Image(settings.worker, files, settings.function_modules, settings.files_directory)
-    except FunctionModuleError as error:
-        sys.stderr.write(f"updraft-server: {error}\n")
-        sys.exit(EXIT_IMAGE_BROKEN)
     except Exception:
         sys.stderr.write(f"updraft-server: the workers' image cannot be loaded\n{traceback.format_exc()}")
         sys.exit(EXIT_IMAGE_BROKEN)
@@ -80,7 +76,16 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
     scratch_directory = Path(settings.scratch_directory)
     sweeps = settings.shared_memory == "pool" and not sandbox.has_own_shared_memory
     zygote = Zygote(
-        image, door, lifeline, heartbeat, records, score, sandbox, scratch_directory, sweeps_shared_memory=sweeps
+        image,
+        door,
+        lifeline,
+        heartbeat,
+        records,
+        score,
+        sandbox,
+        scratch_directory,
+        sweeps_shared_memory=sweeps,
+        model_memory_bytes=settings.model_memory_bytes,
     )
     # Its workers are a front's, which finishes what runs: the supervisor bounds that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())

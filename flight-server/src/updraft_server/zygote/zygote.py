@@ -12,13 +12,16 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from updraft.service.container_memory import memory_limits
 from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc import worker_stack
 from updraft_server.ipc.control import introduced
+from updraft_server.ipc.function_list import in_packets
+from updraft_server.ipc.model_packets import MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
@@ -48,6 +51,8 @@ from updraft_server.linux.tree_sizes import TreeSize
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.zygote.forked_worker import become_worker, socketpair
 from updraft_server.zygote.image import Image
+from updraft_server.zygote.model_host import ZygoteModelHost
+from updraft_server.zygote.models import Models
 from updraft_server.zygote.scratch import ScratchDirectories
 from updraft_server.zygote.shared_memory import remove_unused_files
 from updraft_server.zygote.strays import Strays
@@ -55,6 +60,8 @@ from updraft_server.zygote.strays import Strays
 _SEND_TIMEOUT_SECONDS = 5.0
 # A front that lives claims its workers at once; those that nobody has claimed by then belong to one that is gone.
 _CLAIM_SECONDS = 10.0
+# Of the memory of the container or machine, where no limit is set; the rest is for workers and the image.
+_SHARE_OF_A_MODEL = 0.75
 # A killed process that waits for a disk does not end; the zygote must not wait for it for ever.
 _LAST_DEATHS_SECONDS = 10.0
 
@@ -93,6 +100,7 @@ class Zygote:
         scratch_directory: Path,
         *,
         sweeps_shared_memory: bool,
+        model_memory_bytes: int = 0,
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
@@ -109,6 +117,24 @@ class Zygote:
         self._workers: dict[str, _Worker] = {}
         self._strays = Strays(self._watch, self._unwatch)
         self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
+        host = ZygoteModelHost(
+            image,
+            self._scratch,
+            sandbox,
+            score,
+            lifeline,
+            front_pid=lambda: next(iter(self._fronts.values()), 0),
+            close_others=self._close_all,
+            tell=self._tell_of_models,
+        )
+        self._models = Models(
+            image.batched_functions,
+            host,
+            self._watch,
+            self._unwatch,
+            budget_bytes=model_memory_bytes,
+            most_bytes=model_memory_bytes or int(_SHARE_OF_A_MODEL * min(memory_limits().values())),
+        )
         # What modules of functions have started serves all workers, and stays.
         self._image_processes = frozenset(children())
         # Every worker begins with it, and shares it as long as it does not write there.
@@ -133,14 +159,15 @@ class Zygote:
         while self._fronts or not self._is_ending:
             self._turn()
             # On every turn, not only behind the death of a worker: its functions may have disowned a process before.
-            self._strays.end(known=self._image_processes | self._scratch.processes | self._own_workers())
+            self._strays.end(known=self._image_processes | self._scratch.processes | self._own_processes())
         self._end_everything()
 
     def _turn(self) -> None:
         self._heartbeat.beat()
-        for key, _ in self._selector.select(INTERVAL_SECONDS):
+        for key, _ in self._selector.select(min(INTERVAL_SECONDS, self._models.wait_seconds)):
             handle: Callable[[], None] = key.data
             handle()
+        self._models.turn()
         self._end_unclaimed()
 
     def _lose_supervisor(self) -> None:
@@ -154,21 +181,27 @@ class Zygote:
     def _end_everything(self) -> None:
         """End what is left: workers that nobody has claimed, and what functions and their modules have started."""
         self._close_door()
+        self._models.stop()
         self._scratch.stop()
         for worker in self._workers.values():
             _kill(worker)
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
-        while (self._strays.end(known=self._own_workers()) or self._workers) and time.monotonic() < give_up_seconds:
+        while self._strays.end(known=self._own_processes()) or self._workers or self._models.pids:
+            if time.monotonic() >= give_up_seconds:
+                return
             self._turn()
 
-    def _own_workers(self) -> set[int]:
-        return {worker.pid for worker in self._workers.values() if worker.is_child}
+    def _own_processes(self) -> set[int]:
+        """Workers and models that this process has forked."""
+        return {worker.pid for worker in self._workers.values() if worker.is_child} | self._models.pids
 
     def _watch(self, source: socket.socket | int, handle: Callable[[], None]) -> None:
         self._selector.register(source, selectors.EVENT_READ, handle)
 
     def _unwatch(self, source: socket.socket | int) -> None:
-        self._selector.unregister(source)
+        """Idempotent."""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(source)
 
     def _take_over(self) -> None:
         """Hold the workers of an earlier zygote until their front claims them."""
@@ -204,7 +237,12 @@ class Zygote:
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts[front] = front_pid
         self._watch(front, lambda: self._receive(front))
-        self._send(front, self._image.hello(self._sandbox.layers))
+        for packet in in_packets(self._image.hello(self._sandbox.layers)):
+            self._send(front, packet)
+        for fault in self._models.faults():
+            self._send(front, fault)
+        if len(self._fronts) == 1:
+            self._models.start()
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
@@ -226,11 +264,15 @@ class Zygote:
             case ShowStack():
                 if (worker := self._of(front, packet.worker)) is not None:
                     _signal(worker, worker_stack.SIGNAL)
+                else:
+                    self._models.show_stack(packet.worker)
             case Sweep():
                 if self._sweeps_shared_memory:
                     remove_unused_files()
             case Measure():
                 self._measure(front, packet)
+            case MeasureModels():
+                self._send(front, self._models.measured(packet))
             case _:
                 self._let_go(front)
 
@@ -252,12 +294,14 @@ class Zygote:
                 output_read, output_write = _pipe(descriptors)
                 stack_read, stack_write = _pipe(descriptors)
                 shared_memory = self._sandbox.new_shared_memory()
+                door = descriptors.enter_context(self._models.doors.open(name)) if self._models else None
                 with self._score.raised():
                     pid = os.fork()
             except OSError as error:
                 if shared_memory is not None:
                     os.close(shared_memory)
                 self._scratch.discard(name)
+                self._models.doors.shut(name)
                 self._send(front, ForkFailed(packet.request, f"fork: {error.strerror}"))
                 return
             if pid == 0:
@@ -270,6 +314,7 @@ class Zygote:
                     self._close_all,
                     lambda: self._sandbox.enter(front_pid, shared_memory, scratch),
                     functools.partial(self._image.run_worker, scratch),
+                    door=door,
                 )
             worker = _Worker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
             self._hold(worker)
@@ -308,6 +353,7 @@ class Zygote:
     def _close_all(self) -> None:
         self._selector.close()
         self._door.close()
+        self._models.close()
         for front in self._fronts:
             front.close()
 
@@ -334,6 +380,7 @@ class Zygote:
             kill_group(worker.pid)
             _, wait_status = os.waitpid(worker.pid, 0)
             status = os.waitstatus_to_exitcode(wait_status)
+        self._models.doors.shut(worker.id)
         self._records.forget(worker.id)
         self._scratch.discard(worker.id)
         return status
@@ -346,6 +393,15 @@ class Zygote:
         self._fronts.pop(front, None)
         self._selector.unregister(front)
         front.close()
+        if not self._fronts:
+            self._models.stop()
+
+    def _tell_of_models(self, packet: ModelStarted | ModelEnded | ModelFault, descriptors: Sequence[int]) -> None:
+        for front in list(self._fronts):
+            self._send(front, packet, list(descriptors))
+            if isinstance(packet, ModelStarted):
+                # What it prints has one reader.
+                return
 
     def _send(self, front: socket.socket, packet: Packet, descriptors: list[int] | None = None) -> None:
         try:

@@ -17,6 +17,7 @@ from hostile_archives import GIB, HOSTILE, LIMITS, header, with_hole
 from updraft.errors import PoolUnavailableError, ProtocolError
 from updraft_server.front.artifacts import unpackers
 from updraft_server.front.artifacts.unpackers import Unpackers
+from updraft_server.linux.capabilities import DAC_READ_SEARCH
 from updraft_server.linux.confined_files import can_confine_files
 
 MIB = 1024 * 1024
@@ -123,12 +124,15 @@ async def test_a_cancelled_unpacker_leaves_nothing(tmp_path: Path, monkeypatch: 
 LOOKING_ROUND = """
 import sys
 sys.path.append(sys.argv.pop(1))
-import ctypes, os, resource
+import ctypes, os, resource, signal, socket
 from updraft_server.ipc.unpacking import *
 from updraft_server.unpacker.process import _give_up
 bounds = UnpackBounds.decode(sys.argv[1])
+status = open('/proc/self/status')
 _give_up(bounds)
 seen = [sorted(os.environ)]
+held = [int(line.split()[1], 16) for line in status if line.startswith(('CapPrm', 'CapEff', 'CapInh', 'CapAmb'))]
+status.close()
 def attempt(what):
     try:
         what()
@@ -138,11 +142,35 @@ def attempt(what):
 prctl = ctypes.CDLL(None).prctl
 seen.append([number for number in range(3, 64) if attempt(lambda: os.fstat(number)) == 'done'])
 seen.append([prctl(3, 0, 0, 0, 0), prctl(39, 0, 0, 0, 0)])
+seen.append(held)
 seen.append([resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)])
 seen.append(attempt(lambda: open('/etc/passwd')))
 seen.append(attempt(lambda: open('../outside', 'w')))
 seen.append(attempt(lambda: os.rename('../archive', 'mine')))
 seen.append(attempt(lambda: os.mkfifo('pipe')))
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *arguments):
+    if libc[name](*arguments) < 0:
+        raise OSError(ctypes.get_errno(), name)
+seen.extend(
+    [
+        attempt(lambda: os.kill(os.getppid(), 0)),
+        attempt(lambda: os.killpg(os.getpgid(os.getppid()), 0)),
+        attempt(lambda: os.kill(os.getpid(), 0)),
+        attempt(lambda: signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)),
+        attempt(lambda: call('ptrace', 16, os.getppid(), 0, 0)),
+        attempt(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)),
+        attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)),
+        attempt(lambda: socket.socketpair()),
+        attempt(lambda: os.execv('/bin/true', ['true'])),
+        attempt(lambda: call('vfork')),
+        attempt(lambda: call('fork')),
+        attempt(lambda: call('unshare', 0x10000000)),
+        attempt(lambda: call('setrlimit', resource.RLIMIT_CORE, (ctypes.c_ulong * 2)(0, 0))),
+        attempt(lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 0)),
+        attempt(lambda: call('fcntl', 0, 8, os.getppid())),
+    ]
+)
 print(UnpackVerdict(UnpackOutcome.REFUSED, repr(seen)).encode().decode(), flush=True)
 """
 
@@ -162,13 +190,17 @@ async def test_an_unpacker_has_nothing_but_its_archive_and_its_directory(
         for descriptor in pipe:
             os.close(descriptor)
     seen = ast.literal_eval(raised.value.message.split(" ", 2)[2])
-    environment, descriptors, flags, limits, *attempts = seen
+    environment, descriptors, flags, capabilities, limits, *attempts = seen
+    # Root alone has had any.
+    assert not any(held & ~(1 << DAC_READ_SEARCH) for held in capabilities) or os.getuid() != 0
     assert not set(environment) - {"LC_CTYPE"}
     assert descriptors == []
     assert flags == [0, 1]
     assert limits == [LIMITS.memory_bytes, 10240, 0]
+    files, calls = attempts[:4], attempts[4:]
     if can_confine_files():
-        assert attempts == ["PermissionError"] * 4
+        assert files == ["PermissionError"] * 4
+    assert calls == ["PermissionError"] * 15
 
 
 async def test_an_unpacker_ends_with_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

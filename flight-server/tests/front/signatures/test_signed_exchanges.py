@@ -2,17 +2,21 @@
 """A front that asks for signatures: what nobody has signed reaches no worker."""
 
 import json
+import time
+import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from flight_messages import SCHEMA, all_replies, batch, command_request, echo_command, finish, reply_metadata
-from front_calls import Gate, until
+from front_calls import Gate, in_a_thread, until
 from front_harness import Running, RunningFront
-from signing import COMMAND_SHA256, Driver, write_signers
+from signing import COMMAND_SHA256, DAY_MILLISECONDS, Driver, write_signers
 
 from updraft.v1.exchange_pb2 import ErrorKind, ExchangeCommand, SessionFunction
+from updraft_server.front.signatures.signatures import Signatures
 from updraft_server.pool.testing import FakePool
 
 HEADER = SCHEMA.serialize().to_pybytes()
@@ -118,3 +122,43 @@ async def test_what_is_revoked_while_it_waits_for_a_worker_does_not_run(
         assert error is not None
         assert error.code() is grpc.StatusCode.PERMISSION_DENIED
         assert reply_metadata(replies[-1]).error.kind == ErrorKind.ERROR_KIND_FUNCTION_REFUSED
+
+
+async def test_on_the_way_to_signatures_what_nobody_signed_runs_and_is_counted(
+    running_front: Running, settings: dict[str, Any], driver: Driver
+) -> None:
+    settings |= {"session_functions": "prefer-signed", "metrics_listen": "127.0.0.1:0"}
+    async with running_front(FakePool(), **settings) as front:
+        for command in (COMMAND, driver.signed(COMMAND, HEADER), COMMAND):
+            assert await outcome(front, command, runs=True) == (grpc.StatusCode.OK, "")
+        code, told = await outcome(front, Driver().signed(COMMAND, HEADER), runs=False)
+        assert (code, "does not know the key" in told) == (grpc.StatusCode.PERMISSION_DENIED, True)
+        url = f"http://{front.settings.metrics_address}/metrics"
+        text = await in_a_thread(lambda: urllib.request.urlopen(url).read().decode())
+    for signature, count in (("unsigned", 2), ("valid", 1), ("refused", 1)):
+        assert f'updraft_session_functions_total{{signature="{signature}"}} {count}.0' in text
+
+
+async def test_what_has_begun_and_what_waits_outlive_their_statement(
+    running_front: Running, settings: dict[str, Any], driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later_seconds = 0.0
+    clock = partial(Signatures, clock=lambda: time.time() + later_seconds)
+    monkeypatch.setattr("updraft_server.front.process.Signatures", clock)
+    gate = Gate()
+    async with running_front(FakePool(workers=1, script=gate.script), **settings) as front:
+        signed = driver.signed(COMMAND, HEADER)
+        running, waiting = front.exchange(), front.exchange()
+        await running.write(command_request(signed))
+        await running.read()
+        signed.task.task_attempt_id += 1
+        await waiting.write(command_request(signed))
+        await until(lambda: front.front.admission.waiting == 1)
+        later_seconds = 8 * DAY_MILLISECONDS / 1000
+        gate.opened.set()
+        for call in (running, waiting):
+            await call.write(finish(0))
+            await call.done_writing()
+            assert (await all_replies(call))[1] is None
+        code, told = await outcome(front, signed, runs=False)
+        assert (code, "it expired 86400 seconds ago" in told) == (grpc.StatusCode.PERMISSION_DENIED, True), told

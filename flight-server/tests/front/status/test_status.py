@@ -20,6 +20,8 @@ from updraft_server.front.activity import KEPT_FAILURES, Activity, ExchangePhase
 from updraft_server.front.status.page import amount, duration, html_page, points, size
 from updraft_server.front.status.report import ExchangeRow, Report
 from updraft_server.front.status.sampler import KEPT_SAMPLES, SHOWN_EXCHANGES, Sampler
+from updraft_server.ipc.batch_record import BatchRecord
+from updraft_server.ipc.model_packets import ModelReplica, ModelUsage
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.leases import Lease, NoIdleWorker, TaskKey, WorkerInfo
 from updraft_server.pool.testing import FakePool
@@ -41,8 +43,16 @@ class Watched:
         self.status = PoolStatus(state=PoolState.POOL_STATE_READY, server_version="1", python_version="3.11")
         self.clock = Clock()
         self.living: Sequence[WorkerInfo] = ()
+        self.models: Sequence[ModelUsage] = ()
         self.sampler = Sampler(
-            lambda: self.status, self.activity, {"": True}, {"signal": 0}, 2, lambda: self.living, self.clock
+            lambda: self.status,
+            self.activity,
+            {"": True},
+            {"signal": 0},
+            2,
+            lambda: self.living,
+            lambda: self.models,
+            self.clock,
         )
 
     def after(self, seconds: float) -> Report:
@@ -81,6 +91,35 @@ def test_workers_are_named_by_their_ids_with_what_was_last_measured_of_them(watc
     ]
     page = html_page(report).body.decode()
     assert re.search(r"a1b2c3-1.*idle.*3\.0 MiB.*a1b2c3-2.*busy.*not measured yet", page, re.DOTALL)
+
+
+def test_batched_functions_are_shown_with_their_processes_and_what_these_have_done(watched: Watched) -> None:
+    record = BatchRecord()
+    for rows in (100, 300):
+        record.batches.add(rows)
+        record.waits.add(0.004)
+    replica = ModelReplica("model-1", 0, 4711, "ready", 2 * 1024 * 1024, 3)
+    watched.models = (
+        ModelUsage("sentiment", "2", [replica], 3, 1, 2, record.to_plain()),
+        ModelUsage("away", "1", [], 0, 0, 1, BatchRecord().to_plain()),
+    )
+    report = watched.after(2.0)
+    sentiment, away = json.loads(report.to_json())["models"]
+    assert sentiment["processes"] == [
+        {
+            "model": "model-1",
+            "number": 0,
+            "pid": 4711,
+            "state": "ready",
+            "memory_bytes": 2 * 1024 * 1024,
+            "connections": 3,
+        }
+    ]
+    counted = {name: sentiment[name] for name in ("loads", "evictions", "deaths", "batches", "rows", "wait_seconds")}
+    assert counted == {"loads": 3, "evictions": 1, "deaths": 2, "batches": 2, "rows": 400, "wait_seconds": 0.005}
+    assert away["processes"] == []
+    page = html_page(report).body.decode()
+    assert re.search(r"sentiment@2.*4711.*ready.*2\.0 MiB.*200.*at most 0\.005 s.*away@1.*not loaded", page, re.DOTALL)
 
 
 def test_layers_of_the_sandbox_are_shown_with_what_they_lack(watched: Watched) -> None:

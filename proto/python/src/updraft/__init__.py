@@ -1,2 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract between Updraft's services and their clients, in Python: messages, errors, Arrow bytes."""
+"""The contract between Updraft's services and their clients, in Python: messages, errors, Arrow bytes.
+
+Authors of registered functions write `from updraft import function`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from updraft.functions import function
+
+__all__ = ["function"]
+
+
+def __getattr__(name: str) -> Any:
+    # Clients and services have no use for it: nobody but an author waits for its imports.
+    if name == "function":
+        from updraft.functions import function
+
+        return function
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

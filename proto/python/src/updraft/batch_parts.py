@@ -41,7 +41,12 @@ class BatchParts:
         self.come_bytes = 0
         """Of it, those that have come."""
         check_batch_size(sequence, self.body_bytes, limit_bytes=limit_bytes, setting=setting)
-        self._buffer = pa.allocate_buffer(_HEADER_ROOM_BYTES + self.body_bytes)
+        try:
+            self._buffer = pa.allocate_buffer(_HEADER_ROOM_BYTES + self.body_bytes)
+        except MemoryError:
+            raise LimitError(
+                f"there is no memory for the {self.body_bytes} bytes of batch {sequence}: send smaller batches"
+            ) from None
         # An Arrow buffer calls its bytes signed, and memoryviews of two formats cannot be assigned.
         self._view = memoryview(self._buffer).cast("B")
 
@@ -80,7 +85,9 @@ class BatchParts:
             raise ProtocolError(
                 f"the parts of batch {self._sequence} have {end} bytes or more, {self.body_bytes} were announced"
             )
-        self._view[_HEADER_ROOM_BYTES + self.come_bytes : _HEADER_ROOM_BYTES + end] = data.cast("B")
+        # Arrow copies without Python's lock, so other threads go on meanwhile.
+        place = self._view[_HEADER_ROOM_BYTES + self.come_bytes : _HEADER_ROOM_BYTES + end]
+        pa.FixedSizeBufferWriter(pa.py_buffer(place)).write(data.cast("B"))
         self.come_bytes = end
 
 

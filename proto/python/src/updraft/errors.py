@@ -7,7 +7,7 @@
      +- ProtocolError            the client broke the protocol
      +- LimitError               a message or batch exceeds a limit
      +- FunctionNotFoundError    the pool has no such function
-     +- FunctionRefusedError     the pool's settings do not allow the function
+     +- FunctionRefusedError     the pool's settings do not allow the function, or it cannot be loaded
      |   +- ActionRefusedError   the service's settings do not allow the action; never in-band
      +- VersionMismatchError     client and pool differ in the version of Python, pyspark or the protocol
      +- PoolFullError            the queue is full; has a retry hint
@@ -108,7 +108,7 @@ class FunctionNotFoundError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_NOT
 
 
 class FunctionRefusedError(UpdraftError, kind=ErrorKind.ERROR_KIND_FUNCTION_REFUSED, code="PERMISSION_DENIED"):
-    """Raised when the pool's settings do not allow the function."""
+    """Raised when the pool's settings do not allow the function, or it cannot be loaded."""
 
 
 class ActionRefusedError(FunctionRefusedError, kind=FunctionRefusedError.kind, code=FunctionRefusedError.code):
@@ -167,20 +167,24 @@ _BY_KIND: dict[int, type[UpdraftError]] = {subclass.kind: subclass for subclass 
 
 
 def error_from_message(error: Error) -> UpdraftError:
-    """The exception for an in-band error: InternalError for a kind that this version does not know."""
+    """The exception for an in-band error: InternalError for a kind that this version does not know.
+
+    Its texts are cut as `UpdraftError.to_message` cuts them: who sent it may be hostile.
+    """
+    traceback, truncated = keep_end(error.traceback, MAX_TRACEBACK_BYTES)
     return _BY_KIND.get(error.kind, InternalError)(
-        error.message,
-        exception_class=error.exception_class,
-        traceback=error.traceback,
-        traceback_truncated=error.traceback_truncated,
+        keep_start(error.message, MAX_MESSAGE_BYTES),
+        exception_class=keep_start(error.exception_class, MAX_STATUS_MESSAGE_BYTES),
+        traceback=traceback,
+        traceback_truncated=error.traceback_truncated or truncated,
         sequence=error.sequence,
     )
 
 
 def keep_start(text: str, limit_bytes: int) -> str:
     """The start of a text, at most `limit_bytes` as UTF-8, ending with three dots if it was cut."""
-    # Users' messages may contain lone surrogates, which neither protobuf nor gRPC can carry.
-    encoded = text.encode("utf-8", "backslashreplace")
+    # Users' messages may contain lone surrogates, which neither protobuf nor gRPC can carry, and be of any length.
+    encoded = text[: limit_bytes + 1].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode()
     return encoded[: limit_bytes - 3].decode("utf-8", "ignore") + "..."
@@ -188,7 +192,7 @@ def keep_start(text: str, limit_bytes: int) -> str:
 
 def keep_end(text: str, limit_bytes: int) -> tuple[str, bool]:
     """The end of a text, where Python names the error, at most `limit_bytes` as UTF-8, and whether it was cut."""
-    encoded = text.encode("utf-8", "backslashreplace")
+    encoded = text[-limit_bytes - 1 :].encode("utf-8", "backslashreplace")
     if len(encoded) <= limit_bytes:
         return encoded.decode(), False
     return encoded[len(encoded) - limit_bytes :].decode("utf-8", "ignore"), True

@@ -3,10 +3,52 @@
 
 from typing import Any, ClassVar
 
+from pydantic import Field, model_validator
+from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand
+
+from updraft.service.settings import setting
 from updraft_cli.cluster import Cluster, ClusterError
-from updraft_cli.options import ClusterOptions
+from updraft_cli.described_function import described
+from updraft_cli.options import ClusterOptions, Options
 from updraft_cli.output import print_json, print_line, print_table
 from updraft_cli.service import Status
+
+
+class Describe(Options):
+    """Print a function's signature, what it does, its versions, and how it is called.
+
+    A pod of a cluster is reached through `kubectl port-forward POD 8815`.
+    """
+
+    examples: ClassVar[str] = """examples:
+  updraft functions describe discount --endpoint grpc://127.0.0.1:8815
+  updraft functions describe text.slug@2 --endpoint grpc://127.0.0.1:8815 --output json
+"""
+
+    name: CliPositionalArg[str] = setting("The function's name, or NAME@VERSION for one of its versions.")
+
+    @model_validator(mode="after")
+    def _a_pool_is_named(self) -> "Describe":
+        if not self.endpoint:
+            raise ValueError("name a pool with --endpoint")
+        return self
+
+    def cli_cmd(self) -> None:
+        """Print it."""
+        with self.service() as service:
+            functions = service.functions()
+        versions = described(self.name, functions)
+        if not versions:
+            names = ", ".join(sorted({function.name for function in functions})) or "none"
+            raise ClusterError(f"{self.endpoint} has no function {self.name}; it has {names}")
+        if self.output == "json":
+            print_json([version.report() for version in versions])
+            return
+        for number, version in enumerate(versions):
+            if number:
+                print_line()
+            for line in version.lines():
+                print_line(line)
 
 
 class Functions(ClusterOptions):
@@ -18,16 +60,27 @@ class Functions(ClusterOptions):
     examples: ClassVar[str] = """examples:
   updraft functions --namespace data
   updraft functions --endpoint grpc://127.0.0.1:8815
+  updraft functions describe discount --endpoint grpc://127.0.0.1:8815
 """
 
+    describe: CliSubCommand[Describe] = Field(description="Print all that is to be known of one function.")
+
     def cli_cmd(self) -> None:
-        """Print the table."""
+        """Print the table, or run the subcommand."""
+        if self.describe is not None:
+            CliApp.run_subcommand(self)
+            return
         pools = self._at_the_endpoint() if self.endpoint else self._in_the_cluster()
         if self.output == "json":
             print_json([{"pool": pool, **_functions(status)} for pool, status in pools.items()])
             return
         rows = [
-            (pool, function["name"], function["version"], function["doc"].partition("\n")[0])
+            (
+                pool,
+                function["name"],
+                function["version"],
+                f"cannot be called: {function['fault']}" if function["fault"] else function["doc"].partition("\n")[0],
+            )
             for pool, status in pools.items()
             for function in status["functions"]
         ]

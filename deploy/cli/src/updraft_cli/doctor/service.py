@@ -14,7 +14,14 @@ from updraft_cli.doctor.driver import Driver, minor
 from updraft_cli.doctor.finding import Findings
 from updraft_cli.doctor.identity import check_caller, what_to_do
 from updraft_cli.doctor.signature import check_signature
-from updraft_cli.service import POOL_STATUS_ACTION, WRITER_STATUS_ACTION, Service, Status, first_line
+from updraft_cli.service import (
+    CHECK_SIGNATURE_ACTION,
+    POOL_STATUS_ACTION,
+    WRITER_STATUS_ACTION,
+    Service,
+    Status,
+    first_line,
+)
 
 _REFUSED = "whoever runs the service decides what this client may do, in its identities file: show them this message"
 
@@ -50,8 +57,9 @@ def check_service(
         ships = driver is not None and not is_writer
         wanted = ("write",) if is_writer else ("session",) if ships else ()
         check_caller(caller, wanted, tenant, findings)
-    if driver is not None and not is_writer and status["signatures_required"]:
-        check_signature(service, confs, findings)
+    # A pool that takes what is unsigned, too, refuses what is signed by a key that it does not know.
+    if driver is not None and not is_writer and CHECK_SIGNATURE_ACTION in actions:
+        check_signature(service, confs, findings, required=status["signatures_required"])
     if findings.failed:
         return
     if is_writer:

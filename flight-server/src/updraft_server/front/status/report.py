@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from updraft_server.front.activity import Failure
-from updraft_server.pool.leases import RegisteredFunctionInfo, WorkerInfo
+from updraft_server.pool.leases import WorkerInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,28 @@ class ExchangeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A batched function and its processes."""
+
+    name: str
+    version: str
+    processes: Sequence[Mapping[str, str | int]]
+    """The fields of `ModelReplica` of each."""
+    loads: int
+    evictions: int
+    deaths: int
+    batches: int
+    rows: int
+    wait_seconds: float | None
+    """What 99 of 100 waits for a batch kept to: the bound of a histogram's bucket; None beyond the last one."""
+
+    @property
+    def rows_per_batch(self) -> float:
+        """On the average; 0 before the first batch."""
+        return self.rows / self.batches if self.batches else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """The last minutes, the oldest first; a value for each interval."""
 
@@ -63,6 +85,18 @@ class History:
     rows_per_second: Sequence[float]
     waiting: Sequence[int]
     busy: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRow:
+    """A registered function."""
+
+    name: str
+    version: str
+    doc: str
+    owner: str
+    fault: str
+    """Why it cannot be called, or what was wrong with its last calls; empty while all is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +119,9 @@ class Report:
     """Each layer of the workers' sandbox, and why it is off; empty while it is on."""
     workers: Workers
     queue: Queue
-    functions: Sequence[RegisteredFunctionInfo]
+    functions: Sequence[FunctionRow]
+    models: Sequence[ModelRow]
+    """Of the functions that are batched."""
     exchanges_open: int
     exchanges: Sequence[ExchangeRow]
     """The oldest of them."""

@@ -2,6 +2,7 @@
 """Looks at a pool from its front's loop, now and then, and keeps the last report for whoever asks."""
 
 import asyncio
+import math
 import socket
 import time
 from collections import deque
@@ -9,8 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from updraft.v1.control_pb2 import PoolState, PoolStatus
 from updraft_server.front.activity import Activity, OpenExchange, utc_now
-from updraft_server.front.status.report import ExchangeRow, History, Queue, Report, Versions, Workers
-from updraft_server.pool.leases import RegisteredFunctionInfo, WorkerInfo
+from updraft_server.front.status.report import (
+    ExchangeRow,
+    FunctionRow,
+    History,
+    ModelRow,
+    Queue,
+    Report,
+    Versions,
+    Workers,
+)
+from updraft_server.ipc.batch_record import BatchRecord
+from updraft_server.ipc.model_packets import ModelUsage
+from updraft_server.pool.leases import WorkerInfo
 
 INTERVAL_SECONDS = 2.0
 KEPT_SAMPLES = 150
@@ -29,6 +41,7 @@ class Sampler:
         exits: Mapping[str, int],
         workers: int,
         living: Callable[[], Sequence[WorkerInfo]],
+        models: Callable[[], Sequence[ModelUsage]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._status = status
@@ -37,6 +50,7 @@ class Sampler:
         self._exits = exits
         self._workers = workers
         self._living = living
+        self._models = models
         self._clock = clock
         self._began = self._last_look = clock()
         self._last_ended = self._last_rows = 0
@@ -85,12 +99,31 @@ class Sampler:
                 self._living()[:SHOWN_WORKERS],
             ),
             queue=Queue(status.exchanges_waiting, status.exchanges_waiting_limit),
-            functions=[RegisteredFunctionInfo(each.name, each.version, each.doc) for each in status.functions],
+            functions=[
+                FunctionRow(each.name, each.version, each.doc, each.owner, each.fault) for each in status.functions
+            ],
+            models=[_model_row(usage) for usage in self._models()],
             exchanges_open=len(open_exchanges),
             exchanges=[_exchange_row(exchange) for exchange in open_exchanges[:SHOWN_EXCHANGES]],
             errors=tuple(reversed(self._activity.failures)),
             history=History(INTERVAL_SECONDS, *series),
         )
+
+
+def _model_row(usage: ModelUsage) -> ModelRow:
+    record = BatchRecord.from_plain(usage.record)
+    wait_seconds = record.waits.at_most(0.99)
+    return ModelRow(
+        name=usage.name,
+        version=usage.version,
+        processes=[replica._asdict() for replica in usage.replicas],
+        loads=usage.loads,
+        evictions=usage.evictions,
+        deaths=usage.deaths,
+        batches=sum(record.batches.counts),
+        rows=int(record.batches.total),
+        wait_seconds=None if math.isinf(wait_seconds) else wait_seconds,
+    )
 
 
 def _exchange_row(exchange: OpenExchange) -> ExchangeRow:

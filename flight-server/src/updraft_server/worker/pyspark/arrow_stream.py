@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.serializers import SpecialLengths
 
 from updraft_server.ipc.frames import Buffer
-from updraft_server.worker.pyspark.replies import Replies
 from updraft_server.worker.pyspark.wire import INT
 from updraft_server.worker.pyspark.worker_input import WorkerInput
+from updraft_server.worker.replies import Replies
 
 # After its data the worker looks for the mark that says that Spark, too, is done.
 LAST_MARK = INT.pack(SpecialLengths.END_OF_STREAM)

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from updraft_server.worker.pyspark.arrow_stream import LAST_MARK, ArrowStream
 from updraft_server.worker.pyspark.group_readers import Group
-from updraft_server.worker.pyspark.replies import Replies
 from updraft_server.worker.pyspark.wire import INT
+from updraft_server.worker.replies import Replies
 
 _NO_MORE_GROUPS = INT.pack(0)
 

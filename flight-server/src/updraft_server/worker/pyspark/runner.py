@@ -15,6 +15,7 @@ from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from pyspark.taskcontext import BarrierTaskContext, TaskContext
 
 from updraft.errors import FunctionRefusedError, InternalError, UserError
+from updraft.functions.failures import describe, qualified_name
 from updraft.v1 import exchange_pb2
 from updraft_server.ipc.assignment import Assignment
 from updraft_server.sandbox.memory_limit import address_space
@@ -29,7 +30,6 @@ from updraft_server.worker.pyspark.log_capture import SESSION_VARIABLE, captured
 from updraft_server.worker.pyspark.streams import SessionStream, session_stream
 from updraft_server.worker.pyspark.tracebacks import ReportedException
 from updraft_server.worker.pyspark.trailer import Trailer, parse_trailer
-from updraft_server.worker.user_exceptions import describe, qualified_name
 
 # Before, PySpark converted elsewhere.
 _SHORT_CONVERSIONS_SINCE = (4, 2)

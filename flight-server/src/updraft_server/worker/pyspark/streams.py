@@ -12,7 +12,7 @@ from updraft_server.worker.pyspark.grouped_stream import GroupedStream
 from updraft_server.worker.pyspark.kinds import Answers, Kind, Reads
 from updraft_server.worker.pyspark.pickled_stream import PickledStream
 from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
-from updraft_server.worker.pyspark.replies import (
+from updraft_server.worker.replies import (
     FreeRunningReplies,
     JoinedReplies,
     OneToOneReplies,

@@ -1,59 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered functions: functions that are deployed with a pool, and the small, engine-independent API for them.
+"""The registered functions of a process: those that can be called, and those that cannot, with the reason."""
 
-The zygote imports the modules named by `--functions`; every worker has what they register.
-"""
-
-import dataclasses
-import importlib
+import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
-import pyarrow as pa
+from updraft.errors import FunctionNotFoundError, FunctionRefusedError, keep_start
+from updraft.functions import Function
+from updraft.functions.failures import describe, qualified_name
+from updraft.functions.loaded import Loaded, load
+from updraft_server.worker.missing_modules import explain_missing_module
+from updraft_server.worker.model.function import BatchedFunction
 
-from updraft.errors import FunctionNotFoundError
+AnyFunction: TypeAlias = Function[Any, Any]
 
-BatchFunction: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
-SchemaFunction: TypeAlias = Callable[[pa.Schema], pa.Schema]
+_MAX_FAULT_BYTES = 1024
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class RegisteredFunction:
-    """A named, versioned function over Arrow batches."""
+    """A function that is deployed with the pool; it is loaded when it is needed."""
 
-    name: str
-    """The name by which clients call it, such as `prices.discount`."""
-    version: str
-    """Its version, any text. A client that asks for no version gets the one that was registered last."""
-    doc: str
-    """One sentence that says what it does; shown to clients that list the pool's functions."""
-    call: BatchFunction
-    """The function itself: it gets a batch of arguments and returns a batch of as many results.
+    def __init__(self, function: AnyFunction, fault: str = "") -> None:
+        self.function = function
+        self.fault = keep_start(fault, _MAX_FAULT_BYTES)
+        """Why it cannot be called; empty while it can."""
+        self._loaded: Loaded | None = None
 
-    It runs in a worker, for one batch at a time. An exception that it raises ends the exchange with `UserError`.
-    """
-    result_schema: SchemaFunction | None = None
-    """Computes the schema of the results from the schema of the arguments, so that it is known before any batch.
+    @property
+    def name(self) -> str:
+        """With its namespaces."""
+        return self.function.name
 
-    None if only a result shows the schema.
-    """
+    @property
+    def version(self) -> str:
+        """Any text."""
+        return self.function.version
+
+    @property
+    def batched(self) -> BatchedFunction | None:
+        """As its model process runs it; None of a function that workers run themselves, or that cannot be called."""
+        batching = self.function.batching
+        return None if batching is None or self.fault else BatchedFunction(self.function, batching)
+
+    def load(self) -> Loaded:
+        """The function, ready to be called; raises FunctionRefusedError when its constructor fails."""
+        if self.fault:
+            raise FunctionRefusedError(f"function {self.name!r} cannot be called: {self.fault}")
+        if self._loaded is None:
+            try:
+                loaded = load(self.function, explain_missing_module)
+                loaded.warm_up()
+                self._loaded = loaded
+            except (Exception, SystemExit) as error:
+                explain_missing_module(error)
+                raise FunctionRefusedError(
+                    f"function {self.name!r} cannot be loaded: {describe(error)}",
+                    exception_class=qualified_name(error),
+                    traceback="".join(traceback.format_exception(error)),
+                ) from error
+        return self._loaded
 
 
-class FunctionRegistry:
-    """The registered functions of a process, by name and version."""
+class ModuleFault:
+    """A module of functions that could not be imported: which functions it has nobody knows."""
 
-    def __init__(self, functions: Iterable[RegisteredFunction] = ()) -> None:
+    def __init__(self, module: str, fault: str) -> None:
+        self.module = module
+        self.fault = keep_start(fault, _MAX_FAULT_BYTES)
+
+
+class RegisteredFunctions:
+    """By name and version."""
+
+    def __init__(self, functions: Iterable[AnyFunction] = ()) -> None:
         self._functions: dict[str, dict[str, RegisteredFunction]] = {}
+        self.module_faults: list[ModuleFault] = []
         for function in functions:
             self.add(function)
 
-    def add(self, function: RegisteredFunction) -> None:
-        """Register a function; raises ValueError if its name and version are taken."""
+    def add(self, function: AnyFunction) -> None:
+        """Register a function. Of two with one name and version neither can be called: nobody knows which is meant."""
         versions = self._functions.setdefault(function.name, {})
-        if function.version in versions:
-            raise ValueError(f"function {function.name!r} version {function.version!r} is registered twice")
-        versions[function.version] = function
+        known = versions.get(function.version)
+        if known is None:
+            versions[function.version] = RegisteredFunction(function)
+        elif known.function is not function:
+            places = " and in ".join(sorted({known.function.__module__, function.__module__}))
+            known.fault = f"version {function.version!r} is defined twice, in {places}"
 
     def find(self, name: str, version: str = "") -> RegisteredFunction:
         """The function with that name and version; without a version, the one registered last.
@@ -72,36 +106,16 @@ class FunctionRegistry:
             )
         return versions[version]
 
+    def load_for_workers(self) -> None:
+        """Load what every worker is to be forked with; a constructor that fails makes its function alone at fault."""
+        for registered in self:
+            function = registered.function
+            if function.is_class and function.loads_in == "zygote" and function.batching is None:
+                try:
+                    registered.load()
+                except FunctionRefusedError as error:
+                    sys.stderr.write(f"updraft-server: {error.message}\n{error.traceback}")
+                    registered.fault = error.message
+
     def __iter__(self) -> Iterator[RegisteredFunction]:
         return (function for versions in self._functions.values() for function in versions.values())
-
-
-ECHO = RegisteredFunction(
-    name="echo",
-    version="1",
-    doc="Returns each batch unchanged: proves the path to a worker and back.",
-    call=lambda batch: batch,
-    result_schema=lambda schema: schema,
-)
-
-registry = FunctionRegistry([ECHO])
-
-
-class FunctionModuleError(Exception):
-    """Raised when a module of functions cannot be imported; the message names it and where it failed."""
-
-
-def load_modules(modules: Iterable[str]) -> None:
-    """Import the modules, which register their functions; raises FunctionModuleError."""
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}{_place(error)}"
-            raise FunctionModuleError(f"the module {module!r} of --functions cannot be imported: {reason}") from error
-
-
-def _place(error: Exception) -> str:
-    """Where in a module the import failed; empty if Python's import system itself failed."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""

@@ -2,45 +2,110 @@
 """Runs a registered function over an exchange."""
 
 import time
+from typing import cast
 
 import pyarrow as pa
 
-from updraft.errors import UserError
+from updraft.errors import ProtocolError
+from updraft.functions import Kind
+from updraft.functions.aggregates import LoadedAggregate, Stage, arguments_of
+from updraft.functions.loaded import OneToOne
+from updraft.functions.tables import LoadedTable
 from updraft.v1 import exchange_pb2
+from updraft_server.ipc.assignment import Assignment
 from updraft_server.worker.exchange import Exchange
+from updraft_server.worker.model.client import ModelClient
+from updraft_server.worker.model.door import Door
+from updraft_server.worker.registered.batched import run_batched
 from updraft_server.worker.registered.functions import RegisteredFunction
-from updraft_server.worker.user_exceptions import user_error
+from updraft_server.worker.registered.requests import Requests
+from updraft_server.worker.replies import FreeRunningReplies, TableReplies
+
+_STAGES: dict[int, Stage] = {
+    exchange_pb2.AGGREGATE_STAGE_UNSPECIFIED: Stage.WHOLE,
+    exchange_pb2.AGGREGATE_STAGE_ACCUMULATE: Stage.ACCUMULATE,
+    exchange_pb2.AGGREGATE_STAGE_MERGE: Stage.MERGE,
+}
 
 
-def run_registered(function: RegisteredFunction, exchange: Exchange) -> exchange_pb2.Report:
-    """One reply for each request; raises UpdraftError."""
+def run_registered(
+    registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, door: Door, max_batch_rows: int
+) -> exchange_pb2.Report:
+    """Serve the exchange to its end; raises UpdraftError.
+
+    `door` leads to model processes, whose results may have `max_batch_rows`.
+    """
     started = time.monotonic()
-    if exchange.plain and function.result_schema is not None:
-        # A plain client asks for the schema before it looks for a batch, of which there may be none.
-        exchange.announce(function.result_schema(exchange.schema))
-    processing_seconds = 0.0
-    while (request := exchange.take()) is not None:
-        called = time.monotonic()
-        result = _call(function, request.batch)
-        processing_seconds += time.monotonic() - called
-        exchange.reply(result, sequence=exchange.consumed)
+    requests = Requests(registered.function, exchange)
+    if (batched := registered.batched) is not None:
+        client = ModelClient(batched, door, max_batch_rows=max_batch_rows, waiting=exchange.clock.paused)
+        run_batched(batched, client, exchange, requests)
+    else:
+        _run_here(registered, assignment, exchange, requests)
+    total_seconds = time.monotonic() - started
     return exchange_pb2.Report(
-        total_milliseconds=_milliseconds(time.monotonic() - started),
-        processing_milliseconds=_milliseconds(processing_seconds),
+        total_milliseconds=_milliseconds(total_seconds),
+        processing_milliseconds=_milliseconds(total_seconds - requests.waited_seconds),
     )
 
 
-def _call(function: RegisteredFunction, batch: pa.RecordBatch) -> pa.RecordBatch:
-    try:
-        result = function.call(batch)
-    except BaseException as error:
-        raise user_error(error) from error
-    if not isinstance(result, pa.RecordBatch):
-        raise UserError(f"function {function.name!r} must return a RecordBatch, not {type(result).__name__}")
-    if result.num_rows != batch.num_rows:
-        raise UserError(f"function {function.name!r} returned {result.num_rows} rows for {batch.num_rows}")
-    return result
+def _run_here(registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests) -> None:
+    match registered.function.kind:
+        case Kind.TABLE:
+            _run_table(registered, assignment, exchange, requests)
+        case Kind.AGGREGATE:
+            _run_aggregate(registered, assignment, exchange, requests)
+        case _:
+            _run_one_to_one(registered, exchange, requests)
+
+
+def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests: Requests) -> None:
+    """One reply for each request."""
+    function = registered.function
+    if function.kind is not Kind.ANY:
+        function.arguments.check(exchange.schema)
+    loaded = cast(OneToOne, registered.load())
+    _announce(exchange, function.results_for(exchange.schema))
+    for sequence, result in enumerate(loaded.run(requests.checked()), 1):
+        exchange.reply(result, sequence=sequence)
+
+
+def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests) -> None:
+    """Any number of replies; all those to a request come before the next one is taken."""
+    registered.function.arguments.check(exchange.schema)
+    loaded = cast(LoadedTable, registered.load())
+    _announce(exchange, registered.function.result_schema)
+    replies = TableReplies(exchange)
+    for batch in requests.checked():
+        if assignment.joined:
+            for output in loaded.run_joined(batch):
+                replies.add_output(output.batch, output.row_ends)
+        else:
+            for result in loaded.run(batch):
+                replies.add(result)
+
+
+def _run_aggregate(
+    registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests
+) -> None:
+    """A row for each group, after the last request."""
+    if assignment.stage not in _STAGES:
+        raise ProtocolError(f"there is no stage {assignment.stage} of an aggregate")
+    stage, key_columns = _STAGES[assignment.stage], assignment.key_columns
+    arguments_of(registered.function, exchange.schema, stage, key_columns)
+    loaded = cast(LoadedAggregate, registered.load())
+    aggregation = loaded.begin(exchange.schema, stage, key_columns)
+    _announce(exchange, aggregation.schema)
+    for batch in requests.batches():
+        aggregation.add(batch)
+    FreeRunningReplies(exchange).add(aggregation.results())
+
+
+def _announce(exchange: Exchange, schema: pa.Schema | None) -> None:
+    """A plain client asks for the schema before it looks for a batch, of which there may be none."""
+    if exchange.plain and schema is not None:
+        exchange.announce(schema)
 
 
 def _milliseconds(seconds: float) -> int:
-    return int(seconds * 1000)
+    return round(seconds * 1000)

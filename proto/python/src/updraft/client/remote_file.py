@@ -15,6 +15,7 @@ from updraft.batch_parts import PART_BYTES, last_part, parts_before_last
 from updraft.errors import (
     DeadlineError,
     InternalError,
+    LimitError,
     PoolUnavailableError,
     ProtocolError,
     QuotaError,
@@ -27,8 +28,13 @@ from updraft.v1.exchange_pb2 import Finish, KeepAlive
 from updraft.v1.write_pb2 import Abort, Ask, Pace, Receipt, WriteCommand, WriteReplyMetadata, WriteRequestMetadata
 
 _NOTHING = memoryview(b"")
-# A larger batch goes in parts: half of what writers take in one message by default.
-_MOST_MESSAGE_BYTES = 32 << 20
+# Where the writer does not say: the default of all of them.
+_MAX_MESSAGE_BYTES = 64 << 20
+# Of a message beside Arrow's header and body: numbers and their tags.
+_OVERHEAD_BYTES = 1024
+# What gRPC says of a message of more than twice what its receiver takes.
+_TOO_LARGE = "message larger than max"
+_RAISE = "send fewer columns, or raise --max-message-bytes of the writer"
 # One batch being sent, and the message behind it.
 _OUTBOX_MESSAGES = 2
 # Statuses that come from the connection or from this side, not from the writer.
@@ -72,6 +78,7 @@ class RemoteFile:
         self._synchronous = command.pace == Pace.PACE_SYNCHRONOUS
         self._credit = 0
         self._stored = 0
+        self._max_message_bytes = _MAX_MESSAGE_BYTES
         self._error: UpdraftError | None = None
         self._receipt: Receipt | None = None
         self._batches = 0
@@ -155,13 +162,20 @@ class RemoteFile:
         self._batches += 1
         self._rows += batch.num_rows
         self._wait(lambda: self._credit >= self._batches)
-        if len(body) > _MOST_MESSAGE_BYTES:
-            for part, data in parts_before_last(body, PART_BYTES):
-                metadata = WriteRequestMetadata(part=part).SerializeToString()
-                self._post(join_flight_data(_NOTHING, metadata, data))
-            body = last_part(body, PART_BYTES)
+        header, limit_bytes = memoryview(message.metadata).cast("B"), self._max_message_bytes - _OVERHEAD_BYTES
+        part_bytes = min(PART_BYTES, limit_bytes // 2)
+        if len(header) + len(body) <= 2 * part_bytes:
+            part_bytes = max(1, len(body))
+        last = last_part(body, part_bytes)
+        if len(header) + len(last) > limit_bytes:
+            raise LimitError(
+                f"batch {self._batches} has {len(header)} bytes of Arrow metadata, and a message to this writer may "
+                f"have {self._max_message_bytes} bytes: {_RAISE}"
+            )
+        for part, data in parts_before_last(body, part_bytes):
+            self._post(join_flight_data(_NOTHING, WriteRequestMetadata(part=part).SerializeToString(), data))
         numbered = WriteRequestMetadata(sequence=self._batches).SerializeToString()
-        self._post(join_flight_data(memoryview(message.metadata).cast("B"), numbered, body))
+        self._post(join_flight_data(header, numbered, last))
         if self._synchronous:
             self._wait(lambda: self._stored >= self._batches)
 
@@ -239,6 +253,7 @@ class RemoteFile:
         with self._changed:
             self._credit = metadata.credit
             self._stored = metadata.stored
+            self._max_message_bytes = metadata.max_message_bytes or self._max_message_bytes
             self._changed.notify_all()
 
     def _keep(self, offset: int, piece: memoryview) -> None:
@@ -273,5 +288,7 @@ def _error_of(failure: Any, *, unknown: bool) -> UpdraftError:
     code, message = failure.code(), failure.details() or ""
     if unknown and code in _WITHOUT_ANSWER:
         message += "; the writer was told to finish the file: whether it published the file is not known"
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in message:
+        return LimitError(f"{message}: {_RAISE}")
     error = _ERROR_OF_STATUS.get(code)
     return error(message) if error else InternalError(f"{code.name}: {message}")

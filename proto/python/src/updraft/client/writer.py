@@ -18,7 +18,7 @@ Every call that sends something can raise an `UpdraftError` (`updraft.errors`):
 | `WriteRefusedError` | the path is outside the writer's roots, or they do not allow the delivery | no |
 | `WriteOptionError` | the writer does not have the format, codec, option or type | no |
 | `EncodeError` | the data cannot be encoded as asked | no |
-| `LimitError` | a message is larger than the writer accepts | with a smaller `max_batch_bytes` |
+| `LimitError` | a row or the schema is larger than the writer takes; the message names its setting | no |
 | `QuotaError` | the writer is full, or a batch waited too long for its quota | later |
 | `PoolUnavailableError` | the writer is unreachable or draining | later, or at another writer |
 | `DeadlineError` | `timeout_seconds` passed, or the writer gave up on a silent client | perhaps |
@@ -115,7 +115,7 @@ class WriterClient:
             footer: Key-value pairs to store in the file's footer.
             task: Spark task, or anything like it, that the writer's logs and metrics name for this file.
             max_batch_bytes: Batches with more bytes of data than this are cut before they are sent. A single row may be
-                larger. The writer refuses messages above its own limit (64 MiB by default).
+                larger: it is sent in parts of what the writer takes in a message, up to its `--max-batch-bytes`.
 
         Returns:
             The open file, to be used in a `with` block or ended with `finish` or `abort`.

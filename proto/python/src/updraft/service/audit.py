@@ -130,6 +130,7 @@ class CallRecord:
         self._audit = audit
         self._facts = facts
         self._outcome = ""
+        self._failure: UpdraftError | None = None
         self._is_opened = False
         self._began_seconds = time.monotonic()
         if audit is not None:
@@ -150,6 +151,10 @@ class CallRecord:
         if self._audit is not None:
             self._outcome = outcome
 
+    def fail(self, error: UpdraftError) -> None:
+        """Say what the work ended with, whatever becomes of the call itself."""
+        self._failure = error
+
     def forget(self) -> None:
         """Record nothing: the call only asks."""
         self._audit = None
@@ -168,6 +173,7 @@ class CallRecord:
     ) -> None:
         if self._audit is None:
             return
+        error = self._failure or error
         self._facts["outcome"] = self._outcome or _outcome(error)
         if isinstance(error, UpdraftError):
             self._facts["reason"] = error.status_message()

@@ -55,12 +55,18 @@ def run_command_line(application: type[Application]) -> None:
         sys.exit(2)
 
 
-def _explain_subcommands(parser: argparse.ArgumentParser, command: str, application: type[Application]) -> None:
-    subcommands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    for name, subparser in subcommands.choices.items():
+def _explain_subcommands(parser: argparse.ArgumentParser, command: str, application: type[BaseModel]) -> None:
+    subcommands = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for name, subparser in (choice for action in subcommands for choice in action.choices.items()):
         model = _model_of(application.model_fields[name])
-        positional = [action for action in subparser._actions if not action.option_strings]
-        arguments = "".join(f" [{action.dest.rpartition('.')[2].upper()}]" for action in positional)
+        _explain_subcommands(subparser, f"{command} {name}", model)
+        positional = [
+            action
+            for action in subparser._actions
+            if not action.option_strings and not isinstance(action, argparse._SubParsersAction)
+        ]
+        names = {action: action.dest.rpartition(".")[2].upper() for action in positional}
+        arguments = "".join(f" [{name}]" if action.nargs == "?" else f" {name}" for action, name in names.items())
         subparser.usage = f"{command} {name}{arguments} [options]"
         subparser.description = inspect.cleandoc(model.__doc__ or "")
         subparser.epilog = getattr(model, "examples", None)

@@ -71,19 +71,23 @@ class Door:
             self._caps = known.caps
         return known
 
-    async def identify(self, authorization: str, certificate_names: Iterable[str] = ()) -> Identity:
+    async def identify(
+        self, authorization: str, certificate_names: Iterable[str] = (), *, waited_seconds: float = 0.0
+    ) -> Identity:
         """As `identity`; waits, for a bounded time, for the keys of a token's issuer that were not fetched yet."""
         try:
-            return await self._identified(authorization, certificate_names)
+            return await self._identified(authorization, certificate_names, waited_seconds)
         except UnauthenticatedError:
             self.refused += 1
             raise
 
-    async def _identified(self, authorization: str, certificate_names: Iterable[str]) -> Identity:
+    async def _identified(
+        self, authorization: str, certificate_names: Iterable[str], waited_seconds: float
+    ) -> Identity:
         names = list(certificate_names)
         changes = self._issued.changes if self._issued is not None else 0
         try:
-            return self.identity(authorization, names)
+            return self.identity(authorization, names, waited_seconds=waited_seconds)
         except UnauthenticatedError:
             awaited = self._awaited_keys(authorization)
             # They may have come since the look at them, from a thread.
@@ -92,7 +96,7 @@ class Door:
         if awaited is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(awaited)), _KEYS_SECONDS)
-        return self.identity(authorization, names)
+        return self.identity(authorization, names, waited_seconds=waited_seconds)
 
     def _awaited_keys(self, authorization: str) -> "Future[None] | None":
         issued = self._issued_by(self._known())
@@ -107,14 +111,19 @@ class Door:
             self._issuers = known.issuers
             self._issued = self._issued or _issued_tokens(())
             self._issued.update(known.issuers)
+        if self._issued is not None:
+            self._issued.revoked = known.revoked
         return self._issued if self._issuers else None
 
-    def identity(self, authorization: str, certificate_names: Iterable[str] = ()) -> Identity:
+    def identity(
+        self, authorization: str, certificate_names: Iterable[str] = (), *, waited_seconds: float = 0.0
+    ) -> Identity:
         """Who calls; raises UnauthenticatedError.
 
         Args:
             authorization: The header; it decides where there is one.
             certificate_names: SPIFFE ids and common name of the client's certificate, which TLS has verified.
+            waited_seconds: How long ago the call came; what has expired since counts.
         """
         if self._tokens is None and self._identities is None:
             return ANYBODY
@@ -125,7 +134,7 @@ class Door:
                 return found
         issued, token = self._issued_by(known), _issued_form(authorization)
         if issued is not None and token and not self._is_plain(authorization):
-            return issued.identity(token)
+            return issued.identity(token, waited_seconds=waited_seconds)
         if self._tokens is not None:
             self._tokens.check(authorization)
             return TOKEN_HOLDER if self._identities is None else TOKEN_HOLDER_AMONG_IDENTITIES

@@ -69,6 +69,11 @@ class EarlyReads:
         self._open: dict[asyncio.Timeout, str] = {}
         self._opened = asyncio.Event()
 
+    @property
+    def open_reads(self) -> int:
+        """Reads of exchanges that have no place yet."""
+        return len(self._open)
+
     def of(self, call: Call) -> Call:
         """The call, whose reads raise the refusal when the memory for messages is used up."""
         return _EarlyCall(call, self)

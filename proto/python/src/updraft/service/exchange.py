@@ -64,6 +64,13 @@ class Call(Protocol):
         """Time until the client's deadline."""
 
 
+class IdentifiedCall(Call, Protocol):
+    """The same where who calls may change while the call waits."""
+
+    async def identity_now(self) -> Identity:
+        """Who calls, by the same credentials and the files of now; raises UnauthenticatedError."""
+
+
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
     """What holds for the messages of an exchange."""

@@ -7,8 +7,10 @@ first control call: importing them takes as long as everything else that a front
 """
 
 import asyncio
+import functools
 import importlib
 import json
+import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
@@ -63,10 +65,14 @@ class Call:
         context: "grpc.aio.ServicerContext[bytes, bytes]",
         identity: Identity = ANYBODY,
         record: CallRecord = NO_RECORD,
+        identify: Callable[[float], Awaitable[Identity]] | None = None,
     ) -> None:
+        """`identify` says who calls, by what the caller presented so many seconds ago."""
         self.identity = identity
         self.record = record
         self._context = context
+        self._identify = identify
+        self._began_seconds = time.monotonic()
         self._headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
 
     async def read(self) -> bytes | None:
@@ -85,6 +91,15 @@ class Call:
     def header(self, name: str) -> str:
         """The value of a request header; empty if there is none."""
         return self._headers.get(name, "")
+
+    async def identity_now(self) -> Identity:
+        """Who calls, by the same credentials and the files of now; raises UnauthenticatedError.
+
+        A token that has expired meanwhile still counts; one that was taken away does not.
+        """
+        if self._identify is None:
+            return self.identity
+        return await self._identify(time.monotonic() - self._began_seconds)
 
     @property
     def remaining_seconds(self) -> float | None:
@@ -159,9 +174,11 @@ class FlightService(ABC):
             raise ActionRefusedError(action.refusal)
         if action.is_recorded:
             await record.opened()
-        else:
-            record.forget()
-        return await action.run(body, identity)
+            return await action.run(body, identity)
+        answer = await action.run(body, identity)
+        # Who may ask is not recorded; who may not is.
+        record.forget()
+        return answer
 
     async def _whoami(self, _body: bytes, identity: Identity) -> bytes:
         return json.dumps(identity.described()).encode()
@@ -208,7 +225,9 @@ class _Adapter:
     async def do_exchange(self, _requests: Any, context: Any) -> None:
         async with _errors_as_status(context):
             with self._audit.call("exchange", context.peer()) as record:
-                await self._service.do_exchange(Call(context, await self._identified(context, record), record))
+                identity = await self._identified(context, record)
+                again = functools.partial(self._identity, context)
+                await self._service.do_exchange(Call(context, identity, record, again))
 
     async def list_flights(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
         async with _errors_as_status(context):
@@ -269,15 +288,16 @@ class _Adapter:
             raise LimitError(f"a request has {len(request)} bytes, the limit is {_MAX_REQUEST_BYTES}")
         return request
 
-    async def _identity(self, context: Any) -> Identity:
-        """Who calls; raises UnauthenticatedError."""
+    async def _identity(self, context: Any, waited_seconds: float = 0.0) -> Identity:
+        """Who calls, or called so many seconds ago; raises UnauthenticatedError."""
         headers = list(context.invocation_metadata() or ())
         for name in _HEADERS_OF_CALLERS:
             # Whoever stands between a client and this service may have looked at another one than this service would.
             if len({value for key, value in headers if key == name}) > 1:
                 raise UnauthenticatedError(f"the call has several headers {name!r} that differ: send one")
         names = certificate_names(context.auth_context())
-        return await self._door.identify(str(dict(headers).get(_AUTHORIZATION, "")), names)
+        authorization = str(dict(headers).get(_AUTHORIZATION, ""))
+        return await self._door.identify(authorization, names, waited_seconds=waited_seconds)
 
 
 @asynccontextmanager

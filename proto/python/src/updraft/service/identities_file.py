@@ -23,9 +23,15 @@
     max_lifetime_seconds = 86400                # from iat to exp
     keys_ca_file = "/etc/ca.crt"                # who signed the certificate of keys_url, if not the machine's own
     keys_token_file = "/etc/token"              # what keys_url is asked with
+    keys_refresh_seconds = 30                   # how often: a key that it names no more counts for that long
 
     [issuer.tenants_of_subjects]                # instead of tenant_claim: by the claim sub, or its beginning and "*"
     "system:serviceaccount:team-a:*" = "team-a"
+
+    [revoked]                                   # tokens of issuers that count no more, though they have not expired:
+    jti = ["b7f2c0"]                            # by this claim
+    sub = ["system:serviceaccount:team-a:old"]  # by this one: all that the subject has and will have
+    token_sha256 = ["9f86d08188..."]            # printf %s "$TOKEN" | sha256sum
 
     [[tenant]]
     name = "team-a"                             # "*": each that has no entry, or leaves a cap out of its own
@@ -44,12 +50,14 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints
 
 from updraft.service.identity import Identity, Scope
-from updraft.service.issuer import ANY_TENANT, Issuer
+from updraft.service.issuer import ANY_TENANT, Issuer, RevokedTokens
 from updraft.service.tenants import TenantCaps, caps_by_tenant
 from updraft.service.toml_file import Name, Table, parse_toml
 
 _DAY_SECONDS = 24 * 60 * 60
 _MAX_LIFETIME_DAYS = 31
+# Half of the hour for which keys serve whose address is away.
+_MAX_REFRESH_SECONDS = 1800
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 Key = TypeVar("Key", bytes, str)
@@ -90,6 +98,7 @@ class _Issuer(Table):
     tenants_of_subjects: dict[Text, Name] = Field(default_factory=dict)
     keys_ca_file: Path | None = None
     keys_token_file: Path | None = None
+    keys_refresh_seconds: int = Field(default=30, ge=10, le=_MAX_REFRESH_SECONDS)
     max_lifetime_seconds: int = Field(default=_DAY_SECONDS, gt=0, le=_MAX_LIFETIME_DAYS * _DAY_SECONDS)
 
     def checked(self) -> Issuer:
@@ -117,6 +126,7 @@ class _Issuer(Table):
             default_scopes=frozenset(self.default_scopes),
             roots=tuple(self.roots),
             max_lifetime_seconds=self.max_lifetime_seconds,
+            keys_refresh_seconds=self.keys_refresh_seconds,
         )
 
     def _check_subjects(self) -> None:
@@ -149,10 +159,20 @@ class _Tenant(Table):
         return TenantCaps(**caps)
 
 
+class _Revoked(Table):
+    jti: list[Text] = Field(default_factory=list)
+    sub: list[Text] = Field(default_factory=list)
+    token_sha256: list[Digest] = Field(default_factory=list)
+
+    def tokens(self) -> RevokedTokens:
+        return RevokedTokens(frozenset(self.jti), frozenset(self.sub), frozenset(map(bytes.fromhex, self.token_sha256)))
+
+
 class _File(Table):
     identity: list[_Entry] = Field(default_factory=list)
     issuer: list[_Issuer] = Field(default_factory=list)
     tenant: list[_Tenant] = Field(default_factory=list)
+    revoked: _Revoked = Field(default_factory=_Revoked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +182,8 @@ class KnownIdentities:
     by_digest: Mapping[bytes, Identity]
     by_certificate: Mapping[str, Identity]
     issuers: tuple[Issuer, ...]
+    revoked: RevokedTokens
+    """Of the issuers'."""
     caps: Mapping[str, TenantCaps]
     """By tenant."""
 
@@ -182,7 +204,7 @@ def parse_identities(content: bytes) -> KnownIdentities:
             _add(by_digest, digest, identity)
         for name in entry.certificates:
             _add(by_certificate, name, identity)
-    return KnownIdentities(by_digest, by_certificate, _issuers(file.issuer), _caps(file.tenant))
+    return KnownIdentities(by_digest, by_certificate, _issuers(file.issuer), file.revoked.tokens(), _caps(file.tenant))
 
 
 def _caps(entries: list[_Tenant]) -> Mapping[str, TenantCaps]:

@@ -4,7 +4,7 @@
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ import structlog
 
 from updraft.errors import UnauthenticatedError
 from updraft.service.identity import Identity
-from updraft.service.issuer import Issuer
+from updraft.service.issuer import Issuer, RevokedTokens
 from updraft.service.issuer_keys import Keys, KeySource, SigningKey, UrlKeys, fetch_keys, parse_keys
 from updraft.service.security import Revocable, SecurityError
 
@@ -41,6 +41,8 @@ class _Verified:
     identity: Identity
     source: KeySource
     keys: Keys
+    names: Mapping[str, Any]
+    """Its claims by which it may be revoked."""
     until_seconds: float
 
 
@@ -64,6 +66,8 @@ class IssuedTokens:
         self._source_of = source_of or _source_of
         self._issuers = tuple(issuers)
         self._sources = {issuer: self._source_of(issuer) for issuer in self._issuers}
+        self.revoked = RevokedTokens()
+        """Tokens that count no more."""
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
         self._logs_again_seconds = 0.0
         self.refresh()
@@ -90,16 +94,22 @@ class IssuedTokens:
                 _log.error("keys of an issuer cannot be used", issuer=issuer.name, reason=str(error))
         return self._sources.get(issuer)
 
-    def identity(self, token: str) -> Identity:
-        """Whose it is; raises UnauthenticatedError, and PermissionDeniedError for more than its issuer may grant."""
+    def identity(self, token: str, *, waited_seconds: float = 0.0) -> Identity:
+        """Whose it is; raises UnauthenticatedError, and PermissionDeniedError for more than its issuer may grant.
+
+        One that was valid `waited_seconds` ago may have expired since.
+        """
         digest = hashlib.sha256(token.encode()).digest()
         known = self._verified.get(digest)
         if known is not None:
-            if known.source.current is known.keys and self._now() < known.until_seconds:
+            is_timely = self._now() - waited_seconds < known.until_seconds
+            if known.source.current is known.keys and is_timely and not self.revoked.has(digest, known.names):
                 self._verified.move_to_end(digest)
                 return known.identity
             del self._verified[digest]
-        verified = self._verify(token)
+        verified = self._verify(token, waited_seconds)
+        if self.revoked.has(digest, verified.names):
+            raise self._unknown("it was revoked", issuer=verified.identity.name)
         self._verified[digest] = verified
         if len(self._verified) > _MAX_VERIFIED:
             self._verified.popitem(last=False)
@@ -134,34 +144,35 @@ class IssuedTokens:
                 return issuer, kid if isinstance(kid, str) else None
         raise self._unknown("its issuer is not in the identities file")
 
-    def _verify(self, token: str) -> _Verified:
+    def _verify(self, token: str, waited_seconds: float) -> _Verified:
         issuer, kid = self._claimed(token)
         source = self._add(issuer)
         keys = source.current if source is not None else None
         if source is None or keys is None:
-            raise self._unknown("the keys of its issuer cannot be used", issuer)
+            raise self._unknown("the keys of its issuer cannot be used", issuer.name)
         candidates = _candidates(keys, kid)
         if not candidates:
-            raise self._unknown("its key is not one of the issuer's", issuer)
-        claims = _signed_claims(token, issuer, candidates)
+            raise self._unknown("its key is not one of the issuer's", issuer.name)
+        claims = _signed_claims(token, issuer, candidates, _LEEWAY_SECONDS + waited_seconds)
         if claims is None:
-            raise self._unknown("its signature is not the issuer's", issuer)
+            raise self._unknown("its signature is not the issuer's", issuer.name)
         until_seconds = _until_seconds(claims, issuer)
-        return _Verified(issuer.identity(claims), source, keys, until_seconds)
+        names = {"jti": claims.get("jti"), "sub": claims.get("sub")}
+        return _Verified(issuer.identity(claims), source, keys, names, until_seconds)
 
-    def _unknown(self, reason: str, issuer: Issuer | None = None) -> UnauthenticatedError:
+    def _unknown(self, reason: str, issuer: str = "") -> UnauthenticatedError:
         """The error for a token that nothing is proven of; what is wrong with it is for the log alone."""
         now = time.monotonic()
         if now >= self._logs_again_seconds:
             self._logs_again_seconds = now + _LOG_SECONDS
-            _log.info("a token was refused", reason=reason, issuer=issuer.name if issuer is not None else "")
+            _log.info("a token was refused", reason=reason, issuer=issuer)
         return UnauthenticatedError(_UNKNOWN)
 
 
 def _source_of(issuer: Issuer) -> KeySource:
     if issuer.keys_url is not None:
         fetch = partial(fetch_keys, ca_file=issuer.keys_ca_file, token_file=issuer.keys_token_file)
-        return UrlKeys(issuer.keys_url, fetch=fetch)
+        return UrlKeys(issuer.keys_url, fetch=fetch, refresh_seconds=issuer.keys_refresh_seconds)
     assert issuer.keys_file is not None
     return Revocable(issuer.keys_file, parse_keys, "signing key")
 
@@ -171,7 +182,9 @@ def _candidates(keys: Keys, kid: str | None) -> Keys:
     return tuple(key for key in keys if kid is None or key.kid is None or key.kid == kid)
 
 
-def _signed_claims(token: str, issuer: Issuer, candidates: Iterable[SigningKey]) -> dict[str, Any] | None:
+def _signed_claims(
+    token: str, issuer: Issuer, candidates: Iterable[SigningKey], leeway_seconds: float
+) -> dict[str, Any] | None:
     """None for a token that none of the keys has signed; raises UnauthenticatedError for what the claims lack."""
     for key in candidates:
         try:
@@ -181,7 +194,7 @@ def _signed_claims(token: str, issuer: Issuer, candidates: Iterable[SigningKey])
                 algorithms=list(key.algorithms),
                 audience=issuer.audience,
                 issuer=issuer.issuer,
-                leeway=_LEEWAY_SECONDS,
+                leeway=leeway_seconds,
                 options={"require": _REQUIRED},
             )
         except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError):

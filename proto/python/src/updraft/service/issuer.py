@@ -14,6 +14,27 @@ _MAX_NAME_CHARACTERS = 253
 
 
 @dataclass(frozen=True, slots=True)
+class RevokedTokens:
+    """Tokens that count no more, although their issuer's signature and time say that they do."""
+
+    ids: frozenset[str] = frozenset()
+    """Of the claim `jti`."""
+    subjects: frozenset[str] = frozenset()
+    """Of the claim `sub`, whoever has issued the token and whenever."""
+    digests: frozenset[bytes] = frozenset()
+    """SHA-256 of whole tokens."""
+
+    def has(self, digest: bytes, claims: Mapping[str, Any]) -> bool:
+        """Whether a token with this digest and these claims is one of them."""
+        token_id, subject = claims.get("jti"), claims.get("sub")
+        return (
+            digest in self.digests
+            or (isinstance(token_id, str) and token_id in self.ids)
+            or (isinstance(subject, str) and subject in self.subjects)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Issuer:
     """An issuer of JSON Web Tokens, and the ceiling of what a token of it may grant."""
 
@@ -46,6 +67,8 @@ class Issuer:
     """Below which of a writer's roots its tokens may write; empty: below all of them."""
     max_lifetime_seconds: int
     """From `iat` to `exp`."""
+    keys_refresh_seconds: int = 30
+    """How often the address of the keys is asked: a key that it no longer names counts for that long."""
 
     def identity(self, claims: Mapping[str, Any]) -> Identity:
         """Whose a verified token with these claims is; raises PermissionDeniedError for more than the ceiling."""

@@ -36,8 +36,8 @@ FETCH_SECONDS = 5.0
 """How long an address has to answer."""
 _GIVEN_UP_SECONDS = 30.0
 """A fetch that drips on for longer counts as lost."""
-REFRESH_SECONDS = 300.0
-"""How often keys are fetched that can be used."""
+REFRESH_SECONDS = 30.0
+"""How often keys are fetched that can be used, unless their issuer says otherwise."""
 PAUSE_SECONDS = 10.0
 """The least time between two fetches, whoever asks."""
 KEPT_SECONDS = 3600.0
@@ -135,10 +135,15 @@ class UrlKeys:
     """Keys that are published at a URL, fetched on threads of their own."""
 
     def __init__(
-        self, url: str, clock: Callable[[], float] = time.monotonic, fetch: Callable[[str], bytes] | None = None
+        self,
+        url: str,
+        clock: Callable[[], float] = time.monotonic,
+        fetch: Callable[[str], bytes] | None = None,
+        refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
         """Fetches nothing yet; `fetch` gives what a URL has, and raises OSError or ValueError."""
         self._url = url
+        self._refresh_seconds = refresh_seconds
         self._clock = clock
         self._fetch = fetch or fetch_keys
         self._good: _Fetched | None = None
@@ -157,7 +162,7 @@ class UrlKeys:
     def refresh(self) -> None:
         """Fetch them again when it is time."""
         good = self._good
-        if good is None or self._problem or self._clock() - good.seconds >= REFRESH_SECONDS:
+        if good is None or self._problem or self._clock() - good.seconds >= self._refresh_seconds:
             self.look_again()
 
     def look_again(self) -> Future[None] | None:

@@ -41,6 +41,11 @@ _KEEPALIVE_ANSWER_MILLISECONDS = 20_000
 # authority was taken away. Calls that are open go on; new ones make a new connection, which costs a handshake.
 _CERTIFIED_CONNECTION_MILLISECONDS = 60_000
 
+# Whoever reaches the admin listener may connect, without a token, and hold the connection by asking now and then. At
+# this age it ends, and what still watches over it has a minute to find another one.
+_ADMIN_CONNECTION_MILLISECONDS = 600_000
+_ADMIN_GRACE_MILLISECONDS = 60_000
+
 _LAST_WORDS_SECONDS = 2.0
 _DOOR_LOOK_SECONDS = 0.5
 
@@ -110,8 +115,8 @@ class Listeners:
         """End everything."""
         await self._stack.aclose()
 
-    def _server(self, max_receive_bytes: int, read_question: Read) -> grpc.aio.Server:
-        server = grpc.aio.server(options=_channel_options(self._settings, max_receive_bytes))
+    def _server(self, options: Sequence[tuple[str, int]], read_question: Read) -> grpc.aio.Server:
+        server = grpc.aio.server(options=options)
         self._stack.push_async_callback(server.stop, None)
         self._health.add_to(server, read_question)
         return server
@@ -121,9 +126,8 @@ class Listeners:
         self._door = door = Door(settings.token_file, settings.identities_file)
         self._stack.callback(asyncio.create_task(_keep_watching(door)).cancel)
         early_reads = self._service.early_reads
-        # Twice the limit, so that a message beyond the limit gets our error, with both numbers, instead of gRPC's.
         self._flight = server = self._server(
-            2 * settings.max_message_bytes, lambda context: early_reads.read(Call(context, STRANGER))
+            _flight_options(settings), lambda context: early_reads.read(Call(context, STRANGER))
         )
         timeout_seconds = settings.first_message_timeout_seconds
         handler = flight_handler(self._service, door, self._audit, request_timeout_seconds=timeout_seconds)
@@ -143,7 +147,7 @@ class Listeners:
     async def _start_admin(self) -> None:
         if self._settings.admin_address is None:
             return
-        server = self._server(MAX_QUESTION_BYTES, lambda context: Call(context, STRANGER).read())
+        server = self._server(_admin_options(self._settings), lambda context: Call(context, STRANGER).read())
         self.addresses["admin_listen"] = _bind(server, str(self._settings.admin_address), None)
         await server.start()
 
@@ -190,10 +194,23 @@ async def _keep_watching(door: Door) -> None:
         door.refresh()
 
 
-def _channel_options(settings: "ServiceSettings", max_receive_bytes: int) -> Sequence[tuple[str, int]]:
+def _flight_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
     certified = (("grpc.max_connection_age_ms", _CERTIFIED_CONNECTION_MILLISECONDS),)
+    # Twice the limit, so that a message beyond the limit gets our error, with both numbers, instead of gRPC's.
+    options = _channel_options(settings, 2 * settings.max_message_bytes)
+    return (*options, *(certified if settings.tls_client_ca_file is not None else ()))
+
+
+def _admin_options(settings: "ServiceSettings") -> Sequence[tuple[str, int]]:
     return (
-        *(certified if settings.tls_client_ca_file is not None else ()),
+        *_channel_options(settings, MAX_QUESTION_BYTES),
+        ("grpc.max_connection_age_ms", _ADMIN_CONNECTION_MILLISECONDS),
+        ("grpc.max_connection_age_grace_ms", _ADMIN_GRACE_MILLISECONDS),
+    )
+
+
+def _channel_options(settings: "ServiceSettings", max_receive_bytes: int) -> Sequence[tuple[str, int]]:
+    return (
         ("grpc.max_receive_message_length", max_receive_bytes),
         ("grpc.max_send_message_length", -1),
         # Only identity: a compressed message would grow beyond the limit before its size could be checked.

@@ -75,6 +75,7 @@ class RecordedSpan(Span):
     def __init__(self, tracer: trace.Tracer, span: trace.Span) -> None:
         self._tracer = tracer
         self._span = span
+        self._failed = False
 
     @property
     def traceparent(self) -> str:
@@ -98,6 +99,16 @@ class RecordedSpan(Span):
         for name, value in attributes.items():
             self._span.set_attribute(name if "." in name else f"updraft.{name}", value)
 
+    def fail(self, error: BaseException) -> None:
+        """See `Span`."""
+        self._failed = True
+        self._span.set_attribute("error.type", type(error).__name__)
+        # The messages of other exceptions may contain what a collector should not see.
+        message = error.status_message() if isinstance(error, UpdraftError) else None
+        self._span.set_status(trace.StatusCode.ERROR, message)
+        if isinstance(error, UserError):
+            self._span.set_attribute("exception.type", error.exception_class)
+
     def __enter__(self) -> Self:
         return self
 
@@ -105,21 +116,14 @@ class RecordedSpan(Span):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, CancelledError):
-            self.describe({"outcome": "cancelled"})
+            if not self._failed:
+                self.describe({"outcome": "cancelled"})
         elif error is not None:
-            self._fail(error)
+            self.fail(error)
         self._span.end()
 
     def _context(self) -> Context:
         return trace.set_span_in_context(self._span, Context())
-
-    def _fail(self, error: BaseException) -> None:
-        self._span.set_attribute("error.type", type(error).__name__)
-        # The messages of other exceptions may contain what a collector should not see.
-        message = error.status_message() if isinstance(error, UpdraftError) else None
-        self._span.set_status(trace.StatusCode.ERROR, message)
-        if isinstance(error, UserError):
-            self._span.set_attribute("exception.type", error.exception_class)
 
 
 class _StructuredHandler(logging.Handler):

@@ -34,6 +34,9 @@ class Span:
     def describe(self, attributes: Attributes) -> None:
         """Add attributes."""
 
+    def fail(self, error: BaseException) -> None:
+        """Mark it as failed; a cancellation that comes before its end does not change that."""
+
     def __enter__(self) -> Self:
         return self
 

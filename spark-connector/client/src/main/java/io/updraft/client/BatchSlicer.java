@@ -6,11 +6,15 @@ final class BatchSlicer {
   /** Parts cost little each, and leave room for others on the connection. */
   private static final int MOST_PART_BYTES = 16 << 20;
 
+  /** Of a message beside its header and body: services take metadata of up to 64 KiB. */
+  static final int MOST_BESIDE_BYTES = 65 << 10;
+
   private final int partBytes;
   private long sentBytes;
 
   BatchSlicer(int maxMessageBytes) {
-    this.partBytes = Math.min(MOST_PART_BYTES, maxMessageBytes / 2);
+    int besideBytes = Math.min(MOST_BESIDE_BYTES, maxMessageBytes / 4);
+    this.partBytes = Math.max(1, Math.min(MOST_PART_BYTES, (maxMessageBytes - besideBytes) / 2));
   }
 
   /** A new call begins with a whole batch. */

@@ -93,7 +93,8 @@ final class Recovery {
     if (failure.origin() == Failure.Origin.CLIENT) {
       return new Decision.GiveUp(failure);
     }
-    boolean tokenRefusedBefore = tokenRefused;
+    // In-band speaks who had let the call in, with a token that was taken away while it waited.
+    boolean tokenRefusedBefore = tokenRefused && failure.details() == null;
     tokenRefused = failure.kind() == ErrorKind.ERROR_KIND_UNAUTHENTICATED && !progress.workDone();
     if (tokenRefused && !tokenRefusedBefore) {
       return new Decision.WithAnotherToken(failure);

@@ -148,6 +148,26 @@ final class TokenRotationTest {
   }
 
   @Test
+  void a_token_that_is_taken_away_while_the_exchange_waits_may_be_replaced_each_time()
+      throws Exception {
+    try (TestPool pool =
+            TestPool.of(takesBackAfter("second"), takesBackAfter("third"), Behaviours::echo);
+        ExchangeFixture task = task(pool, Replay.REPLAY)) {
+      assertEquals(List.of(1L), task.run(1, 1));
+      assertEquals(List.of("Bearer old", "Bearer second", "Bearer third"), tokens(pool));
+    }
+  }
+
+  /** A pool that had let the exchange wait, and no longer knows its token when its turn comes. */
+  private TestPool.Behaviour takesBackAfter(String token) {
+    return call -> {
+      call.receive();
+      replace(token);
+      call.fail(ErrorKind.ERROR_KIND_UNAUTHENTICATED, "not known any more", 0);
+    };
+  }
+
+  @Test
   void a_refusal_after_work_was_done_is_final() {
     try (TestPool pool =
             TestPool.of(

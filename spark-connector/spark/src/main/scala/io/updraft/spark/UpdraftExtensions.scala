@@ -3,6 +3,7 @@ package io.updraft.spark
 
 import org.apache.spark.sql.SparkSessionExtensions
 
+import io.updraft.spark.functions.RegisteredCalls
 import io.updraft.spark.plan.{ReadRowsDirectly, StatefulFunctions, UpdraftStrategy}
 import io.updraft.spark.write.WriterInput
 
@@ -12,6 +13,8 @@ import io.updraft.spark.write.WriterInput
 class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
 
   override def apply(extensions: SparkSessionExtensions): Unit = {
+    extensions.injectHintResolutionRule(FunctionNames(_))
+    extensions.injectPostHocResolutionRule(_ => RegisteredCalls)
     extensions.injectPlannerStrategy(UpdraftStrategy(_))
     extensions.injectColumnar(_ => ReadRowsDirectly)
     extensions.injectColumnar(_ => StatefulFunctions)

@@ -23,6 +23,7 @@ object GenerateDocs {
 
   private def settingsPage: String =
     (header +: (UpdraftConf.entries ++ WriteConf.entries ++ TraceConf.entries).map(section))
+      .appended(catalog)
       .mkString("\n")
 
   private def functionsPage: String = {
@@ -63,6 +64,21 @@ object GenerateDocs {
        |Settings that begin with `spark.updraft.write.` are options of a single write too, which then wins over the session:
        |`df.write.format("updraft-parquet").option("spark.updraft.write.delivery", "return")`. The driver logs a warning, once in a
        |session, about each setting or option under `spark.updraft.` that does not exist, with the name that was probably meant.
+       |""".stripMargin
+
+  private def catalog: String =
+    """|## `spark.sql.catalog.updraft`
+       |
+       |With `io.updraft.spark.FunctionCatalog`, the registered functions of the session's pool can be called from SQL as
+       |`updraft.default.NAME`, and from the DataFrame API. The [guide](../guides/registered-functions.md) has examples.
+       |
+       |Name of a class; default: not set.
+       |
+       |## `spark.sql.catalog.updraft.pool.NAME`
+       |
+       |Endpoint of another pool, whose functions SQL finds in `updraft.NAME`.
+       |
+       |URI; default: not set.
        |""".stripMargin
 
   private def section(entry: ConfigEntry[_]): String =

@@ -134,6 +134,10 @@ object UpdraftConf
     if (enabled.require(lookup)) endpoint.read(lookup).map(readAll(_, lookup)) else None
   }
 
+  /** The same for the pool at this address, whatever the session's endpoint is. */
+  def settingsAt(address: String, conf: SQLConf): UdfSettings =
+    readAll(address, key => Option(conf.getConfString(key, null)))
+
   private def readAll(address: String, lookup: String => Option[String]): UdfSettings =
     UdfSettings(
       connection = connection(address, lookup),

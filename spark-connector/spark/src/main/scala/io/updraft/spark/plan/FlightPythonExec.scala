@@ -26,6 +26,9 @@ trait FlightPythonExec extends SparkPlan {
   /** The functions that run on the pool. */
   def udfs: Seq[PythonFuncExpression]
 
+  /** Those of them that the session ships. */
+  protected def shipped: Seq[PythonFuncExpression] = udfs
+
   /** The connector's settings when the query was planned: those of the session may have changed
     * since.
     */
@@ -45,7 +48,7 @@ trait FlightPythonExec extends SparkPlan {
 
   /** What the driver does before tasks are made. */
   protected def beforeTasks(): Unit = {
-    PoolProbe.require(settings, udfs)
+    PoolProbe.require(settings, shipped)
     QuerySpans.begin(settings.connection, sparkContext)
   }
 

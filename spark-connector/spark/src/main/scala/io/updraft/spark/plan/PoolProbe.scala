@@ -60,7 +60,10 @@ object PoolProbe extends Logging {
         .pythonVersions(functions)
         .flatMap(version => said.refusalOf(version, SPARK_VERSION).toScala)
         .headOption
-        .orElse(if (settings.signing.isEmpty) said.refusalOfUnsigned().toScala else None)
+        .orElse {
+          if (functions.nonEmpty && settings.signing.isEmpty) said.refusalOfUnsigned().toScala
+          else None
+        }
     }
   }
 
@@ -88,11 +91,16 @@ object PoolProbe extends Logging {
       accepting.remove(settings.connection)
       val problem = answer.silence.orElse(answer.refusal(settings, functions).map(_.message))
       throw new SparkException(
-        s"${problem.getOrElse(reason.text)}. ${advice(reason)}, or set ${UpdraftConf.fallback.key} = local to run " +
-          "the functions in Spark's own Python workers"
+        s"${problem.getOrElse(reason.text)}. ${advice(reason)}${alternative(functions)}"
       )
     }
   }
+
+  /** A registered function is nowhere but on its pool. */
+  private def alternative(shipped: Seq[PythonFuncExpression]): String =
+    if (shipped.isEmpty) ""
+    else
+      s", or set ${UpdraftConf.fallback.key} = local to run the functions in Spark's own Python workers"
 
   private def advice(reason: FallbackReason): String = reason.name match {
     case FallbackReason.Unauthenticated.name =>

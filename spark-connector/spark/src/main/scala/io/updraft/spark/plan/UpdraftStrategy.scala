@@ -20,7 +20,10 @@ import io.updraft.spark.task.groups.RowShape
 case class UpdraftStrategy(session: SparkSession) extends SparkStrategy with Logging {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] =
-    if (Support.holdsPython(plan)) {
+    if (RegisteredPlans.calls(plan)) {
+      UnknownNames.warnOfSettings(session, plan.conf)
+      Seq(RegisteredPlans.planned(plan, planLater))
+    } else if (Support.holdsPython(plan)) {
       UnknownNames.warnOfSettings(session, plan.conf)
       UpdraftConf.settings(plan.conf).fold(Seq.empty[SparkPlan])(choose(plan, _))
     } else {

@@ -18,7 +18,7 @@ final class CogroupedMapRunner(
     right: GroupedInput,
     result: RowResult,
     metrics: ExchangeMetrics
-) extends TaskPipeline(settings, call, left.schema, metrics) {
+) extends TaskPipeline(settings, TaskFunction.of(call, left.schema, settings), metrics) {
 
   def run(
       partition: Int,

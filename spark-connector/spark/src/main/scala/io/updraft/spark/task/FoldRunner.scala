@@ -27,7 +27,7 @@ final class FoldRunner(
     fold: Fold,
     resultTypes: Seq[DataType],
     metrics: ExchangeMetrics
-) extends TaskPipeline(settings, call, spec.inputSchema, metrics) {
+) extends TaskPipeline(settings, TaskFunction.of(call, spec.inputSchema, settings), metrics) {
 
   def run(
       partition: Int,

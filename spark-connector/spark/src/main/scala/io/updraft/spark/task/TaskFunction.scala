@@ -12,44 +12,76 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.updraft.{PythonConf, SparkInternals}
 import org.apache.spark.util.CollectionAccumulator
 
-import io.updraft.client.{Exchange, Replay}
+import io.updraft.client.{Artifact, Exchange, Replay}
 import io.updraft.proto.v1.{ExchangeCommand, Limits, SessionPayload}
 import io.updraft.spark.config.UdfSettings
-import io.updraft.spark.signing.{AnnouncedFunction, Announcement, FunctionToSign, UnsignedFunction}
+import io.updraft.spark.signing.{AnnouncedFunction, FunctionToSign, UnsignedFunction}
 
 /** What the tasks of an operator ask of a pool: made on the driver, serialized to the tasks, which
   * add only what is theirs.
+  */
+trait TaskFunction extends Serializable {
+
+  /** The functions' names, for errors. */
+  def names: String
+
+  /** What another worker may be sent when one is lost. */
+  def replay: Replay
+
+  /** Where the functions' accumulator updates go. */
+  def accumulator: Option[CollectionAccumulator[Array[Byte]]] = None
+
+  /** The session whose logs the functions write, if it collects them. */
+  def loggingSession: Option[String] = None
+
+  /** How the exchange of one task begins. */
+  def opening(context: TaskContext): Opening
+}
+
+/** The first message of an exchange, and what the pool may ask for. */
+final case class Opening(command: ExchangeCommand, artifacts: Seq[Artifact])
+
+/** A function that the session ships.
   *
   * @param payload
   *   a serialized SessionPayload
   */
-final class TaskFunction private (
-    val names: String,
-    val replay: Replay,
-    val accumulator: Option[CollectionAccumulator[Array[Byte]]],
-    val loggingSession: Option[String],
+final class SessionTaskFunction private[task] (
+    override val names: String,
+    override val replay: Replay,
+    override val accumulator: Option[CollectionAccumulator[Array[Byte]]],
+    override val loggingSession: Option[String],
     connectSession: String,
     maxRecordsPerBatch: Int,
     announced: AnnouncedFunction,
     payload: Array[Byte]
-) extends Serializable {
+) extends TaskFunction {
 
-  def announcement: Announcement = announced.announcement
-
-  /** The command of the exchange of one task. */
-  def command(announcement: Announcement, context: TaskContext): ExchangeCommand = {
-    val command = ExchangeCommand
-      .newBuilder()
-      .setProtocolVersion(Exchange.PROTOCOL_VERSION)
+  override def opening(context: TaskContext): Opening = {
+    val announcement = announced.announcement
+    val command = TaskFunction
+      .command(context, connectSession, maxRecordsPerBatch)
       .setSession(announcement.function)
       .setPayload(UnsafeByteOperations.unsafeWrap(payload))
-      .setTask(TaskIdentities.of(context, connectSession))
-      .setLimits(limits(context))
     announcement.statement.foreach(command.setSignedStatement(_))
-    command.build()
+    Opening(command.build(), announcement.artifacts)
   }
+}
 
-  private def limits(context: TaskContext): Limits = {
+object TaskFunction {
+
+  /** What every exchange of a task says. */
+  def command(
+      context: TaskContext,
+      connectSession: String,
+      maxRecordsPerBatch: Int
+  ): ExchangeCommand.Builder = ExchangeCommand
+    .newBuilder()
+    .setProtocolVersion(Exchange.PROTOCOL_VERSION)
+    .setTask(TaskIdentities.of(context, connectSession))
+    .setLimits(limits(context, maxRecordsPerBatch))
+
+  private def limits(context: TaskContext, maxRecordsPerBatch: Int): Limits = {
     val conf = SQLConf.get
     Limits
       .newBuilder()
@@ -60,9 +92,6 @@ final class TaskFunction private (
       .setMaxBytesPerReply(PythonConf.outputBatchBytes(conf))
       .build()
   }
-}
-
-object TaskFunction {
 
   /** Takes a call to the tasks, signed if the session signs; raises an error if it cannot be.
     *
@@ -71,7 +100,7 @@ object TaskFunction {
     */
   def of(call: FunctionCall, schema: => Schema, settings: UdfSettings): TaskFunction = {
     val payload = call.payload.toByteArray
-    new TaskFunction(
+    new SessionTaskFunction(
       call.names,
       call.replay,
       Option(call.call.accumulator),

@@ -17,17 +17,12 @@ import io.updraft.spark.trace.{TaskSpan, TaskSpans}
 
 /** The work of one task of an operator: made on the driver, serialized, run once for each
   * partition.
-  *
-  * @param argumentSchema
-  *   of what [[pipeline]] sends, as the driver knows it
   */
 abstract class TaskPipeline(
     settings: UdfSettings,
-    call: FunctionCall,
-    argumentSchema: => Schema,
+    function: TaskFunction,
     metrics: ExchangeMetrics
 ) extends Serializable {
-  private val function = TaskFunction.of(call, argumentSchema, settings)
 
   protected def functionNames: String = function.names
 
@@ -54,14 +49,14 @@ abstract class TaskPipeline(
   }
 
   private def open(schema: Schema, span: TaskSpan, context: TaskContext): Exchange = {
-    val announcement = function.announcement
+    val opening = function.opening(context)
     Exchange.open(
       span.on(settings.clientOptions()),
-      function.command(announcement, context),
+      opening.command,
       schema,
       SparkInternals.allocator,
       function.replay,
-      announcement.artifacts.asJava
+      opening.artifacts.asJava
     )
   }
 }
@@ -69,11 +64,20 @@ abstract class TaskPipeline(
 /** The work of one task of an operator with one child, which gives rows or batches. */
 final class TaskRunner(
     settings: UdfSettings,
-    call: FunctionCall,
+    function: TaskFunction,
     input: TaskInput,
     newResults: () => Results,
     metrics: ExchangeMetrics
-) extends TaskPipeline(settings, call, input.schema, metrics) {
+) extends TaskPipeline(settings, function, metrics) {
+
+  /** Of a function that the session ships. */
+  def this(
+      settings: UdfSettings,
+      call: FunctionCall,
+      input: TaskInput,
+      newResults: () => Results,
+      metrics: ExchangeMetrics
+  ) = this(settings, TaskFunction.of(call, input.schema, settings), input, newResults, metrics)
 
   def runBatches(
       partition: Int,

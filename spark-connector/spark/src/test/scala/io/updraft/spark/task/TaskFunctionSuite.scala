@@ -57,7 +57,7 @@ class TaskFunctionSuite extends AnyFunSuite {
   ): RDD[Array[Byte]] = {
     val function = TaskFunction.of(call, schema, settings)
     session.sparkContext.parallelize(1 to 2, 2).map { _ =>
-      function.command(function.announcement, TaskContext.get()).toByteArray
+      function.opening(TaskContext.get()).command.toByteArray
     }
   }
 

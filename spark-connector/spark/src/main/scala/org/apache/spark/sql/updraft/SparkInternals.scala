@@ -15,6 +15,7 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.Expression
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.plans.physical.{AllTuples, ClusteredDistribution, Distribution}
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
@@ -53,6 +54,15 @@ object SparkInternals {
   def togetherBy(keys: Seq[Expression]): Distribution =
     if (keys.isEmpty) AllTuples
     else Defaults.call(ClusteredDistribution, "apply", Seq(keys)).asInstanceOf[Distribution]
+
+  /** A key whose equal values have equal bits: there are several NaNs, and two zeros. */
+  def normalizedKey(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
+
+  /** Whether strings in values of this type are compared by a collation. */
+  def isCollated(dataType: DataType): Boolean = dataType.existsRecursively {
+    case text: StringType => text != StringType
+    case _ => false
+  }
 
   /** Stock's metrics of Python operators, under stock's names. */
   def pythonMetrics(context: SparkContext): Map[String, SQLMetric] = {
@@ -160,6 +170,7 @@ object SparkInternals {
   object EvalType {
     val Pickled: Int = PythonEvalType.SQL_BATCHED_UDF
     val ArrowOptimized: Int = PythonEvalType.SQL_ARROW_BATCHED_UDF
+    val ScalarPandas: Int = PythonEvalType.SQL_SCALAR_PANDAS_UDF
     val PickledTable: Int = PythonEvalType.SQL_TABLE_UDF
     val ArrowOptimizedTable: Int = PythonEvalType.SQL_ARROW_TABLE_UDF
 

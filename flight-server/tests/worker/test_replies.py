@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from updraft.errors import UpdraftError, UserError
-from updraft_server.worker.pyspark.replies import (
+from updraft_server.worker.replies import (
     FreeRunningReplies,
     JoinedReplies,
     OneToOneReplies,

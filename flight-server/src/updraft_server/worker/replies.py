@@ -3,14 +3,14 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from updraft.arrow_bytes import data_bytes
 from updraft.errors import UpdraftError, UserError
-from updraft_server.worker.pyspark.row_slices import slice_by_rows
+from updraft_server.worker.row_slices import slice_by_rows
 
 _JOINED_BYTES = 512 * 1024
 _JOINED_BATCHES = 4096
@@ -114,15 +114,18 @@ class OutputReplies(JoinedReplies):
             self.flush()
 
     def _send(self, batch: pa.RecordBatch) -> None:
-        ends, self._ends, self._rows = deque(self._ends), [], 0
-        start = 0
-        for part in self._parts(batch):
-            stop = start + part.num_rows
-            own = []
-            while ends and ends[0] <= stop:
-                own.append(ends.popleft() - start)
+        ends, self._ends, self._rows = self._ends, [], 0
+        for part, own in _with_ends(self._parts(batch), ends):
             self._reply(part, own)
-            start = stop
+
+
+class TableReplies(FreeRunningReplies):
+    """Each batch is the output of many input rows, and it is known where that of each ends."""
+
+    def add_output(self, batch: pa.RecordBatch, row_ends: Sequence[int]) -> None:
+        """Send a batch with the ends in it; raises UpdraftError."""
+        for part, own in _with_ends(self._parts(batch), row_ends):
+            self._reply(part, own)
 
 
 class OneToOneReplies:
@@ -201,6 +204,21 @@ class OneToOneReplies:
 
 Replies: TypeAlias = FreeRunningReplies | OneToOneReplies
 """Takes a function's results in order."""
+
+
+def _with_ends(
+    parts: Iterable[pa.RecordBatch], row_ends: Iterable[int]
+) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
+    """The parts of a batch, each with those of the ends in the batch that it has."""
+    ends = deque(row_ends)
+    start = 0
+    for part in parts:
+        stop = start + part.num_rows
+        own = []
+        while ends and ends[0] <= stop:
+            own.append(ends.popleft() - start)
+        yield part, own
+        start = stop
 
 
 def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -12,8 +12,8 @@ from pyspark.serializers import SpecialLengths
 
 from updraft.errors import UpdraftError
 from updraft_server.worker.pyspark.pickled_table_stream import PickledTableStream
-from updraft_server.worker.pyspark.replies import OutputReplies
 from updraft_server.worker.pyspark.wire import INT
+from updraft_server.worker.replies import OutputReplies
 
 
 class Recorder:

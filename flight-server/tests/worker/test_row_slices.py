@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from updraft_server.worker.pyspark.row_slices import slice_by_rows, slicer
+from updraft_server.worker.row_slices import slice_by_rows, slicer
 
 MAP = pa.map_(pa.string(), pa.int32())
 NULL_BESIDE_NUMBER = pa.array([{"of the first": None}, {"of the second": 7}], MAP)

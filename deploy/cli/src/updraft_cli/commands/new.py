@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft new`: a module of functions to begin with."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_settings import CliPositionalArg
+
+from updraft.service.settings import setting
+from updraft_cli.module_template import write_module
+from updraft_cli.output import print_line
+
+
+class New(BaseModel):
+    """Write a module with two functions, their tests and a pyproject.toml into a new directory, as a start."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    examples: ClassVar[str] = """examples:
+  updraft new my_functions
+"""
+
+    name: CliPositionalArg[str] = setting("Name of the module, and of the directory.")
+
+    def cli_cmd(self) -> None:
+        """Write it."""
+        for file in write_module(self.name, Path.cwd()):
+            print_line(str(file.relative_to(Path.cwd())))
+        print_line()
+        print_line(f"cd {self.name}")
+        print_line(f"{f'updraft serve {self.name}':<30} runs the functions here, and loads them again when you save")
+        print_line(f"{'pytest':<30} tests them without a pool")
+        print_line(f"{'pip wheel --no-deps .':<30} builds what is installed beside updraft-server")

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft serve`: a module of functions on a pool of this machine, while it is being written."""
+
+import contextlib
+import signal
+import time
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_settings import CliPositionalArg
+
+from updraft.service.settings import setting
+from updraft_cli.credentials import Credentials
+from updraft_cli.described_function import DescribedFunction
+from updraft_cli.endpoint import Endpoint
+from updraft_cli.output import print_line
+from updraft_cli.served_module import ServedModule, ServeError
+from updraft_cli.service import Service
+
+_LOOK_SECONDS = 0.3
+_CALL_TIMEOUT_SECONDS = 10.0
+
+
+class Serve(BaseModel):
+    """Serve the functions of a module on this machine, and load it again whenever one of its files is saved.
+
+    The pool listens for this machine alone, asks for no token, and runs nothing but the module's functions: it is for
+    writing and trying them. A running call finishes before the new code is loaded. `updraft-server serve` is for a
+    service that others use. Ctrl-C ends it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    examples: ClassVar[str] = """examples:
+  updraft serve my_functions
+  updraft serve my_functions --port 8915 --workers 4
+"""
+
+    module: CliPositionalArg[str] = setting("The module, found as `python -m` finds it.")
+    port: int = setting("Port on 127.0.0.1; 0 takes any that is free.", default=8815, ge=0, le=65535)
+    workers: int = setting("Worker processes, each for one exchange at a time.", default=2, ge=1)
+
+    def cli_cmd(self) -> None:
+        """Serve until it is interrupted; raises ServeError where it cannot begin."""
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with contextlib.suppress(KeyboardInterrupt), ServedModule(self.module, workers=self.workers) as served:
+            # A free port that was found is kept: clients know it by now.
+            listen = served.start(f"127.0.0.1:{self.port}")
+            while True:
+                self._tell(f"grpc://{listen}")
+                print_line(f"{', '.join(_awaited(served))} changed")
+                self._start_again(served, listen)
+
+    def _start_again(self, served: ServedModule, listen: str) -> None:
+        while True:
+            served.stop()
+            try:
+                served.start(listen)
+                return
+            except ServeError as error:
+                # Code that ends its process may be mended by the next save.
+                print_line(str(error))
+                _awaited(served)
+
+    def _tell(self, endpoint: str) -> None:
+        with Service(Endpoint.parse(endpoint), Credentials(), _CALL_TIMEOUT_SECONDS) as service:
+            functions = service.functions()
+        print_line(f"{self.module} at {endpoint}")
+        for function in functions:
+            shown = DescribedFunction(function, is_default=True).signature
+            print_line(f"  cannot be called: {function.name}: {function.fault}" if function.fault else f"  {shown}")
+        print_line(f"Saving a file of {self.module} loads it again; Ctrl-C ends.")
+
+
+def _awaited(served: ServedModule) -> list[str]:
+    """The files that have changed, once some have."""
+    is_told = served.has_ended()
+    while not (changes := served.changes()):
+        if served.has_ended() and not is_told:
+            print_line("the pool has ended; it has said why above")
+            is_told = True
+        time.sleep(_LOOK_SECONDS)
+    return changes

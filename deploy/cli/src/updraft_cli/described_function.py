@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A registered function as a person reads it: its signature, what it does, and how it is called."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from updraft.v1 import control_pb2
+from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
+
+_KINDS = {
+    FunctionKind.FUNCTION_KIND_SCALAR: "scalar function: one value for each row",
+    FunctionKind.FUNCTION_KIND_TABLE: "table function: any number of rows for each row",
+    FunctionKind.FUNCTION_KIND_AGGREGATE: "aggregate: one value for each group of rows",
+}
+_ANY_COLUMNS = "function of any columns: as many rows out as in"
+_POLICIES = {
+    control_pb2.ERROR_POLICY_NULL: "the result of a row that fails is null",
+    control_pb2.ERROR_POLICY_STRUCT: "the result of a row that fails is a struct with its error",
+}
+_SELECTED, _SELECTED_FROM = "SELECT", "SELECT * FROM"
+_RAISES = "a row that fails fails its query"
+
+
+class DescribedFunction:
+    """One version of a function, as its pool describes it."""
+
+    def __init__(self, description: FunctionDescription, *, is_default: bool) -> None:
+        self._description = description
+        self._is_default = is_default
+        self._arguments = _fields(description.argument_schema)
+        self._results = _fields(description.result_schema)
+
+    @property
+    def signature(self) -> str:
+        """In Arrow's types, with the defaults as Python writes them."""
+        name = self._description.name
+        if self._arguments is None:
+            return f"{name}(any columns)"
+        needed = len(self._arguments) - len(self._description.defaults)
+        defaults = [""] * needed + [f" = {default}" for default in self._description.defaults]
+        arguments = ", ".join(
+            _declared(field) + default for field, default in zip(self._arguments, defaults, strict=True)
+        )
+        return f"{name}({arguments}) -> {self._result()}"
+
+    def lines(self) -> Iterator[str]:
+        """What `updraft functions describe` prints."""
+        description = self._description
+        yield self.signature
+        if description.doc:
+            yield ""
+            yield from description.doc.splitlines()
+        yield ""
+        for heading, text in self._facts():
+            yield f"{heading:<10}{text}"
+        yield ""
+        for heading, text in self._calls():
+            yield f"{heading:<10}{text}"
+
+    def report(self) -> dict[str, Any]:
+        """The same for programs."""
+        description = self._description
+        return {
+            "name": description.name,
+            "version": description.version,
+            "is_default": self._is_default,
+            "signature": self.signature,
+            "doc": description.doc,
+            "owner": description.owner,
+            "tags": list(description.tags),
+            "deterministic": description.deterministic,
+            "fault": description.fault,
+            "calls": dict(self._calls()),
+        }
+
+    def _result(self) -> str:
+        if self._results is None:
+            return "any column"
+        if self._description.kind == FunctionKind.FUNCTION_KIND_TABLE:
+            return f"table({', '.join(map(_declared, self._results))})"
+        return _type(self._results[0])
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        description = self._description
+        if description.fault:
+            yield "fault", description.fault
+        if description.version:
+            yield "version", description.version + (", which calls without a version get" if self._is_default else "")
+        yield "kind", _KINDS.get(description.kind, _ANY_COLUMNS)
+        yield "errors", _POLICIES.get(description.error_policy, _RAISES)
+        if description.batched:
+            yield "batches", "rows of several callers, joined in a process of the function's own"
+        if not description.deterministic:
+            yield "results", "differ from call to call"
+        if description.owner:
+            yield "owner", description.owner
+        if description.tags:
+            yield "tags", ", ".join(description.tags)
+
+    def _calls(self) -> Iterator[tuple[str, str]]:
+        """An example in each language, with the arguments' names for the columns."""
+        description = self._description
+        version = "" if self._is_default else description.version
+        if self._arguments is not None:
+            columns = [field.name for field in self._arguments]
+            is_table = description.kind == FunctionKind.FUNCTION_KIND_TABLE
+            called = f"{_sql_name(description.name, version)}({', '.join(columns)})"
+            yield "SQL", f"{_SELECTED_FROM if is_table else _SELECTED} {called}"
+            if not is_table:
+                pinned = [f"version={json.dumps(version)}"] if version else []
+                yield "Python", f"call({', '.join([*map(json.dumps, [description.name, *columns]), *pinned])})"
+        path = [description.name, *([version] if version else [])]
+        yield "Flight", f"FlightDescriptor.for_path({', '.join(map(json.dumps, path))})"
+
+
+def described(name: str, functions: Sequence[FunctionDescription]) -> list[DescribedFunction]:
+    """The versions of a function, or the one of NAME@VERSION; a call without a version gets the last."""
+    plain, _, version = name.partition("@")
+    versions = [function for function in functions if function.name == plain]
+    return [
+        DescribedFunction(function, is_default=function is versions[-1])
+        for function in versions
+        if not version or function.version == version
+    ]
+
+
+def _sql_name(name: str, version: str) -> str:
+    """As the catalog `updraft` has it; a version belongs to the last part."""
+    *namespaces, last = name.split(".")
+    if version:
+        last = f"`{last}@{version}`"
+    return ".".join(("updraft", "default", *namespaces, last))
+
+
+def _fields(schema: bytes) -> list[pa.Field] | None:
+    return list(pa.ipc.read_schema(pa.py_buffer(schema))) if schema else None
+
+
+def _declared(field: pa.Field) -> str:
+    return f"{field.name}: {_type(field)}"
+
+
+def _type(field: pa.Field) -> str:
+    return f"{field.type}{'' if field.nullable else ' not null'}"

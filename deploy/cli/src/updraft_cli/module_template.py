@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files with which a module of functions begins: it can be tested, served and built as they are."""
+
+import keyword
+from importlib.metadata import version
+from pathlib import Path
+from string import Template
+
+_FILES = {
+    "${module}.py": '''"""Functions of $module."""
+
+from updraft import function
+from updraft.functions import Arrow
+
+import pyarrow.compute as pc
+
+
+@function(version="1", owner="$module")
+def greeting(name: str, word: str = "Hello") -> str:
+    """A greeting: called with the values of one row."""
+    return f"{word}, {name}!"
+
+
+@function(version="1", owner="$module")
+def shout(text: Arrow[str]) -> Arrow[str]:
+    """The text in capitals: called with a batch, as an Arrow array."""
+    return pc.utf8_upper(text)
+''',
+    "test_${module}.py": '''"""Runs the functions as a pool does, without one: `pytest`."""
+
+from updraft import testing
+
+from $module import greeting, shout
+
+
+def test_greeting() -> None:
+    assert testing.call(greeting, ["Ada", "Bob"]).to_pylist() == ["Hello, Ada!", "Hello, Bob!"]
+
+
+def test_shout() -> None:
+    assert testing.call(shout, ["quiet"]).to_pylist() == ["QUIET"]
+''',
+    "pyproject.toml": """[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "$distribution"
+version = "0.1.0"
+description = "Functions for pools of Updraft"
+requires-python = ">=3.11"
+dependencies = ["updraft-core>=$version"]
+
+[tool.hatch.build.targets.wheel]
+only-include = ["${module}.py"]
+""",
+}
+
+
+class TemplateError(Exception):
+    """Raised when a module cannot be begun; the message says why, and what to do."""
+
+
+def write_module(name: str, parent: Path) -> list[Path]:
+    """Write the files into a new directory `name` of `parent`; returns them. Raises TemplateError."""
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise TemplateError(f"{name!r} is no name for a Python module: use letters, digits and underscores")
+    directory = parent / name
+    try:
+        directory.mkdir()
+        values = {"module": name, "distribution": name.replace("_", "-"), "version": version("updraft-core")}
+        written = []
+        for path, text in _FILES.items():
+            file = directory / Template(path).substitute(values)
+            file.write_text(Template(text).substitute(values))
+            written.append(file)
+    except FileExistsError:
+        raise TemplateError(f"{directory} is there already: choose another name") from None
+    except OSError as error:
+        raise TemplateError(f"cannot write {error.filename}: {error.strerror}") from None
+    return written

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a model process has done, counted: how large its batches were, and how long rows waited for them."""
+
+import bisect
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+ROWS_BOUNDS = tuple(2.0**power for power in range(17))
+"""Upper bounds, in rows, of the buckets of a histogram of batches."""
+SECONDS_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds, in seconds, of the buckets of a histogram of waits."""
+
+
+@dataclasses.dataclass(slots=True)
+class Counts:
+    """A histogram: how many values were at most as large as each bound, and not as the one before."""
+
+    bounds: Sequence[float]
+    counts: list[int] = dataclasses.field(default_factory=list)
+    """One for each bound, and one for what is beyond the last."""
+    total: float = 0.0
+    """Of all values."""
+
+    def __post_init__(self) -> None:
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect.bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def at_most(self, share: float) -> float:
+        """The bound that this share of the values keeps, such as 0.99; zero without any value."""
+        wanted, seen = share * sum(self.counts), 0
+        for bound, count in zip((*self.bounds, math.inf), self.counts, strict=True):
+            seen += count
+            if seen >= wanted:
+                return bound if seen else 0.0
+        return math.inf
+
+
+@dataclasses.dataclass(slots=True)
+class BatchRecord:
+    """Of one model process since it was started, or of several together."""
+
+    batches: Counts = dataclasses.field(default_factory=lambda: Counts(ROWS_BOUNDS))
+    """By rows."""
+    waits: Counts = dataclasses.field(default_factory=lambda: Counts(SECONDS_BOUNDS))
+    """By seconds, from the moment when a worker sent rows until the function got the first of them."""
+
+    def add(self, other: "BatchRecord") -> None:
+        """Count what the other has counted, too."""
+        for own, others in ((self.batches, other.batches), (self.waits, other.waits)):
+            own.counts = [count + more for count, more in zip(own.counts, others.counts, strict=True)]
+            own.total += others.total
+
+    def to_plain(self) -> list[Any]:
+        """As JSON can carry it."""
+        return [[part.counts, part.total] for part in (self.batches, self.waits)]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any]) -> "BatchRecord":
+        """The inverse of `to_plain`; raises ValueError or TypeError."""
+        (rows, rows_total), (seconds, seconds_total) = plain
+        return cls(
+            _counts(ROWS_BOUNDS, rows, rows_total),
+            _counts(SECONDS_BOUNDS, seconds, seconds_total),
+        )
+
+
+def _counts(bounds: Sequence[float], counts: Sequence[int], total: float) -> Counts:
+    if len(counts) != len(bounds) + 1:
+        raise ValueError(f"{len(counts)} counts for {len(bounds)} bounds")
+    return Counts(bounds, [int(count) for count in counts], float(total))

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registered functions of a zygote, on their way to a front: any number of them, in packets of bounded size."""
+
+import base64
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.message import DecodeError
+
+from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.ipc.zygote_packets import Hello, MoreFunctions, PacketError
+
+MAX_DESCRIPTION_BYTES = 24 * 1024
+"""Of one function. A packet holds it, and the rest of a Hello."""
+MOST_FUNCTIONS = 10_000
+"""Of a pool. What it says of itself would have no end otherwise."""
+DEATHS_IN_A_ROW = 3
+"""Of processes that run a function, with no success in between, that make it unhealthy. The kernel may have taken one
+or two."""
+_PACKET_BYTES = 40 * 1024
+
+
+def encode_functions(functions: Iterable[FunctionDescription]) -> Sequence[str]:
+    """Descriptions as packets have them."""
+    return [base64.b64encode(function.SerializeToString()).decode() for function in functions]
+
+
+def decode_functions(functions: Iterable[str]) -> Sequence[FunctionDescription]:
+    """The inverse; raises PacketError."""
+    try:
+        return [FunctionDescription.FromString(base64.b64decode(function, validate=True)) for function in functions]
+    except (ValueError, DecodeError) as error:
+        raise PacketError(f"not the description of a function: {error}") from None
+
+
+def in_packets(hello: Hello) -> Sequence[Hello | MoreFunctions]:
+    """A greeting of any size as packets that can be sent."""
+    parts: list[list[str]] = [[]]
+    size_bytes = 0
+    for function in hello.functions:
+        size_bytes += len(function)
+        if size_bytes > _PACKET_BYTES and parts[-1]:
+            parts.append([])
+            size_bytes = len(function)
+        parts[-1].append(function)
+    first, *others = parts
+    more = len(hello.functions) - len(first)
+    return [dataclasses.replace(hello, functions=first, more=more), *map(MoreFunctions, others)]
+
+
+def joined(hello: Hello, packet: MoreFunctions) -> Hello:
+    """The greeting with some more of its functions; whole when none is missing any more. Raises PacketError."""
+    if not 0 < len(packet.functions) <= hello.more:
+        raise PacketError(f"{len(packet.functions)} more functions came, and {hello.more} are missing")
+    functions = [*hello.functions, *packet.functions]
+    if len(functions) > MOST_FUNCTIONS:
+        raise PacketError(f"more than {MOST_FUNCTIONS} functions")
+    return dataclasses.replace(hello, functions=functions, more=hello.more - len(packet.functions))

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker's end of a connection to a model process: a batch at a time, with its result or its error.
+
+A process that says goodbye has run nothing that it has not answered: the batch goes to the next one. So does the batch
+of a deterministic function whose process dies, but to be called alone: if that kills another one, it is to blame.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+
+from updraft.arrow_decoder import ArrowDecoder
+from updraft.errors import FunctionRefusedError, InternalError, UpdraftError, WorkerError, error_from_message
+from updraft.v1 import exchange_pb2
+from updraft_server.ipc.frames import after
+from updraft_server.worker.model.door import AskFate, Connect, Connected, Door, DoorError, Fate, Refused
+from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.worker.model.messages import (
+    HEADER_BYTES,
+    Message,
+    MessageError,
+    MessageKind,
+    decode_header,
+    encode_header,
+)
+
+# How many processes may die under a batch that none of them was working on.
+_MOST_DEATHS = 5
+
+
+class _ConnectionLostError(Exception):
+    """Raised when the model process is gone without a goodbye."""
+
+
+class ModelClient:
+    """Calls one batched function on behalf of one exchange."""
+
+    def __init__(
+        self,
+        function: BatchedFunction,
+        door: Door,
+        *,
+        max_batch_rows: int,
+        waiting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        """Not connected yet.
+
+        Args:
+            function: What to call.
+            door: To the zygote.
+            max_batch_rows: Rows that a result may have.
+            waiting: Entered while a process has to load the function first: no time limit of a batch counts that.
+        """
+        self._function = function
+        self._waiting = waiting
+        self._door = door
+        self._decoder = ArrowDecoder(function.result_schema, max_batch_rows=max_batch_rows)
+        self._socket: socket.socket | None = None
+        self._replica = ""
+
+    def connect(self) -> None:
+        """Connect now, and be waited for by others who want to fill a batch; raises UpdraftError."""
+        if self._socket is None:
+            self._connect()
+
+    def call(self, batch: pa.RecordBatch, *, sequence: int) -> pa.RecordBatch:
+        """The results of a batch with at least one row; raises UpdraftError."""
+        payload = batch.serialize()
+        deaths = 0
+        while True:
+            kind = MessageKind.SUSPECT_ROWS if deaths else MessageKind.ROWS
+            connection = self._socket or self._connect()
+            was_started = False
+            try:
+                self._send(connection, kind, sequence, payload)
+                message, answer = self._receive(connection)
+                if message.kind is MessageKind.STARTED:
+                    was_started = True
+                    message, answer = self._receive(connection)
+            except (_ConnectionLostError, MessageError):
+                how = self._fate()
+                deaths += 1
+                if was_started or not self._function.is_deterministic or deaths > _MOST_DEATHS:
+                    raise WorkerError(
+                        f"the model process of function {self._function.name!r} {how}, and the rows that it had are"
+                        " lost: another process takes its place"
+                    ) from None
+                continue
+            if message.kind is MessageKind.GOODBYE:
+                self.close()
+                continue
+            return self._taken(message, answer, batch.num_rows)
+
+    def close(self) -> None:
+        """End the connection; the next call makes another one."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+
+    def _taken(self, message: Message, answer: pa.Buffer, rows: int) -> pa.RecordBatch:
+        match message.kind:
+            case MessageKind.RESULT:
+                results = self._result(message, answer)
+                if results.num_rows == rows:
+                    return results
+            case MessageKind.FAILED:
+                raise error_from_message(exchange_pb2.Error.FromString(answer.to_pybytes()))
+        raise InternalError(
+            f"the model process of function {self._function.name!r} answered {rows} rows with something else"
+        )
+
+    def _result(self, message: Message, answer: pa.Buffer) -> pa.RecordBatch:
+        try:
+            return self._decoder.decode_batch(answer, sequence=message.sequence)
+        except UpdraftError as error:
+            # Not the client's fault: what the model has written over is its own process.
+            raise WorkerError(
+                f"the model process of function {self._function.name!r} returned no batch: {error.message}"
+            ) from None
+
+    def _connect(self) -> socket.socket:
+        name, version = self._function.name, self._function.version
+        try:
+            with self._waiting():
+                answer, connection = self._door.ask(Connect(name, version))
+        except DoorError as error:
+            raise WorkerError(f"there is no way to the model process of function {name!r}: {error}") from None
+        match answer:
+            case Connected(replica) if connection is not None:
+                self._socket, self._replica = connection, replica
+                return connection
+            case Refused(reason, may_retry):
+                error_class = WorkerError if may_retry else FunctionRefusedError
+                raise error_class(f"function {name!r} {reason}")
+        raise InternalError(f"the zygote answered {type(answer).__name__} to a worker that wants a connection")
+
+    def _fate(self) -> str:
+        """How the process ended that the connection led to."""
+        self.close()
+        with contextlib.suppress(DoorError):
+            answer, _ = self._door.ask(AskFate(self._replica))
+            if isinstance(answer, Fate):
+                return answer.how
+        return "has gone away"
+
+    def _send(self, connection: socket.socket, kind: MessageKind, sequence: int, payload: pa.Buffer) -> None:
+        header = encode_header(kind, sequence, time.monotonic(), payload.size)
+        pieces = [memoryview(header), memoryview(payload).cast("B")]
+        try:
+            while pieces:
+                pieces = after(pieces, connection.sendmsg(pieces))
+        except OSError:
+            # Its last words may still be there: a goodbye says that it has run nothing of this.
+            return
+
+    def _receive(self, connection: socket.socket) -> tuple[Message, pa.Buffer]:
+        header = bytearray(HEADER_BYTES)
+        _fill(connection, memoryview(header))
+        message = decode_header(header)
+        payload = pa.allocate_buffer(message.payload_bytes)
+        _fill(connection, memoryview(payload).cast("B"))
+        return message, payload
+
+
+def _fill(connection: socket.socket, view: memoryview) -> None:
+    received = 0
+    while received < view.nbytes:
+        try:
+            count = connection.recv_into(view[received:], 0, socket.MSG_WAITALL)
+        except OSError:
+            raise _ConnectionLostError from None
+        if not count:
+            raise _ConnectionLostError
+        received += count

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model process's end of one worker's socket: never waits, reads one request at a time, keeps what it cannot send.
+
+A request that is not answered yet keeps the next one in the worker's hands, and so does a process that holds as many
+bytes as it may: that is all the back pressure there is.
+"""
+
+import select
+import socket
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from updraft_server.ipc.frames import after
+from updraft_server.worker.model.messages import (
+    HEADER_BYTES,
+    Message,
+    MessageError,
+    MessageKind,
+    decode_header,
+    encode_header,
+)
+
+# A worker that was told goodbye reads at once.
+_LAST_WORDS_SECONDS = 5.0
+
+
+class Request(NamedTuple):
+    """What a worker has sent."""
+
+    message: Message
+    payload: pa.Buffer
+
+
+class ConnectionEndedError(Exception):
+    """Raised when the worker has closed its end, or died."""
+
+
+class Room:
+    """The bytes that requests of all connections may hold together; a single one may be larger."""
+
+    def __init__(self, bytes_: int) -> None:
+        self._bytes = bytes_
+        self._held = 0
+
+    def has(self, count: int) -> bool:
+        """Whether so many bytes more can be held, or have to wait for others to be given back."""
+        return not self._held or self._held + count <= self._bytes
+
+    def take(self, count: int) -> None:
+        """Hold so many bytes more."""
+        self._held += count
+
+    def give_back(self, count: int) -> None:
+        """They are held no longer."""
+        self._held -= count
+
+
+class Connection:
+    """To one worker, for one exchange."""
+
+    def __init__(self, sock: socket.socket, room: Room) -> None:
+        sock.settimeout(0)
+        self._socket = sock
+        self._room = room
+        self._held_bytes = 0
+        self._header = bytearray()
+        self._message: Message | None = None
+        self._payload: pa.Buffer = pa.py_buffer(b"")
+        self._received = 0
+        self._unsent: list[memoryview] = []
+        self.is_answering = False
+        """Whether a request has been read and not answered yet."""
+
+    @property
+    def descriptor(self) -> int:
+        """Of the socket."""
+        return self._socket.fileno()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._socket.fileno() < 0
+
+    @property
+    def events(self) -> int:
+        """What to wait for at the socket. The end of the worker shows without being asked for."""
+        reading = 0 if self.is_answering or self._waits_for_room() else select.POLLIN
+        return reading | (select.POLLOUT if self._unsent else 0)
+
+    def receive(self) -> Request | None:
+        """A request, once all of it is there; raises ConnectionEndedError and MessageError."""
+        if self._message is None:
+            self._header += self._receive(HEADER_BYTES - len(self._header))
+            if len(self._header) < HEADER_BYTES:
+                return None
+            self._message = decode_header(self._header)
+            if self._message.kind not in (MessageKind.ROWS, MessageKind.SUSPECT_ROWS):
+                raise MessageError(f"a worker sends no {self._message.kind.name}")
+        if not self._held_bytes:
+            if not self._room.has(_held_by(self._message)):
+                return None
+            self._begin_payload(self._message)
+        view = memoryview(self._payload).cast("B")
+        while self._received < self._message.payload_bytes:
+            try:
+                received = self._socket.recv_into(view[self._received :])
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise ConnectionEndedError(str(error)) from None
+            if not received:
+                raise ConnectionEndedError("the worker has gone away")
+            self._received += received
+        request = Request(self._message, self._payload)
+        self._header, self._message, self._received = bytearray(), None, 0
+        self.is_answering = True
+        return request
+
+    def send(self, kind: MessageKind, sequence: int = 0, payload: bytes | pa.Buffer = b"") -> None:
+        """Send a message, or keep what the socket does not take; raises ConnectionEndedError."""
+        if kind in (MessageKind.RESULT, MessageKind.FAILED):
+            self.is_answering = False
+            self._give_back()
+        view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
+        self._unsent += [memoryview(encode_header(kind, sequence, payload_bytes=view.nbytes)), view]
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what could not be sent before, as far as the socket takes it now; raises ConnectionEndedError."""
+        try:
+            while self._unsent:
+                self._unsent = after(self._unsent, self._socket.sendmsg(self._unsent))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise ConnectionEndedError(str(error)) from None
+
+    def finish_sending(self) -> None:
+        """Wait until the worker has taken what was sent; raises ConnectionEndedError."""
+        self._socket.settimeout(_LAST_WORDS_SECONDS)
+        self.flush()
+
+    def close(self) -> None:
+        """Let go of the socket and of what the request holds."""
+        self._give_back()
+        self._socket.close()
+
+    def _waits_for_room(self) -> bool:
+        return self._message is not None and not self._held_bytes and not self._room.has(_held_by(self._message))
+
+    def _begin_payload(self, message: Message) -> None:
+        held_bytes = _held_by(message)
+        self._room.take(held_bytes)
+        self._held_bytes = held_bytes
+        try:
+            self._payload = pa.allocate_buffer(message.payload_bytes)
+        except MemoryError:
+            # The worker's own doing, and nobody else's loss.
+            raise MessageError(f"there is no memory for a payload of {message.payload_bytes} bytes") from None
+
+    def _give_back(self) -> None:
+        self._room.give_back(self._held_bytes)
+        self._held_bytes = 0
+        self._payload = pa.py_buffer(b"")
+
+    def _receive(self, wanted: int) -> bytes:
+        try:
+            data = self._socket.recv(wanted)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            raise ConnectionEndedError(str(error)) from None
+        if not data:
+            raise ConnectionEndedError("the worker has gone away")
+        return data
+
+
+def _held_by(message: Message) -> int:
+    # A request without a byte of payload holds its own header at least.
+    return HEADER_BYTES + message.payload_bytes

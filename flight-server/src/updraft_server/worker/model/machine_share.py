@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of the machine a replica of a model gets: a device of its own, and its share of the CPUs."""
+
+import os
+
+from updraft.functions import Batching
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+# Workers have one thread each (`updraft_server.supervisor.children`): a model serves all of them.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def take_share(batching: Batching, number: int) -> None:
+    """Prepare this process, the replica `number`, for libraries that it loads from now on."""
+    if batching.device == "cuda":
+        os.environ[VISIBLE_DEVICES] = _device(number)
+    threads = batching.threads or max(1, len(os.sched_getaffinity(0)) // batching.replicas)
+    os.environ.update(dict.fromkeys(THREADS, str(threads)))
+
+
+def _device(number: int) -> str:
+    """Of the GPUs that the pool may use, if its environment says so; of all of the machine otherwise."""
+    visible = [name.strip() for name in os.environ.get(VISIBLE_DEVICES, "").split(",") if name.strip()]
+    return visible[number % len(visible)] if visible else str(number)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call of a model: rows of several requests joined, and each request's results or error taken apart again."""
+
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import pyarrow as pa
+
+from updraft.arrow_decoder import ArrowDecoder
+from updraft.errors import UpdraftError
+from updraft.functions.failures import raised
+from updraft_server.worker.model.connection import Connection, Request
+from updraft_server.worker.model.function import LoadedModel
+from updraft_server.worker.model.messages import MessageKind
+from updraft_server.worker.model.row_queue import Piece
+
+
+class ModelRequest:
+    """A batch of one exchange, and its results as they come."""
+
+    def __init__(self, connection: Connection, sequence: int, batch: pa.RecordBatch, *, is_suspect: bool) -> None:
+        self.connection = connection
+        self.sequence = sequence
+        self.batch = batch
+        self._wanted_rows: int = batch.num_rows
+        self.is_suspect = is_suspect
+        self.error: UpdraftError | None = None
+        """Set once a part of it has failed."""
+        self._results: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    @classmethod
+    def decoded(cls, connection: Connection, request: Request, schema: pa.Schema, max_rows: int) -> Self:
+        """What a worker has sent; raises UpdraftError for rows that are not of the function's schema."""
+        message = request.message
+        # A function that went wrong in the worker may have written over anything there.
+        decoder = ArrowDecoder(schema, max_batch_rows=max_rows)
+        batch = decoder.decode_batch(request.payload, sequence=message.sequence)
+        return cls(connection, message.sequence, batch, is_suspect=message.kind is MessageKind.SUSPECT_ROWS)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows have results."""
+        return self._rows == self._wanted_rows
+
+    def take(self, results: pa.RecordBatch) -> None:
+        """The results of its next rows."""
+        self._rows += results.num_rows
+        # What waits for more is copied: its memory may be the function's, which may use it again for other values.
+        self._results.append(results if self.is_complete else pa.concat_batches([results]))
+
+    def result(self) -> pa.Buffer:
+        """All results, as an encapsulated IPC message."""
+        return pa.concat_batches(self._results).serialize()
+
+
+class ModelBatch:
+    """The rows of a batch, on their way through the function."""
+
+    def __init__(self, pieces: Sequence[Piece[ModelRequest]], model: LoadedModel, timeout_seconds: float) -> None:
+        self._pieces = pieces
+        self._model = model
+        self._timeout_seconds = timeout_seconds
+
+    @property
+    def suspect(self) -> ModelRequest | None:
+        """The request whose rows these are, where it has to be alone."""
+        first = self._pieces[0].request
+        return first if first.is_suspect else None
+
+    def run(self) -> Iterator[ModelRequest]:
+        """Each request, once it has its results or its error."""
+        if len({id(piece.request) for piece in self._pieces}) > 1 and self._run_joined():
+            yield from (piece.request for piece in self._pieces)
+            return
+        for piece in self._pieces:
+            self._run_alone(piece)
+            yield piece.request
+
+    def _run_joined(self) -> bool:
+        """Call the function once for all; False where it failed, which says nothing of whose rows made it fail."""
+        joined = pa.concat_batches([_rows_of(piece) for piece in self._pieces])
+        try:
+            with _Limit(self._timeout_seconds):
+                results = self._model.joined(joined)
+        except BaseException:
+            return False
+        start = 0
+        for piece in self._pieces:
+            piece.request.take(results.slice(start, piece.rows))
+            start += piece.rows
+        return True
+
+    def _run_alone(self, piece: Piece[ModelRequest]) -> None:
+        try:
+            with _Limit(self._timeout_seconds):
+                piece.request.take(self._model.alone(_rows_of(piece)))
+        except UpdraftError as error:
+            piece.request.error = error
+        except BaseException as error:
+            piece.request.error = raised(error)
+        if piece.request.error is not None:
+            piece.request.error.sequence = piece.request.sequence
+
+
+class _Limit:
+    """Lets the kernel end this process when a call takes longer than this; zero is no limit."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        # A function may have had a timer of its own.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _rows_of(piece: Piece[ModelRequest]) -> pa.RecordBatch:
+    return piece.request.batch.slice(piece.start, piece.rows)

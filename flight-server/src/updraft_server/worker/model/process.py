@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a model process after the zygote forked it: it loads its function, then joins rows and answers them.
+
+It has one thread. While the function runs, rows wait in the sockets and in the queue, and make the next batch.
+"""
+
+import math
+import os
+import select
+import socket
+import time
+import traceback
+from typing import NoReturn
+
+import pyarrow as pa
+
+from updraft.errors import UpdraftError
+from updraft.functions.failures import describe
+from updraft_server.worker.model.connection import Connection, ConnectionEndedError, Room
+from updraft_server.worker.model.control import (
+    MAX_PACKET_BYTES,
+    Attach,
+    LoadFailed,
+    Packet,
+    Ready,
+    Retire,
+    State,
+    decode,
+    encode,
+)
+from updraft_server.worker.model.function import BatchedFunction, LoadedModel
+from updraft_server.worker.model.messages import MessageError, MessageKind
+from updraft_server.worker.model.model_batch import ModelBatch, ModelRequest
+from updraft_server.worker.model.row_queue import RowQueue
+
+_HELD_BYTES = 256 * 1024 * 1024
+# The kernel's clock of poll: rather a moment early than one late.
+_POLL_SECONDS = 0.001
+# How often the zygote hears of changes.
+_STATE_SECONDS = 0.25
+EXIT_NOT_LOADED = 76
+
+
+class ModelProcess:
+    """One replica of a batched function."""
+
+    def __init__(self, control: socket.socket, function: BatchedFunction, max_batch_rows: int) -> None:
+        self._control = control
+        self._function = function
+        self._max_batch_rows = max_batch_rows
+        batching = function.batching
+        self._queue = RowQueue[Connection, ModelRequest](batching.rows, batching.wait_seconds, time.monotonic)
+        self._room = Room(_HELD_BYTES)
+        self._connections: dict[int, Connection] = {}
+        self._attached = 0
+        """Connections that it was given, ended ones included."""
+        self._poll = select.poll()
+        self._model: LoadedModel
+        self._is_retiring = False
+        self._last_used_seconds = time.monotonic()
+        self._tell_seconds: float | None = None
+        """When to tell the zygote what has changed; None while nothing has."""
+
+    def run(self) -> NoReturn:
+        """Load and serve until the zygote wants it to end, or goes away."""
+        self._load()
+        self._tell(Ready())
+        self._poll.register(self._control, select.POLLIN)
+        while not self._is_retiring:
+            self._turn()
+        self._say_goodbye()
+        os._exit(0)
+
+    def _load(self) -> None:
+        try:
+            self._model = self._function.load()
+            self._model.warm_up()
+        except BaseException as error:
+            traceback.print_exc()
+            self._tell(LoadFailed(describe(error)))
+            os._exit(EXIT_NOT_LOADED)
+
+    def _turn(self) -> None:
+        for connection in self._connections.values():
+            self._poll.modify(connection.descriptor, connection.events)
+        for descriptor, events in self._poll.poll(self._wait_milliseconds()):
+            if descriptor == self._control.fileno():
+                self._obey()
+            elif descriptor in self._connections:
+                self._serve(self._connections[descriptor], events)
+        if (due_in_seconds := self._queue.due_in_seconds()) is not None and due_in_seconds < _POLL_SECONDS:
+            self._run_batch()
+        self._tell_changes()
+
+    def _wait_milliseconds(self) -> int | None:
+        due = [] if (due_in_seconds := self._queue.due_in_seconds()) is None else [due_in_seconds]
+        if self._tell_seconds is not None:
+            due.append(max(0.0, self._tell_seconds - time.monotonic()))
+        return math.floor(min(due) * 1000) if due else None
+
+    def _obey(self) -> None:
+        data, descriptors, _, _ = socket.recv_fds(self._control, MAX_PACKET_BYTES, 1)
+        if not data:
+            # Nobody is left to replace this process, or to tell workers of it.
+            os._exit(0)
+        match decode(data):
+            case Attach():
+                self._attach(socket.socket(fileno=descriptors[0]))
+            case Retire():
+                self._is_retiring = True
+
+    def _attach(self, sock: socket.socket) -> None:
+        sock.set_inheritable(False)
+        connection = Connection(sock, self._room)
+        self._connections[connection.descriptor] = connection
+        self._attached += 1
+        self._queue.open(connection)
+        self._poll.register(connection.descriptor, connection.events)
+        self._changed()
+
+    def _serve(self, connection: Connection, events: int) -> None:
+        try:
+            if events & select.POLLOUT:
+                connection.flush()
+            if connection.is_answering and events & (select.POLLHUP | select.POLLERR):
+                raise ConnectionEndedError("the worker has gone away")
+            if not connection.is_answering and events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+                self._receive(connection)
+        except (ConnectionEndedError, MessageError):
+            self._close(connection)
+
+    def _receive(self, connection: Connection) -> None:
+        received = connection.receive()
+        if received is None:
+            return
+        message = received.message
+        try:
+            request = ModelRequest.decoded(connection, received, self._function.argument_schema, self._max_batch_rows)
+        except UpdraftError as error:
+            connection.send(MessageKind.FAILED, message.sequence, error.to_message().SerializeToString())
+            return
+        is_alone = message.kind is MessageKind.SUSPECT_ROWS
+        self._queue.add(connection, request, request.batch.num_rows, message.sent_seconds, is_alone=is_alone)
+
+    def _close(self, connection: Connection) -> None:
+        del self._connections[connection.descriptor]
+        self._poll.unregister(connection.descriptor)
+        self._queue.close(connection)
+        connection.close()
+        self._changed()
+
+    def _run_batch(self) -> None:
+        batch = ModelBatch(self._queue.take(), self._model, self._function.batching.timeout_seconds)
+        if batch.suspect is not None:
+            self._send(batch.suspect, MessageKind.STARTED)
+        for request in batch.run():
+            if request.connection.is_closed:
+                continue
+            if request.error is not None:
+                self._queue.drop(request.connection, request)
+                self._send(request, MessageKind.FAILED, request.error.to_message().SerializeToString())
+            elif request.is_complete:
+                self._send(request, MessageKind.RESULT, request.result())
+        self._queue.done()
+        self._last_used_seconds = time.monotonic()
+        self._changed()
+
+    def _send(self, request: ModelRequest, kind: MessageKind, payload: bytes | pa.Buffer = b"") -> None:
+        try:
+            request.connection.send(kind, request.sequence, payload)
+        except ConnectionEndedError:
+            self._close(request.connection)
+
+    def _say_goodbye(self) -> None:
+        """Answer what has been read, and send everybody elsewhere with what comes next."""
+        while self._queue.rows:
+            self._run_batch()
+        for connection in list(self._connections.values()):
+            try:
+                connection.send(MessageKind.GOODBYE)
+                connection.finish_sending()
+            except ConnectionEndedError:
+                continue
+
+    def _changed(self) -> None:
+        if self._tell_seconds is None:
+            self._tell_seconds = time.monotonic() + _STATE_SECONDS
+
+    def _tell_changes(self) -> None:
+        if self._tell_seconds is None or time.monotonic() < self._tell_seconds:
+            return
+        self._tell_seconds = None
+        self._tell(
+            State(self._attached, len(self._connections), self._last_used_seconds, self._queue.record.to_plain())
+        )
+
+    def _tell(self, packet: Packet) -> None:
+        try:
+            self._control.send(encode(packet))
+        except OSError:
+            os._exit(0)

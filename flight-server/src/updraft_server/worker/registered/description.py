@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What callers are told of the registered functions."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from updraft.errors import keep_start
+from updraft.functions import ErrorPolicy, Kind
+from updraft.v1 import control_pb2
+from updraft.v1.control_pb2 import FunctionDescription, FunctionKind
+from updraft_server.ipc.function_list import MAX_DESCRIPTION_BYTES
+from updraft_server.worker.registered.functions import RegisteredFunction, RegisteredFunctions
+
+_MAX_TEXT_BYTES = 4096
+_MAX_DEFAULT_BYTES = 256
+_KINDS = {
+    Kind.ANY: FunctionKind.FUNCTION_KIND_UNSPECIFIED,
+    Kind.SCALAR: FunctionKind.FUNCTION_KIND_SCALAR,
+    Kind.TABLE: FunctionKind.FUNCTION_KIND_TABLE,
+    Kind.AGGREGATE: FunctionKind.FUNCTION_KIND_AGGREGATE,
+}
+_POLICIES = {
+    ErrorPolicy.RAISE: control_pb2.ERROR_POLICY_RAISE,
+    ErrorPolicy.NULL: control_pb2.ERROR_POLICY_NULL,
+    ErrorPolicy.STRUCT: control_pb2.ERROR_POLICY_STRUCT,
+}
+
+
+def descriptions(functions: RegisteredFunctions) -> Iterator[FunctionDescription]:
+    """Of each function, and of each module that could not be imported: that has no version."""
+    for function in functions:
+        yield describe(function)
+    for module in functions.module_faults:
+        yield FunctionDescription(name=module.module, doc="A module of functions.", fault=module.fault)
+
+
+def describe(registered: RegisteredFunction) -> FunctionDescription:
+    """What a caller has to know of a function."""
+    function = registered.function
+    description = FunctionDescription(
+        name=keep_start(function.name, _MAX_TEXT_BYTES),
+        version=keep_start(function.version, _MAX_TEXT_BYTES),
+        doc=keep_start(function.doc, _MAX_TEXT_BYTES),
+        kind=_KINDS[function.kind],
+        argument_schema=_encoded(function.argument_schema),
+        result_schema=_encoded(function.result_schema),
+        state_schema=_encoded(function.state_schema),
+        arguments_with_default=len(function.defaults),
+        deterministic=function.deterministic,
+        tags=[keep_start(tag, _MAX_DEFAULT_BYTES) for tag in function.tags],
+        owner=keep_start(function.owner, _MAX_DEFAULT_BYTES),
+        error_policy=_POLICIES[function.on_error],
+        fault=registered.fault,
+        batched=function.batching is not None,
+        defaults=[keep_start(repr(default), _MAX_DEFAULT_BYTES) for default in function.defaults],
+    )
+    size_bytes = description.ByteSize()
+    if size_bytes > MAX_DESCRIPTION_BYTES:
+        registered.fault = f"its schemas and tags have {size_bytes} bytes, the limit is {MAX_DESCRIPTION_BYTES}"
+        return FunctionDescription(name=description.name, version=description.version, fault=registered.fault)
+    return description
+
+
+def _encoded(schema: pa.Schema | None) -> bytes:
+    return b"" if schema is None else bytes(schema.serialize().to_pybytes())

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports the modules of `--functions` and collects the functions that stand in them."""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Iterable
+
+from updraft.functions import Function
+from updraft.functions.failures import describe
+from updraft_server.worker.registered.echo import echo
+from updraft_server.worker.registered.functions import ModuleFault, RegisteredFunctions
+
+
+def registered_functions(modules: Iterable[str]) -> RegisteredFunctions:
+    """Everything that the modules define, and echo. Of a module that cannot be imported the fault is known."""
+    functions = RegisteredFunctions([echo])
+    for name in modules:
+        try:
+            module = importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            fault = f"the module {name!r} of --functions cannot be imported: {describe(error)}{_place(error)}"
+            sys.stderr.write(f"updraft-server: {fault}\n")
+            functions.module_faults.append(ModuleFault(name, fault))
+            continue
+        # A name that is bound again keeps its place among the others.
+        defined = [value for value in vars(module).values() if isinstance(value, Function)]
+        for function in sorted(defined, key=lambda function: function.number):
+            functions.add(function)
+    functions.load_for_workers()
+    return functions
+
+
+def _place(error: BaseException) -> str:
+    """Where in a module the import failed; empty if Python's import system itself failed."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""

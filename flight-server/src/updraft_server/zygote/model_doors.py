@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The zygote's ends of the doors over which workers ask for ways to model processes, one for each worker.
+
+A worker is not trusted: what it says is read without its descriptors, never waited for, and a second question before
+the answer to the first one closes its door.
+"""
+
+import contextlib
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from updraft_server.worker.model.door import (
+    MAX_PACKET_BYTES,
+    AskFate,
+    Connect,
+    Connected,
+    DoorError,
+    Fate,
+    Packet,
+    Refused,
+    decode,
+    encode,
+)
+from updraft_server.zygote.model_replica import Replica
+
+Watch = Callable[[socket.socket | int, Callable[[], None]], None]
+Unwatch = Callable[[socket.socket | int], None]
+
+# A connection may end a moment before its process does.
+_FATE_SECONDS = 2.0
+_KNOWN_FATES = 256
+_SO_SNDBUFFORCE = 32
+_SO_PASSRIGHTS = 83
+_SOCKET_BUFFER_BYTES = 1024 * 1024
+
+
+class ModelDoors:
+    """All doors of a zygote."""
+
+    def __init__(
+        self,
+        on_connect: Callable[[str, str, str], None],
+        on_close: Callable[[str], None],
+        watch: Watch,
+        unwatch: Unwatch,
+    ) -> None:
+        """No door yet.
+
+        Args:
+            on_connect: Hears of a worker that wants a connection to a function by name and version, which `connect` or
+                `refuse` answers.
+            on_close: Hears of a worker that wants nothing more.
+            watch: Has the zygote's loop call something whenever there is something to read.
+            unwatch: The inverse; idempotent.
+        """
+        self._on_connect = on_connect
+        self._on_close = on_close
+        self._watch = watch
+        self._unwatch = unwatch
+        self._doors: dict[str, socket.socket] = {}
+        self._asking: set[str] = set()
+        """Workers whose question has no answer yet."""
+        self._fates: OrderedDict[str, str] = OrderedDict()
+        """How processes have ended, the last ones."""
+        self._curious: dict[str, tuple[str, float]] = {}
+        """Workers that want to know the fate of a process, and when they get an answer at the latest."""
+
+    @property
+    def wait_seconds(self) -> Sequence[float]:
+        """When the next turn is due, if it is."""
+        now = time.monotonic()
+        return [max(0.0, until_seconds - now) for _, until_seconds in self._curious.values()]
+
+    def open(self, worker: str) -> socket.socket:
+        """The end of a worker that is about to be forked; raises OSError."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(0)
+        # Who closes a worker's descriptor last may have to wait for it (SO_LINGER). Linux 6.16.
+        with contextlib.suppress(OSError):
+            ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+        self._doors[worker] = ours
+        self._watch(ours, lambda: self._answer(worker))
+        return theirs
+
+    def shut(self, worker: str) -> None:
+        """The worker has ended, or has to do without. Idempotent."""
+        ours = self._doors.pop(worker, None)
+        if ours is not None:
+            self._unwatch(ours)
+            ours.close()
+        self._asking.discard(worker)
+        self._curious.pop(worker, None)
+        self._on_close(worker)
+
+    def close(self) -> None:
+        """Leave all to the process that this one was forked from."""
+        for ours in self._doors.values():
+            ours.close()
+
+    def connect(self, worker: str, replica: Replica) -> None:
+        """Give a worker a connection to a process."""
+        with contextlib.ExitStack() as ends:
+            try:
+                workers_end, models_end = map(ends.enter_context, socket.socketpair())
+            except OSError as error:
+                self.refuse(worker, f"cannot be connected to: {error.strerror}", may_retry=True)
+                return
+            for end in (workers_end, models_end):
+                _enlarge(end)
+            if replica.attach(models_end):
+                self._say(worker, Connected(replica.id), [workers_end.fileno()])
+            else:
+                self.refuse(worker, "has a model process that takes no more exchanges now", may_retry=True)
+
+    def refuse(self, worker: str, reason: str, *, may_retry: bool) -> None:
+        """Tell a worker why there is no connection; the reason goes on after the name of the function."""
+        self._say(worker, Refused(reason, may_retry))
+
+    def tell_fate(self, model: str, how: str) -> None:
+        """A process has ended, as whoever was connected to it may ask."""
+        self._fates[model] = how
+        while len(self._fates) > _KNOWN_FATES:
+            self._fates.popitem(last=False)
+        for worker in [worker for worker, (name, _) in self._curious.items() if name == model]:
+            self._tell(worker, model)
+
+    def turn(self) -> None:
+        """Answer those that have waited for long enough."""
+        now = time.monotonic()
+        for worker, (model, until_seconds) in list(self._curious.items()):
+            if now >= until_seconds:
+                self._tell(worker, model)
+
+    def _tell(self, worker: str, model: str) -> None:
+        self._curious.pop(worker, None)
+        self._say(worker, Fate(self._fates.get(model, "has hung up")))
+
+    def _answer(self, worker: str) -> None:
+        if worker not in self._doors:
+            return
+        try:
+            data = self._doors[worker].recv(MAX_PACKET_BYTES)
+            question = decode(data) if data and worker not in self._asking else None
+        except BlockingIOError:
+            return
+        except (OSError, DoorError):
+            question = None
+        if question is not None:
+            self._asking.add(worker)
+        match question:
+            case Connect(str(name), str(version)):
+                self._on_connect(worker, name, version)
+            case AskFate(str(model)):
+                self._curious[worker] = (model, time.monotonic() + _FATE_SECONDS)
+                if model in self._fates:
+                    self._tell(worker, model)
+            case _:
+                self.shut(worker)
+
+    def _say(self, worker: str, packet: Packet, descriptors: Sequence[int] = ()) -> None:
+        self._asking.discard(worker)
+        ours = self._doors.get(worker)
+        if ours is None:
+            return
+        try:
+            socket.send_fds(ours, [encode(packet)], list(descriptors))
+        except OSError:
+            # It has ended, or does not listen.
+            self.shut(worker)
+
+
+def _enlarge(end: socket.socket) -> None:
+    """Room for a batch or two, so that neither side waits for the other in the middle of one."""
+    try:
+        end.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER_BYTES)
+    except PermissionError:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)

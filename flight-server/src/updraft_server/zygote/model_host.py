@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forks and buries model processes: as workers are, with a sandbox, a scratch directory and limits of their own."""
+
+import contextlib
+import functools
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+from updraft_server.ipc.model_packets import ModelEnded, ModelFault, ModelStarted
+from updraft_server.linux.namespaces import memory_used_bytes
+from updraft_server.linux.out_of_memory import OutOfMemoryScore
+from updraft_server.linux.process_control import kill_group
+from updraft_server.linux.process_trees import own_bytes, process_trees
+from updraft_server.sandbox.worker_sandbox import WorkerSandbox
+from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.zygote.forked_worker import become_worker
+from updraft_server.zygote.image import Image
+from updraft_server.zygote.model_replica import ForkedModel
+from updraft_server.zygote.scratch import ScratchDirectories
+
+Tell = Callable[[ModelStarted | ModelEnded | ModelFault, Sequence[int]], None]
+
+
+class ZygoteModelHost:
+    """What a zygote does for its models."""
+
+    def __init__(
+        self,
+        image: Image,
+        scratch: ScratchDirectories,
+        sandbox: WorkerSandbox,
+        score: OutOfMemoryScore,
+        lifeline: int,
+        *,
+        front_pid: Callable[[], int],
+        close_others: Callable[[], None],
+        tell: Tell,
+    ) -> None:
+        """Of one zygote.
+
+        Args:
+            image: What it has loaded.
+            scratch: Where each process has a directory.
+            sandbox: Entered in each process.
+            score: What the kernel ends first.
+            lifeline: To the supervisor.
+            front_pid: The front's, or 0 where its number means nothing here.
+            close_others: Closes what a forked process has no business with.
+            tell: Sends fronts a packet, with descriptors for the one that reads output.
+        """
+        self._image = image
+        self._scratch = scratch
+        self._sandbox = sandbox
+        self._score = score
+        self._lifeline = lifeline
+        self._front_pid = front_pid
+        self._close_others = close_others
+        self._tell = tell
+        self._image_bytes = own_bytes()
+
+    def fork_model(self, model: str, function: BatchedFunction, number: int) -> ForkedModel:
+        """Fork a process that loads the function, and tell fronts of it; raises OSError."""
+        with contextlib.ExitStack() as descriptors, contextlib.ExitStack() as undo:
+            scratch = self._scratch.make(model)
+            undo.callback(self._scratch.discard, model)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            undo.callback(ours.close)
+            descriptors.enter_context(theirs)
+            output_read, output_write = _pipe(descriptors)
+            stack_read, stack_write = _pipe(descriptors)
+            shared_memory = self._sandbox.new_shared_memory()
+            if shared_memory is not None:
+                undo.callback(os.close, shared_memory)
+            with self._score.raised():
+                pid = os.fork()
+            if pid == 0:
+                ours.close()
+                become_worker(
+                    theirs,
+                    output_write,
+                    stack_write,
+                    self._lifeline,
+                    self._close_others,
+                    lambda: self._sandbox.enter(self._front_pid(), shared_memory, scratch),
+                    functools.partial(self._image.run_model, function, number, scratch),
+                    name="updraft-model",
+                )
+            undo.pop_all()
+            self._tell(ModelStarted(model, function.name, function.version, pid), [output_read, stack_read])
+            return ForkedModel(pid, os.pidfd_open(pid), ours, shared_memory)
+
+    def bury_model(self, model: str, process: ForkedModel) -> int:
+        """Reap a process that has ended; its exit code, or less than zero the signal that ended it."""
+        # Not reaped yet, so its number still names its own group: what its function started ends with it.
+        kill_group(process.pid)
+        _, wait_status = os.waitpid(process.pid, 0)
+        self._scratch.discard(model)
+        return os.waitstatus_to_exitcode(wait_status)
+
+    def memory_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, int]:
+        """What each of these processes holds of its own, with all that it has started, in bytes."""
+        trees = process_trees(process.pid for process in models.values())
+        held = {}
+        for model, process in models.items():
+            tree = trees[process.pid]
+            files_bytes = 0 if process.shared_memory is None else memory_used_bytes(process.shared_memory)
+            # Files in /dev/shm are the tree's too as far as its processes have mapped them.
+            held[model] = max(0, tree.own_bytes - self._image_bytes) + max(0, files_bytes - tree.shared_bytes)
+        return held
+
+    def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
+        """Tell every front."""
+        self._tell(packet, ())
+
+
+def _pipe(descriptors: contextlib.ExitStack) -> tuple[int, int]:
+    ends = os.pipe()
+    for end in ends:
+        descriptors.callback(os.close, end)
+    return ends

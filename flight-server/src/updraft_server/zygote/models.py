@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model processes of a pool, as its zygote keeps them.
+
+A function has its processes as long as there is a front, or, where all of them share a budget of memory, from its first
+call until others need the room. One that dies is replaced. A function whose processes die again and again, or cannot
+load it, has pauses between them, in which it is at fault and no other function is.
+"""
+
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from updraft.errors import keep_start
+from updraft.service.child import describe_exit
+from updraft_server.ipc import worker_stack
+from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
+from updraft_server.ipc.model_packets import (
+    FUNCTIONS_PER_PACKET,
+    MAX_FAULT_BYTES,
+    MeasuredModels,
+    MeasureModels,
+    ModelEnded,
+    ModelFault,
+)
+from updraft_server.worker.model import control
+from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.zygote.function_models import FunctionModels
+from updraft_server.zygote.model_budget import Resident, victims
+from updraft_server.zygote.model_doors import ModelDoors, Unwatch, Watch
+from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaState
+
+_BUSY_LOOKS_SECONDS = 0.25
+_IDLE_LOOKS_SECONDS = 1.0
+# Workers wait out a pause as short as this.
+_SHORT_PAUSE_SECONDS = 4.0
+
+
+class ModelHost(Protocol):
+    """What the zygote does for its models."""
+
+    def fork_model(self, model: str, function: BatchedFunction, number: int) -> ForkedModel:
+        """Fork a process that loads the function, and tell fronts of it; raises OSError."""
+
+    def bury_model(self, model: str, process: ForkedModel) -> int:
+        """Reap a process that has ended; its exit code, or less than zero the signal that ended it."""
+
+    def memory_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, int]:
+        """What each of these processes holds of its own, with all that it has started, in bytes."""
+
+    def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
+        """Tell every front."""
+
+
+class Models:
+    """All model processes of a zygote. Used from its loop."""
+
+    def __init__(
+        self,
+        functions: Sequence[BatchedFunction],
+        host: ModelHost,
+        watch: Watch,
+        unwatch: Unwatch,
+        *,
+        budget_bytes: int,
+        most_bytes: int,
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            functions: All batched ones.
+            host: The zygote.
+            watch: Has its loop call something whenever there is something to read.
+            unwatch: The inverse; idempotent.
+            budget_bytes: What all processes may hold together; 0 sets no limit.
+            most_bytes: What one process may hold.
+        """
+        self._functions = {(function.name, function.version): FunctionModels(function) for function in functions}
+        self._host = host
+        self._watch = watch
+        self._unwatch = unwatch
+        self._budget_bytes = budget_bytes
+        self._most_bytes = most_bytes
+        self.doors = ModelDoors(self.connect, self.forget_worker, watch, unwatch)
+        self._is_running = False
+        self._next_look_seconds = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether the pool has batched functions at all."""
+        return bool(self._functions)
+
+    @property
+    def pids(self) -> set[int]:
+        """Of the processes that live."""
+        return {replica.process.pid for _, replica in self._living()}
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long the zygote's loop may wait for events before the next turn."""
+        pauses = [
+            each.backoff.pause_seconds
+            for each in self._functions.values()
+            if each.missing and each.backoff.pause_seconds and self._is_running
+        ]
+        look = [self._next_look_seconds - time.monotonic()] if self.pids else []
+        return max(0.0, min([*pauses, *look, *self.doors.wait_seconds], default=_IDLE_LOOKS_SECONDS))
+
+    def start(self) -> None:
+        """There is a front: load functions, unless they share a budget and wait for their first call."""
+        self._is_running = True
+        for each in self._functions.values():
+            # Where functions share a budget, others need not make room for one that nobody calls.
+            each.is_wanted = not self._budget_bytes
+            # What the last processes of another front had survived nobody may have heard.
+            each.deaths_in_a_row = 0
+        self._start_missing()
+
+    def stop(self) -> None:
+        """There is no front: end all processes."""
+        self._is_running = False
+        for _, replica in list(self._living()):
+            replica.state = ReplicaState.RETIRING
+            replica.kill("was ended with its pool")
+
+    def turn(self) -> None:
+        """Do what has become due."""
+        now = time.monotonic()
+        if now >= self._next_look_seconds:
+            self._look(now)
+        self.doors.turn()
+        self._start_missing()
+
+    def close(self) -> None:
+        """Leave all to the process that this one was forked from."""
+        self.doors.close()
+        for _, replica in self._living():
+            replica.process.control.close()
+
+    def measured(self, packet: MeasureModels) -> MeasuredModels:
+        """What the processes use and have done."""
+        end = packet.first + FUNCTIONS_PER_PACKET
+        usage = [each.usage() for each in list(self._functions.values())[packet.first : end]]
+        return MeasuredModels(packet.request, usage, are_last=end >= len(self._functions))
+
+    def faults(self) -> Iterator[ModelFault]:
+        """Of all functions that cannot be called."""
+        for each in self._functions.values():
+            if each.fault:
+                yield ModelFault(each.function.name, each.function.version, each.fault)
+
+    def show_stack(self, model: str) -> None:
+        """Have a process write its stacks; one that has ended is no mistake."""
+        for _, replica in self._living():
+            if replica.id == model:
+                replica.signal(worker_stack.SIGNAL)
+
+    def connect(self, worker: str, name: str, version: str) -> None:
+        """A worker wants a connection: it gets one, or waits for one, or is refused."""
+        each = self._functions.get((name, version))
+        if each is None:
+            self.doors.refuse(worker, "has no model processes", may_retry=False)
+            return
+        each.waiting.append(worker)
+        self._start_missing()
+        self._serve_waiting(each)
+
+    def forget_worker(self, worker: str) -> None:
+        """It has ended: it waits no longer."""
+        for each in self._functions.values():
+            if worker in each.waiting:
+                each.waiting.remove(worker)
+
+    def _living(self) -> Iterator[tuple[FunctionModels, Replica]]:
+        for each in self._functions.values():
+            for replica in list(each.replicas.values()):
+                yield each, replica
+
+    def _serve_waiting(self, each: FunctionModels) -> None:
+        while each.waiting and (ready := each.ready):
+            self.doors.connect(each.waiting.popleft(), ready[0])
+        if each.is_loading or each.backoff.pause_seconds <= (0 if each.cannot_load else _SHORT_PAUSE_SECONDS):
+            return
+        reason = f"cannot be called: {each.fault}; it is loaded again in {each.backoff.pause_seconds:.0f} seconds"
+        while each.waiting:
+            self.doors.refuse(each.waiting.popleft(), reason, may_retry=not each.cannot_load)
+
+    def _start_missing(self) -> None:
+        if not self._is_running:
+            return
+        for each in self._functions.values():
+            for number in each.missing:
+                if each.backoff.pause_seconds or not self._has_room_for(each):
+                    break
+                self._start(each, number)
+
+    def _start(self, each: FunctionModels, number: int) -> None:
+        name = f"model-{secrets.token_hex(8)}"
+        try:
+            process = self._host.fork_model(name, each.function, number)
+        except OSError as error:
+            each.backoff.died(None)
+            self._set_fault(each, f"its model process cannot be started: {error.strerror or error}")
+            return
+        limit_seconds = each.function.batching.load_timeout_seconds
+        deadline_seconds = time.monotonic() + limit_seconds if limit_seconds else float("inf")
+        replica = each.replicas[number] = Replica(name, number, process, deadline_seconds)
+        self._watch(process.pidfd, lambda: self._reap(each, replica))
+        self._watch(process.control, lambda: self._listen(each, replica))
+
+    def _listen(self, each: FunctionModels, replica: Replica) -> None:
+        """Take all that a process says; one that was reaped in the same turn says nothing more."""
+        while replica.process.control.fileno() >= 0 and self._hear(each, replica):
+            pass
+
+    def _hear(self, each: FunctionModels, replica: Replica) -> bool:
+        """Take a packet of a process; False where there is none now."""
+        try:
+            data = replica.process.control.recv(control.MAX_PACKET_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            # Its end comes next.
+            self._unwatch(replica.process.control)
+            return False
+        try:
+            packet = control.decode(data)
+        except control.ControlError:
+            replica.kill("broke the protocol, and was ended")
+            return False
+        match packet:
+            case control.Ready() if replica.state is ReplicaState.LOADING:
+                replica.state = ReplicaState.READY
+                replica.ready_seconds = time.monotonic()
+                each.loads += 1
+                # What it takes decides on the room of others.
+                self._next_look_seconds = 0.0
+                each.cannot_load = False
+                if each.deaths_in_a_row < DEATHS_IN_A_ROW:
+                    self._set_fault(each, "")
+                self._serve_waiting(each)
+            case control.LoadFailed(reason):
+                replica.reason = f"could not load the function: {reason}"
+            case control.State():
+                replica.told = packet
+                if replica.has_survived_a_batch:
+                    each.deaths_in_a_row = 0
+                    self._set_fault(each, "")
+        return True
+
+    def _reap(self, each: FunctionModels, replica: Replica) -> None:
+        if each.replicas.get(replica.number) is not replica:
+            return
+        # What it said before it ended may explain it.
+        self._listen(each, replica)
+        self._unwatch(replica.process.pidfd)
+        self._unwatch(replica.process.control)
+        status = self._host.bury_model(replica.id, replica.process)
+        replica.close()
+        each.forget(replica)
+        is_expected = replica.state is ReplicaState.RETIRING
+        how = _how(each, replica, status)
+        self.doors.tell_fate(replica.id, how)
+        self._host.tell_of_models(ModelEnded(replica.id, how, is_expected=is_expected))
+        if not is_expected:
+            each.deaths += 1
+            each.backoff.died(replica.ready_seconds)
+            each.cannot_load = replica.state is ReplicaState.LOADING
+            each.deaths_in_a_row += replica.state is ReplicaState.READY
+            if each.deaths_in_a_row >= DEATHS_IN_A_ROW:
+                self._set_fault(
+                    each, f"{each.deaths_in_a_row} model processes in a row have died of it, the last one {how}"
+                )
+            elif not each.ready:
+                self._set_fault(each, f"its model process {how}")
+        self._start_missing()
+        self._serve_waiting(each)
+
+    def _set_fault(self, each: FunctionModels, fault: str) -> None:
+        fault = keep_start(fault, MAX_FAULT_BYTES)
+        if each.fault != fault:
+            each.fault = fault
+            self._host.tell_of_models(ModelFault(each.function.name, each.function.version, fault))
+
+    def _look(self, now_seconds: float) -> None:
+        """Measure all processes, and end those that take too much or too long."""
+        living = {replica.id: (each, replica) for each, replica in self._living()}
+        is_busy = any(replica.connections or replica.state is ReplicaState.LOADING for _, replica in living.values())
+        self._next_look_seconds = now_seconds + (_BUSY_LOOKS_SECONDS if is_busy else _IDLE_LOOKS_SECONDS)
+        memory = self._host.memory_of_models({name: replica.process for name, (_, replica) in living.items()})
+        for name, (each, replica) in living.items():
+            replica.memory_bytes = memory.get(name, replica.memory_bytes)
+            if replica.state is ReplicaState.READY:
+                each.last_memory_bytes = replica.memory_bytes
+            if replica.memory_bytes > self._most_bytes:
+                replica.kill(
+                    f"took {replica.memory_bytes} bytes of memory, the limit is {self._most_bytes}, and was ended:"
+                    " raise --model-memory-bytes of the pool, or give it more memory"
+                )
+            elif replica.state is ReplicaState.LOADING and now_seconds > replica.load_deadline_seconds:
+                replica.kill(
+                    f"did not load the function within {each.function.batching.load_timeout_seconds:g} seconds, and"
+                    " was ended (load_timeout_seconds of Batching)"
+                )
+        if self._budget_bytes and len(living) > 1:
+            self._evict(self._held_bytes() - self._budget_bytes, now_seconds)
+
+    def _has_room_for(self, each: FunctionModels) -> bool:
+        """Whether a process of this function fits beside the others now; others are told to end where it does not."""
+        if not self._budget_bytes or not any(self._living()):
+            return True
+        excess_bytes = self._held_bytes() + each.last_memory_bytes - self._budget_bytes
+        if excess_bytes > 0:
+            self._evict(excess_bytes, time.monotonic())
+        return excess_bytes <= 0 or not any(self._living())
+
+    def _held_bytes(self) -> int:
+        """Of all processes; one that loads will hold as much as the one before it."""
+        return sum(
+            max(replica.memory_bytes, each.last_memory_bytes if replica.state is ReplicaState.LOADING else 0)
+            for each, replica in self._living()
+        )
+
+    def _evict(self, excess_bytes: int, now_seconds: float) -> None:
+        """Retire processes until so many bytes are on their way back."""
+        leaving = sum(r.memory_bytes for _, r in self._living() if r.state is ReplicaState.RETIRING)
+        ready = {r.id: (each, r) for each, r in self._living() if r.state is ReplicaState.READY}
+        residents = [
+            Resident(r.id, r.memory_bytes, r.connections, r.ready_seconds or 0.0, r.told.last_used_seconds)
+            for _, r in ready.values()
+        ]
+        for name in victims(residents, excess_bytes - leaving, now_seconds):
+            each, replica = ready[name]
+            each.evictions += 1
+            replica.retire()
+
+
+def _how(each: FunctionModels, replica: Replica, status: int) -> str:
+    if replica.reason:
+        return replica.reason
+    if status == -signal.SIGALRM:
+        return (
+            f"worked for more than {each.function.batching.timeout_seconds:g} seconds on one batch, and was ended"
+            " (timeout_seconds of Batching)"
+        )
+    if replica.state is ReplicaState.RETIRING and status == 0:
+        return "made room for another function's"
+    return describe_exit(status)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch has one count of time and of CPU time, which nothing but the next batch begins anew."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+import pytest
+from flight_messages import batch, reply_metadata
+from front_harness import Running, RunningFront
+from looks import FAR_APART, Script, looked_at, opened, written
+
+from updraft.v1.exchange_pb2 import ReplyMetadata
+from updraft_server.front.batch_use import ProcessorTime, WorkTime
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.pool.testing import FakePool
+
+_LOOKS = 200
+
+
+def its_output(_number: int) -> int:
+    return 1
+
+
+def takes_it_back(number: int) -> int:
+    return number % 2
+
+
+def more_than_there_are(number: int) -> int:
+    return 1000 + number
+
+
+CHATTER = pytest.mark.parametrize("consumed", [its_output, takes_it_back, more_than_there_are])
+
+
+def test_time_counts_from_batch_to_batch_and_not_while_the_client_is_waited_for() -> None:
+    time = WorkTime(10.0)
+    assert [time.looked(0, is_working=True) for _ in range(3)] == [0.0, 10.0, 20.0]
+    assert [time.looked(0, is_working=False) for _ in range(3)] == [20.0, 20.0, 20.0]
+    assert [time.looked(0, is_working=True) for _ in range(2)] == [20.0, 30.0]
+    assert [time.looked(1, is_working=True) for _ in range(2)] == [0.0, 10.0]
+    assert time.looked(0, is_working=True) == 20.0
+    assert time.looked(1, is_working=True) == 30.0
+
+
+def test_cpu_time_counts_from_batch_to_batch() -> None:
+    time = ProcessorTime()
+    assert [time.measured(0, used) for used in (100.0, 101.0, 103.0)] == [0.0, 1.0, 3.0]
+    assert [time.measured(1, used) for used in (104.0, 106.0)] == [0.0, 2.0]
+    assert time.measured(0, 107.0) == 3.0
+
+
+def test_cpu_time_of_a_process_for_which_nobody_waited_stays_counted() -> None:
+    time = ProcessorTime()
+    assert [time.measured(0, used) for used in (0.0, 10.0, 2.0, 5.0, 6.0)] == [0.0, 10.0, 10.0, 13.0, 14.0]
+
+
+def test_cpu_time_of_a_process_that_ends_during_a_measurement_counts_once() -> None:
+    time = ProcessorTime()
+    assert [time.measured(0, used) for used in (0.0, 10.0, 2.0, 10.5, 11.0)] == [0.0, 10.0, 10.0, 10.5, 11.0]
+
+
+async def ends_while_it_talks(
+    front: RunningFront, script: Script, consumed: Callable[[int], int], *, batches: int, measured: bool = False
+) -> int:
+    """How many messages a function sent for its batch before it was ended."""
+    call = await opened(front, script)
+    for number in range(1, batches + 1):
+        await call.write(batch(number))
+        await script.got(FrameKind.BATCH)
+    running = front.front._running
+    [watched] = running._watched
+    for number in itertools.count():
+        script.replies.put_nowait(ReplyMetadata(consumed=consumed(number)))
+        assert reply_metadata(await asyncio.wait_for(call.read(), 60)).consumed == consumed(number)
+        await written(front)
+        await (running.look_at_limits() if measured else looked_at(front, 1))
+        if watched.relay.function_has_earned_its_end or number == _LOOKS:
+            call.cancel()
+            return number
+    raise AssertionError
+
+
+@CHATTER
+async def test_a_function_that_talks_gains_no_cpu_time(running_front: Running, consumed: Callable[[int], int]) -> None:
+    used = itertools.count(step=100)
+    script = Script()
+    pool = FakePool(script=script)
+    pool.usage = lambda: WorkerUsage(0, "", processor_seconds=next(used))
+    async with running_front(pool, batch_cpu_seconds=2_000) as front:
+        looks = await ends_while_it_talks(front, script, consumed, batches=1, measured=True)
+    assert 20 <= looks <= 25
+
+
+@pytest.mark.parametrize("consumed", [its_output, takes_it_back])
+async def test_a_function_that_talks_gains_no_time(running_front: Running, consumed: Callable[[int], int]) -> None:
+    script = Script()
+    async with running_front(FakePool(script=script), batch_timeout_seconds=2_000, **FAR_APART) as front:
+        looks = await ends_while_it_talks(front, script, consumed, batches=2)
+    assert 4_000 // 30 <= looks <= 4_000 // 30 + 5
+
+
+async def test_a_function_that_returns_much_for_each_batch_has_its_time_for_each(running_front: Running) -> None:
+    used = itertools.count(step=100)
+    script = Script()
+    pool = FakePool(script=script)
+    pool.usage = lambda: WorkerUsage(0, "", processor_seconds=next(used))
+    limits = {"batch_cpu_seconds": 2_000, "batch_timeout_seconds": 300}
+    async with running_front(pool, client_silence_seconds=0, worker_silence_seconds=0, **limits) as front:
+        call = await opened(front, script)
+        [watched] = front.front._running._watched
+        for number in range(1, 11):
+            await call.write(batch(number))
+            await script.got(FrameKind.BATCH)
+            for _ in range(15):
+                script.replies.put_nowait(ReplyMetadata(consumed=number))
+                await asyncio.wait_for(call.read(), 60)
+                await written(front)
+                await looked_at(front, 1)
+                await front.front._running.look_at_limits()
+        assert not watched.relay.function_has_earned_its_end
+        call.cancel()

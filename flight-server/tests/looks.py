@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker that does what a test says, in a front whose looks the test makes itself, so that nothing waits."""
+
+import asyncio
+from typing import Any
+
+from flight_messages import command_request, echo_command, reply_metadata
+from front_harness import RunningFront
+
+from updraft.v1.exchange_pb2 import ReplyMetadata
+from updraft_server.ipc.frames import FrameKind
+from updraft_server.pool.testing import FakeWorker
+
+# The front itself looks so rarely that it does not within a test.
+FAR_APART = {"client_silence_seconds": 4_000.0, "worker_silence_seconds": 4_000.0}
+LOOKS_TO_A_LIMIT = round(4_000 / 30) + 1
+
+
+class Script:
+    """A worker that tells what it got, and goes on when the test says."""
+
+    def __init__(self) -> None:
+        self.received: asyncio.Queue[FrameKind] = asyncio.Queue()
+        self.replies: asyncio.Queue[ReplyMetadata] = asyncio.Queue()
+
+    async def __call__(self, worker: FakeWorker) -> None:
+        receiving = asyncio.ensure_future(self._receive(worker))
+        try:
+            while True:
+                await worker.send(FrameKind.MESSAGE, (await self.replies.get()).SerializeToString())
+        finally:
+            receiving.cancel()
+
+    async def _receive(self, worker: FakeWorker) -> None:
+        while True:
+            self.received.put_nowait((await worker.receive()).kind)
+
+    async def got(self, kind: FrameKind) -> None:
+        assert await asyncio.wait_for(self.received.get(), 60) is kind
+
+
+async def opened(front: RunningFront, script: Script) -> Any:
+    call = front.exchange()
+    await call.write(command_request(echo_command()))
+    await script.got(FrameKind.COMMAND)
+    assert reply_metadata(await call.read()).HasField("admitted")
+    await written(front)
+    return call
+
+
+async def looked_at(front: RunningFront, times: int = 2 * LOOKS_TO_A_LIMIT) -> None:
+    for _ in range(times):
+        await front.front._running.look()
+
+
+async def written(front: RunningFront) -> None:
+    """Until the front knows that gRPC has taken its last message: before that it would wait for the client."""
+    for _ in range(60_000):
+        if not any(watched.relay._writing for watched in front.front._running._watched):
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("gRPC has not taken the front's message")

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batched functions that the tests' pools are started with. Workers and test meet in files of a directory."""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from updraft import function
+from updraft.functions import Arrow, Batching
+
+# Whoever wants several exchanges in a batch has them wait for each other.
+TOGETHER = 3600
+
+kept: list[bytearray] = []
+
+
+def pids(rows: int) -> pa.Array:
+    return pa.array([os.getpid()] * rows, pa.int64())
+
+
+@function(batching=Batching())
+def doubled(number: Arrow[int]) -> Arrow[int]:
+    return pc.multiply(number, 2)
+
+
+@function(batching=Batching())
+def pid(number: Arrow[int]) -> Arrow[int]:
+    return pids(len(number))
+
+
+@function(batching=Batching(replicas=2))
+def replicated(number: Arrow[int]) -> Arrow[int]:
+    return pids(len(number))
+
+
+@function(batching=Batching(rows=100, wait_seconds=TOGETHER))
+def batch_rows(number: Arrow[int]) -> Arrow[int]:
+    return pa.array([len(number)] * len(number), pa.int64())
+
+
+@function(batching=Batching(rows=1024, wait_seconds=TOGETHER))
+def large_batches(number: Arrow[int]) -> Arrow[int]:
+    return pa.array([len(number)] * len(number), pa.int64())
+
+
+@function(batching=Batching(wait_seconds=TOGETHER))
+def picky(number: Arrow[int]) -> Arrow[int]:
+    if 13 in number.to_pylist():
+        raise ValueError("13 is not liked")
+    return number
+
+
+@function(batching=Batching(wait_seconds=TOGETHER), on_error="null")
+def lenient(number: int) -> int:
+    if number == 13:
+        raise ValueError("13 is not liked")
+    return number
+
+
+@function(batching=Batching(wait_seconds=TOGETHER))
+def too_short(number: Arrow[int]) -> Arrow[int]:
+    return number.slice(1)
+
+
+@function(batching=Batching(wait_seconds=TOGETHER))
+def deadly(number: Arrow[int]) -> Arrow[int]:
+    if 13 in number.to_pylist():
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return number
+
+
+@function(batching=Batching(timeout_seconds=2, wait_seconds=TOGETHER))
+def hanging(number: Arrow[int]) -> Arrow[int]:
+    while 13 in number.to_pylist():
+        time.sleep(60)
+    return number
+
+
+@function(batching=Batching())
+def greedy(number: Arrow[int]) -> Arrow[int]:
+    kept.append(bytearray(200 << 20))
+    time.sleep(600)
+    return number
+
+
+@function(batching=Batching())
+def status(number: Arrow[int]) -> Arrow[int]:
+    """Seccomp and NoNewPrivs of /proc/self/status, whether others may read its memory (PR_GET_DUMPABLE), and whether it
+    may write where its temporary files go."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    with tempfile.TemporaryFile() as file:
+        written = file.write(b"1")
+    dumpable = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+    return pa.array([int(fields["Seccomp"]), int(fields["NoNewPrivs"]), dumpable, written], pa.int64())
+
+
+def sockets(rows: int) -> pa.Array:
+    """1 where this process may make one, 0 where it may not."""
+    try:
+        socket.socket().close()
+    except PermissionError:
+        return pa.array([0] * rows, pa.int64())
+    return pa.array([1] * rows, pa.int64())
+
+
+@function(batching=Batching())
+def free(number: Arrow[int]) -> Arrow[int]:
+    return sockets(len(number))
+
+
+@function(batching=Batching())
+def restricted(number: Arrow[int]) -> Arrow[int]:
+    return sockets(len(number))
+
+
+@function(name="without_weights", batching=Batching())
+class WithoutWeights:
+    def __init__(self) -> None:
+        raise FileNotFoundError("no weights")
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return number
+
+
+@function(name="second_attempt", batching=Batching())
+class SecondAttempt:
+    def __init__(self) -> None:
+        mark = Path.home() / "was-loaded"
+        if not mark.exists():
+            mark.touch()
+            raise FileNotFoundError("no weights yet")
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return pc.multiply(number, 2)
+
+
+class _Large:
+    def __init__(self) -> None:
+        self._weights = bytearray(b"x") * (60 << 20)
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return pids(len(number))
+
+
+large_a = function(name="large_a", batching=Batching(wait_seconds=0.001))(_Large)
+large_b = function(name="large_b", batching=Batching(wait_seconds=0.001))(_Large)
+
+
+@function(name="never", batching=Batching(load_timeout_seconds=0.5))
+class Never:
+    def __init__(self) -> None:
+        time.sleep(600)
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return number
+
+
+@function(name="talkative", batching=Batching())
+class Talkative:
+    def __init__(self) -> None:
+        sys.stdout.write("loading weights\n")
+
+    def warm_up(self) -> None:
+        sys.stdout.write("warming up\n")
+
+    def __call__(self, number: Arrow[int]) -> Arrow[int]:
+        return number

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pool that root has started keeps of root's power: each process what it needs, and a worker nothing."""
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+from served_pool import Server, echo
+
+from updraft.service.capabilities import KEPT
+
+_KEPT = sum(1 << capability for capability in KEPT)
+_SETS = ("CapInh", "CapPrm", "CapEff", "CapAmb")
+
+
+def held(pid: int) -> set[int]:
+    """What the threads of a process hold, by set and thread."""
+    return {
+        int(line.split()[1], 16)
+        for status in Path(f"/proc/{pid}/task").glob("*/status")
+        for line in status.read_text().splitlines()
+        if line.startswith(_SETS)
+    }
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="who is not root has no capabilities to give up")
+def test_who_sees_clients_keeps_what_opens_files_and_ports_and_a_worker_nothing(tmp_path: Path) -> None:
+    server = Server(tmp_path, "--workers=1")
+    try:
+        with server.client() as client:
+            echo(client)
+        ready = server.ready()
+        front = held(ready["front"])
+        # A container may have been given less.
+        assert _KEPT & _effective() in front
+        assert not any(found & ~_KEPT for found in front)
+        # Namespaces and mounts for each worker are made here.
+        assert _effective() in held(ready["zygote"])
+        workers = [child for child in psutil.Process(ready["zygote"]).children() if "worker" in child.name()]
+        assert workers
+        assert [held(worker.pid) for worker in workers] == [{0}] * len(workers)
+    finally:
+        server.stop()
+
+
+def _effective() -> int:
+    """Of this process, and so of what it starts."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in status if line.startswith("CapEff"))

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pool says of its functions, and that a module or function that cannot be loaded is a fault of its own."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pyarrow import flight
+from served_pool import Server, echo
+
+from updraft.v1 import control_pb2
+from updraft.v1.control_pb2 import FunctionDescription, PoolStatus
+
+FUNCTIONS = '''
+from updraft import function
+
+
+@function(name="prices.discount", owner="pricing", tags=["money", "daily"], on_error="null")
+def discount_1(price: float, percent: float | None = 10.0) -> float:
+    """Takes the discount off.
+
+    The whole story.
+    """
+    return price * (1 - percent / 100)
+
+
+@function(name="prices.discount", version="2", deterministic=False)
+def discount_2(price: float) -> float:
+    return price
+
+
+@function(load="zygote")
+class BrokenEverywhere:
+    def __init__(self) -> None:
+        raise OSError("the weights are missing")
+
+    def __call__(self, x: int) -> int:
+        return x
+
+
+@function
+def twice(x: int) -> int:
+    return x
+
+
+again = function(name="twice")(twice.target)
+'''
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("described")
+    (directory / "described.py").write_text(FUNCTIONS)
+    (directory / "unfinished.py").write_text("import a_package_that_nobody_has\n")
+    environment = {**os.environ, "PYTHONPATH": str(directory)}
+    with (directory / "log").open("wb") as log:
+        options = ["--functions=described,unfinished", "--workers=1", "--session-functions=off"]
+        served = Server(directory, *options, env=environment, stderr=log)
+        yield served
+        served.stop()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[flight.FlightClient]:
+    with server.client() as connected:
+        yield connected
+
+
+def status(client: flight.FlightClient) -> PoolStatus:
+    (result,) = client.do_action(flight.Action("updraft.pool_status", b""))
+    return PoolStatus.FromString(result.body.to_pybytes())
+
+
+def described(client: flight.FlightClient, name: str, version: str = "") -> FunctionDescription:
+    found = [each for each in status(client).functions if each.name == name and version in ("", each.version)]
+    return found[-1]
+
+
+def info(client: flight.FlightClient, *path: str) -> flight.FlightInfo:
+    return client.get_flight_info(flight.FlightDescriptor.for_path(*path))
+
+
+def call(client: flight.FlightClient, *path: str, batch: pa.RecordBatch) -> Any:
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(*path))
+    with writer:
+        writer.begin(batch.schema)
+        writer.write_batch(batch)
+        writer.done_writing()
+        return reader.read_all().column(0).to_pylist()
+
+
+def test_a_status_has_all_that_an_author_has_said(client: flight.FlightClient) -> None:
+    discount = described(client, "prices.discount", "1")
+    assert (discount.doc, discount.owner, list(discount.tags)) == (
+        "Takes the discount off.\n\nThe whole story.",
+        "pricing",
+        ["money", "daily"],
+    )
+    assert (discount.kind, discount.error_policy) == (
+        control_pb2.FUNCTION_KIND_SCALAR,
+        control_pb2.ERROR_POLICY_NULL,
+    )
+    assert (discount.deterministic, discount.arguments_with_default, list(discount.defaults)) == (True, 1, ["10.0"])
+    assert pa.ipc.read_schema(pa.py_buffer(discount.argument_schema)) == pa.schema(
+        [pa.field("price", pa.float64(), nullable=False), pa.field("percent", pa.float64())]
+    )
+    assert pa.ipc.read_schema(pa.py_buffer(discount.result_schema)) == pa.schema({"result": pa.float64()})
+    assert not described(client, "prices.discount", "2").deterministic
+
+
+def test_flight_info_has_arguments_and_results_and_the_number_of_arguments(client: flight.FlightClient) -> None:
+    discount = info(client, "prices.discount", "1")
+    assert discount.schema == pa.schema(
+        [
+            pa.field("price", pa.float64(), nullable=False),
+            pa.field("percent", pa.float64()),
+            pa.field("result", pa.float64()),
+        ]
+    )
+    assert discount.total_records == 2
+    assert FunctionDescription.FromString(discount.app_metadata) == described(client, "prices.discount", "1")
+    assert info(client, "prices.discount").descriptor.path == [b"prices.discount", b"2"]
+    assert info(client, "prices.discount@1").descriptor.path == [b"prices.discount", b"1"]
+
+
+def test_flights_are_all_functions_and_those_of_any_columns_have_no_schema(client: flight.FlightClient) -> None:
+    flights = {tuple(flight_info.descriptor.path): flight_info for flight_info in client.list_flights()}
+    assert flights[b"prices.discount", b"1"].total_records == 2
+    assert flights[b"echo", b"1"].total_records == -1
+
+
+def test_a_version_is_pinned_in_the_name(client: flight.FlightClient) -> None:
+    batch = pa.record_batch({"_0": [100.0]})
+    assert call(client, "prices.discount", batch=batch) == [100.0]
+    assert call(client, "prices.discount@1", batch=batch) == [90.0]
+    assert call(client, "prices.discount", "1", batch=batch) == [90.0]
+
+
+FAULTS = {
+    "BrokenEverywhere": "OSError: the weights are missing",
+    "unfinished": "No module named 'a_package_that_nobody_has'",
+    "twice": "is defined twice",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_cannot_be_loaded_says_why_wherever_somebody_looks(
+    server: Server, client: flight.FlightClient, name: str
+) -> None:
+    reason = FAULTS[name]
+    assert reason in described(client, name).fault
+    with pytest.raises(flight.FlightUnauthorizedError, match=reason):
+        call(client, name, batch=pa.record_batch({"_0": [1]}))
+    assert reason in (server.ready_file.parent / "log").read_text()
+    assert health(server, name) == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def test_the_others_are_served_beside_it(server: Server, client: flight.FlightClient) -> None:
+    echo(client)
+    for name in ("prices.discount", "echo"):
+        assert described(client, name).fault == ""
+        assert health(server, name) == health_pb2.HealthCheckResponse.SERVING
+    assert health(server, None) == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_a_name_that_nobody_has_may_be_of_the_module_that_is_missing(client: flight.FlightClient) -> None:
+    with pytest.raises(pa.ArrowKeyError, match=r"no function 'nobody' is registered; .*'unfinished' of --functions"):
+        call(client, "nobody", batch=pa.record_batch({"_0": [1]}))
+
+
+def health(server: Server, name: str | None) -> int:
+    with grpc.insecure_channel(server.ready()["listen"]) as channel:
+        asked = "" if name is None else f"updraft.function/{name}"
+        reply = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=asked), timeout=60)
+        return int(reply.status)

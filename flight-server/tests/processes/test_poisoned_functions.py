@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that crash, hang, leak or cannot be loaded, in workers or in model processes, beside good ones.
+
+The good ones notice nothing.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pyarrow as pa
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pyarrow import flight
+from served_pool import Server
+
+from updraft.v1.control_pb2 import PoolStatus
+from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
+
+FUNCTIONS = """
+import ctypes
+import time
+
+from updraft import function
+from updraft.functions import Arrow, Batching
+
+
+def added(number: int):
+    @function(name=f"good.add_{number}")
+    def add(x: int) -> int:
+        return x + number
+
+    return add
+
+
+good = [added(number) for number in range(10)]
+add_0, add_1, add_2, add_3, add_4, add_5, add_6, add_7, add_8, add_9 = good
+
+
+@function(name="bad.crash")
+def crash(x: int) -> int:
+    ctypes.string_at(0)
+    return x
+
+
+@function(name="bad.hang")
+def hang(x: int) -> int:
+    while True:
+        pass
+
+
+@function(name="bad.leak")
+def leak(x: int) -> int:
+    leaked = []
+    while True:
+        leaked.append(b"x" * (1 << 25))
+
+
+@function(name="bad.load")
+class Load:
+    def __init__(self) -> None:
+        raise OSError("the weights are missing")
+
+    def __call__(self, x: int) -> int:
+        return x
+
+
+good_model = function(name="good.model", batching=Batching())(add_0.target)
+crashing_model = function(name="bad.crashing_model", batching=Batching())(crash.target)
+model_without_weights = function(name="bad.model_without_weights", batching=Batching())(Load.target)
+
+
+@function(name="bad.leaking_model", batching=Batching())
+def leaking_model(x: Arrow[int]) -> Arrow[int]:
+    leaked = []
+    while True:
+        leaked.append(b"x" * (1 << 22))
+        time.sleep(0.01)
+"""
+BAD = {
+    "bad.crash": "SIGSEGV",
+    "bad.leak": "memory",
+    "bad.load": "OSError: the weights are missing",
+    "bad.crashing_model": "SIGSEGV",
+    "bad.leaking_model": "memory",
+    "bad.model_without_weights": "OSError: the weights are missing",
+}
+BATCH = pa.record_batch({"_0": pa.array(range(100), pa.int64())})
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("poisoned")
+    (directory / "poisoned.py").write_text(FUNCTIONS)
+    options = ["--workers=8", f"--worker-memory-bytes={192 << 20}", f"--model-memory-bytes={192 << 20}"]
+    environment = {**os.environ, "PYTHONPATH": str(directory)}
+    with (directory / "log").open("wb") as log:
+        served = Server(
+            directory, "--functions=poisoned", "--session-functions=off", *options, env=environment, stderr=log
+        )
+        yield served
+        served.stop()
+
+
+def called(client: flight.FlightClient, name: str) -> pa.Table:
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(name))
+    with writer:
+        writer.begin(BATCH.schema)
+        writer.write_batch(BATCH)
+        writer.done_writing()
+        return reader.read_all()
+
+
+def test_whatever_becomes_of_bad_functions_good_ones_answer(server: Server) -> None:
+    ended = threading.Event()
+
+    def good() -> int:
+        rounds = 0
+        with server.client() as client:
+            while not ended.is_set():
+                for number in range(10):
+                    result = called(client, f"good.add_{number}")
+                    assert result.column(0).to_pylist() == [value + number for value in range(100)]
+                assert called(client, "good.model").column(0).to_pylist() == list(range(100))
+                rounds += 1
+        return rounds
+
+    def bad(name: str) -> list[str]:
+        errors = []
+        with server.client() as client:
+            for _ in range(DEATHS_IN_A_ROW):
+                with pytest.raises((pa.ArrowException, flight.FlightError)) as caught:
+                    called(client, name)
+                errors.append(str(caught.value))
+        return errors
+
+    with server.client() as hanging, ThreadPoolExecutor(1 + len(BAD)) as threads:
+        writer, reader = hanging.do_exchange(flight.FlightDescriptor.for_path("bad.hang"))
+        writer.begin(BATCH.schema)
+        writer.write_batch(BATCH)
+        good_rounds = threads.submit(good)
+        bad_errors = {name: threads.submit(bad, name) for name in BAD}
+        try:
+            for name, reason in BAD.items():
+                for error in bad_errors[name].result():
+                    assert reason in error, name
+        finally:
+            ended.set()
+            reader.cancel()
+        assert good_rounds.result() > 0
+
+    faults = {function.name: function.fault for function in status(server).functions}
+    assert {name for name, fault in faults.items() if fault} == set(BAD)
+    log = (server.ready_file.parent / "log").read_text()
+    for name, reason in BAD.items():
+        assert reason in faults[name]
+        assert f'"function": "{name}"' in log or f"function={name}" in log
+        assert health(server, name) == health_pb2.HealthCheckResponse.NOT_SERVING
+    for name in ["good.model", *(f"good.add_{number}" for number in range(10))]:
+        assert health(server, name) == health_pb2.HealthCheckResponse.SERVING
+
+
+def status(server: Server) -> PoolStatus:
+    with server.client() as client:
+        (result,) = client.do_action(flight.Action("updraft.pool_status", b""))
+        return PoolStatus.FromString(result.body.to_pybytes())
+
+
+def health(server: Server, name: str) -> int:
+    with grpc.insecure_channel(server.ready()["listen"]) as channel:
+        request = health_pb2.HealthCheckRequest(service=f"updraft.function/{name}")
+        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=60).status)

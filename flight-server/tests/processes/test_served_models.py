@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batched functions of a whole pool, as its clients and its operator see them."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import model_functions
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+from served_pool import HANG_SECONDS, Server
+
+NUMBERS = pa.schema([pa.field("number", pa.int64())])
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("PYTHONPATH", str(Path(model_functions.__file__).parent))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    started = Server(tmp_path, "--functions=model_functions", "--workers=2")
+    yield started
+    started.stop()
+
+
+class Exchange:
+    """A plain client's."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self._client = server.client()
+        self._writer, self._reader = self._client.do_exchange(flight.FlightDescriptor.for_path(name))
+        self._writer.begin(NUMBERS)
+
+    def call(self, *numbers: int) -> list[int]:
+        self._writer.write_batch(pa.RecordBatch.from_arrays([pa.array(numbers, pa.int64())], schema=NUMBERS))
+        return list(self._reader.read_chunk().data.column(0).to_pylist())
+
+    def close(self) -> None:
+        self._writer.done_writing()
+        self._client.close()
+
+
+def page_of(server: Server, path: str) -> str:
+    return str(urllib.request.urlopen(f"http://{server.ready()['metrics_listen']}{path}").read().decode())
+
+
+def model_of(server: Server, name: str) -> dict[str, Any]:
+    models = json.loads(page_of(server, "/status.json"))["models"]
+    return next((model for model in models if model["name"] == name), {"batches": 0, "deaths": 0})
+
+
+def until_model(server: Server, name: str, field: str) -> dict[str, Any]:
+    """What the status says of a function once this is not empty; it is measured every two seconds."""
+    started = time.monotonic()
+    while not (model := model_of(server, name))[field]:
+        assert time.monotonic() - started < HANG_SECONDS, model
+        time.sleep(0.1)
+    return model
+
+
+def test_clients_share_a_process_and_the_operator_sees_it(server: Server) -> None:
+    exchanges = [Exchange(server, "pid") for _ in range(2)]
+    pids = {pid for exchange in exchanges for pid in exchange.call(1, 2, 3)}
+    model = until_model(server, "pid", "batches")
+    assert {process["pid"] for process in model["processes"]} == pids
+    assert (model["loads"], model["deaths"]) == (1, 0)
+    assert 'updraft_model_batch_rows_count{function="pid",version="1"}' in page_of(server, "/metrics")
+    assert "pid@1" in page_of(server, "/status")
+    for exchange in exchanges:
+        exchange.close()
+
+
+def test_a_function_that_cannot_be_loaded_says_so_everywhere_and_others_serve(server: Server) -> None:
+    until_model(server, "without_weights", "deaths")
+    status = json.loads(page_of(server, "/status.json"))
+    faults = {function["name"]: function["fault"] for function in status["functions"]}
+    assert faults["without_weights"] == "its model process could not load the function: FileNotFoundError: no weights"
+    assert status["health"]["updraft.function/without_weights"] is False
+    assert 'updraft_functions_unhealthy{function="without_weights"} 1.0' in page_of(server, "/metrics")
+    assert 'updraft_functions_unhealthy{function="doubled"} 0.0' in page_of(server, "/metrics")
+    with pytest.raises(pa.ArrowException, match="FileNotFoundError: no weights"):
+        Exchange(server, "without_weights").call(1)
+    exchange = Exchange(server, "doubled")
+    assert exchange.call(1, 2) == [2, 4]
+    exchange.close()

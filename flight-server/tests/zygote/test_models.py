@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which model processes a zygote keeps: the test is its host, its loop, and each of the processes."""
+
+import os
+import select
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from updraft.functions import Batching
+from updraft_server.ipc.batch_record import BatchRecord
+from updraft_server.ipc.model_packets import ModelEnded, ModelFault
+from updraft_server.worker.model import control
+from updraft_server.worker.model.door import MAX_PACKET_BYTES, Connect, Connected, decode, encode
+from updraft_server.worker.model.function import BatchedFunction
+from updraft_server.zygote.model_replica import ForkedModel
+from updraft_server.zygote.models import Models
+
+BUDGET_BYTES = 100
+LARGE_BYTES = 101
+
+
+class Process:
+    """One that was forked, as the test moves it on."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Readable once the process has ended, as a pidfd is.
+        pidfd, self._end = os.pipe()
+        self.forked = ForkedModel(os.getpid(), pidfd, theirs)
+        self.status = 0
+        self._was_retired = False
+
+    def says(self, packet: control.Packet) -> None:
+        self.control.send(control.encode(packet))
+
+    def ends(self, status: int = 0) -> None:
+        self.status = status
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self.control.fileno() >= 0:
+            os.close(self._end)
+        self.control.close()
+
+    @property
+    def was_retired(self) -> bool:
+        try:
+            while not self._was_retired:
+                packet = control.decode(self.control.recv(control.MAX_PACKET_BYTES, socket.MSG_DONTWAIT))
+                self._was_retired = isinstance(packet, control.Retire)
+        except BlockingIOError:
+            return False
+        return True
+
+
+class Zygote:
+    """Host and loop of the models."""
+
+    def __init__(self, *names: str, budget_bytes: int) -> None:
+        self.started: list[Process] = []
+        self.faults: dict[str, str] = {}
+        self._workers: list[socket.socket] = []
+        self._buried: list[Process] = []
+        self._handlers: dict[Any, Callable[[], None]] = {}
+        functions = [SimpleNamespace(name=name, version="1", batching=Batching()) for name in names]
+        self.models = Models(
+            cast(list[BatchedFunction], functions),
+            self,
+            self._handlers.__setitem__,
+            lambda source: self._handlers.pop(source, None) and None,
+            budget_bytes=budget_bytes,
+            most_bytes=1000,
+        )
+        self.models.start()
+
+    def fork_model(self, model: str, function: BatchedFunction, number: int) -> ForkedModel:
+        self.started.append(Process(function.name))
+        return self.started[-1].forked
+
+    def bury_model(self, model: str, process: ForkedModel) -> int:
+        ended = next(each for each in self.started if each.forked is process)
+        self._buried.append(ended)
+        return ended.status
+
+    def memory_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, int]:
+        return dict.fromkeys(models, LARGE_BYTES)
+
+    def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
+        if isinstance(packet, ModelFault):
+            self.faults[packet.name] = packet.fault
+
+    def worker(self, name: str) -> socket.socket:
+        """One that asks for a connection to the function."""
+        door = self.models.doors.open(f"worker-{len(self._workers)}")
+        self._workers.append(door)
+        door.settimeout(0)
+        door.send(encode(Connect(name, "1")))
+        self.turn()
+        return door
+
+    def turn(self) -> None:
+        for source, handle in list(self._handlers.items()):
+            if source in self._handlers and _is_readable(source):
+                handle()
+        self.models.turn()
+
+    def close(self) -> None:
+        self.models.close()
+        for process in self.started:
+            process.close()
+            if process not in self._buried:
+                os.close(process.forked.pidfd)
+        for door in self._workers:
+            door.close()
+
+    @property
+    def names(self) -> list[str]:
+        return [process.name for process in self.started]
+
+
+def _is_readable(source: socket.socket | int) -> bool:
+    return bool(select.select([source], [], [], 0)[0])
+
+
+def is_connected(door: socket.socket) -> bool:
+    try:
+        data, descriptors, _, _ = socket.recv_fds(door, MAX_PACKET_BYTES, 1)
+    except BlockingIOError:
+        return False
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return isinstance(decode(data), Connected)
+
+
+@pytest.fixture
+def zygote() -> Iterator[Zygote]:
+    """Two functions, each of which takes all that both may."""
+    made = Zygote("first", "second", budget_bytes=BUDGET_BYTES)
+    yield made
+    made.close()
+
+
+def test_with_a_budget_a_function_is_loaded_when_it_is_called(zygote: Zygote) -> None:
+    assert zygote.names == []
+    door = zygote.worker("second")
+    assert zygote.names == ["second"]
+    zygote.started[0].says(control.Ready())
+    zygote.turn()
+    assert is_connected(door)
+
+
+def test_a_function_that_has_to_make_room_as_it_is_called_comes_back_for_its_caller(zygote: Zygote) -> None:
+    assert not is_connected(zygote.worker("first"))
+    (process,) = zygote.started
+    process.says(control.Ready())
+    zygote.turn()
+    other = zygote.worker("second")
+    assert not process.was_retired
+    # The exchange has ended, and the next one begins in the same moment.
+    process.says(control.State(1, 0, 0.0, BatchRecord().to_plain()))
+    again = zygote.worker("first")
+    assert process.was_retired
+    process.ends()
+    zygote.turn()
+    successor = zygote.started[-1]
+    assert successor.name == "first"
+    successor.says(control.Ready())
+    zygote.turn()
+    assert is_connected(again)
+    assert not is_connected(other)
+
+
+def test_others_make_no_room_for_a_function_that_has_died_and_that_nobody_calls(zygote: Zygote) -> None:
+    door = zygote.worker("first")
+    (process,) = zygote.started
+    process.says(control.Ready())
+    zygote.turn()
+    assert is_connected(door)
+    process.ends(-11)
+    zygote.turn()
+    assert "SIGSEGV" in zygote.faults["first"]
+    assert zygote.names == ["first"]
+    zygote.worker("first")
+    assert zygote.names == ["first", "first"]
+
+
+def test_without_a_budget_one_that_has_died_is_replaced_at_once() -> None:
+    zygote = Zygote("first", "second", budget_bytes=0)
+    assert zygote.names == ["first", "second"]
+    zygote.started[0].says(control.Ready())
+    zygote.turn()
+    zygote.started[0].ends(-11)
+    zygote.turn()
+    assert zygote.names == ["first", "second", "first"]
+    zygote.close()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls functions that give a value for each group of rows, in one stage or in two.
+
+The stages of two are for callers who bring the rows of a group together in parts: `ACCUMULATE` makes states of each
+part, `MERGE` makes results of the states. States travel as Arrow values: a caller sends them back.
+"""
+
+import enum
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from updraft.functions.arguments import Arguments
+from updraft.functions.columns import Columns
+from updraft.functions.definition import Function
+from updraft.functions.failures import Explain, raised, wrong_arguments
+from updraft.functions.forms import Form
+from updraft.functions.grouping import Grouping, Part
+from updraft.functions.hints import Hinted
+from updraft.functions.instance import Instance
+from updraft.functions.results import ResultColumn
+from updraft.functions.signature import Argument
+from updraft.functions.values import to_values
+
+STATE = "state"
+
+
+class Stage(enum.Enum):
+    """The part of the work that one exchange is."""
+
+    WHOLE = "arguments in, results out"
+    ACCUMULATE = "arguments in, states out"
+    MERGE = "states in, results out"
+
+
+def arguments_of(function: Function[Any, Any], schema: pa.Schema, stage: Stage, key_columns: int) -> Arguments:
+    """What stands behind the keys in the columns of an exchange; raises ProtocolError unless it can stand there."""
+    if key_columns > len(schema):
+        raise wrong_arguments(
+            f"function {function.name!r} is called with {key_columns} key columns, but there are {len(schema)}"
+        )
+    arguments = function.arguments
+    if stage is Stage.MERGE:
+        assert function.state is not None
+        arguments = Arguments(function.name, [Argument(STATE, function.state)])
+    arguments.check(pa.schema(list(schema)[key_columns:]))
+    return arguments
+
+
+class LoadedAggregate:
+    """An aggregate, ready to begin any number of exchanges one after the other."""
+
+    def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
+        self.function = function
+        self.explain = explain
+        self._instance = Instance(function)
+        self.code = self._instance.object
+        """The author's object, with its methods."""
+
+    def warm_up(self) -> None:
+        """Call the author's `warm_up`, if there is one."""
+        self._instance.warm_up()
+
+    def begin(self, schema: pa.Schema, stage: Stage, key_columns: int) -> "Aggregation":
+        """An exchange of columns with that schema, the first of which are keys; raises ProtocolError."""
+        return Aggregation(self, schema, stage, key_columns)
+
+
+class Aggregation:
+    """The groups of one exchange."""
+
+    def __init__(self, loaded: LoadedAggregate, schema: pa.Schema, stage: Stage, key_columns: int) -> None:
+        function = loaded.function
+        self._arguments = arguments_of(function, schema, stage, key_columns)
+        assert function.state is not None
+        fields = list(schema)
+        self._loaded = loaded
+        self._stage = stage
+        self._key_columns = key_columns
+        self._is_merge = stage is Stage.MERGE
+        self._grouping = Grouping(fields[:key_columns])
+        self._state = function.state
+        self._columns = Columns(function.signature)
+        self._takes_rows = function.signature.form is Form.ROWS
+        self._states: list[Any] = [] if key_columns else [self._called(loaded.code.start)]
+        result: tuple[str, Hinted] = (STATE, function.state) if stage is Stage.ACCUMULATE else function.results[0]
+        self._result = ResultColumn(function.name, *result, Form.ROWS)
+        self.schema = pa.schema([*fields[:key_columns], self._result.field])
+        """Of the results: the keys of a group, and behind them its result or state."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of a batch to their groups; raises ProtocolError and UserError."""
+        keys = batch.columns[: self._key_columns]
+        arguments = self._arguments.checked(batch.select(range(self._key_columns, batch.num_columns)))
+        order, parts = self._grouping.parts(keys, batch.num_rows)
+        if order is not None and arguments.num_columns:
+            arguments = arguments.take(order)
+        while len(self._states) < self._grouping.count:
+            self._states.append(self._called(self._loaded.code.start))
+        if self._is_merge:
+            self._called(self._merge, to_values(arguments.column(0), self._state.from_arrow), parts)
+        elif self._takes_rows:
+            self._called(self._accumulate_rows, self._columns.of(arguments), parts)
+        else:
+            self._called(self._accumulate, self._columns.of(arguments), parts)
+
+    def results(self) -> pa.RecordBatch:
+        """One row for each group, in the order in which they came; raises UserError."""
+        is_finished = self._stage is not Stage.ACCUMULATE
+        values = self._called(self._finish) if is_finished else self._states
+        columns = [*self._grouping.keys(), self._result.of_values(values)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _accumulate_rows(self, columns: Sequence[Sequence[Any]], parts: Sequence[Part]) -> None:
+        accumulate = self._loaded.code.accumulate
+        for group, start, stop in parts:
+            state = self._states[group]
+            rows = (
+                zip(*(column[start:stop] for column in columns), strict=True)
+                if columns
+                else itertools.repeat((), stop - start)
+            )
+            for row in rows:
+                state = accumulate(state, *row)
+            self._states[group] = state
+
+    def _accumulate(self, columns: Sequence[Any], parts: Sequence[Part]) -> None:
+        accumulate = self._loaded.code.accumulate
+        for group, start, stop in parts:
+            self._states[group] = accumulate(self._states[group], *(column[start:stop] for column in columns))
+
+    def _merge(self, states: Sequence[Any], parts: Sequence[Part]) -> None:
+        merge = self._loaded.code.merge
+        for group, start, stop in parts:
+            merged = self._states[group]
+            for state in states[start:stop]:
+                merged = merge(merged, state)
+            self._states[group] = merged
+
+    def _finish(self) -> Sequence[Any]:
+        finish = self._loaded.code.finish
+        return [finish(state) for state in self._states]
+
+    def _called(self, call: Any, *arguments: Any) -> Any:
+        """What the author's code makes of it; whatever that raises is a UserError."""
+        try:
+            return call(*arguments)
+        except BaseException as error:
+            self._loaded.explain(error)
+            raise raised(error) from error

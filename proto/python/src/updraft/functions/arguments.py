@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns of a caller, checked before any code of the author runs."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from updraft.functions.arrow_types import forbidden_null, retyped, same_type
+from updraft.functions.failures import wrong_arguments
+from updraft.functions.signature import Argument
+from updraft.functions.values import to_column
+
+
+class Arguments:
+    """What a function takes: columns in their order, whatever a caller names them; the last ones may have defaults."""
+
+    def __init__(self, function: str, arguments: Sequence[Argument]) -> None:
+        self._function = function
+        self._arguments = arguments
+        self.schema = pa.schema([argument.value.field(argument.name) for argument in arguments])
+        self._required = len(arguments)
+        while self._required and arguments[self._required - 1].is_optional:
+            self._required -= 1
+        self._defaults = [_scalar(argument) for argument in arguments[self._required :]]
+
+    @property
+    def defaults(self) -> Sequence[pa.Scalar]:
+        """Of the last arguments that a caller may leave out."""
+        return self._defaults
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises ProtocolError unless columns of these types can be arguments."""
+        if not self._required <= len(schema) <= len(self._arguments):
+            raise wrong_arguments(
+                f"function {self._function!r} takes {self._count()} ({self}), not {len(schema)}"
+                f" ({', '.join(str(field.type) for field in schema)})"
+            )
+        for argument, column in zip(self.schema, schema, strict=False):
+            if not same_type(column.type, argument.type):
+                raise wrong_arguments(
+                    f"argument {argument.name!r} of function {self._function!r} is {argument.type}, not {column.type}:"
+                    " cast it before the call"
+                )
+
+    def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in exactly the types of `schema`, defaults filled in; raises ProtocolError."""
+        if not batch.schema.equals(self.schema):
+            self.check(batch.schema)
+        columns = [self._checked(*pair) for pair in zip(batch.columns, self.schema, strict=False)]
+        missing = len(self._arguments) - len(columns)
+        columns += [pa.repeat(default, batch.num_rows) for default in self._defaults[len(self._defaults) - missing :]]
+        if not columns:
+            # Rows without a column: only the batch itself knows how many.
+            return batch
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _checked(self, column: pa.Array, argument: pa.Field) -> pa.Array:
+        where = forbidden_null(column, argument)
+        if where:
+            raise wrong_arguments(
+                f"argument {argument.name!r} of function {self._function!r} has a null, which its hint does not allow"
+                + (f" ({where})" if where != argument.name else "")
+            )
+        try:
+            return retyped(column, argument.type)
+        except pa.ArrowException as error:
+            raise wrong_arguments(
+                f"argument {argument.name!r} of function {self._function!r} is {column.type}, and cannot be made"
+                f" {argument.type}: {error}"
+            ) from error
+
+    def _count(self) -> str:
+        most = len(self._arguments)
+        number = str(most) if self._required == most else f"{self._required} to {most}"
+        return f"{number} column" if number == "1" else f"{number} columns"
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{argument.name}: {argument.value.type}" + (f" = {argument.default!r}" if argument.is_optional else "")
+            for argument in self._arguments
+        )
+
+
+def _scalar(argument: Argument) -> pa.Scalar:
+    convert = argument.value.to_arrow
+    value = argument.default if convert is None else convert(argument.default)
+    return to_column([value], argument.value.type)[0]

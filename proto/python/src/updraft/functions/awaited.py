@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Awaits async functions: a bounded number of rows at once, on one event loop for as long as the function is loaded."""
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+
+class Awaited:
+    """One event loop, so that sessions and connections that the author keeps stay usable from batch to batch."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._runner = asyncio.Runner()
+        weakref.finalize(self, self._runner.close)
+
+    def call(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Any]) -> Any:
+        """One call with whole columns; raises whatever it raises."""
+
+        async def called() -> Any:
+            return await call(*columns)
+
+        return self._runner.run(called())
+
+    def rows(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Sequence[Any]], rows: int) -> list[Any]:
+        """A call for each of so many rows; the first exception ends those that run, and is raised."""
+        arguments = list(zip(*columns, strict=True)) if columns else [()] * rows
+        return self._runner.run(self._rows(call, arguments))
+
+    async def _rows(self, call: Callable[..., Awaitable[Any]], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+        results: list[Any] = [None] * len(rows)
+        numbers = iter(range(len(rows)))
+
+        async def work() -> None:
+            # All of them take from the same iterator.
+            for number in numbers:
+                results[number] = await call(*rows[number])
+
+        tasks = [asyncio.create_task(work()) for _ in range(min(self._concurrency, len(rows)))]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return results

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The errors of a call. Their classes load protobuf, which the author of a function need not wait for at an import."""
+
+import traceback as tracebacks
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from updraft.errors import ProtocolError, UserError
+
+Explain: TypeAlias = Callable[[BaseException], None]
+"""May add notes to an exception of the author's code before its traceback is written."""
+
+
+def wrong_arguments(message: str) -> "ProtocolError":
+    """For arguments that the function does not take; its code has not run."""
+    from updraft.errors import ProtocolError
+
+    return ProtocolError(message)
+
+
+def wrong_result(message: str) -> "UserError":
+    """For a result that is not what the function has declared."""
+    from updraft.errors import UserError
+
+    return UserError(message)
+
+
+def raised(exception: BaseException) -> "UserError":
+    """For an exception of the function's own code."""
+    from updraft.errors import UserError
+
+    return UserError(
+        describe(exception),
+        exception_class=qualified_name(exception),
+        traceback="".join(tracebacks.format_exception(exception)),
+    )
+
+
+def describe(exception: BaseException) -> str:
+    """An exception in one short line: its class and the first line of its message."""
+    from updraft.errors import MAX_STATUS_MESSAGE_BYTES, keep_start
+
+    try:
+        text = str(exception).strip()
+    except Exception as broken:
+        text = f"<its message could not be read: {type(broken).__name__}>"
+    line = f"{type(exception).__name__}: {text}".split("\n", 1)[0] if text else type(exception).__name__
+    return keep_start(line, MAX_STATUS_MESSAGE_BYTES)
+
+
+def qualified_name(exception: BaseException) -> str:
+    """The class of an exception with its module, as tracebacks name it."""
+    cls = type(exception)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrow types from type hints, and values as the author writes them from values as Arrow gives them.
+
+    int      int64            date       date32                     list[T]      list<T>
+    float    float64          datetime   timestamp[us, tz=UTC]      dict[K, V]   map<K, V>
+    str      string           time       time64[us]                 dataclass, NamedTuple, TypedDict   struct
+    bytes    binary           timedelta  duration[us]
+    bool     bool             Decimal    decimal128(38, 18)
+
+`T | None` may be null, `Annotated[T, pa.int32()]` has exactly the type that it names.
+"""
+
+import dataclasses
+import datetime
+import decimal
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+
+import pyarrow as pa
+
+from updraft.functions.declaration_error import DeclarationError
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+_PLAIN: dict[Any, pa.DataType] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    bool: pa.bool_(),
+    datetime.date: pa.date32(),
+    datetime.datetime: pa.timestamp("us", "UTC"),
+    datetime.time: pa.time64("us"),
+    datetime.timedelta: pa.duration("us"),
+    decimal.Decimal: pa.decimal128(38, 18),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hinted:
+    """What a hint says of a value."""
+
+    type: pa.DataType
+    nullable: bool = False
+    from_arrow: Convert | None = None
+    """Makes the author's value of the one that Arrow gives; None where they are the same."""
+    to_arrow: Convert | None = None
+    """The inverse."""
+
+    def field(self, name: str) -> pa.Field:
+        """A column of such values."""
+        return pa.field(name, self.type, nullable=self.nullable)
+
+
+def hinted(hint: Any, what: str) -> Hinted:
+    """What a hint says; raises DeclarationError, which names `what` has the hint."""
+    if hint in (None, types.NoneType):
+        raise DeclarationError(f"{what} is None: say of what type it is when it is not null")
+    if get_origin(hint) in (Union, types.UnionType):
+        return _union(hint, what)
+    if get_origin(hint) is Annotated:
+        return _annotated(hint, what)
+    try:
+        if hint in _PLAIN:
+            return Hinted(_PLAIN[hint])
+    except TypeError:
+        raise DeclarationError(f"{what} has a hint that is no type: {hint!r}") from None
+    if get_origin(hint) is list:
+        return _list(hint, what)
+    if get_origin(hint) is dict:
+        return _dict(hint, what)
+    if (fields := record_fields(hint)) is not None:
+        return _record(hint, fields, what)
+    raise DeclarationError(
+        f"{what} has the hint {_text(hint)}, which has no Arrow type: use int, float, str, bytes, bool, date, datetime,"
+        " time, timedelta, Decimal, list[T], dict[K, V], a dataclass, NamedTuple or TypedDict, or"
+        " Annotated[T, pyarrow type]"
+    )
+
+
+def record_fields(hint: Any) -> dict[str, Any] | None:
+    """Names and hints of the fields of a dataclass, NamedTuple or TypedDict; None of anything else."""
+    is_record = isinstance(hint, type) and (
+        dataclasses.is_dataclass(hint)
+        or typing.is_typeddict(hint)
+        or (issubclass(hint, tuple) and hasattr(hint, "_fields"))
+    )
+    return typing.get_type_hints(hint, include_extras=True) if is_record else None
+
+
+def _union(hint: Any, what: str) -> Hinted:
+    members = [member for member in get_args(hint) if member is not types.NoneType]
+    if len(members) != 1:
+        raise DeclarationError(f"{what} has the hint {_text(hint)}: a value has one type, and may be None beside it")
+    member = hinted(members[0], what)
+    return Hinted(
+        member.type,
+        nullable=True,
+        from_arrow=_unless_none(member.from_arrow),
+        to_arrow=_unless_none(member.to_arrow),
+    )
+
+
+def _annotated(hint: Any, what: str) -> Hinted:
+    inner, *notes = get_args(hint)
+    exact = [note for note in notes if isinstance(note, pa.DataType)]
+    if not exact:
+        return hinted(inner, what)
+    try:
+        value = hinted(inner, what)
+    except DeclarationError:
+        # The note says all: Annotated[Any, pa.uint8()].
+        return Hinted(exact[0])
+    return dataclasses.replace(value, type=exact[0])
+
+
+def _list(hint: Any, what: str) -> Hinted:
+    item = hinted(get_args(hint)[0], f"an item of {what}")
+    return Hinted(
+        pa.list_(item.field("item")),
+        from_arrow=_of_each(item.from_arrow),
+        to_arrow=_of_each(item.to_arrow),
+    )
+
+
+def _dict(hint: Any, what: str) -> Hinted:
+    key, value = (
+        hinted(part, f"{kind} of {what}") for part, kind in zip(get_args(hint), ("a key", "a value"), strict=True)
+    )
+    if key.nullable:
+        raise DeclarationError(f"a key of {what} cannot be None")
+    into, out = value.from_arrow, value.to_arrow
+    return Hinted(
+        pa.map_(key.type, value.field("value")),
+        # Arrow gives a map as a list of pairs.
+        from_arrow=dict if into is None else lambda pairs: {key: into(each) for key, each in pairs},
+        to_arrow=None if out is None else lambda entries: {key: out(each) for key, each in entries.items()},
+    )
+
+
+def _record(cls: Any, fields: dict[str, Any], what: str) -> Hinted:
+    if not fields:
+        raise DeclarationError(f"{what} is a {cls.__name__}, which has no fields")
+    members = {name: hinted(hint, f"{name} of {what}") for name, hint in fields.items()}
+    into = {name: member.from_arrow for name, member in members.items() if member.from_arrow is not None}
+    out = {name: member.to_arrow for name, member in members.items() if member.to_arrow is not None}
+    names = tuple(members)
+    is_dict = typing.is_typeddict(cls)
+
+    def from_arrow(value: dict[str, Any]) -> Any:
+        for name, convert in into.items():
+            value[name] = convert(value[name])
+        return value if is_dict else cls(**value)
+
+    def to_arrow(value: Any) -> dict[str, Any]:
+        plain = {name: value[name] for name in names} if is_dict else {name: getattr(value, name) for name in names}
+        for name, convert in out.items():
+            plain[name] = convert(plain[name])
+        return plain
+
+    return Hinted(
+        pa.struct([member.field(name) for name, member in members.items()]),
+        from_arrow=None if is_dict and not into else from_arrow,
+        to_arrow=to_arrow,
+    )
+
+
+def _unless_none(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+    return lambda value: None if value is None else convert(value)
+
+
+def _of_each(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+    return lambda values: [convert(value) for value in values]
+
+
+def _text(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an author's code returned, as the column that it has declared; anything else is an error of that code."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from updraft.functions.arrow_types import forbidden_null, is_list, retyped, same_type
+from updraft.functions.failures import wrong_result
+from updraft.functions.forms import Form
+from updraft.functions.hints import Hinted
+from updraft.functions.values import to_column
+
+
+class ResultColumn:
+    """A declared column of results."""
+
+    def __init__(self, function: str, name: str, value: Hinted, form: Form) -> None:
+        """Of a function of that name, whose code returns columns in that form."""
+        self._what = f"function {function!r}" if name == "result" else f"{name!r} of function {function!r}"
+        self._value = value
+        self.field = value.field(name)
+        self._read: Callable[[Any], pa.Array] = {
+            Form.PANDAS: self._of_series,
+            Form.NUMPY: self._of_ndarray,
+        }.get(form, self._of_arrow)
+
+    def of_values(self, values: Sequence[Any]) -> pa.Array:
+        """The column of values as the author wrote them; raises UserError."""
+        convert = self._value.to_arrow
+        try:
+            plain = values if convert is None else [convert(value) for value in values]
+            column = to_column(plain, self._value.type)
+        except (TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
+            raise wrong_result(f"{self._what} returned what is no {self._value.type}: {error}") from error
+        return self._without_nulls(column)
+
+    def of_column(self, column: Any, rows: int) -> pa.Array:
+        """What code that takes columns returned for so many rows; raises UserError."""
+        array = self._read(column)
+        if len(array) != rows:
+            raise wrong_result(f"{self._what} returned {len(array)} values for {rows} rows")
+        return self.of_array(array)
+
+    def of_array(self, array: pa.Array) -> pa.Array:
+        """The column in exactly the declared type; raises UserError."""
+        wanted = self._value.type
+        try:
+            if not same_type(array.type, wanted):
+                if not _is_wider(array.type, wanted):
+                    raise wrong_result(f"{self._what} returned {array.type}, but has declared {wanted}")
+                # Raises where a value would not be the same.
+                array = array.cast(wanted)
+            return retyped(self._without_nulls(array), wanted)
+        except pa.ArrowException as error:
+            raise wrong_result(f"{self._what} returned {array.type}, which is no {wanted}: {error}") from error
+
+    def _without_nulls(self, array: pa.Array) -> pa.Array:
+        where = forbidden_null(array, self.field)
+        if where:
+            place = f" ({where})" if where != self.field.name else ""
+            raise wrong_result(f"{self._what} returned a null, which its hint does not allow{place}")
+        return array
+
+    def _of_arrow(self, column: Any) -> pa.Array:
+        if isinstance(column, pa.ChunkedArray):
+            return column.combine_chunks()
+        if not isinstance(column, pa.Array):
+            raise wrong_result(f"{self._what} must return a pyarrow.Array, not {type(column).__name__}")
+        return column
+
+    def _of_series(self, column: Any) -> pa.Array:
+        import pandas as pd
+
+        if not isinstance(column, pd.Series):
+            raise wrong_result(f"{self._what} must return a pandas.Series, not {type(column).__name__}")
+        return self._of_numpy_values(column)
+
+    def _of_ndarray(self, column: Any) -> pa.Array:
+        import numpy as np
+
+        if not isinstance(column, np.ndarray) or column.ndim != 1:
+            raise wrong_result(f"{self._what} must return a numpy.ndarray of one dimension, not {_shape(column)}")
+        return self._of_numpy_values(column)
+
+    def _of_numpy_values(self, values: Any) -> pa.Array:
+        """Where a null may be, NaN is one: NumPy has nothing else."""
+        if values.dtype == object:
+            # What pyarrow would take for the declared type without a word.
+            return to_column_of_objects(values, self._value, self._what)
+        try:
+            array = pa.array(values, from_pandas=self._value.nullable)
+        except pa.ArrowException as error:
+            raise wrong_result(f"{self._what} returned values of {values.dtype}, which Arrow does not have") from error
+        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        wanted = self._value.type
+        if kinds.is_timestamp(array.type) and kinds.is_timestamp(wanted) and array.type.tz is None and wanted.tz:
+            # NumPy has no time zones: its times are UTC, as those are that it was given.
+            array = array.cast(pa.timestamp(array.type.unit, wanted.tz))
+        return array
+
+
+def to_column_of_objects(values: Any, value: Hinted, what: str) -> pa.Array:
+    """A column of an array of Python's objects; raises UserError. NaN is what differs from itself."""
+    listed = [None if each is None or (value.nullable and each != each) else each for each in values.tolist()]
+    try:
+        return to_column(listed, value.type)
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise wrong_result(f"{what} returned what is no {value.type}: {error}") from error
+
+
+def _is_wider(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values may be given in the type as long as none of them changes."""
+    if kinds.is_null(kind):
+        return True
+    if kinds.is_dictionary(kind):
+        return same_type(kind.value_type, wanted)
+    if is_list(kind) and is_list(wanted):
+        return same_type(kind.value_type, wanted.value_type) or _is_wider(kind.value_type, wanted.value_type)
+    if kinds.is_timestamp(kind) and kinds.is_timestamp(wanted):
+        return bool((kind.tz is None) == (wanted.tz is None))
+    families = (kinds.is_integer, kinds.is_decimal, kinds.is_duration, kinds.is_time)
+    if any(family(kind) and family(wanted) for family in families):
+        return True
+    return bool(kinds.is_floating(wanted) and (kinds.is_floating(kind) or kinds.is_integer(kind)))
+
+
+def _shape(column: Any) -> str:
+    dimensions = getattr(column, "ndim", None)
+    return type(column).__name__ if dimensions is None else f"{type(column).__name__} of {dimensions} dimensions"

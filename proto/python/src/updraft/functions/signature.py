@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a callable takes and gives, read from its type hints."""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, get_args, get_origin
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from updraft.functions.arrow_types import forbidden_null
+from updraft.functions.declaration_error import DeclarationError
+from updraft.functions.forms import FORMS, Form
+from updraft.functions.hints import Hinted, hinted
+from updraft.functions.values import to_column
+
+_ITERATORS = (Iterator, Iterable, Generator)
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Argument:
+    """One column that a function takes."""
+
+    name: str
+    value: Hinted
+    default: Any = inspect.Parameter.empty
+    """What it is where the caller leaves it out; `inspect.Parameter.empty`: it has to be there."""
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether it has a default."""
+        return self.default is not inspect.Parameter.empty
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Signature:
+    """What a callable takes, how, and the hint of what it gives."""
+
+    form: Form
+    arguments: Sequence[Argument]
+    result: Any
+    """The hint of a result, an `Arrow[T]` or the like still around it; `inspect.Parameter.empty`: there is none."""
+    is_async: bool = False
+    takes_iterator: bool = False
+    """Whether it is called once for many batches."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the arguments."""
+        return pa.schema([argument.value.field(argument.name) for argument in self.arguments])
+
+
+def declared_signature(call: Callable[..., Any], arguments: pa.Schema | None, what: str, *, skip: int = 0) -> Signature:
+    """The signature of a callable; raises DeclarationError.
+
+    Args:
+        call: A function, or a method without its `self`.
+        arguments: What the author has declared instead of hints; the callable then gets pyarrow arrays.
+        what: Names it in errors.
+        skip: Parameters before the arguments.
+    """
+    parameters = list(inspect.signature(call).parameters.values())[skip:]
+    hints = _hints(call, what)
+    is_async = inspect.iscoroutinefunction(call)
+    if inspect.isasyncgenfunction(call) or get_origin(hints.get("return")) is AsyncIterator:
+        raise DeclarationError(f"{what} is an async generator: an async function returns a value for each row")
+    for parameter in parameters:
+        if parameter.kind in _VARIADIC:
+            raise DeclarationError(f"{what} takes *{parameter.name}: each argument needs a name and a hint")
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            raise DeclarationError(f"{what} takes {parameter.name!r} by keyword alone: arguments are positional")
+    result = hints.get("return", inspect.Parameter.empty)
+    if arguments is not None:
+        _check_names(parameters, arguments, what)
+        defaults = {parameter.name: parameter.default for parameter in parameters}
+        declared = [
+            _argument(field.name, Hinted(field.type, field.nullable), defaults[field.name], what) for field in arguments
+        ]
+        return Signature(Form.ARROW, _distinct(declared, what), is_async=is_async, result=result)
+    hinted_as = [(parameter, _hint_of(parameter, hints, what)) for parameter in parameters]
+    if len(hinted_as) == 1 and hinted_as[0][1] is pa.RecordBatch:
+        return Signature(Form.RECORD_BATCH, (), is_async=is_async, result=result)
+    if len(hinted_as) == 1 and get_origin(hinted_as[0][1]) in _ITERATORS:
+        parameter, hint = hinted_as[0]
+        return _iterator(parameter, get_args(hint)[0], is_async=is_async, result=result, what=what)
+    form, values = _columns([(parameter.name, hint) for parameter, hint in hinted_as], what)
+    if not hinted_as:
+        form = FORMS.get(get_origin(result), Form.ROWS)
+        if form is not Form.ROWS:
+            raise DeclarationError(f"{what} has no argument: how many values its result has is nowhere said")
+    read = [
+        _argument(parameter.name, value, parameter.default, what)
+        for (parameter, _), value in zip(hinted_as, values, strict=True)
+    ]
+    return Signature(form, _distinct(read, what), is_async=is_async, result=result)
+
+
+def form_of(hint: Any) -> tuple[Form, Any]:
+    """The form that a hint asks for, and the hint of one value."""
+    form = FORMS.get(get_origin(hint))
+    return (Form.ROWS, hint) if form is None else (form, get_args(hint)[0])
+
+
+def item_of(hint: Any, what: str) -> Any:
+    """T of Iterator[T] or Iterable[T]; raises DeclarationError."""
+    if get_origin(hint) not in _ITERATORS:
+        raise DeclarationError(f"{what} has to be hinted as an Iterator, not as {hint!r}")
+    return get_args(hint)[0]
+
+
+def _iterator(parameter: inspect.Parameter, item: Any, *, is_async: bool, result: Any, what: str) -> Signature:
+    if is_async:
+        raise DeclarationError(f"{what} takes an iterator and is async: it can be one of them")
+    hints = get_args(item) if get_origin(item) is tuple else (item,)
+    names = (
+        [parameter.name] if len(hints) == 1 else [f"{parameter.name}_{number}" for number in range(1, len(hints) + 1)]
+    )
+    form, values = _columns(list(zip(names, hints, strict=True)), what)
+    if form is Form.ROWS:
+        raise DeclarationError(f"{what} takes an iterator of single values: take Iterator[Arrow[T]], or no iterator")
+    return Signature(
+        form,
+        [Argument(name, value) for name, value in zip(names, values, strict=True)],
+        takes_iterator=True,
+        result=item_of(result, f"the result of {what}"),
+    )
+
+
+def _columns(hints: Sequence[tuple[str, Any]], what: str) -> tuple[Form, Sequence[Hinted]]:
+    formed = [(name, *form_of(hint)) for name, hint in hints]
+    forms = {form for _, form, _ in formed}
+    if len(forms) > 1:
+        raise DeclarationError(f"{what} mixes forms: all arguments are Arrow, Pandas, NumPy or plain values")
+    values = [hinted(hint, f"the argument {name!r} of {what}") for name, _, hint in formed]
+    form = forms.pop() if forms else Form.ROWS
+    if form is Form.NUMPY:
+        for (name, _, _), value in zip(formed, values, strict=True):
+            check_numpy(value, f"the argument {name!r} of {what}")
+    return form, values
+
+
+def check_numpy(value: Hinted, what: str) -> None:
+    """Raises DeclarationError for nulls that NumPy would make something else of."""
+    exact = kinds.is_integer(value.type) or kinds.is_boolean(value.type)
+    if value.nullable and exact:
+        raise DeclarationError(f"{what} may be null, and NumPy has no null of {value.type}: use Pandas or Arrow")
+
+
+def _hints(call: Callable[..., Any], what: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(call, include_extras=True)
+    except NameError as error:
+        raise DeclarationError(f"{what} has a hint that cannot be resolved: {error}") from error
+
+
+def _hint_of(parameter: inspect.Parameter, hints: dict[str, Any], what: str) -> Any:
+    if parameter.name not in hints:
+        raise DeclarationError(f"the argument {parameter.name!r} of {what} has no type hint")
+    return hints[parameter.name]
+
+
+def _check_names(parameters: Sequence[inspect.Parameter], arguments: pa.Schema, what: str) -> None:
+    names = [parameter.name for parameter in parameters]
+    if names != list(arguments.names):
+        raise DeclarationError(f"{what} takes {names}, but arguments= says {list(arguments.names)}")
+
+
+def _argument(name: str, value: Hinted, default: Any, what: str) -> Argument:
+    if default is inspect.Parameter.empty:
+        return Argument(name, value)
+    where = f"the default of argument {name!r} of {what}"
+    plain = default if value.to_arrow is None else value.to_arrow(default)
+    try:
+        column = to_column([plain], value.type)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DeclarationError(f"{where} is no {value.type}: {default!r} ({error})") from error
+    if null := forbidden_null(column, value.field(name)):
+        raise DeclarationError(f"{where} is null at {null}: hint it as T | None")
+    return Argument(name, value, default)
+
+
+def _distinct(arguments: Sequence[Argument], what: str) -> Sequence[Argument]:
+    names = [argument.name for argument in arguments]
+    if len(set(names)) < len(names):
+        raise DeclarationError(f"{what} has two arguments of one name: {names}")
+    return tuple(arguments)

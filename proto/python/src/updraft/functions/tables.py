@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls functions that give any number of rows for each row."""
+
+import itertools
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from updraft.functions.columns import Columns
+from updraft.functions.definition import Function
+from updraft.functions.failures import Explain, raised, wrong_result
+from updraft.functions.forms import Form
+from updraft.functions.instance import Instance
+from updraft.functions.results import ResultColumn
+
+_ROWS_AT_ONCE = 8192
+"""Rows of a batch of results. The output of one row may have no end."""
+
+
+class TableOutput(NamedTuple):
+    """Some of the results."""
+
+    batch: pa.RecordBatch
+    row_ends: Sequence[int]
+    """For each row whose results end in this batch, in order: the offset just after them."""
+
+
+class LoadedTable:
+    """A table function."""
+
+    def __init__(self, function: Function[Any, Any], explain: Explain) -> None:
+        self._function = function
+        self._explain = explain
+        self._instance = Instance(function)
+        self._columns = Columns(function.signature)
+        self._takes_rows = function.signature.form is Form.ROWS
+        self._results = [
+            ResultColumn(function.name, name, value, function.signature.form) for name, value in function.results
+        ]
+        self._schema = function.result_schema
+        self._values_of = _values_of(function)
+
+    def warm_up(self) -> None:
+        """Call the author's `warm_up`, if there is one."""
+        self._instance.warm_up()
+
+    def run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The results for the rows of a checked batch, in order; raises UserError."""
+        if self._takes_rows:
+            return (output.batch for output in self._of_rows(batch))
+        return self._of_columns(batch)
+
+    def run_joined(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
+        """The same, with what comes of which row; raises UserError."""
+        return self._of_rows(batch) if self._takes_rows else self._of_single_rows(batch)
+
+    def _of_rows(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
+        columns = self._columns.of(batch)
+        rows = zip(*columns, strict=True) if columns else itertools.repeat((), batch.num_rows)
+        held: list[Any] = []
+        ends: list[int] = []
+        for arguments in rows:
+            for row in self._called(arguments):
+                held.append(row)
+                if len(held) == _ROWS_AT_ONCE:
+                    yield TableOutput(self._batch(held), ends)
+                    held, ends = [], []
+            ends.append(len(held))
+        if ends:
+            yield TableOutput(self._batch(held), ends)
+
+    def _of_columns(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        return map(self._declared, self._called(self._columns.of(batch)))
+
+    def _of_single_rows(self, batch: pa.RecordBatch) -> Iterator[TableOutput]:
+        """The author's code says for no row of many what it has made of it: it is called with each."""
+        held: list[pa.RecordBatch] = []
+        held_rows = 0
+        ends: list[int] = []
+        for row in range(batch.num_rows):
+            for some in self._of_columns(batch.slice(row, 1)):
+                held.append(some)
+                held_rows += some.num_rows
+                if held_rows >= _ROWS_AT_ONCE:
+                    yield TableOutput(pa.concat_batches(held), ends)
+                    held, held_rows, ends = [], 0, []
+            ends.append(held_rows)
+        if ends:
+            empty = pa.RecordBatch.from_pylist([], schema=self._schema)
+            yield TableOutput(pa.concat_batches(held or [empty]), ends)
+
+    def _called(self, arguments: Sequence[Any]) -> Iterator[Any]:
+        try:
+            yield from self._instance.call(*arguments)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._explain(error)
+            raise raised(error) from error
+
+    def _batch(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        """Rows as the author wrote them."""
+        columns = [
+            result.of_values(values) for result, values in zip(self._results, self._values_of(rows), strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _declared(self, returned: Any) -> pa.RecordBatch:
+        """Columns as the author returned them."""
+        what = f"function {self._function.name!r}"
+        if not isinstance(returned, pa.RecordBatch):
+            raise wrong_result(f"{what} must give pyarrow.RecordBatches, not {type(returned).__name__}")
+        names = [result.field.name for result in self._results]
+        if returned.schema.names != names:
+            raise wrong_result(f"{what} gave the columns {returned.schema.names}, but has declared {names}")
+        columns = [
+            result.of_column(column, returned.num_rows)
+            for result, column in zip(self._results, returned.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _values_of(function: Function[Any, Any]) -> Callable[[Sequence[Any]], Sequence[Sequence[Any]]]:
+    """Reads the columns out of rows; what it is given may be anything: it raises UserError."""
+    record = function.record
+    if record is None:
+        return lambda rows: [rows]
+    is_dict = typing.is_typeddict(record)
+    expected = dict if is_dict else record
+    names = [name for name, _ in function.results]
+
+    def read(rows: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        for row in rows:
+            if not isinstance(row, expected):
+                raise wrong_result(
+                    f"function {function.name!r} gave a row that is no {record.__name__} but {type(row).__name__}"
+                )
+        if not is_dict:
+            return [[getattr(row, name) for row in rows] for name in names]
+        try:
+            return [[row[name] for row in rows] for name in names]
+        except KeyError as missing:
+            raise wrong_result(f"function {function.name!r} gave a row without {missing}") from missing
+
+    return read

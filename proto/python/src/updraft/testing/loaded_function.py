@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A function that a test has loaded, as a worker loads it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import pyarrow as pa
+
+from updraft.functions import Function, Kind
+from updraft.functions.aggregates import LoadedAggregate, Stage
+from updraft.functions.loaded import OneToOne
+from updraft.functions.loaded import load as loaded
+from updraft.functions.tables import LoadedTable
+from updraft.functions.values import to_column
+
+Column: TypeAlias = pa.Array | Sequence[Any]
+
+_NO_KEYS: Mapping[str, Column] = {}
+
+
+class LoadedFunction:
+    """A function that was constructed once, and is called for any number of exchanges."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Raises whatever its constructor raises, and what its `warm_up` raises."""
+        if not isinstance(function, Function):
+            raise TypeError(f"{function!r} is no registered function: decorate it with @function")
+        self._function: Function[..., Any] = function
+        self._loaded = loaded(function)
+        self._loaded.warm_up()
+
+    def call(self, *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Array:
+        """The results of a function that gives a value for each row, in the columns' order.
+
+        Args:
+            columns: One for each argument; the last ones that have defaults may be left out.
+            batch_rows: Rows of each batch in which a caller would send them; 0 sends all in one.
+            rows: Number of rows for a function without arguments.
+
+        Raises ProtocolError and UserError.
+        """
+        self._require(Kind.SCALAR, "call")
+        batches = self._checked(_batches(self._batch(columns, rows), batch_rows))
+        results = cast(OneToOne, self._loaded).run(batches)
+        return _column([batch.column(0) for batch in results], self._function.result_schema)
+
+    def table(self, *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Table:
+        """The results of a table function; arguments and errors as of `call`."""
+        self._require(Kind.TABLE, "table")
+        batches = self._checked(_batches(self._batch(columns, rows), batch_rows))
+        loaded = cast(LoadedTable, self._loaded)
+        return pa.Table.from_batches(
+            [result for batch in batches for result in loaded.run(batch)], self._function.result_schema
+        )
+
+    def aggregate(
+        self,
+        *columns: Column,
+        keys: Mapping[str, Column] = _NO_KEYS,
+        batch_rows: int = 0,
+        rows: int = 0,
+        parts: int = 1,
+    ) -> pa.Table:
+        """A row for each group, with its keys and the result; arguments and errors as of `call`, and beside them:
+
+        Args:
+            columns: One for each argument.
+            keys: Columns whose values name the group of each row; without any all rows are one group.
+            batch_rows: Rows of a batch.
+            rows: Number of rows for a function without arguments.
+            parts: Number of callers among whom the batches are dealt, and whose states are merged, as Spark does it.
+        """
+        self._require(Kind.AGGREGATE, "aggregate")
+        arguments = self._batch(columns, rows or len(next(iter(keys.values()), ())))
+        key_arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in keys.values()]
+        batch = pa.RecordBatch.from_arrays([*key_arrays, *arguments.columns], [*keys, *arguments.schema.names])
+        if not batch.num_columns:
+            batch = arguments
+        batches = _batches(batch, batch_rows)
+        stage = Stage.WHOLE if parts == 1 else Stage.ACCUMULATE
+        dealt = [self._aggregated(batches[part::parts], batch.schema, stage, len(keys)) for part in range(parts)]
+        if parts > 1:
+            dealt = [self._aggregated(dealt, dealt[0].schema, Stage.MERGE, len(keys))]
+        return pa.Table.from_batches(dealt)
+
+    def _aggregated(
+        self, batches: Sequence[pa.RecordBatch], schema: pa.Schema, stage: Stage, key_columns: int
+    ) -> pa.RecordBatch:
+        aggregation = cast(LoadedAggregate, self._loaded).begin(schema, stage, key_columns)
+        for batch in batches:
+            aggregation.add(batch)
+        return aggregation.results()
+
+    def _require(self, kind: Kind, name: str) -> None:
+        if self._function.kind is not kind:
+            raise TypeError(f"{self._function!r} gives {self._function.kind.value}: {name}() is for {kind.value}")
+
+    def _batch(self, columns: Sequence[Column], rows: int) -> pa.RecordBatch:
+        """As a caller sends it."""
+        arguments = self._function.arguments.schema
+        if not columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        arrays = [
+            self._array(column, arguments.field(number) if number < len(arguments) else None)
+            for number, column in enumerate(columns)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, [f"_{number}" for number in range(len(arrays))])
+
+    def _array(self, column: Column, argument: pa.Field | None) -> pa.Array:
+        if isinstance(column, pa.ChunkedArray):
+            return column.combine_chunks()
+        if isinstance(column, pa.Array):
+            return column
+        if argument is None:
+            return pa.array(column)
+        signature = next(each for each in self._function.signature.arguments if each.name == argument.name)
+        convert = signature.value.to_arrow
+        return to_column(column if convert is None else [convert(value) for value in column], argument.type)
+
+    def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for batch in batches:
+            self._function.arguments.check(batch.schema)
+            yield self._function.checked(batch)
+
+
+def load(function: Callable[..., Any]) -> LoadedFunction:
+    """Construct the function as a worker does; raises whatever its constructor raises."""
+    return LoadedFunction(function)
+
+
+def call(function: Callable[..., Any], *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Array:
+    """Load the function and call it once; see `LoadedFunction.call`."""
+    return load(function).call(*columns, batch_rows=batch_rows, rows=rows)
+
+
+def table(function: Callable[..., Any], *columns: Column, batch_rows: int = 0, rows: int = 0) -> pa.Table:
+    """Load the function and call it once; see `LoadedFunction.table`."""
+    return load(function).table(*columns, batch_rows=batch_rows, rows=rows)
+
+
+def aggregate(
+    function: Callable[..., Any],
+    *columns: Column,
+    keys: Mapping[str, Column] = _NO_KEYS,
+    batch_rows: int = 0,
+    rows: int = 0,
+    parts: int = 1,
+) -> pa.Table:
+    """Load the function and call it once; see `LoadedFunction.aggregate`."""
+    return load(function).aggregate(*columns, keys=keys, batch_rows=batch_rows, rows=rows, parts=parts)
+
+
+def _batches(batch: pa.RecordBatch, batch_rows: int) -> Sequence[pa.RecordBatch]:
+    if not batch_rows or not batch.num_rows:
+        return [batch]
+    return [batch.slice(start, batch_rows) for start in range(0, batch.num_rows, batch_rows)]
+
+
+def _column(parts: Sequence[pa.Array], schema: pa.Schema | None) -> pa.Array:
+    if schema is None or parts:
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    return pa.nulls(0, schema.field(0).type)

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that give a value for each row, in each of their forms."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from updraft.errors import UserError
+from updraft.functions import Arrow, NumPy, Pandas, function
+from updraft.testing import call, load
+
+
+@function
+def rows(x: int, y: int) -> int:
+    return x + y
+
+
+@function
+def arrow(x: Arrow[int], y: Arrow[int]) -> Arrow[int]:
+    return pc.add(x, y)
+
+
+@function
+def pandas(x: Pandas[int], y: Pandas[int]) -> Pandas[int]:
+    assert isinstance(x, pd.Series)
+    return x + y
+
+
+@function
+def numpy(x: NumPy[int], y: NumPy[int]) -> NumPy[int]:
+    assert isinstance(x, np.ndarray)
+    return x + y
+
+
+@function(arguments=pa.schema({"x": pa.int64(), "y": pa.int64()}), result=pa.int64())
+def schema(x, y):  # type: ignore[no-untyped-def]  # the decorator has the types
+    return pc.add(x, y)
+
+
+@function
+def iterator(batches: Iterator[tuple[Arrow[int], Arrow[int]]]) -> Iterator[Arrow[int]]:
+    for x, y in batches:
+        yield pc.add(x, y)
+
+
+@function
+async def awaited(x: int, y: int) -> int:
+    return x + y
+
+
+@function
+async def awaited_columns(x: Arrow[int], y: Arrow[int]) -> Arrow[int]:
+    return pc.add(x, y)
+
+
+@function
+class Loaded:
+    def __call__(self, x: int, y: int) -> int:
+        return x + y
+
+
+FORMS: list[Callable[..., Any]] = [
+    rows,
+    arrow,
+    pandas,
+    numpy,
+    schema,
+    iterator,
+    awaited,
+    awaited_columns,
+    Loaded,
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=[form.__name__ for form in FORMS])
+@pytest.mark.parametrize("batch_rows", [0, 1, 3])
+def test_every_form_gives_the_same_answers(form: Callable[..., Any], batch_rows: int) -> None:
+    results = call(form, range(10), range(10, 20), batch_rows=batch_rows)
+    assert results.equals(pa.array(range(10, 30, 2), pa.int64()))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=[form.__name__ for form in FORMS])
+def test_no_rows_have_no_results(form: Callable[..., Any]) -> None:
+    assert call(form, [], []).equals(pa.array([], pa.int64()))
+
+
+def test_a_class_is_constructed_once() -> None:
+    constructed: list[int] = []
+
+    @function
+    class Counted:
+        def __init__(self) -> None:
+            constructed.append(1)
+
+        def __call__(self, x: int) -> int:
+            return x
+
+    assert constructed == []
+    loaded = load(Counted)
+    loaded.call([1], batch_rows=1)
+    loaded.call([1, 2], batch_rows=1)
+    assert constructed == [1]
+
+
+def test_a_class_that_can_warm_up_does_so_before_the_first_call() -> None:
+    @function
+    class Warm:
+        warm = False
+
+        def warm_up(self) -> None:
+            self.warm = True
+
+        def __call__(self, x: int) -> bool:
+            return self.warm
+
+    assert call(Warm, [1]).to_pylist() == [True]
+
+
+def test_a_function_without_arguments_is_called_for_each_row() -> None:
+    values = iter(range(100))
+
+    @function(deterministic=False)
+    def counted() -> int:
+        return next(values)
+
+    assert call(counted, rows=3).to_pylist() == [0, 1, 2]
+
+
+def test_nulls_in_pandas_keep_integers_exact() -> None:
+    @function
+    def same(x: Pandas[int | None]) -> Pandas[int | None]:
+        assert str(x.dtype) == "Int64"
+        return x
+
+    values = [2**62 + 1, None]
+    assert call(same, values).to_pylist() == values
+
+
+def test_a_nan_of_a_nullable_result_is_null_and_of_another_one_a_number() -> None:
+    @function
+    def nullable(x: NumPy[float | None]) -> NumPy[float | None]:
+        return x
+
+    @function
+    def exact(x: NumPy[float]) -> NumPy[float]:
+        return x
+
+    assert call(nullable, [1.0, None]).to_pylist() == [1.0, None]
+    assert call(exact, [float("nan")]).null_count == 0
+
+
+def test_a_result_may_be_wider_as_long_as_no_value_changes() -> None:
+    @function
+    def narrow(x: Arrow[int]) -> Arrow[int]:
+        return x.cast(pa.int32())
+
+    @function
+    def real(x: Arrow[int]) -> Arrow[float]:
+        return x
+
+    assert call(narrow, [1]).type == pa.int64()
+    assert call(real, [1]).to_pylist() == [1.0]
+    with pytest.raises(UserError, match="which is no double"):
+        call(real, [2**53 + 1])
+
+
+def short(x: Arrow[int]) -> Arrow[int]:
+    return x[1:]
+
+
+def real_for_int(x: Arrow[int]) -> Arrow[int]:
+    return x.cast(pa.float64())
+
+
+def null(x: Arrow[int]) -> Arrow[int]:
+    return pa.nulls(len(x), pa.int64())
+
+
+def a_list(x: Arrow[int]) -> Arrow[int]:
+    return x.to_pylist()
+
+
+def two_dimensions(x: NumPy[int]) -> NumPy[int]:
+    return np.array([[1], [2]])
+
+
+def objects(x: Pandas[int]) -> Pandas[int]:
+    return pd.Series([1, "2"], dtype=object)
+
+
+def raises(x: int) -> int:
+    raise ValueError(f"not {x}")
+
+
+def exits(x: int) -> int:
+    raise SystemExit(3)
+
+
+async def raises_later(x: int) -> int:
+    raise ValueError(f"not {x}")
+
+
+def too_few(batches: Iterator[Arrow[int]]) -> Iterator[Arrow[int]]:
+    next(batches)
+    return iter([])
+
+
+def too_many(batches: Iterator[Arrow[int]]) -> Iterator[Arrow[int]]:
+    yield from (batch for batch in batches)
+    yield pa.array([1])
+
+
+WRONG: dict[str, tuple[Callable[..., Any], str]] = {
+    "row_count": (short, "returned 1 values for 2 rows"),
+    "type": (real_for_int, "returned double, but has declared int64"),
+    "null": (null, "returned a null, which its hint does not allow"),
+    "no_array": (a_list, r"must return a pyarrow.Array, not list"),
+    "dimensions": (two_dimensions, "of one dimension"),
+    "objects": (objects, "returned what is no int64"),
+    "exception": (raises, "ValueError: not 1"),
+    "exit": (exits, "SystemExit: 3"),
+    "awaited": (raises_later, "ValueError: not 1"),
+    "too_few": (too_few, "before it had given a result for each batch"),
+    "too_many": (too_many, "before it had taken a batch for it"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_goes_wrong_in_a_function_is_an_error_of_its_own(case: str) -> None:
+    code, reason = WRONG[case]
+    with pytest.raises(UserError, match=reason):
+        call(function(code), [1, 2])
+
+
+def test_the_error_of_an_exception_has_its_class_and_traceback() -> None:
+    with pytest.raises(UserError) as caught:
+        call(function(raises), [7])
+    assert caught.value.exception_class == "ValueError"
+    assert "raise ValueError" in caught.value.traceback
+
+
+def test_an_iterator_may_take_batches_before_it_gives_results() -> None:
+    @function
+    def ahead(batches: Iterator[Arrow[int]]) -> Iterator[Arrow[int]]:
+        yield from list(batches)
+
+    assert call(ahead, range(5), batch_rows=2).to_pylist() == list(range(5))

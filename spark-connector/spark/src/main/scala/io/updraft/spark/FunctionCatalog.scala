@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark
+
+import java.util.{Collections, Map => JavaMap}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.catalyst.analysis.{NoSuchFunctionException, NoSuchNamespaceException}
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
+import org.apache.spark.sql.connector.catalog.{
+  FunctionCatalog => SparkFunctionCatalog,
+  Identifier,
+  NamespaceChange,
+  SupportsNamespaces
+}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+import io.updraft.spark.functions.{Listed, Pools, UnboundPoolFunction}
+
+/** The registered functions of pools, by name: `spark.sql.catalog.updraft =
+  * io.updraft.spark.FunctionCatalog`. Its namespaces are pools, `default` for that of
+  * `spark.updraft.udf.endpoint` and others by `spark.sql.catalog.updraft.pool.NAME`; what stands
+  * before a dot in a function's name is a namespace inside its pool.
+  */
+class FunctionCatalog extends SparkFunctionCatalog with SupportsNamespaces {
+  private var catalog = ""
+  private var listed: Listed = _
+
+  override def initialize(name: String, options: CaseInsensitiveStringMap): Unit = {
+    catalog = name
+    val pools = options.asScala.map {
+      case (key, address) if key.startsWith(FunctionCatalog.PoolPrefix) =>
+        key.stripPrefix(FunctionCatalog.PoolPrefix) -> address
+      case (key, _) => throw FunctionCatalog.unknown(name, key)
+    }
+    listed = new Listed(new Pools(name, pools.toMap))
+  }
+
+  override def name(): String = catalog
+
+  override def defaultNamespace(): Array[String] = Array(Pools.Default)
+
+  override def listNamespaces(): Array[Array[String]] = listed.pools.map(Array(_)).toArray
+
+  override def listNamespaces(namespace: Array[String]): Array[Array[String]] =
+    if (namespace.isEmpty) listNamespaces()
+    else listed.namespacesIn(namespace.toSeq).map(_.toArray).toArray
+
+  override def namespaceExists(namespace: Array[String]): Boolean =
+    listed.isNamespace(namespace.toSeq)
+
+  override def loadNamespaceMetadata(namespace: Array[String]): JavaMap[String, String] =
+    if (namespaceExists(namespace)) Collections.emptyMap()
+    else throw new NoSuchNamespaceException(namespace)
+
+  override def listFunctions(namespace: Array[String]): Array[Identifier] =
+    if (namespaceExists(namespace))
+      listed.functionsIn(namespace.toSeq).map(Identifier.of(namespace, _)).toArray
+    else throw new NoSuchNamespaceException(namespace)
+
+  override def loadFunction(identifier: Identifier): UnboundFunction =
+    find(identifier.namespace().toSeq :+ identifier.name())
+      .getOrElse(throw new NoSuchFunctionException(identifier))
+
+  /** The function of this name in the catalog; None: there is none. */
+  private[spark] def find(name: Seq[String]): Option[UnboundPoolFunction] = listed.find(name)
+
+  override def createNamespace(
+      namespace: Array[String],
+      metadata: JavaMap[String, String]
+  ): Unit = throw FunctionCatalog.readOnly()
+
+  override def alterNamespace(namespace: Array[String], changes: NamespaceChange*): Unit =
+    throw FunctionCatalog.readOnly()
+
+  override def dropNamespace(namespace: Array[String], cascade: Boolean): Boolean =
+    throw FunctionCatalog.readOnly()
+}
+
+object FunctionCatalog {
+  private val PoolPrefix = "pool."
+
+  private def unknown(catalog: String, key: String) = new IllegalArgumentException(
+    s"spark.sql.catalog.$catalog.$key is not a setting of this catalog: " +
+      s"spark.sql.catalog.$catalog.pool.<name> gives a pool a name"
+  )
+
+  private def readOnly() = new UnsupportedOperationException(
+    "namespaces of functions are pools: set spark.sql.catalog.<catalog>.pool.<name> to the endpoint of one"
+  )
+}

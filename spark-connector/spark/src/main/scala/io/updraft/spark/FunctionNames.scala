@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.analysis.{
+  UnresolvedFunction,
+  UnresolvedFunctionName,
+  UnresolvedTableValuedFunction
+}
+import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression}
+import org.apache.spark.sql.catalyst.plans.logical.{DescribeFunction, LogicalPlan}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.updraft.{DeclaredArgument, FunctionText, TableCall}
+
+import io.updraft.spark.functions.{NamedArguments, PoolFunction, UnboundPoolFunction}
+
+/** Resolves what Spark does not ask a catalog for: table functions, named arguments, and DESCRIBE.
+  */
+case class FunctionNames(session: SparkSession) extends Rule[LogicalPlan] {
+
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.resolveOperatorsUp {
+      case table: UnresolvedTableValuedFunction =>
+        find(table.name).fold[LogicalPlan](table)(tableCall(_, table.functionArgs))
+      case describe @ DescribeFunction(function: UnresolvedFunctionName, _) =>
+        find(function.multipartIdentifier)
+          .fold[LogicalPlan](describe)(unbound => FunctionText(unbound.description()))
+    }.resolveExpressions {
+      case call: UnresolvedFunction if call.arguments.exists(isNamed) =>
+        find(call.nameParts).fold(call) { unbound =>
+          call.copy(arguments = NamedArguments.inOrder(unbound.function, call.arguments))
+        }
+    }
+
+  private def isNamed(argument: Expression) = argument.isInstanceOf[NamedArgumentExpression]
+
+  private def find(name: Seq[String]): Option[UnboundPoolFunction] =
+    TableCall.catalogOf(session, name) match {
+      case (catalog: FunctionCatalog, rest) => catalog.find(rest)
+      case _ => None
+    }
+
+  private def tableCall(unbound: UnboundPoolFunction, arguments: Seq[Expression]): LogicalPlan = {
+    val function: PoolFunction = unbound.function
+    unbound.requireTable()
+    val ordered = NamedArguments.inOrder(function, arguments)
+    UnboundPoolFunction.checkCount(function, ordered.length)
+    val typed = ordered.zip(function.arguments).map { case (argument, declared) =>
+      DeclaredArgument(argument, declared.dataType, function.name)
+    }
+    TableCall.of(session, unbound.called, function.rows, typed, function.isDeterministic)
+  }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.functions
+
+import org.apache.spark.sql.catalyst.expressions.{Expression, NamedArgumentExpression}
+
+/** Arguments of a call in the order of the signature. */
+object NamedArguments {
+
+  /** Raises an error that shows the signature where names do not fit it. */
+  def inOrder(function: PoolFunction, arguments: Seq[Expression]): Seq[Expression] = {
+    def refuse(problem: String): Nothing = throw new UnsupportedOperationException(
+      s"${function.name} cannot be called so: $problem; it is ${function.signature}"
+    )
+    val (positional, rest) = arguments.span(!_.isInstanceOf[NamedArgumentExpression])
+    val known = function.arguments.map(_.name)
+    val named = rest.map {
+      case NamedArgumentExpression(name, value) =>
+        val position = known.indexWhere(_.equalsIgnoreCase(name))
+        if (position < 0) refuse(s"it has no argument $name")
+        if (position < positional.length) refuse(s"argument $name is given twice")
+        position -> value
+      case _ => refuse("an argument without a name follows one with a name")
+    }
+    val byPosition = named.toMap
+    if (byPosition.size < named.length) refuse("an argument is given twice")
+    val last = (byPosition.keys ++ Seq(positional.length - 1)).max
+    positional ++ (positional.length to last).map { position =>
+      byPosition.getOrElse(
+        position,
+        refuse(s"argument ${known(position)} is left out and one behind it is not")
+      )
+    }
+  }
+}

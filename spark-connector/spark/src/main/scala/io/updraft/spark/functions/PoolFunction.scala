@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.functions
+
+import java.io.ByteArrayInputStream
+import java.nio.channels.Channels
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import com.google.protobuf.ByteString
+import org.apache.arrow.vector.ipc.ReadChannel
+import org.apache.arrow.vector.ipc.message.MessageSerializer
+import org.apache.arrow.vector.types.pojo.Field
+import org.apache.spark.sql.types.{DataType, StructField, StructType}
+import org.apache.spark.sql.updraft.{CalledFunction, SparkInternals}
+
+import io.updraft.proto.v1.{FunctionDescription, FunctionKind}
+
+/** A registered function as Spark's SQL sees it.
+  *
+  * @param endpoint
+  *   of the pool that has it
+  * @param arguments
+  *   in the order of a call; one that may be null says so
+  * @param results
+  *   one field, or of a table function its columns
+  * @param state
+  *   of an aggregate
+  */
+final case class PoolFunction(
+    endpoint: String,
+    description: FunctionDescription,
+    arguments: Seq[StructField],
+    results: Seq[StructField],
+    state: Seq[StructField]
+) {
+
+  def name: String = description.getName
+
+  def kind: FunctionKind = description.getKind
+
+  def isDeterministic: Boolean = description.getDeterministic
+
+  def result: DataType = results.head.dataType
+
+  def rows: StructType = StructType(results)
+
+  /** Number of arguments that a call must have. */
+  def required: Int = arguments.length - description.getArgumentsWithDefault
+
+  /** What an expression holds of it. */
+  def called(version: String): CalledFunction =
+    CalledFunction(endpoint, name, version, state.headOption.map(_.dataType))
+
+  /** "discount(price BIGINT, percent DOUBLE = 10.0) -> DOUBLE" */
+  def signature: String = {
+    val defaults = Seq.fill(required)("") ++ description.getDefaultsList.asScala.map(" = " + _)
+    val listed = arguments.zipAll(defaults, null, "").collect {
+      case (argument, default)
+          if argument != null =>
+        s"${argument.name} ${PoolFunction.typed(argument)}$default"
+    }
+    val returned = kind match {
+      case FunctionKind.FUNCTION_KIND_TABLE =>
+        results.map(column => s"${column.name} ${PoolFunction.typed(column)}").mkString(
+          "TABLE(",
+          ", ",
+          ")"
+        )
+      case _ => results.headOption.fold("")(PoolFunction.typed)
+    }
+    s"$name(${listed.mkString(", ")}) -> $returned"
+  }
+
+  /** Everything that its author says of it, a line each. */
+  def text: String = {
+    val said = Seq(
+      "version" -> description.getVersion,
+      "owner" -> description.getOwner,
+      "tags" -> description.getTagsList.asScala.mkString(", "),
+      "deterministic" -> (if (isDeterministic) "" else "no"),
+      "fault" -> description.getFault
+    ).collect { case (what, value) if value.nonEmpty => s"$what: $value" }
+    (Seq(signature, description.getDoc).filter(_.nonEmpty) ++ said).mkString("\n")
+  }
+}
+
+object PoolFunction {
+
+  /** A function in Spark's types, or why Spark cannot call it. */
+  def of(endpoint: String, description: FunctionDescription): Either[String, PoolFunction] =
+    if (description.getKind == FunctionKind.FUNCTION_KIND_UNSPECIFIED)
+      Left("it takes any columns, and SQL needs their types: declare them in its type hints")
+    else
+      try
+        Right(
+          PoolFunction(
+            endpoint,
+            description,
+            fields(description.getArgumentSchema),
+            fields(description.getResultSchema),
+            fields(description.getStateSchema)
+          )
+        )
+      catch { case NonFatal(e) => Left(s"its types are not Spark's: ${e.getMessage}") }
+
+  private def fields(schema: ByteString): Seq[StructField] =
+    if (schema.isEmpty) Seq.empty
+    else
+      MessageSerializer
+        .deserializeSchema(
+          new ReadChannel(Channels.newChannel(new ByteArrayInputStream(schema.toByteArray)))
+        )
+        .getFields
+        .asScala
+        .map(field)
+        .toSeq
+
+  private def field(field: Field): StructField =
+    StructField(field.getName, SparkInternals.sparkType(field), field.isNullable)
+
+  private def typed(field: StructField): String =
+    field.dataType.sql + (if (field.nullable) "" else " NOT NULL")
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.functions
+
+import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
+
+import scala.jdk.CollectionConverters._
+import scala.jdk.OptionConverters._
+
+import org.apache.spark.SparkException
+import org.apache.spark.sql.internal.SQLConf
+
+import io.updraft.client.PoolCheck
+import io.updraft.proto.v1.FunctionDescription
+import io.updraft.spark.config.{ConfigEntry, ConnectionSettings, UpdraftConf}
+
+/** The pools that a catalog names, and what they say of their functions.
+  *
+  * @param catalog
+  *   the catalog's own name
+  * @param named
+  *   endpoints by the names of pools
+  */
+final class Pools(catalog: String, named: Map[String, String]) {
+
+  /** Names of pools, the session's own first. */
+  def names: Seq[String] = Pools.Default +: named.keys.filter(_ != Pools.Default).toSeq.sorted
+
+  def contains(pool: String): Boolean = pool == Pools.Default || named.contains(pool)
+
+  /** Address of a pool; raises an error that says what to set where the session names none. */
+  def endpoint(pool: String): String = named.get(pool) match {
+    case Some(address) => Pools.setting(catalog, pool).read(_ => Some(address)).getOrElse(address)
+    case None =>
+      UpdraftConf.endpoint
+        .read(key => Option(SQLConf.get.getConfString(key, null)))
+        .getOrElse(
+          throw new IllegalArgumentException(
+            s"no pool is named $pool: set ${UpdraftConf.endpoint.key} or ${Pools.setting(catalog, pool).key}"
+          )
+        )
+  }
+
+  /** What a pool has; raises an error where it does not say. */
+  def functions(pool: String): Seq[FunctionDescription] = Pools.ask(endpoint(pool))
+}
+
+object Pools {
+
+  /** The pool of the session's endpoint. */
+  val Default = "default"
+
+  /** For the time of an analysis, which asks for each call. */
+  private val KeptNanoseconds = TimeUnit.SECONDS.toNanos(2)
+
+  private final case class Answer(functions: Seq[FunctionDescription], time: Long)
+
+  private val answers = new ConcurrentHashMap[ConnectionSettings, Answer]()
+
+  /** The setting that gives a catalog a pool. */
+  def setting(catalog: String, pool: String): ConfigEntry[String] = ConfigEntry(
+    s"spark.sql.catalog.$catalog.pool.$pool",
+    "Endpoint of a pool.",
+    UpdraftConf.endpoint.values
+  )
+
+  private def ask(address: String): Seq[FunctionDescription] = {
+    val settings = UpdraftConf.settingsAt(address, SQLConf.get)
+    val known = answers.get(settings.connection)
+    if (known != null && System.nanoTime() - known.time < KeptNanoseconds) known.functions
+    else {
+      val answer = settings.connection.whileConnecting[PoolCheck.Answer](_.silence.isEmpty)(
+        PoolCheck.ask(settings.clientOptions())
+      )
+      val status = answer.status.toScala.getOrElse {
+        val problem = answer.refusal.map[String](_.message).or(() => answer.silence)
+        throw new SparkException(
+          s"the pool at $address does not say what functions it has: " +
+            problem.orElse("it answers, and not as a pool; it may be starting")
+        )
+      }
+      val functions = status.getFunctionsList.asScala.toSeq
+      val now = System.nanoTime()
+      // Sessions of a long-lived server bring ever new connections.
+      answers.values.removeIf(now - _.time >= KeptNanoseconds)
+      answers.put(settings.connection, Answer(functions, now))
+      functions
+    }
+  }
+}

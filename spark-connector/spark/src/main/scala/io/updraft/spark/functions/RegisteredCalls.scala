@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.functions
+
+import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, V2Aggregator}
+import org.apache.spark.sql.catalyst.expressions.{
+  ApplyFunctionExpression,
+  Expression,
+  KnownNullable
+}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.connector.catalog.functions.BoundFunction
+import org.apache.spark.sql.updraft.{CalledFunction, DeclaredArgument}
+
+/** Puts calls of pools in the place of what Spark has resolved, once its types are cast. */
+object RegisteredCalls extends Rule[LogicalPlan] {
+
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveExpressions {
+    case call @ ApplyFunctionExpression(scalar: PoolScalar, arguments) if call.resolved =>
+      // Without the wrapper Spark would chain it with a function around it into one call of one worker.
+      KnownNullable(
+        CalledFunction.scalar(
+          scalar.called,
+          scalar.resultType(),
+          arguments,
+          scalar.isDeterministic
+        )
+      )
+    case call: AggregateExpression if call.resolved =>
+      call.aggregateFunction match {
+        case v2: V2Aggregator[_, _] => onPool(call, v2.aggrFunc, v2.children)
+        case _ => call
+      }
+    case argument: DeclaredArgument if argument.checkInputDataTypes().isSuccess => argument.child
+  }
+
+  private def onPool(
+      call: AggregateExpression,
+      function: BoundFunction,
+      arguments: Seq[Expression]
+  ): AggregateExpression = function match {
+    case aggregate: PoolAggregate =>
+      if (call.isDistinct || call.filter.nonEmpty)
+        throw new UnsupportedOperationException(
+          s"${aggregate.name} cannot be called with DISTINCT or FILTER: select its rows in a subquery"
+        )
+      call.copy(aggregateFunction =
+        CalledFunction.aggregate(
+          aggregate.called,
+          aggregate.resultType(),
+          arguments,
+          aggregate.isDeterministic
+        )
+      )
+    case _ => call
+  }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.functions
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.connector.catalog.functions._
+import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.updraft.CalledFunction
+
+import io.updraft.proto.v1.{FunctionDescription, FunctionKind}
+
+/** A registered function before it is called with arguments.
+  *
+  * @param version
+  *   the one that the query names; empty: the pool's default one
+  */
+final class UnboundPoolFunction private (
+    described: FunctionDescription,
+    version: String,
+    known: Either[String, PoolFunction]
+) extends UnboundFunction {
+
+  override def name(): String = described.getName
+
+  override def description(): String = known.fold(
+    problem => s"${described.getName}: Spark cannot call it: $problem",
+    _.text
+  )
+
+  /** The function in Spark's types; raises an error where it has others. */
+  def function: PoolFunction = known.fold(
+    problem => throw new UnsupportedOperationException(s"$name cannot be called: $problem"),
+    identity
+  )
+
+  def called: CalledFunction = function.called(version)
+
+  /** Raises an error where the function gives no table. */
+  def requireTable(): Unit =
+    if (function.kind != FunctionKind.FUNCTION_KIND_TABLE)
+      throw new UnsupportedOperationException(
+        s"$name gives no table: it is ${function.signature}"
+      )
+
+  override def bind(arguments: StructType): BoundFunction = {
+    val count = arguments.length
+    UnboundPoolFunction.checkCount(function, count)
+    if (described.getFault.nonEmpty)
+      throw new UnsupportedOperationException(s"$name cannot be called now: ${described.getFault}")
+    function.kind match {
+      case FunctionKind.FUNCTION_KIND_SCALAR => new PoolScalar(function, called, count)
+      case FunctionKind.FUNCTION_KIND_AGGREGATE => new PoolAggregate(function, called, count)
+      case _ =>
+        throw new UnsupportedOperationException(
+          s"$name gives a table: call it in FROM, or after LATERAL"
+        )
+    }
+  }
+}
+
+object UnboundPoolFunction {
+
+  def of(
+      endpoint: String,
+      description: FunctionDescription,
+      version: String
+  ): UnboundPoolFunction =
+    new UnboundPoolFunction(description, version, PoolFunction.of(endpoint, description))
+
+  /** Raises an error that shows the signature where a call has too many arguments, or too few. */
+  def checkCount(function: PoolFunction, count: Int): Unit =
+    if (count < function.required || count > function.arguments.length)
+      throw new UnsupportedOperationException(
+        s"${function.name} was called with $count arguments: it is ${function.signature}"
+      )
+}
+
+/** A registered function with so many arguments; [[RegisteredCalls]] puts the call of a pool in its
+  * place.
+  */
+trait PoolCalled extends BoundFunction {
+  def function: PoolFunction
+  def called: CalledFunction
+  def argumentCount: Int
+
+  override def inputTypes(): Array[DataType] =
+    function.arguments.take(argumentCount).map(_.dataType).toArray
+
+  override def resultType(): DataType = function.result
+  override def isResultNullable: Boolean = true
+  override def isDeterministic: Boolean = function.isDeterministic
+  override def name(): String = called.fullName
+  override def canonicalName(): String = s"updraft.${called.endpoint}.${called.fullName}"
+
+  protected def notHere: UnsupportedOperationException = new UnsupportedOperationException(
+    s"$name runs on a pool: add io.updraft.spark.UpdraftExtensions to spark.sql.extensions"
+  )
+}
+
+final class PoolScalar(
+    override val function: PoolFunction,
+    override val called: CalledFunction,
+    override val argumentCount: Int
+) extends ScalarFunction[AnyRef]
+    with PoolCalled {
+  override def produceResult(input: InternalRow): AnyRef = throw notHere
+}
+
+final class PoolAggregate(
+    override val function: PoolFunction,
+    override val called: CalledFunction,
+    override val argumentCount: Int
+) extends AggregateFunction[String, AnyRef]
+    with PoolCalled {
+  override def newAggregationState(): String = throw notHere
+  override def update(state: String, input: InternalRow): String = throw notHere
+  override def merge(left: String, right: String): String = throw notHere
+  override def produceResult(state: String): AnyRef = throw notHere
+}

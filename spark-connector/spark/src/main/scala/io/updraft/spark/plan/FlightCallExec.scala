@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
+  AttributeSet,
+  Expression,
+  PythonFuncExpression,
+  PythonUDF,
+  PythonUDTF
+}
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.updraft.CalledFunction
+
+import io.updraft.client.Replay
+import io.updraft.spark.columns.{ResultColumns, SelectedColumn}
+import io.updraft.spark.config.UdfSettings
+import io.updraft.spark.task.input.{ArgumentInput, RequestSpec}
+import io.updraft.spark.task.output.{ReplyReader, Results, TableResults}
+import io.updraft.spark.task.{RegisteredTaskFunction, TaskRunner}
+
+/** What the operators that call a registered function share. */
+trait FlightRegisteredExec extends FlightUnaryExec {
+
+  /** The one function. */
+  def function: PythonFuncExpression
+
+  override def udfs: Seq[PythonFuncExpression] = Seq(function)
+
+  protected def called: CalledFunction = CalledFunction
+    .of(function)
+    .getOrElse(throw new IllegalStateException(s"${function.name} is not a registered function"))
+
+  /** A pool's own functions are of no version of Python or Spark, and nobody has to sign them. */
+  override protected def shipped: Seq[PythonFuncExpression] = Seq.empty
+
+  /** Requests with a column for each argument, in the types that pools describe: without the
+    * session's time zone, without its preference of types.
+    */
+  protected def argumentSpec(
+      copied: Seq[Int],
+      passed: Seq[Int],
+      arguments: Seq[Expression]
+  ): RequestSpec =
+    requestSpec(child.output, copied, passed, arguments).copy(
+      timeZone = "UTC",
+      largeVarTypes = false
+    )
+
+  override def simpleString(maxFields: Int): String =
+    s"$nodeName [$functionNames], endpoint=${settings.endpoint}"
+}
+
+/** Calls a registered function that gives a value for each row.
+  *
+  * @param result
+  *   the column of the results
+  */
+case class FlightCallExec(
+    function: PythonUDF,
+    result: Attribute,
+    child: SparkPlan,
+    settings: UdfSettings
+) extends FlightRegisteredExec {
+
+  override def output: Seq[Attribute] = child.output :+ result
+
+  override def producedAttributes: AttributeSet = AttributeSet(result)
+
+  override def vectorTypes: Option[Seq[String]] =
+    Some(output.map(column => ResultColumns.className(column.dataType)))
+
+  /** Batches that were answered stay answered. */
+  override protected def replay: Replay =
+    if (function.deterministic) Replay.REPLAY else Replay.NEVER
+
+  override protected def taskRunner: TaskRunner = {
+    val all = child.output.indices
+    val spec = argumentSpec(all, all, function.children)
+    val names = functionNames
+    val types = Seq(result.dataType)
+    new TaskRunner(
+      settings,
+      new RegisteredTaskFunction(called, replay),
+      new ArgumentInput(spec),
+      () => new Results.OneToOne(names, new ReplyReader.OfColumns(types)),
+      exchangeMetrics
+    )
+  }
+
+  override protected def withNewChildInternal(newChild: SparkPlan): FlightCallExec =
+    copy(child = newChild)
+}
+
+/** Calls a registered function that gives any number of rows for each row.
+  *
+  * @param requiredChildOutput
+  *   the child's columns that are joined to each row of the function
+  */
+case class FlightCallTableExec(
+    function: PythonUDTF,
+    requiredChildOutput: Seq[Attribute],
+    results: Seq[Attribute],
+    child: SparkPlan,
+    settings: UdfSettings
+) extends FlightRegisteredExec {
+
+  override def output: Seq[Attribute] = requiredChildOutput ++ results
+
+  override def producedAttributes: AttributeSet = AttributeSet(results)
+
+  override def vectorTypes: Option[Seq[String]] = Some(
+    requiredChildOutput.map(_ => classOf[SelectedColumn].getName) ++
+      results.map(column => ResultColumns.className(column.dataType))
+  )
+
+  override protected def replay: Replay =
+    if (function.udfDeterministic) Replay.FROM_THE_START else Replay.NEVER
+
+  override protected def taskRunner: TaskRunner = {
+    val passed = ordinals(requiredChildOutput)
+    val copied = (ordinals(function.children) ++ passed).distinct
+    val spec = argumentSpec(copied, passed, function.children)
+    val types = results.map(_.dataType)
+    new TaskRunner(
+      settings,
+      new RegisteredTaskFunction(called, replay, joined = true),
+      new ArgumentInput(spec),
+      () => FlightCallTableExec.newResults(new ReplyReader.OfColumns(types)),
+      exchangeMetrics
+    )
+  }
+
+  private def ordinals(expressions: Seq[Expression]): Seq[Int] = expressions.collect {
+    case column: Attribute => child.output.indexWhere(_.exprId == column.exprId)
+  }.filter(_ >= 0)
+
+  override protected def withNewChildInternal(newChild: SparkPlan): FlightCallTableExec =
+    copy(child = newChild)
+}
+
+object FlightCallTableExec {
+  private def newResults(replies: ReplyReader): Results = new TableResults(replies)
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.SparkException
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.expressions.{
+  AttributeReference,
+  NamedExpression,
+  PythonFuncExpression,
+  PythonUDAF
+}
+import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.updraft.CalledFunction
+
+import io.updraft.spark.config.{UdfSettings, UpdraftConf}
+
+/** Plans nodes that call registered functions. They run on the pool that has them and nowhere else:
+  * neither the session's endpoint nor its fallback has a say.
+  */
+object RegisteredPlans {
+
+  def calls(plan: LogicalPlan): Boolean =
+    plan.expressions.exists(_.exists {
+      case function: PythonFuncExpression => CalledFunction.of(function).isDefined
+      case _ => false
+    })
+
+  /** @param planLater
+    *   what Spark plans of a child
+    */
+  def planned(plan: LogicalPlan, planLater: LogicalPlan => SparkPlan): SparkPlan = plan match {
+    case ArrowEvalPython(udfs, results, child, evalType) =>
+      val (called, shipped) =
+        udfs.zip(results).partition { case (udf, _) => CalledFunction.of(udf).isDefined }
+      val below =
+        if (shipped.isEmpty) child
+        else ArrowEvalPython(shipped.map(_._1), shipped.map(_._2), child, evalType)
+      called.foldLeft(planLater(below)) { case (under, (udf, result)) =>
+        FlightCallExec(udf, result, under, settings(udf))
+      }
+    case table: BaseEvalPythonUDTF =>
+      FlightCallTableExec(
+        table.udtf,
+        table.requiredChildOutput,
+        table.resultAttrs,
+        planLater(table.child),
+        settings(table.udtf)
+      )
+    case RegisteredAggregate(keys, function, aggregate, results, child) =>
+      aggregated(keys, function, aggregate, results, planLater(child))
+    case PhysicalAggregation(keys, functions, results, child) =>
+      planLater(GroupedApart(keys, functions, results, child))
+    case other =>
+      throw new SparkException(
+        s"registered functions cannot be called in ${other.nodeName}: ${other.simpleStringWithNodeId()}"
+      )
+  }
+
+  /** States of the groups of each partition, brought together by their keys, and results of them.
+    */
+  private def aggregated(
+      keys: Seq[NamedExpression],
+      function: PythonUDAF,
+      aggregate: AggregateExpression,
+      results: Seq[NamedExpression],
+      child: SparkPlan
+  ): SparkPlan = {
+    RegisteredAggregate.requireKeys(function, keys)
+    val pool = settings(function)
+    val state = AttributeReference("state", stateType(function))()
+    val states = FlightAccumulateExec(keys, function, state, child, pool)
+    val result = aggregate.resultAttribute
+    val merged = FlightMergeExec(states.keyColumns, function, state, result, states, pool)
+    ProjectExec(results, merged)
+  }
+
+  private def stateType(function: PythonUDAF): DataType =
+    CalledFunction
+      .of(function)
+      .flatMap(_.state)
+      .getOrElse(throw new SparkException(s"${function.name}() has no state"))
+
+  private def settings(function: PythonFuncExpression): UdfSettings = {
+    val endpoint = CalledFunction.of(function).fold("")(_.endpoint)
+    UpdraftConf.settingsAt(endpoint, SQLConf.get)
+  }
+}

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft functions describe`: all that is to be known of a function, from its pool."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.support.paths import EXAMPLES, REPOSITORY
+from tests.support.pool import LocalPool
+from tests.support.writer import LocalWriter
+
+_VERSIONS = """
+from updraft import function
+from updraft.functions import Batching
+
+@function(batching=Batching())
+def model(x: int) -> int: return x
+
+@function(name="tax.rate", version="1")
+def old(country: str) -> float: return 0.1
+
+@function(name="tax.rate", version="2", on_error="null", deterministic=False)
+def new(country: str | None) -> float | None: return 0.2
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPool]:
+    directory = tmp_path_factory.mktemp("modules")
+    (directory / "versions.py").write_text(_VERSIONS)
+    with (
+        mock.patch.dict(os.environ, PYTHONPATH=f"{EXAMPLES}:{directory}"),
+        LocalPool(workers=1, arguments=["--functions", "shop,versions"]) as pool,
+    ):
+        yield pool
+
+
+def test_a_function_is_described_as_the_guide_shows(shop: LocalPool, updraft: Run) -> None:
+    shown = updraft("functions", "describe", "discount", "--endpoint", shop.tcp_endpoint).stdout
+    assert shown.startswith("discount(price: double not null, percent: double not null = 10.0) -> double not null\n")
+    assert f"```text\n{shown}```" in (REPOSITORY / "docs/guides/registered-functions.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("words", "words(text: string not null) -> table(word: string not null, length: int64 not null)"),
+        ("words", "SQL       SELECT * FROM updraft.default.words(text)"),
+        ("mean", "kind      aggregate: one value for each group of rows"),
+        ("text.slug", "SQL       SELECT updraft.default.text.slug(title)"),
+        ("echo", "echo(any columns)"),
+        ("tax.rate@2", "errors    the result of a row that fails is null"),
+        ("tax.rate@2", "results   differ from call to call"),
+        ("model", "batches   rows of several callers, joined in a process of the function's own"),
+        ("tax.rate@1", "SQL       SELECT updraft.default.tax.`rate@1`(country)"),
+        ("tax.rate@1", 'Python    call("tax.rate", "country", version="1")'),
+        ("tax.rate@1", 'Flight    FlightDescriptor.for_path("tax.rate", "1")'),
+    ],
+)
+def test_each_kind_says_what_it_is(shop: LocalPool, updraft: Run, name: str, says: str) -> None:
+    assert says in updraft("functions", "describe", name, "--endpoint", shop.tcp_endpoint).stdout.splitlines()
+
+
+def test_all_versions_are_described(shop: LocalPool, updraft: Run) -> None:
+    shown = updraft("functions", "describe", "tax.rate", "--endpoint", shop.tcp_endpoint, "--output", "json").stdout
+    assert [(found["version"], found["is_default"]) for found in json.loads(shown)] == [("1", False), ("2", True)]
+
+
+def test_a_name_that_the_pool_does_not_have_is_answered_with_those_that_it_has(shop: LocalPool, updraft: Run) -> None:
+    ended = updraft("functions", "describe", "unknown", "--endpoint", shop.tcp_endpoint)
+    assert ended.returncode == 1
+    assert "has no function unknown; it has discount, echo, mean, model, tax.rate, text.slug, words" in ended.stderr
+
+
+def test_a_writer_has_no_functions(tmp_path: Path, updraft: Run) -> None:
+    with LocalWriter(tmp_path) as writer:
+        ended = updraft("functions", "describe", "discount", "--endpoint", writer.tcp_endpoint)
+    assert (ended.returncode, "has no function discount; it has none" in ended.stderr) == (1, True)
+
+
+def test_help_teaches_by_examples(command: Run) -> None:
+    shown = command("functions", "describe", "--help").stdout
+    assert shown.startswith("usage: updraft functions describe NAME [options]")
+    assert "examples:\n  updraft functions describe discount" in shown
+    assert "describe" in command("functions", "--help").stdout.split("subcommands")[1]

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`updraft new` and `updraft serve`: from nothing to a call, and from an edit to its answer."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from tests.cli.conftest import Run
+from tests.support.waiting import HANG_SECONDS, until
+
+UPDRAFT = [sys.executable, "-c", "from updraft_cli.main import main; main()"]
+NAMES = pa.record_batch({"name": pa.array(["Ada", "Bob"])}, pa.schema([pa.field("name", pa.string(), nullable=False)]))
+
+
+@pytest.fixture
+def module(tmp_path: Path, command: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `updraft new` writes, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    assert command("new", "my_functions").returncode == 0
+    monkeypatch.chdir(tmp_path / "my_functions")
+    return tmp_path / "my_functions/my_functions.py"
+
+
+@contextmanager
+def serving(log: Path, *arguments: str) -> Iterator[Callable[[], str]]:
+    """`updraft serve`, interrupted at the end; gives what it has printed so far."""
+    with log.open("w") as output:
+        process = subprocess.Popen([*UPDRAFT, "serve", *arguments], stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield log.read_text
+    finally:
+        process.send_signal(signal.SIGINT)
+        status = process.wait(HANG_SECONDS)
+    assert status == 0, log.read_text()
+
+
+def endpoint(shown: str) -> str:
+    return str(re.findall(r"my_functions at (grpc://\S+)", shown)[-1])
+
+
+def greetings(endpoint: str) -> list[str]:
+    with flight.connect(endpoint) as client:
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("greeting"))
+        with writer:
+            writer.begin(NAMES.schema)
+            writer.write_batch(NAMES)
+            writer.done_writing()
+            return list(reader.read_all().column(0).to_pylist())
+
+
+def test_a_new_module_passes_its_tests(module: Path) -> None:
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    ran = subprocess.run(tests, cwd=module.parent, capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert "2 passed" in ran.stdout, ran.stdout
+
+
+def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path) -> None:
+    with serving(tmp_path / "log", "my_functions", "--port", "0", "--workers", "1") as shown:
+        until("it serves", lambda: "Ctrl-C ends" in shown(), timeout_seconds=2 * HANG_SECONDS)
+        assert "greeting(name: string not null, word: string not null = 'Hello') -> string not null" in shown()
+        assert greetings(endpoint(shown())) == ["Hello, Ada!", "Hello, Bob!"]
+        module.write_text(module.read_text().replace('"Hello"', '"Hi"'))
+        until("it serves again", lambda: shown().count("Ctrl-C ends") == 2, timeout_seconds=2 * HANG_SECONDS)
+        assert "my_functions.py changed" in shown()
+        assert greetings(endpoint(shown())) == ["Hi, Ada!", "Hi, Bob!"]
+        module.write_text("def broken(:\n")
+        until("it says what is wrong", lambda: "cannot be called" in shown(), timeout_seconds=2 * HANG_SECONDS)
+        assert "SyntaxError" in shown().split("cannot be called")[1]
+        module.write_text("import os\n\nos._exit(3)\n")
+        until("it goes on", lambda: "has ended" in shown(), timeout_seconds=2 * HANG_SECONDS)
+    assert len(set(re.findall(r"grpc://\S+", shown()))) == 1
+
+
+def test_what_is_not_there_is_named(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = command("serve", "nothing_here")
+    assert (ended.returncode, "there is no module nothing_here" in ended.stderr) == (1, True)
+    assert "`updraft new nothing_here`" in ended.stderr
+
+
+def test_a_port_that_is_taken_ends_it(module: Path, command: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ended = command("serve", "my_functions", "--port", str(other.getsockname()[1]))
+    assert ended.returncode == 1
+    assert "the pool has ended" in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["my-functions", "class"])
+def test_a_name_that_python_cannot_import_is_refused(command: Run, name: str) -> None:
+    ended = command("new", name)
+    assert (ended.returncode, "is no name for a Python module" in ended.stderr) == (1, True)
+
+
+def test_nothing_is_written_over(command: Run, module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(module.parent.parent)
+    module.write_text("mine")
+    ended = command("new", "my_functions")
+    assert (ended.returncode, "is there already" in ended.stderr) == (1, True)
+    assert module.read_text() == "mine"

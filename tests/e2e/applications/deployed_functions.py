@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that are deployed with a pool, beside those of docs/examples/functions/shop.py."""
+
+import datetime
+from decimal import Decimal
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from updraft import function
+from updraft.functions import Arrow, Pandas
+
+
+@function(version="1", owner="pricing", tags=["money"])
+def rebate(price: float, percent: float = 10.0) -> float:
+    """The price with so many percent off."""
+    return price * (100 - percent) / 100
+
+
+@function(version="2", name="rebate")
+def half_price(price: float, percent: float = 50.0) -> float:
+    """The price with so many percent off, which are more by now."""
+    return price * (100 - percent) / 100
+
+
+@function(name="text.upper")
+def upper(text: Arrow[str | None]) -> Arrow[str | None]:
+    return pc.utf8_upper(text)
+
+
+@function
+def add(left: int, right: int) -> int:
+    return left + right
+
+
+@function
+def twice(value: Pandas[float]) -> Pandas[float]:
+    return value * 2
+
+
+@function(deterministic=False)
+def anything() -> float:
+    return 4.0
+
+
+@function
+def following(day: datetime.date, at: datetime.datetime, share: Annotated[Decimal, pa.decimal128(10, 2)]) -> str:
+    return f"{day + datetime.timedelta(days=1)} {at.isoformat()} {share}"
+
+
+@function
+def reciprocal(value: int) -> float:
+    return 1 / value
+
+
+@function(on_error="null")
+def safe_reciprocal(value: int) -> float | None:
+    return 1 / value
+
+
+@function
+def total(values: list[int]) -> int:
+    return sum(values)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-models`: what joining rows of many exchanges brings a model, and how much memory it takes.
+
+Exchanges of small batches call the model of docs/examples/functions/digits.py in three ways: joined, as the example has
+it; one batch at a time in the same kind of process; and without batching, loaded by each worker for itself. Printed are
+rows in a second, the pool's own record of batches and waits, and the memory of all processes that run user code, where
+a page that several share counts in parts (PSS). Ends with status 1 where a promise is missed: joined batches of 512
+rows at least, a wait within the configured one for 99 of 100 batches, and four times the rows of one batch at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from tests.support.paths import REPOSITORY
+from tests.support.pool import LocalPool
+
+_MODULE = "tests.programs.bench.model_functions"
+_JOINED, _ONE_BY_ONE, _IN_EACH_WORKER = "digit", "digit_one_by_one", "digit_in_each_worker"
+_WAIT_SECONDS = 0.1
+"""That of the example."""
+_LEAST_ROWS = 512
+_LEAST_GAIN = 4.0
+_PIXELS = 64
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One function under the load of all exchanges."""
+
+    rows_per_second: float
+    workers_bytes: Sequence[int | None]
+    """Memory of each worker; None for those who may not see it."""
+    models_bytes: Sequence[int | None]
+    """Of each process of the function's own."""
+    model: dict[str, Any]
+    """What the status page says of the function's processes; empty where it has none."""
+
+    @property
+    def memory(self) -> str:
+        """In words; empty where it cannot be seen."""
+        workers, models = list(filter(None, self.workers_bytes)), list(filter(None, self.models_bytes))
+        if not workers:
+            return ""
+        own = f", {sum(workers) / len(workers) / 2**20:.1f} in a worker"
+        model = f" and {max(models) / 2**20:.1f} in the function's process" if models else ""
+        return f"{sum(workers + models) / 2**20:8,.0f} MiB of memory{own}{model}"
+
+
+def main() -> int:
+    """Measure and print; 1 when a promise is missed."""
+    parser = argparse.ArgumentParser(prog="bench-models", description=__doc__)
+    parser.add_argument("--exchanges", type=int, default=16, help="exchanges at a time, as many as workers (16)")
+    parser.add_argument("--rows", type=int, default=64, help="rows in each of their batches (64)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time for each function (20)")
+    parser.add_argument("--module", default=_MODULE, help=f"with the three functions ({_MODULE})")
+    options = parser.parse_args()
+    load = os.getloadavg()[0]
+    print(f"{options.exchanges} exchanges of {options.rows}-row batches, {options.seconds:g} seconds for each function")
+    print(f"{os.cpu_count()} cores, load average {load:.1f} at the start")
+    found = {name: measured(options, name) for name in (_IN_EACH_WORKER, _ONE_BY_ONE, _JOINED)}
+    for name, each in found.items():
+        print(f"{name:24}{each.rows_per_second:8,.0f} rows/s{each.memory}")
+    missed = promises(found[_JOINED], found[_ONE_BY_ONE])
+    ratio = found[_JOINED].rows_per_second / found[_IN_EACH_WORKER].rows_per_second
+    print(f"joined beside a model in each worker: {ratio:.1f} times the rows")
+    for line in missed:
+        print(f"MISSED: {line}")
+    return 1 if missed else 0
+
+
+def promises(joined: Measured, one_by_one: Measured) -> Sequence[str]:
+    """Those that were missed, in words; prints all."""
+    model = joined.model
+    rows = model["rows"] / max(model["batches"], 1)
+    gain = joined.rows_per_second / one_by_one.rows_per_second
+    print(f"joined: {model['batches']} batches of {rows:.0f} rows on the average")
+    print(f"joined: waited at most {model['wait_seconds']} s, 99 of 100 batches; {_WAIT_SECONDS} s are configured")
+    print(f"joined beside one batch at a time: {gain:.1f} times the rows")
+    missed = []
+    if rows < _LEAST_ROWS:
+        missed.append(f"batches of {rows:.0f} rows, promised at least {_LEAST_ROWS}")
+    if model["wait_seconds"] is None or model["wait_seconds"] > _WAIT_SECONDS:
+        missed.append(f"a wait of {model['wait_seconds']} s, configured {_WAIT_SECONDS} s")
+    if gain < _LEAST_GAIN:
+        missed.append(f"{gain:.1f} times the rows of one batch at a time, promised at least {_LEAST_GAIN:g}")
+    return missed
+
+
+def measured(options: argparse.Namespace, name: str) -> Measured:
+    """A pool of its own under the load of all exchanges."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    arguments = ["--functions", options.module]
+    with LocalPool(workers=options.exchanges, session_functions="off", arguments=arguments) as pool:
+        exchanges = [_Exchange(pool.tcp_address, name, options.rows) for _ in range(options.exchanges)]
+        # Models are loaded, and connections made.
+        for exchange in exchanges:
+            exchange.call()
+        before = _model(pool, name)
+        _together(exchanges, options.seconds)
+        time.sleep(3)
+        after = _model(pool, name)
+        workers = [_pss_bytes(process.pid) for process in pool.workers()]
+        models = [_pss_bytes(process["pid"]) for process in after.get("processes", ())]
+        for exchange in exchanges:
+            exchange.close()
+    counted = {key: after[key] - before[key] for key in ("batches", "rows")} if after else {}
+    return Measured(sum(exchange.rows_per_second for exchange in exchanges), workers, models, {**after, **counted})
+
+
+class _Exchange:
+    """A plain Flight client that sends a batch and waits for its results."""
+
+    def __init__(self, address: str, name: str, rows: int) -> None:
+        import numpy as np
+
+        pixels = np.random.default_rng(0).integers(0, 17, rows * _PIXELS).astype("float64")
+        offsets = pa.array(range(0, rows * _PIXELS + 1, _PIXELS), pa.int32())
+        self._batch = pa.record_batch({"pixels": pa.ListArray.from_arrays(offsets, pa.array(pixels))})
+        self._client = flight.connect(f"grpc://{address}")
+        self._writer, self._reader = self._client.do_exchange(flight.FlightDescriptor.for_path(name))
+        self._writer.begin(self._batch.schema)
+        self.rows_per_second = 0.0
+
+    def call(self) -> None:
+        """One batch."""
+        self._writer.write_batch(self._batch)
+        assert self._reader.read_chunk().data.num_rows == self._batch.num_rows
+
+    def run(self, seconds: float) -> None:
+        """One batch after the other."""
+        began, batches = time.monotonic(), 0
+        while time.monotonic() < began + seconds:
+            self.call()
+            batches += 1
+        self.rows_per_second = batches * self._batch.num_rows / (time.monotonic() - began)
+
+    def close(self) -> None:
+        self._writer.done_writing()
+        self._client.close()
+
+
+def _together(exchanges: Sequence[_Exchange], seconds: float) -> None:
+    threads = [threading.Thread(target=exchange.run, args=(seconds,)) for exchange in exchanges]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _model(pool: LocalPool, name: str) -> dict[str, Any]:
+    """What the status page says of the function's processes; empty where it has none."""
+    status = json.loads(pool.page("/status.json")[0])
+    return next((model for model in status["models"] if model["name"] == name), {})
+
+
+def _pss_bytes(pid: int) -> int | None:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return None
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
