@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row that is larger than a message goes from an executor's pod to a pool or writer, with the memory of its pod."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from tests.e2e.applications.large_rows import large_text
+from tests.kube.cluster import Release
+
+_POOL, _WRITER = "pool-default", "writer"
+_MIB = 1 << 20
+# Beyond the 64 MiB of a message.
+_BYTES = 70 * _MIB
+# Workers may take three quarters of the container's 1536 MiB, and a batch an eighth of that with some room beside.
+_LIMIT_BYTES = 160 * _MIB
+
+
+def _rows(spark: SparkSession, text_bytes: int) -> DataFrame:
+    return spark.range(0, 1, 1, 1).select(large_text(text_bytes).alias("text"))
+
+
+def _told(frame: DataFrame) -> Row:
+    """What is compared of a row: the driver need not hold it."""
+    (told,) = frame.select(F.length("text").alias("length"), F.md5("text").alias("digest")).collect()
+    return told
+
+
+def test_it_reaches_a_function_in_a_pod_and_comes_back(spark: SparkSession, release: Release) -> None:
+    before = release.restarts(_POOL)
+    banged = F.udf(lambda text: text + "!", "string", useArrow=True)
+    told = _told(_rows(spark, _BYTES).select(banged("text").alias("text")))
+    text = ("abcdefg" * 1000 + "0") * -(-_BYTES // 7000) + "!"
+    assert (told["length"], told["digest"]) == (len(text), hashlib.md5(text.encode()).hexdigest())
+    assert release.restarts(_POOL) == before
+
+
+def test_it_is_written_and_read(spark: SparkSession, release: Release, tables: Path) -> None:
+    before = release.restarts(_WRITER)
+    files = str(tables / "large-rows")
+    _rows(spark, _BYTES).write.format("updraft-parquet").save(files)
+    assert _told(spark.read.parquet(files)) == _told(_rows(spark, _BYTES))
+    assert release.restarts(_WRITER) == before
+
+
+def test_more_than_the_pods_memory_allows_is_refused_with_the_setting(spark: SparkSession, release: Release) -> None:
+    before = release.restarts(_POOL)
+    length = F.udf(len, "long", useArrow=True)
+    with pytest.raises(Exception, match=f"the limit is {_LIMIT_BYTES}") as refused:
+        _rows(spark, _LIMIT_BYTES + _MIB).select(length("text")).collect()
+    assert "raise --worker-memory-bytes of the pool to 8 times the batch" in str(refused.value)
+    assert release.restarts(_POOL) == before
