@@ -110,12 +110,12 @@ def test_a_pool_that_another_authority_signed_is_refused_with_the_setting(
         _answer(spark, _tls(guarded), confs)
 
 
-@pytest.mark.parametrize("wrong", ["absent", "tokens"])
+@pytest.mark.parametrize(("wrong", "why"), [("absent", "there is no file"), ("tokens", "valid certificates")])
 def test_a_file_of_authorities_that_holds_none_is_named_by_its_setting(
-    spark: SparkSession, guarded: LocalPool, files: Files, wrong: str
+    spark: SparkSession, guarded: LocalPool, files: Files, wrong: str, why: str
 ) -> None:
     path = getattr(files, wrong)
-    with pytest.raises(Exception, match=f"{re.escape(_CA)} cannot be used: .*{re.escape(str(path))}"):
+    with pytest.raises(Exception, match=f"{re.escape(_CA)} cannot be used: .*{why}.*{re.escape(str(path))}"):
         _answer(spark, _tls(guarded), {_CA: path, _TOKEN_FILE: files.tokens})
 
 

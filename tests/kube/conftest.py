@@ -71,8 +71,8 @@ def release(
     namespace.add_secret(TENANTS, dict(tenants.tokens))
     namespace.add_config_map(SIGNERS, tenants.signers())
     yield release.install()
-    # Deleting a namespace waits for pods only half as long as they may take to end.
-    helm("uninstall", NAME, "--ignore-not-found")
+    # If pods are left, the deletion of the namespace is tried again only after half the time that they may take to end.
+    helm("uninstall", NAME, "--ignore-not-found", "--cascade", "foreground")
 
 
 @pytest.fixture(scope="session")

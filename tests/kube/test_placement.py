@@ -22,7 +22,8 @@ _SIMULATED = "updraft-simulated"
 _GPU = "example.com/gpu"
 _GPUS = 2
 _RELEASE = "placed"
-_POD = f"app.kubernetes.io/instance={_RELEASE}"
+# Not the Job that makes tokens, which needs no GPU.
+_POD = f"app.kubernetes.io/instance={_RELEASE},app.kubernetes.io/component=pool-gpu"
 _NODES = {"updraft-with-gpus": _GPUS, "updraft-without": 0}
 _READY_SECONDS = 60
 _TAINTS = [{"key": key, "value": _SIMULATED, "effect": "NoSchedule"} for key in ("kwok.x-k8s.io/node", _GPU)]

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a supervisor says of a child that has ended."""
+"""What a supervisor says of a child that has ended, and that it hears of its end."""
 
+import os
 import signal
 
 import pytest
 
-from updraft.service.child import describe_exit
+from updraft.service.child import Child, describe_exit
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,12 @@ from updraft.service.child import describe_exit
 )
 def test_an_exit_is_told_in_words(status: int, words: str) -> None:
     assert describe_exit(status) == words
+
+
+def test_a_child_that_is_killed_as_it_ends_is_left_to_who_reaps() -> None:
+    child = Child("abc", os.environ)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    child.kill()
+    pid, status = os.waitpid(child.pid, 0)
+    child.reaped(os.waitstatus_to_exitcode(status))
+    assert (pid, os.waitstatus_to_exitcode(status)) == (child.pid, 0)

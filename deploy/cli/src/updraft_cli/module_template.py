@@ -46,7 +46,7 @@ build-backend = "hatchling.build"
 
 [project]
 name = "$distribution"
-version = "0.1.0"
+version = "0.0.1"
 description = "Functions for pools of Updraft"
 requires-python = ">=3.11"
 dependencies = ["updraft-core>=$version"]

@@ -30,7 +30,7 @@ class ServedModule:
     def __init__(self, module: str, *, workers: int) -> None:
         """Raises ServeError where there is no such module, or no server to run it."""
         if importlib.util.find_spec("updraft_server") is None:
-            raise ServeError("updraft-server is not installed here: pip install updraft-server")
+            raise ServeError("updraft-server is not installed here: install it beside updraft-cli")
         self._files = _Files(_place_of(module))
         self._directory = tempfile.TemporaryDirectory(prefix="updraft-serve-")
         self._ready_file = Path(self._directory.name, "ready.json")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that a supervisor starts, watches and ends."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -31,7 +32,9 @@ class Child:
 
     def kill(self) -> None:
         """Send SIGKILL; who reaps children hears of its end."""
-        self._process.kill()
+        # Not Popen's, which first reaps a child that has just ended: then nobody hears of it.
+        if self._process.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
 
     def reaped(self, code: int) -> None:
         """Note that it has ended, to whom it may concern."""

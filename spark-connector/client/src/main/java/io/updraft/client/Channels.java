@@ -13,8 +13,11 @@ import io.netty.channel.WriteBufferWaterMark;
 import io.netty.handler.ssl.SslContext;
 import io.netty.handler.ssl.SslContextBuilder;
 import io.netty.handler.ssl.SslProvider;
+import java.io.File;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
 import java.util.logging.Logger;
@@ -123,14 +126,15 @@ final class Channels {
     String pair = peer.tlsCertificateFileSetting() + " or " + peer.tlsKeyFileSetting();
     files
         .ca()
-        .ifPresent(ca -> use(peer.tlsCaFileSetting(), () -> builder.trustManager(ca.toFile())));
+        .ifPresent(ca -> use(peer.tlsCaFileSetting(), () -> builder.trustManager(readable(ca))));
     files
         .certificate()
         .ifPresent(
             chain ->
                 use(
                     pair,
-                    () -> builder.keyManager(chain.toFile(), files.key().orElseThrow().toFile())));
+                    () ->
+                        builder.keyManager(readable(chain), readable(files.key().orElseThrow()))));
     try {
       return GrpcSslContexts.configure(builder, SslProvider.JDK).build();
     } catch (SSLException e) {
@@ -145,5 +149,13 @@ final class Channels {
     } catch (IllegalArgumentException e) {
       throw new IllegalArgumentException(setting + " cannot be used: " + e.getMessage(), e);
     }
+  }
+
+  /** Netty says of a file that it cannot open that nothing valid is in it. */
+  private static File readable(Path file) {
+    if (!Files.isReadable(file)) {
+      throw new IllegalArgumentException("there is no file at " + file + " that may be read");
+    }
+    return file.toFile();
   }
 }
