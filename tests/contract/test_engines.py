@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from unittest import mock
 
 import grpc
 import pyarrow as pa
@@ -27,12 +29,13 @@ COUNTS = [
 
 
 @pytest.fixture(scope="module")
-def words(module_environment: pytest.MonkeyPatch) -> Iterator[LocalPool]:
+def words() -> Iterator[LocalPool]:
     """A pool with the functions of docs/examples/flight."""
-    module_environment.setenv("PYTHONPATH", str(REPOSITORY / "docs/examples/flight"))
-    with LocalPool(workers=2, session_functions="off", arguments=["--functions", "words"]) as pool:
+    with (
+        mock.patch.dict(os.environ, PYTHONPATH=str(REPOSITORY / "docs/examples/flight")),
+        LocalPool(session_functions="off", arguments=("--functions", "words")) as pool,
+    ):
         yield pool
-        print(pool.log())
 
 
 @pytest.fixture

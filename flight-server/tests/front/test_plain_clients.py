@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a front grants to the engines that speak plain Flight, and what their headers cannot get them."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -49,9 +50,11 @@ class Workers:
 
 async def status_of_call(front: RunningFront, *headers: tuple[str, str], rest: Sequence[bytes] = ()) -> tuple[str, str]:
     call = front.exchange(metadata=headers)
-    for message in (path_request("echo"), *rest):
-        await call.write(message)
-    await call.done_writing()
+    # The pool may have ended the call before.
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        for message in (path_request("echo"), *rest):
+            await call.write(message)
+        await call.done_writing()
     _, error = await all_replies(call)
     return ("OK", "") if error is None else (error.code().name, error.details() or "")
 

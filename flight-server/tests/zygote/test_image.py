@@ -17,4 +17,4 @@ print([function.name for function in decode_functions(hello.functions)])
 
 def test_a_pool_of_registered_functions_needs_no_pyspark() -> None:
     ran = subprocess.run([sys.executable, "-c", WITHOUT_PYSPARK], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "['echo']"
+    assert ran.stdout.strip() == "['echo', 'builtin_echo', 'builtin_healthy']"

@@ -48,7 +48,11 @@ def lives(pidfd: int) -> bool:
 
 
 def test_it_says_first_what_its_workers_are(front: Front) -> None:
-    assert [function.name for function in decode_functions(front.hello.functions)] == ["echo"]
+    assert [function.name for function in decode_functions(front.hello.functions)] == [
+        "echo",
+        "builtin_echo",
+        "builtin_healthy",
+    ]
 
 
 def test_every_worker_has_an_id_of_its_own(front: Front, other_front: Front) -> None:

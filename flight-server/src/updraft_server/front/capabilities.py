@@ -14,6 +14,8 @@ class Capabilities:
 
     functions: Sequence[FunctionDescription]
     """In the order of their registration."""
+    unlisted: Sequence[FunctionDescription] = field(default=(), kw_only=True)
+    """Those that can be called and are shown to nobody."""
     session_functions_allowed: bool
     """Whether the operator lets clients ship functions."""
     signatures_required: bool = field(default=False, kw_only=True)
@@ -30,7 +32,7 @@ class Capabilities:
         """
         name, _, pinned = name.partition("@")
         version = version or pinned
-        for function in reversed(self.functions):
+        for function in reversed([*self.unlisted, *self.functions]):
             if function.name == name and version in ("", function.version):
                 return function
         known = ", ".join(sorted(f"{each.name} {each.version}" for each in self.functions if each.version)) or "none"

@@ -338,7 +338,7 @@ def _assignment(
         owner=binding.owner or (),
         restricted=binding.restricted,
         plain=request.plain,
-        numbered_rows=request.numbered_rows,
+        databend=request.databend,
         function_name="" if request.is_session else request.function,
         function_version=request.version,
         stage=registered.stage,

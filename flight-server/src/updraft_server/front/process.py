@@ -278,6 +278,7 @@ class Front:
     def _capabilities(self) -> Capabilities:
         return Capabilities(
             functions=self._pool.functions,
+            unlisted=self._pool.unlisted,
             session_functions_allowed=self._settings.session_functions != "off",
             signatures_required=self._settings.session_functions == "signed",
             python_version=self._pool.python_version,

@@ -50,8 +50,8 @@ class Request:
     """The flight descriptor of plain Flight, encoded: a client may send it again with each message."""
     query: str = ""
     """The query that a plain client names, for people who read logs."""
-    numbered_rows: bool = True
-    """Plain Flight: whether results of a table function begin with the number of their row."""
+    databend: bool = False
+    """Plain Flight: whether the client is Databend."""
     payload: bytes = b""
     """What the worker gets, unread."""
     schema: bytes = b""
@@ -112,7 +112,7 @@ def parse_request(first: FlightFields, header: Callable[[str], str] = lambda _: 
             plain=True,
             descriptor=encoded,
             query=header(DATABEND_QUERY_HEADER),
-            numbered_rows=not is_databend(header),
+            databend=is_databend(header),
         )
     if descriptor.kind is DescriptorKind.CMD:
         return _command_request(descriptor.command)

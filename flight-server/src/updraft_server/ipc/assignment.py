@@ -20,8 +20,8 @@ class Assignment:
     """Names the exchange in logs."""
     plain: bool = False
     """The client speaks plain Flight: its messages have no app_metadata, and it gets none."""
-    numbered_rows: bool = True
-    """Plain Flight: results of a table function begin with the number of their row."""
+    databend: bool = False
+    """Plain Flight: the client is Databend. Its table functions have one row, and its times are in UTC."""
     tenant: str = ""
     """Whose share of the pool the exchange takes."""
     owner: Sequence[str] = ()

@@ -14,6 +14,8 @@ MAX_DESCRIPTION_BYTES = 24 * 1024
 """Of one function. A packet holds it, and the rest of a Hello."""
 MOST_FUNCTIONS = 10_000
 """Of a pool. What it says of itself would have no end otherwise."""
+UNLISTED = frozenset({"builtin_echo", "builtin_healthy"})
+"""Functions for Databend alone, which asks for them by name: they are called like any other, and shown to nobody."""
 DEATHS_IN_A_ROW = 3
 """Of processes that run a function, with no success in between, that make it unhealthy. The kernel may have taken one
 or two."""

@@ -25,6 +25,8 @@ class WorkerPool(Protocol):
     """Workers that have served nobody, beyond the configured number: not counted in any of the above."""
     functions: Sequence[FunctionDescription]
     """Empty, as are the versions, until the zygote has told."""
+    unlisted: Sequence[FunctionDescription]
+    """Those that can be called and are shown to nobody."""
     python_version: str
     pyspark_version: str
     memory_limit_bytes: int

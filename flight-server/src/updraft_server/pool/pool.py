@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import structlog
 
 from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.ipc.function_list import UNLISTED
 from updraft_server.ipc.model_packets import ModelUsage
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import Exited
@@ -60,6 +61,7 @@ class Pool:
         self.starting = 0
         self.fresh = 0
         self.functions: Sequence[FunctionDescription] = ()
+        self.unlisted: Sequence[FunctionDescription] = ()
         self.python_version = ""
         self.memory_limit_bytes = 0
         self.pyspark_version = ""
@@ -283,7 +285,9 @@ class Pool:
         self.memory_limit_bytes = hello.memory_limit_bytes
         self.zygote_pid = hello.pid
         self.sandbox = tuple(SandboxLayer(*layer) for layer in hello.sandbox)
-        self.functions = tuple(self._zygote.functions)
+        functions = self._zygote.functions
+        self.functions = tuple(function for function in functions if function.name not in UNLISTED)
+        self.unlisted = tuple(function for function in functions if function.name in UNLISTED)
         self._zygote.sweep()
         self._changed()
 

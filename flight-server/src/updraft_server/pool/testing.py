@@ -117,6 +117,7 @@ class FakePool:
         self.functions: Sequence[FunctionDescription] = (
             FunctionDescription(name="echo", version="1", doc="Sends it back."),
         )
+        self.unlisted: Sequence[FunctionDescription] = ()
         self.python_version = "3.11"
         self.memory_limit_bytes = 1 << 40
         self.zygote_pid = 0

@@ -45,6 +45,8 @@ def test_functions_are_found_in_the_order_of_their_definition(directory: Path) -
     (directory / "prices.py").write_text(PRICES)
     assert [(each.name, each.version) for each in described("prices")] == [
         ("echo", "1"),
+        ("builtin_echo", "1"),
+        ("builtin_healthy", "1"),
         ("price", "1"),
         ("price", "2"),
     ]
@@ -73,7 +75,7 @@ def test_a_module_that_cannot_be_imported_says_why_and_the_others_are_there(
     (directory / "broken.py").write_text(source)
     (directory / "prices.py").write_text(PRICES)
     *functions, broken = described("broken", "prices")
-    assert [each.name for each in functions] == ["echo", "price", "price"]
+    assert [each.name for each in functions] == ["echo", "builtin_echo", "builtin_healthy", "price", "price"]
     assert (broken.name, broken.version) == ("broken", "")
     assert re.match(f"the module 'broken' of --functions.*{reason}", broken.fault)
     assert broken.fault in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 
 from updraft.errors import LimitError
 from updraft_server.worker.registered import plain_tables
-from updraft_server.worker.registered.plain_tables import PlainTable
+from updraft_server.worker.registered.plain_tables import NumberedResults
 
 WORD = pa.schema([pa.field("word", pa.string(), nullable=False)])
 WORDS = pa.schema([*WORD, pa.field("count", pa.int64(), nullable=False)])
@@ -14,12 +14,6 @@ WORDS = pa.schema([*WORD, pa.field("count", pa.int64(), nullable=False)])
 
 def words(*texts: str) -> pa.RecordBatch:
     return pa.record_batch([pa.array(texts, pa.string()), pa.array([1] * len(texts))], schema=WORDS)
-
-
-def test_an_engine_that_asks_for_one_row_gets_the_columns_alone() -> None:
-    table = PlainTable(WORDS, numbered=False)
-    assert table.schema == WORDS
-    assert table.reply(words("a", "b"), [2]) == words("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +29,7 @@ def test_an_engine_that_asks_for_one_row_gets_the_columns_alone() -> None:
     ],
 )
 def test_rows_are_counted_over_all_replies(ends: list[list[int]], rows: list[int]) -> None:
-    table = PlainTable(WORDS, numbered=True)
+    table = NumberedResults(WORDS)
     replies = [table.reply(words("a", "b", "c"), row_ends) for row_ends in ends]
     assert [number for reply in replies for number in reply.column(0).to_pylist()] == rows
     assert replies[0].column(1).to_pylist()[0] == {"word": "a", "count": 1}
@@ -43,7 +37,7 @@ def test_rows_are_counted_over_all_replies(ends: list[list[int]], rows: list[int
 
 def test_rows_beyond_what_their_numbers_can_say_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_tables, "_MOST_ROWS", 3)
-    table = PlainTable(WORD, numbered=True)
+    table = NumberedResults(WORD)
     batch = pa.record_batch([pa.array(["a", "b"])], schema=WORD)
     table.reply(batch, [1, 2])
     with pytest.raises(LimitError, match="more than 3 rows"):
@@ -51,5 +45,5 @@ def test_rows_beyond_what_their_numbers_can_say_are_refused(monkeypatch: pytest.
 
 
 def test_a_reply_without_results_has_none_with_numbers_either() -> None:
-    reply = PlainTable(WORDS, numbered=True).reply(words(), [0, 0])
+    reply = NumberedResults(WORDS).reply(words(), [0, 0])
     assert (reply.num_rows, reply.schema.field(0).type) == (0, pa.int32())

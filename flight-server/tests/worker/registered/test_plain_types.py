@@ -7,7 +7,7 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from updraft_server.worker.registered.plain_types import as_declared
+from updraft_server.worker.registered.plain_types import as_declared, retyped
 
 PRICE = pa.array([decimal.Decimal("1.10"), None], pa.decimal64(10, 2))
 INSTANT = pa.array([datetime.datetime(2026, 1, 1, 12), None], pa.timestamp("us"))
@@ -17,7 +17,7 @@ UTC = pa.timestamp("us", "UTC")
 def adapted(column: pa.Array, kind: pa.DataType, *, zoneless_is_utc: bool = False) -> pa.Array:
     batch = pa.record_batch([column, pa.array(["x", "y"])], ["arg1", "arg2"])
     declared = pa.schema([pa.field("a", kind), pa.field("b", pa.string())])
-    answer = as_declared(batch, declared, zoneless_is_utc=zoneless_is_utc)
+    answer = retyped(batch, as_declared(batch.schema, declared, zoneless_is_utc=zoneless_is_utc))
     assert (answer.schema.names, answer.column(1)) == (batch.schema.names, batch.column(1))
     return answer.column(0)
 
@@ -59,5 +59,5 @@ def test_another_zone_or_unit_stays_for_the_function_to_refuse(column: pa.Array,
 def test_columns_that_are_missing_or_too_many_are_for_the_function_to_refuse() -> None:
     batch = pa.record_batch([PRICE, PRICE], ["a", "b"])
     one, three = (pa.schema([pa.field(str(n), pa.decimal128(10, 2)) for n in range(count)]) for count in (1, 3))
-    assert as_declared(batch, one, zoneless_is_utc=False).schema.types == [pa.decimal128(10, 2), pa.decimal64(10, 2)]
-    assert as_declared(batch, three, zoneless_is_utc=False).schema.types == [pa.decimal128(10, 2)] * 2
+    assert as_declared(batch.schema, one, zoneless_is_utc=False).types == [pa.decimal128(10, 2), pa.decimal64(10, 2)]
+    assert as_declared(batch.schema, three, zoneless_is_utc=False).types == [pa.decimal128(10, 2)] * 2

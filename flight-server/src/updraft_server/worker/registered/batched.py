@@ -11,7 +11,7 @@ from updraft_server.worker.registered.requests import Requests
 
 def run_batched(function: BatchedFunction, client: ModelClient, exchange: Exchange, requests: Requests) -> None:
     """One reply for each request; raises UpdraftError."""
-    function.check(exchange.schema)
+    function.check(requests.schema)
     with contextlib.closing(client):
         # Now, so that others who fill a batch wait for the rows to come.
         client.connect()

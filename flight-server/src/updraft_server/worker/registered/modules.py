@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 from updraft.functions import Function
 from updraft.functions.failures import describe
-from updraft_server.worker.registered.echo import echo
+from updraft_server.worker.registered.builtin import BUILTIN
 from updraft_server.worker.registered.functions import ModuleFault, RegisteredFunctions
 
 
 def registered_functions(modules: Iterable[str]) -> RegisteredFunctions:
-    """Everything that the modules define, and echo. Of a module that cannot be imported the fault is known."""
-    functions = RegisteredFunctions([echo])
+    """What every pool has, and everything that the modules define. The fault is known of one that cannot be imported."""
+    functions = RegisteredFunctions(BUILTIN)
     for name in modules:
         try:
             module = importlib.import_module(name)

@@ -16,22 +16,18 @@ from updraft.plain_flight import table_schema
 _MOST_ROWS = 2**31
 
 
-class PlainTable:
+class NumberedResults:
     """The replies of one exchange with a table function, in order."""
 
-    def __init__(self, results: pa.Schema, *, numbered: bool) -> None:
-        self.schema = table_schema(results, numbered=numbered)
-        self._numbered = numbered
+    def __init__(self, results: pa.Schema) -> None:
+        self.schema = table_schema(results, numbered=True)
         self._row = 0
 
     def reply(self, results: pa.RecordBatch, row_ends: Sequence[int]) -> pa.RecordBatch:
         """The results as they travel; `row_ends` as in ReplyMetadata. Raises LimitError."""
-        rows = self._rows_of(results.num_rows, row_ends)
-        if not self._numbered:
-            return results
         columns = results.columns
         value = columns[0] if len(columns) == 1 else _struct(columns, self.schema.field(1).type)
-        return pa.record_batch([rows, value], schema=self.schema)
+        return pa.record_batch([self._rows_of(results.num_rows, row_ends), value], schema=self.schema)
 
     def _rows_of(self, results: int, row_ends: Sequence[int]) -> pa.Array:
         """For each result the number of its row, counted from the first one of the exchange."""

@@ -8,21 +8,31 @@ zone, RisingWave instants in the zone +00:00. What else differs is for the funct
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from updraft.functions.failures import wrong_arguments
+
 _UTC = frozenset({"UTC", "+00:00", "Etc/UTC", "Z"})
 
 
-def as_declared(batch: pa.RecordBatch, arguments: pa.Schema, *, zoneless_is_utc: bool) -> pa.RecordBatch:
-    """The batch with each column that is an argument's by another name in the argument's own type."""
-    declared = [
-        wanted if _has_same_values(given, wanted, zoneless_is_utc=zoneless_is_utc) else given
-        for given, wanted in zip(batch.schema.types, arguments.types, strict=False)
+def as_declared(given: pa.Schema, arguments: pa.Schema, *, zoneless_is_utc: bool) -> pa.Schema:
+    """The schema with each column that is an argument's by another name in the argument's own type."""
+    fields = [
+        field.with_type(wanted.type)
+        if _has_same_values(field.type, wanted.type, zoneless_is_utc=zoneless_is_utc)
+        else field
+        for field, wanted in zip(given, arguments, strict=False)
     ]
-    if declared == batch.schema.types[: len(declared)]:
+    return pa.schema([*fields, *list(given)[len(fields) :]])
+
+
+def retyped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of the given schema in what `as_declared` made of that; raises ProtocolError."""
+    if batch.schema.types == schema.types:
         return batch
-    columns = [column.cast(kind) for column, kind in zip(batch.columns, declared, strict=False)]
-    fields = [field.with_type(kind) for field, kind in zip(batch.schema, declared, strict=False)]
-    rest = len(declared)
-    return pa.record_batch([*columns, *batch.columns[rest:]], schema=pa.schema([*fields, *list(batch.schema)[rest:]]))
+    try:
+        columns = [column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
+    except pa.ArrowException as error:
+        raise wrong_arguments(f"a value is none of its column's type: {error}") from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _has_same_values(given: pa.DataType, wanted: pa.DataType, *, zoneless_is_utc: bool) -> bool:

@@ -18,6 +18,7 @@ from updraft_server.worker.model.client import ModelClient
 from updraft_server.worker.model.door import Door
 from updraft_server.worker.registered.batched import run_batched
 from updraft_server.worker.registered.functions import RegisteredFunction
+from updraft_server.worker.registered.plain_tables import NumberedResults
 from updraft_server.worker.registered.requests import Requests
 from updraft_server.worker.replies import FreeRunningReplies, TableReplies
 
@@ -36,7 +37,7 @@ def run_registered(
     `door` leads to model processes, whose results may have `max_batch_rows`.
     """
     started = time.monotonic()
-    requests = Requests(registered.function, exchange)
+    requests = Requests(registered.function, assignment, exchange)
     if (batched := registered.batched) is not None:
         client = ModelClient(batched, door, max_batch_rows=max_batch_rows, waiting=exchange.clock.paused)
         run_batched(batched, client, exchange, requests)
@@ -63,18 +64,22 @@ def _run_one_to_one(registered: RegisteredFunction, exchange: Exchange, requests
     """One reply for each request."""
     function = registered.function
     if function.kind is not Kind.ANY:
-        function.arguments.check(exchange.schema)
+        function.arguments.check(requests.schema)
     loaded = cast(OneToOne, registered.load())
-    _announce(exchange, function.results_for(exchange.schema))
+    _announce(exchange, function.results_for(requests.schema))
     for sequence, result in enumerate(loaded.run(requests.checked()), 1):
         exchange.reply(result, sequence=sequence)
 
 
 def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests) -> None:
     """Any number of replies; all those to a request come before the next one is taken."""
-    registered.function.arguments.check(exchange.schema)
+    registered.function.arguments.check(requests.schema)
     loaded = cast(LoadedTable, registered.load())
-    _announce(exchange, registered.function.result_schema)
+    results = registered.function.result_schema
+    if assignment.plain and not assignment.databend:
+        _reply_with_numbers(loaded, results, exchange, requests)
+        return
+    _announce(exchange, results)
     replies = TableReplies(exchange)
     for batch in requests.checked():
         if assignment.joined:
@@ -85,6 +90,16 @@ def _run_table(registered: RegisteredFunction, assignment: Assignment, exchange:
                 replies.add(result)
 
 
+def _reply_with_numbers(loaded: LoadedTable, results: pa.Schema, exchange: Exchange, requests: Requests) -> None:
+    """The same for clients that are told nothing beside the results."""
+    numbered = NumberedResults(results)
+    exchange.announce(numbered.schema)
+    replies = FreeRunningReplies(exchange)
+    for batch in requests.checked():
+        for output in loaded.run_joined(batch):
+            replies.add(numbered.reply(output.batch, output.row_ends))
+
+
 def _run_aggregate(
     registered: RegisteredFunction, assignment: Assignment, exchange: Exchange, requests: Requests
 ) -> None:
@@ -92,9 +107,9 @@ def _run_aggregate(
     if assignment.stage not in _STAGES:
         raise ProtocolError(f"there is no stage {assignment.stage} of an aggregate")
     stage, key_columns = _STAGES[assignment.stage], assignment.key_columns
-    arguments_of(registered.function, exchange.schema, stage, key_columns)
+    arguments_of(registered.function, requests.schema, stage, key_columns)
     loaded = cast(LoadedAggregate, registered.load())
-    aggregation = loaded.begin(exchange.schema, stage, key_columns)
+    aggregation = loaded.begin(requests.schema, stage, key_columns)
     _announce(exchange, aggregation.schema)
     for batch in requests.batches():
         aggregation.add(batch)
