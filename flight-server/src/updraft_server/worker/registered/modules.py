@@ -13,7 +13,7 @@ from updraft_server.worker.registered.functions import ModuleFault, RegisteredFu
 
 
 def registered_functions(modules: Iterable[str]) -> RegisteredFunctions:
-    """What every pool has, and everything that the modules define. The fault is known of one that cannot be imported."""
+    """What every pool has, and all that the modules define. Of one that cannot be imported the fault is known."""
     functions = RegisteredFunctions(BUILTIN)
     for name in modules:
         try:
