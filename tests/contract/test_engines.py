@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from unittest import mock
 
@@ -157,3 +160,11 @@ class TestDatabendsPythonClient:
     def test_an_error_says_what_the_function_raised(self, client: UDFClient) -> None:
         with pytest.raises(pa.ArrowException, match="IndexError"):
             client.call_function("word_at", "so it goes", 3)
+
+
+def test_the_example_prints_what_the_guide_shows(words: LocalPool) -> None:
+    (printed,) = re.findall(r"```text\n(.*?)```", (REPOSITORY / "docs/guides/flight-clients.md").read_text(), re.DOTALL)
+    program = REPOSITORY / "docs/examples/flight/call_words.py"
+    command = [sys.executable, str(program), f"grpc://{words.tcp_address}"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == printed
