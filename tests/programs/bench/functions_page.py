@@ -40,8 +40,8 @@ _PAGE = """\
 
 `make bench-functions` calls x + 1 on a pool with one worker, on the servers of arrow-udf and databend-udf (from PyPI,
 in the versions that the Makefile names), and on a bare server of pyarrow.flight that adds in the process that serves.
-The client is the same: pyarrow.flight, one exchange with 64 batches of 10,000 int64, written while replies are read. All
-servers run on one machine with {cores} and are called in turn.
+The client is the same: pyarrow.flight, one exchange with 64 batches of 10,000 int64, written while replies are read.
+All servers run on one machine with {cores} and are called in turn.
 
 Rows per second are medians of {runs} runs. CPU is that of the server's processes. A pool checks each batch, queues
 exchanges, and runs the function in a process of its own; the others do it all in one process. To a function of a batch
