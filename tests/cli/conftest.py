@@ -62,7 +62,7 @@ def careful_pool(authority: Authority, token_file: Path) -> Iterator[LocalPool]:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `updraft` with arguments, in this process: most of a new one's time would be its imports'."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -79,6 +79,6 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.fixture
-def updraft(command: Run) -> Run:
+def updraft(typed: Run) -> Run:
     """The same for commands that call a service, which may be slow here."""
-    return lambda *arguments: command(*arguments, "--timeout-seconds", "60")
+    return lambda *arguments: typed(*arguments, "--timeout-seconds", "60")

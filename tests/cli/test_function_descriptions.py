@@ -85,8 +85,8 @@ def test_a_writer_has_no_functions(tmp_path: Path, updraft: Run) -> None:
     assert (ended.returncode, "has no function discount; it has none" in ended.stderr) == (1, True)
 
 
-def test_help_teaches_by_examples(command: Run) -> None:
-    shown = command("functions", "describe", "--help").stdout
+def test_help_teaches_by_examples(typed: Run) -> None:
+    shown = typed("functions", "describe", "--help").stdout
     assert shown.startswith("usage: updraft functions describe NAME [options]")
     assert "examples:\n  updraft functions describe discount" in shown
-    assert "describe" in command("functions", "--help").stdout.split("subcommands")[1]
+    assert "describe" in typed("functions", "--help").stdout.split("subcommands")[1]

@@ -24,10 +24,10 @@ NAMES = pa.record_batch({"name": pa.array(["Ada", "Bob"])}, pa.schema([pa.field(
 
 
 @pytest.fixture
-def module(tmp_path: Path, command: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
+def module(tmp_path: Path, typed: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What `updraft new` writes, in the current directory."""
     monkeypatch.chdir(tmp_path)
-    assert command("new", "my_functions").returncode == 0
+    assert typed("new", "my_functions").returncode == 0
     monkeypatch.chdir(tmp_path / "my_functions")
     return tmp_path / "my_functions/my_functions.py"
 
@@ -82,29 +82,29 @@ def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path) -> Non
     assert len(set(re.findall(r"grpc://\S+", shown()))) == 1
 
 
-def test_what_is_not_there_is_named(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_there_is_named(typed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    ended = command("serve", "nothing_here")
+    ended = typed("serve", "nothing_here")
     assert (ended.returncode, "there is no module nothing_here" in ended.stderr) == (1, True)
     assert "`updraft new nothing_here`" in ended.stderr
 
 
-def test_a_port_that_is_taken_ends_it(module: Path, command: Run) -> None:
+def test_a_port_that_is_taken_ends_it(module: Path, typed: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        ended = command("serve", "my_functions", "--port", str(other.getsockname()[1]))
+        ended = typed("serve", "my_functions", "--port", str(other.getsockname()[1]))
     assert ended.returncode == 1
     assert "the pool has ended" in ended.stderr
 
 
 @pytest.mark.parametrize("name", ["my-functions", "class"])
-def test_a_name_that_python_cannot_import_is_refused(command: Run, name: str) -> None:
-    ended = command("new", name)
+def test_a_name_that_python_cannot_import_is_refused(typed: Run, name: str) -> None:
+    ended = typed("new", name)
     assert (ended.returncode, "is no name for a Python module" in ended.stderr) == (1, True)
 
 
-def test_nothing_is_written_over(command: Run, module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_over(typed: Run, module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(module.parent.parent)
     module.write_text("mine")
-    ended = command("new", "my_functions")
+    ended = typed("new", "my_functions")
     assert (ended.returncode, "is there already" in ended.stderr) == (1, True)
     assert module.read_text() == "mine"
