@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tests.support.flight import echo_command, exchange, whole_request
+from tests.support.paths import BUILD, REPOSITORY
 from tests.support.pool import LocalPool
 
 MAX_MESSAGE_BYTES = 2 << 20
+MAVEN_TIMEOUT_SECONDS = 300
+_MAVEN = REPOSITORY / "spark-connector/mvnw"
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +30,25 @@ def pool() -> Iterator[LocalPool]:
 @pytest.fixture
 def address(pool: LocalPool) -> str:
     return pool.tcp_address
+
+
+@pytest.fixture(scope="session")
+def flight_class_path() -> str:
+    """The class path of Arrow's Flight client, as Maven resolves it."""
+    target = BUILD / "flight-core.classpath"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
+        command = [
+            str(_MAVEN),
+            "-q",
+            "-f",
+            str(Path(__file__).parent / "java/pom.xml"),
+            goal,
+            f"-Dmdep.outputFile={target}",
+        ]
+        subprocess.run(command, cwd=_MAVEN.parent, check=True, timeout=MAVEN_TIMEOUT_SECONDS)
+    return target.read_text()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import functools
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,13 @@ from google.protobuf import text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from tests.contract.conftest import MAVEN_TIMEOUT_SECONDS
 from tests.support.java import run_java
-from tests.support.paths import BUILD, REPOSITORY, connector_jar
+from tests.support.paths import connector_jar
 from tests.support.pool import LocalPool
 from updraft.v1 import control_pb2, exchange_pb2
 
 _SOURCES = Path(__file__).parent / "java"
-_MAVEN = REPOSITORY / "spark-connector/mvnw"
-_MAVEN_TIMEOUT_SECONDS = 300
 
 _EDGES: dict[int, list[Any]] = {
     FieldDescriptor.CPPTYPE_INT32: [0, 1, -1, 2**31 - 1, -(2**31)],
@@ -128,19 +126,7 @@ def test_java_reads_every_field_that_python_wrote_and_python_what_java_wrote(nam
     assert seen
 
 
-@pytest.fixture(scope="module")
-def flight_class_path() -> str:
-    """The class path of Arrow's Flight client, as Maven resolves it."""
-    target = BUILD / "flight-core.classpath"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
-        command = [str(_MAVEN), "-q", "-f", str(_SOURCES / "pom.xml"), goal, f"-Dmdep.outputFile={target}"]
-        subprocess.run(command, cwd=_MAVEN.parent, check=True, timeout=_MAVEN_TIMEOUT_SECONDS)
-    return target.read_text()
-
-
-@pytest.mark.timeout(_MAVEN_TIMEOUT_SECONDS)
+@pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
 def test_arrows_java_client_calls_echo(flight_class_path: str, pool: LocalPool) -> None:
     answer = run_java(flight_class_path, _SOURCES / "EchoClient.java", f"grpc://{pool.tcp_address}", "echo")
     rows = [line for line in answer.splitlines() if line != "n\tt"]

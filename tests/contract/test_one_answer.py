@@ -18,7 +18,9 @@ import pytest
 from databend_udf.client import UDFClient
 from pyarrow import flight
 
+from tests.contract.conftest import MAVEN_TIMEOUT_SECONDS
 from tests.support.engines import databend, risingwave
+from tests.support.java import run_java
 from tests.support.paths import EXAMPLES, REPOSITORY
 from tests.support.pool import LocalPool
 from updraft import testing
@@ -27,6 +29,7 @@ from updraft.functions import Function, Kind
 from updraft.functions.forms import Form
 
 _PLACES = (EXAMPLES, REPOSITORY / "docs/examples/flight")
+_JAVA_EXAMPLE = REPOSITORY / "docs/examples/flight/CallWords.java"
 _MODULES = ("shop", "digits", "words")
 _TEXTS = pa.array(["a rose is a rose", "", "so it goes"])
 
@@ -128,6 +131,10 @@ def flight_table(pool: LocalPool, name: str, columns: Columns) -> pa.Table:
             return reader.read_all()
 
 
+def in_java(class_path: str, pool: LocalPool, name: str, *texts: str) -> str:
+    return run_java(class_path, _JAVA_EXAMPLE, f"grpc://{pool.tcp_address}", name, *texts)
+
+
 def _declared(columns: Columns) -> list[pa.Field]:
     """As CREATE FUNCTION of Databend names what is sent."""
     return [pa.field("", column.type) for column in columns]
@@ -148,6 +155,14 @@ def test_a_function_answers_as_its_author_wrote_it(pool: LocalPool, name: str, c
     answer = caller(pool, name, columns)
     assert answer == author(name)
     assert len(answer) == len(columns[0])
+
+
+@pytest.mark.timeout(MAVEN_TIMEOUT_SECONDS)
+@pytest.mark.parametrize("name", ["text.slug", "initials"])
+def test_the_java_example_prints_the_same_answers(flight_class_path: str, pool: LocalPool, name: str) -> None:
+    texts = ["ada lovelace", "Caps, Hats & Scarves"]
+    answer = in_a_test(pool, name, [pa.array(texts)])
+    assert in_java(flight_class_path, pool, name, *texts).splitlines() == ["result", *answer]
 
 
 @pytest.mark.parametrize("caller", [in_a_test, by_pyarrow, by_risingwave])
@@ -246,3 +261,14 @@ def test_what_a_pool_does_not_have_is_not_found(pool: LocalPool, name: str) -> N
             with pytest.raises(grpc.RpcError) as refused:
                 ask(name)
             assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("reading_minutes", "INVALID_ARGUMENT: argument 'words' of function 'reading_minutes' is int64, not string"),
+        ("nothing", "NOT_FOUND: no function 'nothing'"),
+    ],
+)
+def test_the_java_example_hears_of_errors(flight_class_path: str, pool: LocalPool, name: str, says: str) -> None:
+    assert in_java(flight_class_path, pool, name, "a").startswith(says)
