@@ -89,7 +89,7 @@ REPORTS := build/reports
 PYTEST = $(1)/bin/python -m pytest -q $(if $(STRICT),-p tests.support.strict )--junitxml=$(REPORTS)/$(2).xml
 
 .PHONY: help help-all
-LIST = awk -F ':.*$(1) ' '/^$(HASH)$(HASH) /{section = substr($$0, 4)} /^[a-z0-9-]+:.*$(1) /{if (section) printf "\n%s\n", section; section = ""; printf "  %-19s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+LIST = awk -F ':.*$(1) ' '/^$(HASH)$(HASH) /{section = substr($$0, 4)} /^[a-z0-9-]+:.*$(1) /{if (section) printf "\n%s\n", section; section = ""; printf "  %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 HASH := \#
 VARIABLES = $(shell sed -n 's/^$(HASH)= \([A-Z_]*\) .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -103,7 +103,7 @@ help: #+ List the everyday targets
 help-all: #+ List every target and every variable
 	@$(call LIST,$(HASH)[$(HASH)+])
 	@printf '\nVariables, as in `make pool PORT=8825`\n'
-	@$(foreach name,$(VARIABLES),printf '  %-19s %s%s\n' '$(name)' "$$(sed -n 's/^$(HASH)= $(name) //p' $(firstword $(MAKEFILE_LIST)))" '$(if $($(name)), [$($(name))])';)
+	@$(foreach name,$(VARIABLES),printf '  %-21s %s%s\n' '$(name)' "$$(sed -n 's/^$(HASH)= $(name) //p' $(firstword $(MAKEFILE_LIST)))" '$(if $($(name)), [$($(name))])';)
 
 ## Use
 .PHONY: demo demo-kill pool writer connector
