@@ -109,8 +109,7 @@ def by_risingwave(pool: LocalPool, name: str, columns: Columns) -> list[Any]:
 
 def by_databend(pool: LocalPool, name: str, columns: Columns) -> list[Any]:
     with databend(pool.tcp_address) as engine:
-        (returns,) = FUNCTIONS[name].result_schema or ()
-        return list(engine.call(name, columns, _declared(columns), returns).to_pylist())
+        return list(engine.call(name, columns, _declared(columns), _results(name)[0]).to_pylist())
 
 
 def by_databends_client(pool: LocalPool, name: str, columns: Columns) -> list[Any]:
@@ -133,6 +132,10 @@ def flight_table(pool: LocalPool, name: str, columns: Columns) -> pa.Table:
 
 def in_java(class_path: str, pool: LocalPool, name: str, *texts: str) -> str:
     return run_java(class_path, _JAVA_EXAMPLE, f"grpc://{pool.tcp_address}", name, *texts)
+
+
+def _results(name: str) -> list[pa.Field]:
+    return list(FUNCTIONS[name].result_schema or ())
 
 
 def _declared(columns: Columns) -> list[pa.Field]:
@@ -186,10 +189,9 @@ class TestTableFunctions:
 
     def test_by_databend_which_has_one_row(self, pool: LocalPool, name: str) -> None:
         (column,) = _columns(name)
-        returns = list(FUNCTIONS[name].result_schema or ())
         with databend(pool.tcp_address) as engine:
             for row in (0, 2):
-                found = engine.call_table(name, [column.slice(row, 1)], _declared([column]), returns)
+                found = engine.call_table(name, [column.slice(row, 1)], _declared([column]), _results(name))
                 assert found == [each for number, each in _rows(name) if number == row]
 
 
