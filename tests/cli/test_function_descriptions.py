@@ -56,7 +56,7 @@ def test_a_function_is_described_as_the_guide_shows(shop: LocalPool, updraft: Ru
         ("mean", "kind      aggregate: one value for each group of rows"),
         ("text.slug", "SQL       SELECT updraft.default.text.slug(title)"),
         ("echo", "echo(any columns)"),
-        ("tax.rate@2", "errors    the result of a row that fails is null"),
+        ("tax.rate@2", "errors    the result of a failing row is null"),
         ("tax.rate@2", "results   differ from call to call"),
         ("model", "batches   rows of several callers, joined in a process of the function's own"),
         ("tax.rate@1", "SQL       SELECT updraft.default.tax.`rate@1`(country)"),

@@ -78,7 +78,7 @@ def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path) -> Non
         until("it says what is wrong", lambda: "cannot be called" in shown(), timeout_seconds=2 * HANG_SECONDS)
         assert "SyntaxError" in shown().split("cannot be called")[1]
         module.write_text("import os\n\nos._exit(3)\n")
-        until("it goes on", lambda: "has ended" in shown(), timeout_seconds=2 * HANG_SECONDS)
+        until("it goes on", lambda: "the pool ended with status" in shown(), timeout_seconds=2 * HANG_SECONDS)
     assert len(set(re.findall(r"grpc://\S+", shown()))) == 1
 
 
@@ -93,7 +93,7 @@ def test_a_port_that_is_taken_ends_it(module: Path, typed: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         ended = typed("serve", "my_functions", "--port", str(other.getsockname()[1]))
     assert ended.returncode == 1
-    assert "the pool has ended" in ended.stderr
+    assert "the pool ended with status" in ended.stderr
 
 
 @pytest.mark.parametrize("name", ["my-functions", "class"])

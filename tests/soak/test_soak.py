@@ -139,6 +139,7 @@ def test_who_does_not_listen_yet_is_spared(
     kills._find = dict.fromkeys(victims, list) | {victim: kills._find[victim]}
     kills.kill_one()
     assert kills.by_victim.total() == 0
+    # It does nothing but listen until it is killed.
     listens = "import socket, time; own = socket.create_server(('127.0.0.1', 0)); print(flush=True); time.sleep(600)"
     with psutil.Popen([sys.executable, "-c", listens], stdout=subprocess.PIPE) as ready:
         assert ready.stdout.readline()

@@ -17,11 +17,10 @@ _KINDS = {
 }
 _ANY_COLUMNS = "function of any columns: as many rows out as in"
 _POLICIES = {
-    control_pb2.ERROR_POLICY_NULL: "the result of a row that fails is null",
-    control_pb2.ERROR_POLICY_STRUCT: "the result of a row that fails is a struct with its error",
+    control_pb2.ERROR_POLICY_NULL: "the result of a failing row is null",
+    control_pb2.ERROR_POLICY_STRUCT: "the result of a failing row is a struct with its error",
 }
-_SELECTED, _SELECTED_FROM = "SELECT", "SELECT * FROM"
-_RAISES = "a row that fails fails its query"
+_RAISES = "a failing row fails the query"
 
 
 class DescribedFunction:
@@ -39,11 +38,11 @@ class DescribedFunction:
         name = self._description.name
         if self._arguments is None:
             return f"{name}(any columns)"
-        needed = len(self._arguments) - len(self._description.defaults)
-        defaults = [""] * needed + [f" = {default}" for default in self._description.defaults]
-        arguments = ", ".join(
-            _declared(field) + default for field, default in zip(self._arguments, defaults, strict=True)
-        )
+        declared = [_declared(field) for field in self._arguments]
+        # They belong to the last arguments. A pool that says nonsense is shown as far as it can be.
+        for place, default in zip(reversed(range(len(declared))), reversed(self._description.defaults), strict=False):
+            declared[place] += f" = {default}"
+        arguments = ", ".join(declared)
         return f"{name}({arguments}) -> {self._result()}"
 
     def lines(self) -> Iterator[str]:
@@ -88,7 +87,7 @@ class DescribedFunction:
         if description.fault:
             yield "fault", description.fault
         if description.version:
-            yield "version", description.version + (", which calls without a version get" if self._is_default else "")
+            yield "version", description.version + (", the default" if self._is_default else "")
         yield "kind", _KINDS.get(description.kind, _ANY_COLUMNS)
         yield "errors", _POLICIES.get(description.error_policy, _RAISES)
         if description.batched:
@@ -108,7 +107,7 @@ class DescribedFunction:
             columns = [field.name for field in self._arguments]
             is_table = description.kind == FunctionKind.FUNCTION_KIND_TABLE
             called = f"{_sql_name(description.name, version)}({', '.join(columns)})"
-            yield "SQL", f"{_SELECTED_FROM if is_table else _SELECTED} {called}"
+            yield "SQL", f"SELECT {'* FROM ' if is_table else ''}{called}"  # noqa: S608 - shown, and never run
             if not is_table:
                 pinned = [f"version={json.dumps(version)}"] if version else []
                 yield "Python", f"call({', '.join([*map(json.dumps, [description.name, *columns]), *pinned])})"

@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic_settings import CliSubCommand, SettingsConfigDict
 
 from updraft.service.command_line import Application, run_command_line
+from updraft.spark.local_service import LocalServiceError
 from updraft_cli.cluster import ClusterError
 from updraft_cli.commands.doctor import Doctor
 from updraft_cli.commands.drain import Drain
@@ -51,7 +52,7 @@ def main() -> None:
     """Entry point of `updraft`; exits with 1 if the cluster or a service did not answer."""
     try:
         run_command_line(Updraft)
-    except (ClusterError, CredentialsError, ServeError, SparkConfError, TemplateError) as error:
+    except (ClusterError, CredentialsError, LocalServiceError, ServeError, SparkConfError, TemplateError) as error:
         _end(str(error))
     except grpc.RpcError as error:
         _end(f"the service does not answer: {error.details()}")

@@ -53,6 +53,16 @@ class Options(BaseModel):
         return Service(Endpoint.parse(self.endpoint), self.credentials, self.timeout_seconds)
 
 
+class PoolOptions(Options):
+    """Options of commands that ask one pool."""
+
+    @model_validator(mode="after")
+    def _a_pool_is_named(self) -> "PoolOptions":
+        if not self.endpoint:
+            raise ValueError("name a pool with --endpoint")
+        return self
+
+
 class ClusterOptions(Options):
     """Options of commands that find services in a cluster."""
 

@@ -3,18 +3,18 @@
 
 from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from pydantic_settings import CliApp, CliPositionalArg, CliSubCommand
 
 from updraft.service.settings import setting
 from updraft_cli.cluster import Cluster, ClusterError
 from updraft_cli.described_function import described
-from updraft_cli.options import ClusterOptions, Options
+from updraft_cli.options import ClusterOptions, PoolOptions
 from updraft_cli.output import print_json, print_line, print_table
 from updraft_cli.service import Status
 
 
-class Describe(Options):
+class Describe(PoolOptions):
     """Print a function's signature, what it does, its versions, and how it is called.
 
     A pod of a cluster is reached through `kubectl port-forward POD 8815`.
@@ -26,12 +26,6 @@ class Describe(Options):
 """
 
     name: CliPositionalArg[str] = setting("The function's name, or NAME@VERSION for one of its versions.")
-
-    @model_validator(mode="after")
-    def _a_pool_is_named(self) -> "Describe":
-        if not self.endpoint:
-            raise ValueError("name a pool with --endpoint")
-        return self
 
     def cli_cmd(self) -> None:
         """Print it."""
@@ -63,7 +57,7 @@ class Functions(ClusterOptions):
   updraft functions describe discount --endpoint grpc://127.0.0.1:8815
 """
 
-    describe: CliSubCommand[Describe] = Field(description="Print all that is to be known of one function.")
+    describe: CliSubCommand[Describe] = Field(description="Print what a caller has to know of a function.")
 
     def cli_cmd(self) -> None:
         """Print the table, or run the subcommand."""

@@ -13,7 +13,7 @@ from updraft_cli.output import print_line
 
 
 class New(BaseModel):
-    """Write a module with two functions, their tests and a pyproject.toml into a new directory, as a start."""
+    """Write a module with two functions, their tests and a pyproject.toml into a new directory."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,4 +31,4 @@ class New(BaseModel):
         print_line(f"cd {self.name}")
         print_line(f"{f'updraft serve {self.name}':<30} runs the functions here, and loads them again when you save")
         print_line(f"{'pytest':<30} tests them without a pool")
-        print_line(f"{'pip wheel --no-deps .':<30} builds what is installed beside updraft-server")
+        print_line(f"{'pip wheel --no-deps .':<30} builds a wheel to install beside updraft-server")

@@ -10,11 +10,12 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_settings import CliPositionalArg
 
 from updraft.service.settings import setting
+from updraft.spark.local_service import LocalServiceError
 from updraft_cli.credentials import Credentials
 from updraft_cli.described_function import DescribedFunction
 from updraft_cli.endpoint import Endpoint
 from updraft_cli.output import print_line
-from updraft_cli.served_module import ServedModule, ServeError
+from updraft_cli.served_module import ModuleFiles, ServedModule
 from updraft_cli.service import Service
 
 _LOOK_SECONDS = 0.3
@@ -25,8 +26,8 @@ class Serve(BaseModel):
     """Serve the functions of a module on this machine, and load it again whenever one of its files is saved.
 
     The pool listens for this machine alone, asks for no token, and runs nothing but the module's functions: it is for
-    writing and trying them. A running call finishes before the new code is loaded. `updraft-server serve` is for a
-    service that others use. Ctrl-C ends it.
+    writing and trying them. A call that is running has ten seconds to finish before the new code is loaded.
+    `updraft-server serve` is for a service that others use. Ctrl-C ends it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,26 +42,31 @@ class Serve(BaseModel):
     workers: int = setting("Worker processes, each for one exchange at a time.", default=2, ge=1)
 
     def cli_cmd(self) -> None:
-        """Serve until it is interrupted; raises ServeError where it cannot begin."""
+        """Serve until it is interrupted; raises ServeError and LocalServiceError where it cannot begin."""
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with contextlib.suppress(KeyboardInterrupt), ServedModule(self.module, workers=self.workers) as served:
-            # A free port that was found is kept: clients know it by now.
-            listen = served.start(f"127.0.0.1:{self.port}")
+        with contextlib.suppress(KeyboardInterrupt):
+            files = ModuleFiles(self.module)
+            served = self._served(f"127.0.0.1:{self.port}")
             while True:
-                self._tell(f"grpc://{listen}")
-                print_line(f"{', '.join(_awaited(served))} changed")
-                self._start_again(served, listen)
+                with served:
+                    self._tell(f"grpc://{served.address}")
+                    changes = _changes(files, served)
+                print_line(f"{', '.join(changes)} changed")
+                # A free port that was found is kept: clients know it by now.
+                served = self._served_again(files, served.address)
 
-    def _start_again(self, served: ServedModule, listen: str) -> None:
+    def _served(self, listen: str) -> ServedModule:
+        return ServedModule(self.module, listen=listen, workers=self.workers)
+
+    def _served_again(self, files: ModuleFiles, listen: str) -> ServedModule:
         while True:
-            served.stop()
+            files.look()
             try:
-                served.start(listen)
-                return
-            except ServeError as error:
+                return self._served(listen)
+            except LocalServiceError as error:
                 # Code that ends its process may be mended by the next save.
                 print_line(str(error))
-                _awaited(served)
+                _changes(files)
 
     def _tell(self, endpoint: str) -> None:
         with Service(Endpoint.parse(endpoint), Credentials(), _CALL_TIMEOUT_SECONDS) as service:
@@ -72,12 +78,12 @@ class Serve(BaseModel):
         print_line(f"Saving a file of {self.module} loads it again; Ctrl-C ends.")
 
 
-def _awaited(served: ServedModule) -> list[str]:
-    """The files that have changed, once some have."""
-    is_told = served.has_ended()
-    while not (changes := served.changes()):
-        if served.has_ended() and not is_told:
-            print_line("the pool has ended; it has said why above")
-            is_told = True
+def _changes(files: ModuleFiles, served: ServedModule | None = None) -> list[str]:
+    """The files that have changed, once some have; says so if `served` ends before."""
+    while not (changes := files.changes()):
+        if served is not None and served.has_ended:
+            print_line("the pool has ended: its log, above, says why")
+            served = None
+        # A person saves a file, and no editor tells us.
         time.sleep(_LOOK_SECONDS)
     return changes

@@ -3,15 +3,14 @@
 
 from typing import ClassVar
 
-from pydantic import model_validator
 from pydantic_settings import CliPositionalArg
 
 from updraft.service.settings import setting
-from updraft_cli.options import Options
+from updraft_cli.options import PoolOptions
 from updraft_cli.output import print_json, print_line
 
 
-class Stack(Options):
+class Stack(PoolOptions):
     """Print the Python stacks of a worker's threads, or of all busy workers, while they go on working.
 
     This is for functions that hang or are slow: no debugger or profiler can attach to a worker, whose memory is hidden.
@@ -25,12 +24,6 @@ class Stack(Options):
 """
 
     worker: CliPositionalArg[str] = setting("Id of the worker. Without one, all that are busy.", default="")
-
-    @model_validator(mode="after")
-    def _a_pool_is_named(self) -> "Stack":
-        if not self.endpoint:
-            raise ValueError("name a pool with --endpoint")
-        return self
 
     def cli_cmd(self) -> None:
         """Print them."""

@@ -44,6 +44,9 @@ class LocalServiceError(RuntimeError):
 class LocalService:
     """A running service. Use it as a context manager, or leave it to end with this process."""
 
+    _shows_log = False
+    """Whether its log goes where this process writes its own output, instead of into a file."""
+
     def __init__(
         self, noun: str, distribution: str, arguments: Sequence[str], settings: Mapping[str, SettingValue]
     ) -> None:
@@ -73,8 +76,7 @@ class LocalService:
         """What the service logs, with the output of functions where it is a pool."""
         command = [
             *(sys.executable, "-P", "-m", module, "serve", "--end-with-stdin"),
-            *("--listen", "", "--listen-unix", str(self._socket), "--ready-file", str(self._ready_file)),
-            *self._places(),
+            *("--ready-file", str(self._ready_file), *self._addresses(), *self._places()),
             *("--admin-listen", "", "--metrics-listen", "127.0.0.1:0", "--log-format", "console"),
             *("--drain-timeout-seconds", f"{_DRAIN_SECONDS:g}"),
             *arguments,
@@ -82,11 +84,16 @@ class LocalService:
         ]
         atexit.register(self.stop)
         try:
-            self._process = _started(command, self.log_file, {**os.environ, **self._environment()})
+            log_file = None if self._shows_log else self.log_file
+            self._process = _started(command, log_file, {**os.environ, **self._environment()})
             self._ready = self._wait_until_ready(self._process)
         except BaseException:
             self.stop()
             raise
+
+    def _addresses(self) -> list[str]:
+        """Options that say where clients reach the service."""
+        return ["--listen", "", "--listen-unix", str(self._socket)]
 
     def _places(self) -> list[str]:
         """Options that say where the service keeps what it makes."""
@@ -128,6 +135,11 @@ class LocalService:
             )
         return {"spark.jars": str(jar()), "spark.sql.extensions": EXTENSIONS}
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has been stopped, or has ended by itself."""
+        return self._process is None or self._process.poll() is not None
+
     def log(self) -> str:
         """The lines in the last 20,000 characters of its log; empty once it has been stopped."""
         with contextlib.suppress(FileNotFoundError):
@@ -159,8 +171,9 @@ class LocalService:
             with contextlib.suppress(FileNotFoundError):
                 return dict(json.loads(self._ready_file.read_text()))
             if process.poll() is not None:
+                log = _in_python(self.log().strip())
                 raise LocalServiceError(
-                    f"the {self._noun} ended with status {process.returncode}:\n{_in_python(self.log().strip())}"
+                    f"the {self._noun} ended with status {process.returncode}" + (f":\n{log}" if log else "")
                 )
             time.sleep(_LOOK_SECONDS)
         raise LocalServiceError(
@@ -176,8 +189,7 @@ class LocalService:
         self.stop()
 
     def __repr__(self) -> str:
-        process = self._process
-        ended = "" if process is not None and process.poll() is None else ", ended"
+        ended = ", ended" if self.has_ended else ""
         return f"<{self._noun} at {self.endpoint}{ended}; log: {self.log_file}>"
 
 
@@ -204,8 +216,8 @@ def _directory(noun: str) -> Path:
     return path
 
 
-def _started(command: Sequence[str], log_file: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    with log_file.open("wb") as log:
+def _started(command: Sequence[str], log_file: Path | None, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    with log_file.open("wb") if log_file is not None else contextlib.nullcontext() as log:
         # A session of its own: what interrupts a cell of a notebook does not end the service.
         return subprocess.Popen(  # noqa: S603 - no shell
             command,

@@ -111,7 +111,11 @@ abstract class CallCore {
     if (options.deadline().isZero()) {
       return 0;
     }
-    return Math.max(1, options.deadline().toNanos() - (nowNanos - openedNanos));
+    return Math.max(1, untilDeadlineNanos(nowNanos));
+  }
+
+  private long untilDeadlineNanos(long nowNanos) {
+    return options.deadline().toNanos() - (nowNanos - openedNanos);
   }
 
   /** The next call has no other token than the last: it is in vain if the peer refused that. */
@@ -206,8 +210,16 @@ abstract class CallCore {
   }
 
   /** Why the current call ended with this status. */
-  final Failure reasonOf(Status status) {
-    return inBand != null ? inBand : Failure.ofStatus(status, options);
+  final Failure reasonOf(Status status, long nowNanos) {
+    if (inBand != null) {
+      return inBand;
+    }
+    // Both sides watch the deadline: whichever is first ends the call, with words of its own.
+    boolean late =
+        status.getCode() == Status.Code.DEADLINE_EXCEEDED
+            && !options.deadline().isZero()
+            && untilDeadlineNanos(nowNanos) <= 0;
+    return late ? Failure.late(options) : Failure.ofStatus(status, options);
   }
 
   /** A call broke the protocol, or cannot be read. */
@@ -220,7 +232,7 @@ abstract class CallCore {
   /** A call ended with a status. */
   void onClosed(Call from, Status status, Metadata trailers, long nowNanos) {
     if (isCurrent(from)) {
-      lose(reasonOf(status), Failure.retryAfterMilliseconds(trailers), nowNanos);
+      lose(reasonOf(status, nowNanos), Failure.retryAfterMilliseconds(trailers), nowNanos);
     }
   }
 

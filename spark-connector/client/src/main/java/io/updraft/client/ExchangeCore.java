@@ -291,7 +291,7 @@ final class ExchangeCore extends CallCore {
   void onClosed(Call from, Status status, Metadata trailers, long nowNanos) {
     // All results have arrived and were counted: a connection that breaks now does no harm.
     boolean complete = isCurrent(from) && report != null;
-    if (complete && reasonOf(status).origin() == Failure.Origin.CONNECTION) {
+    if (complete && reasonOf(status, nowNanos).origin() == Failure.Origin.CONNECTION) {
       finish();
     } else {
       super.onClosed(from, status, trailers, nowNanos);

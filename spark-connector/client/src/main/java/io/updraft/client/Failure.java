@@ -73,12 +73,6 @@ record Failure(
       String message = "the stream from " + peer + " ended without a finish";
       return new Failure(ErrorKind.ERROR_KIND_WORKER, message, null, Origin.CONNECTION);
     }
-    if (isOurDeadline(status, options)) {
-      double seconds = options.deadline().toMillis() / 1000.0;
-      return deadline(
-          "the exchange with %s took longer than %s s (%s)"
-              .formatted(peer, seconds, options.peer().deadlineSetting()));
-    }
     ErrorKind kind = ErrorCodes.kindOf(status.getCode());
     String code = status.getCode().name();
     Optional<Throwable> refusal = refusedByTls(cause);
@@ -109,13 +103,6 @@ record Failure(
     String message = peer + " answered " + code + ": " + reason;
     Origin origin = broken ? Origin.CONNECTION : Origin.POOL;
     return new Failure(kind, code, message, null, cause, origin);
-  }
-
-  /** Whether this side has ended the call: gRPC's own words for that. */
-  private static boolean isOurDeadline(Status status, ClientOptions options) {
-    return status.getCode() == Status.Code.DEADLINE_EXCEEDED
-        && !options.deadline().isZero()
-        && String.valueOf(status.getDescription()).contains("CallOptions deadline");
   }
 
   /** How to give the peer a token that it accepts. */
@@ -188,6 +175,18 @@ record Failure(
     String message = "the exchange was cancelled: " + reason;
     return new Failure(
         ErrorKind.ERROR_KIND_UNSPECIFIED, "CANCELLED", message, null, null, Origin.CLIENT);
+  }
+
+  /** The exchange, with all of its calls, took longer than it may. */
+  static Failure late(ClientOptions options) {
+    Peer peer = options.peer();
+    return deadline(
+        "the exchange with the %s at %s took longer than %s s (%s)"
+            .formatted(
+                peer.noun(),
+                options.endpoint(),
+                options.deadline().toMillis() / 1000.0,
+                peer.deadlineSetting()));
   }
 
   static Failure deadline(String message) {

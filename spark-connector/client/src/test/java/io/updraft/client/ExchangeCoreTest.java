@@ -214,6 +214,24 @@ final class ExchangeCoreTest {
   }
 
   @Test
+  void a_deadline_that_the_pool_saw_first_is_told_in_the_same_words() {
+    Status seenByThePool = Status.DEADLINE_EXCEEDED.withDescription("Deadline Exceeded");
+    assertTrue(
+        endedWith(seenByThePool, Duration.ofMillis(500))
+            .endsWith("took longer than 0.5 s (spark.updraft.udf.deadline)"));
+    assertTrue(endedWith(seenByThePool, Duration.ofMillis(499)).contains("DEADLINE_EXCEEDED"));
+  }
+
+  private String endedWith(Status status, Duration elapsed) {
+    ClientOptions limited = options.toBuilder().deadline(Duration.ofMillis(500)).build();
+    ExchangeCore core = new ExchangeCore(limited, Replay.REPLAY, 0);
+    assertTrue(core.begin(CALL));
+    core.opened(10, 0);
+    core.onClosed(CALL, status, new Metadata(), elapsed.toNanos());
+    return assertThrows(ExchangeException.class, core::next).getMessage();
+  }
+
+  @Test
   void a_lost_call_is_followed_by_another_after_a_pause() {
     ExchangeCore core = opened(Replay.REPLAY);
     Metadata trailers = new Metadata();
