@@ -2,11 +2,14 @@
 """Async functions: many rows at once, never more than their author allows, on one event loop."""
 
 import asyncio
+import gc
+import sys
 
 import pytest
 
 from updraft.errors import UserError
 from updraft.functions import function
+from updraft.functions.awaited import Awaited
 from updraft.testing import call, load
 
 
@@ -76,3 +79,31 @@ def test_every_batch_runs_on_the_same_loop() -> None:
     loaded.call([1, 2], batch_rows=1)
     loaded.call([1])
     assert len(loops) == 1
+
+
+async def doubled(x: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * x
+
+
+def test_a_function_can_be_called_where_a_loop_runs_as_in_a_notebook() -> None:
+    async def cell() -> list[int]:
+        called: list[int] = call(function(doubled), [1, 2]).to_pylist()
+        return called
+
+    assert asyncio.run(cell()) == [2, 4]
+
+
+def test_a_function_may_be_dropped_where_another_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    awaited = Awaited(concurrency=1)
+    assert awaited.rows(doubled, [[1]], 1) == [2]
+
+    async def drops() -> None:
+        nonlocal awaited
+        del awaited
+        gc.collect()
+
+    asyncio.run(drops())
+    assert not ignored

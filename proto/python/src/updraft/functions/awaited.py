@@ -3,8 +3,11 @@
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Awaited:
@@ -12,8 +15,8 @@ class Awaited:
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
-        self._runner = asyncio.Runner()
-        weakref.finalize(self, self._runner.close)
+        # Made by the first call: what the zygote has loaded is forked.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def call(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Any]) -> Any:
         """One call with whole columns; raises whatever it raises."""
@@ -21,12 +24,20 @@ class Awaited:
         async def called() -> Any:
             return await call(*columns)
 
-        return self._runner.run(called())
+        return self._run(called())
 
     def rows(self, call: Callable[..., Awaitable[Any]], columns: Sequence[Sequence[Any]], rows: int) -> list[Any]:
         """A call for each of so many rows; the first exception ends those that run, and is raised."""
         arguments = list(zip(*columns, strict=True)) if columns else [()] * rows
-        return self._runner.run(self._rows(call, arguments))
+        return self._run(self._rows(call, arguments))
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.new_event_loop()
+            # Runs no code of the author: whoever is interrupted by the garbage collector would not expect any.
+            weakref.finalize(self, loop.close)
+        return _beside_other_loops(lambda: loop.run_until_complete(coroutine))
 
     async def _rows(self, call: Callable[..., Awaitable[Any]], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
         results: list[Any] = [None] * len(rows)
@@ -45,3 +56,13 @@ class Awaited:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return results
+
+
+def _beside_other_loops(call: Callable[[], T]) -> T:
+    """What `call` returns, which runs a loop: a thread runs one at a time, and in a notebook one always does."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(call).result()
