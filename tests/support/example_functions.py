@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions of docs/examples: what they are called with, what their authors' code returns, and how they fail."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+from unittest import mock
+
+import pyarrow as pa
+
+from tests.support.paths import EXAMPLES, REPOSITORY
+from tests.support.pool import LocalPool
+from updraft.errors import ProtocolError, UpdraftError, UserError
+from updraft.functions import Function, Kind
+from updraft.functions.forms import Form
+
+_PLACES = (EXAMPLES, REPOSITORY / "docs/examples/flight")
+_MODULES = ("shop", "digits", "words")
+_TEXTS = pa.array(["a rose is a rose", "", "so it goes"])
+
+AnyFunction: TypeAlias = Function[Any, Any]
+Columns: TypeAlias = Sequence[pa.Array]
+
+
+def _functions() -> dict[str, AnyFunction]:
+    with mock.patch.object(sys, "path", [*map(str, _PLACES), *sys.path]):
+        modules = [vars(importlib.import_module(name)) for name in _MODULES]
+    return {value.name: value for module in modules for value in module.values() if isinstance(value, Function)}
+
+
+FUNCTIONS = _functions()
+
+
+def of_kind(kind: Kind) -> list[str]:
+    """Names of the functions of a kind."""
+    return [name for name, function in FUNCTIONS.items() if function.kind is kind]
+
+
+@contextmanager
+def examples_pool() -> Iterator[LocalPool]:
+    """A pool with these functions and no others."""
+    path = os.pathsep.join(map(str, _PLACES))
+    modules = [part for module in _MODULES for part in ("--functions", module)]
+    with mock.patch.dict(os.environ, PYTHONPATH=path), LocalPool(session_functions="off", arguments=modules) as pool:
+        yield pool
+
+
+def _pictures() -> pa.Array:
+    from sklearn.datasets import load_digits
+
+    return pa.array(load_digits().data[:20].tolist())
+
+
+def columns_of(name: str) -> Columns:
+    """What the function is called with."""
+    return {
+        "discount": lambda: [pa.array([100.0, 20.0, 0.1]), pa.array([10.0, 50.0, 3.0])],
+        "text.slug": lambda: [pa.array(["Caps, Hats & Scarves", None, ""])],
+        "digit": lambda: [_pictures()],
+        "initials": lambda: [pa.array(["ada lovelace", None, "Grace Brewster Hopper"])],
+        "word_at": lambda: [pa.array(["so it goes", None, "a rose"]), pa.array([2, 0, 1])],
+        "reading_minutes": lambda: [pa.array([460, None, 23])],
+        "words": lambda: [_TEXTS],
+        "word_counts": lambda: [_TEXTS],
+        "mean": lambda: [pa.array([1.0, 2.0, 6.0])],
+    }[name]()
+
+
+@functools.cache
+def author(name: str) -> list[Any]:
+    """What the author's code returns to whoever calls it; of an aggregate, for all rows as one group."""
+    function, columns = FUNCTIONS[name], columns_of(name)
+    call = function() if function.is_class else function
+    if function.kind is Kind.AGGREGATE:
+        return [call.finish(call.merge(call.start(), call.accumulate(call.start(), *columns)))]
+    match function.signature.form:
+        case Form.ROWS:
+            return list(map(call, *(column.to_pylist() for column in columns)))
+        case Form.NUMPY:
+            results: list[Any] = call(*(column.to_numpy(zero_copy_only=False) for column in columns)).tolist()
+        case _:
+            results = call(*columns).to_pylist()
+    return results
+
+
+def author_rows(name: str) -> list[tuple[int, dict[str, Any]]]:
+    """The rows of a table function, each with the number of the row that it comes from."""
+    (column,) = columns_of(name)
+    given = enumerate(column.to_pylist())
+    return [(number, result._asdict()) for number, text in given for result in FUNCTIONS[name](text)]
+
+
+class Failure(NamedTuple):
+    """A call that fails, and what everybody who makes it hears."""
+
+    name: str
+    columns: Columns
+    error: type[UpdraftError]
+    says: str
+
+
+FAILURES = {
+    "the function raises": Failure(
+        "word_at", [pa.array(["so it goes"]), pa.array([3])], UserError, "IndexError: list index out of range"
+    ),
+    "the model raises": Failure("digit", [pa.array([[1.0, 2.0]])], UserError, "ValueError"),
+    "a null": Failure("word_at", [pa.array(["so it goes"]), pa.array([None], pa.int64())], ProtocolError, "'number'"),
+    "another type": Failure("reading_minutes", [pa.array([1.5])], ProtocolError, "is int64, not double"),
+    "a model's other type": Failure("digit", [pa.array([[1, 2]])], ProtocolError, "'pixels'"),
+    "a column too few": Failure("word_at", [pa.array(["so it goes"])], ProtocolError, "takes 2 columns"),
+    "a column too many": Failure("initials", [pa.array(["a"])] * 2, ProtocolError, "takes 1 column"),
+}
