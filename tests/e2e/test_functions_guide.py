@@ -12,7 +12,6 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.e2e.applications.running import differences
 from tests.support.paths import EXAMPLES, REPOSITORY
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, another_session
@@ -57,11 +56,3 @@ def test_the_code_of_the_page_runs(session: SparkSession, monkeypatch: pytest.Mo
     for code in used:
         exec(compile(code, "registered-functions.md", "exec"), {"spark": session})
     sys.modules.pop("shop", None)
-
-
-@pytest.mark.timeout(300)
-def test_calls_over_connect_give_what_calls_of_a_classic_session_give(stock_only: bool) -> None:
-    if stock_only:
-        pytest.skip("these tests are about Updraft alone")
-    with mock.patch.dict(os.environ, PYTHONPATH=str(EXAMPLES)), LocalPool(arguments=("--functions", "shop")) as pool:
-        assert set(differences("functions_over_connect", pool.tcp_endpoint).values()) == {""}

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions of docs/examples, called by SQL and the DataFrame API in a classic session and over Spark Connect."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.connect.session import SparkSession as Client
+
+from tests.e2e.applications.connect import CONNECT, listening_port
+from tests.support.example_functions import FAILURES, Columns, author, author_rows, columns_of, of_kind
+from tests.support.spark import ENDPOINT, local_spark
+from updraft.functions import Kind
+from updraft.spark import functions as U
+
+_CATALOG = {"spark.sql.catalog.updraft": "io.updraft.spark.FunctionCatalog"}
+
+# Of either kind, which share no class.
+Session: TypeAlias = Any
+
+
+def _frame(session: Session, columns: Columns) -> DataFrame:
+    """The columns, by the names `_0`, `_1` and so on, which SQL knows as `given`."""
+    names = [f"_{number}" for number in range(len(columns))]
+    frame: DataFrame = session.createDataFrame(pa.table(list(columns), names))
+    frame.createOrReplaceTempView("given")
+    return frame
+
+
+def _by_sql(session: Session, name: str, columns: Columns) -> DataFrame:
+    arguments = ", ".join(_frame(session, columns).columns)
+    called: DataFrame = session.sql(f"SELECT updraft.default.{name}({arguments}) FROM given")
+    return called
+
+
+def _by_call(session: Session, name: str, columns: Columns) -> DataFrame:
+    frame = _frame(session, columns)
+    return frame.select(U.call(name, *frame.columns))
+
+
+Caller: TypeAlias = Callable[[Session, str, Columns], DataFrame]
+_CALLERS: dict[str, Caller] = {"SQL": _by_sql, "DataFrame API": _by_call}
+
+
+def _values(frame: DataFrame) -> list[Any]:
+    return [row[0] for row in frame.collect()]
+
+
+def _rows(session: Session, name: str) -> list[tuple[int, dict[str, Any]]]:
+    (column,) = columns_of(name)
+    _frame(session, [pa.array(range(len(column))), column])
+    query = f"SELECT _0, struct(results.*) FROM given, LATERAL updraft.default.{name}(_1) AS results"
+    return [(number, row.asDict()) for number, row in session.sql(query).collect()]
+
+
+def _difference(answer: object, expected: object) -> str:
+    return "" if answer == expected else f"{answer} instead of {expected}"
+
+
+def _error(caller: Caller, session: Session, name: str, columns: Columns) -> str:
+    try:
+        answer = _values(caller(session, name, columns))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return f"no error, but {answer}"
+
+
+def _found(session: Session) -> Iterator[tuple[str, str]]:
+    """What differs from the authors' answers, and the errors that are to be."""
+    for how, caller in _CALLERS.items():
+        for name in (*of_kind(Kind.SCALAR), *of_kind(Kind.AGGREGATE)):
+            yield f"{name}, {how}", _difference(_values(caller(session, name, columns_of(name))), author(name))
+        for case, failure in FAILURES.items():
+            yield f"{case}, {how}", _error(caller, session, failure.name, failure.columns)
+    for name in of_kind(Kind.TABLE):
+        yield f"{name}, SQL", _difference(_rows(session, name), author_rows(name))
+
+
+def main(endpoint: str) -> None:
+    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "a token"
+    server = local_spark("one-answer", connector=True, conf={**CONNECT, **_CATALOG, ENDPOINT: endpoint})
+    found = {f"{case}, classic": text for case, text in _found(server)}
+    port = listening_port(server)
+    # What `builder.remote` says to PySpark's functions where no server runs in the same process.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    client: Client = Client.builder.remote(f"sc://localhost:{port}").create()
+    found |= {f"{case}, Connect": text for case, text in _found(client)}
+    client.stop()
+    del os.environ["SPARK_CONNECT_MODE_ENABLED"]
+    print(json.dumps(found))
+    server.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

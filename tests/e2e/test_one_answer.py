@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One function, one answer: Spark gives what tests/contract/test_one_answer.py finds with every other caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.e2e.applications.running import differences
+from tests.support.example_functions import FAILURES, examples_pool, of_kind
+from updraft.functions import Kind
+
+_PYTHON = "PythonException"
+_ANALYSIS = "AnalysisException"
+_TASK = ("Py4JJavaError", "SparkException")
+
+# Before there are tasks Spark checks a call against the signature, in words of its own.
+_CLASSES = {
+    "the function raises": _PYTHON,
+    "the model raises": _PYTHON,
+    "a null": _TASK,
+    "a model's other type": _ANALYSIS,
+    "a column too few": _ANALYSIS,
+    "a column too many": _ANALYSIS,
+}
+_WORDS = {
+    "a model's other type": 'requires the "ARRAY<DOUBLE>" type',
+    "a column too few": "word_at was called with 1 arguments",
+    "a column too many": "initials was called with 2 arguments",
+}
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize("session", ["classic", "Connect"]),
+]
+
+
+@pytest.fixture(scope="module")
+def found(stock_only: bool) -> Mapping[str, str]:
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+    with examples_pool() as pool:
+        return differences("one_answer", pool.tcp_endpoint)
+
+
+@pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
+@pytest.mark.parametrize("name", [*of_kind(Kind.SCALAR), *of_kind(Kind.AGGREGATE)])
+def test_a_function_answers_as_its_author_wrote_it(found: Mapping[str, str], name: str, how: str, session: str) -> None:
+    assert found[f"{name}, {how}, {session}"] == ""
+
+
+@pytest.mark.parametrize("name", of_kind(Kind.TABLE))
+def test_a_table_function_gives_the_rows_of_its_author(found: Mapping[str, str], name: str, session: str) -> None:
+    assert found[f"{name}, SQL, {session}"] == ""
+
+
+@pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
+@pytest.mark.parametrize("case", _CLASSES)
+def test_an_error_takes_the_form_that_spark_has_for_it(
+    found: Mapping[str, str], case: str, how: str, session: str
+) -> None:
+    name, _, text = found[f"{case}, {how}, {session}"].partition(": ")
+    assert name in _CLASSES[case]
+    assert _WORDS.get(case, FAILURES[case].says) in text
+
+
+@pytest.mark.parametrize("how", ["SQL", "DataFrame API"])
+def test_spark_casts_a_number_as_it_does_for_its_own_functions(
+    found: Mapping[str, str], how: str, session: str
+) -> None:
+    """Every other caller hears an error of a float where the function takes an int."""
+    (rest,) = FAILURES.keys() - _CLASSES.keys()
+    assert found[f"{rest}, {how}, {session}"] == f"no error, but [{1 / 230}]"
