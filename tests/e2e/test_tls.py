@@ -110,7 +110,7 @@ def test_a_pool_that_another_authority_signed_is_refused_with_the_setting(
         _answer(spark, _tls(guarded), confs)
 
 
-@pytest.mark.parametrize(("wrong", "why"), [("absent", "there is no file"), ("tokens", "valid certificates")])
+@pytest.mark.parametrize(("wrong", "why"), [("absent", "no such file"), ("tokens", "valid certificates")])
 def test_a_file_of_authorities_that_holds_none_is_named_by_its_setting(
     spark: SparkSession, guarded: LocalPool, files: Files, wrong: str, why: str
 ) -> None:

@@ -153,8 +153,11 @@ final class Channels {
 
   /** Netty says of a file that it cannot open that nothing valid is in it. */
   private static File readable(Path file) {
+    if (!Files.exists(file)) {
+      throw new IllegalArgumentException("no such file: " + file);
+    }
     if (!Files.isReadable(file)) {
-      throw new IllegalArgumentException("there is no file at " + file + " that may be read");
+      throw new IllegalArgumentException("this process may not read " + file);
     }
     return file.toFile();
   }
