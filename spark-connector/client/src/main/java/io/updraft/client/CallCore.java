@@ -4,6 +4,7 @@ package io.updraft.client;
 import com.google.protobuf.MessageLite;
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.updraft.proto.v1.ErrorKind;
 import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 
@@ -198,9 +199,9 @@ abstract class CallCore {
    * to retry; any other call is lost at once.
    */
   final void takeError(Failure error, long nowNanos) {
-    inBand = error;
+    inBand = orLate(error, nowNanos);
     if (!error.isWithoutRoom()) {
-      lose(error, OptionalLong.empty(), nowNanos);
+      lose(inBand, OptionalLong.empty(), nowNanos);
     }
   }
 
@@ -211,15 +212,16 @@ abstract class CallCore {
 
   /** Why the current call ended with this status. */
   final Failure reasonOf(Status status, long nowNanos) {
-    if (inBand != null) {
-      return inBand;
-    }
-    // Both sides watch the deadline: whichever is first ends the call, with words of its own.
+    return inBand != null ? inBand : orLate(Failure.ofStatus(status, options), nowNanos);
+  }
+
+  /** Both sides watch the deadline: whichever is first ends the call, with words of its own. */
+  private Failure orLate(Failure said, long nowNanos) {
     boolean late =
-        status.getCode() == Status.Code.DEADLINE_EXCEEDED
+        said.kind() == ErrorKind.ERROR_KIND_DEADLINE
             && !options.deadline().isZero()
             && untilDeadlineNanos(nowNanos) <= 0;
-    return late ? Failure.late(options) : Failure.ofStatus(status, options);
+    return late ? Failure.late(options) : said;
   }
 
   /** A call broke the protocol, or cannot be read. */

@@ -214,21 +214,28 @@ final class ExchangeCoreTest {
   }
 
   @Test
-  void a_deadline_that_the_pool_saw_first_is_told_in_the_same_words() {
-    Status seenByThePool = Status.DEADLINE_EXCEEDED.withDescription("Deadline Exceeded");
-    assertTrue(
-        endedWith(seenByThePool, Duration.ofMillis(500))
-            .endsWith("took longer than 0.5 s (spark.updraft.udf.deadline)"));
-    assertTrue(endedWith(seenByThePool, Duration.ofMillis(499)).contains("DEADLINE_EXCEEDED"));
+  void a_deadline_is_told_in_the_same_words_whichever_side_sees_it_first() throws Exception {
+    Status status = Status.DEADLINE_EXCEEDED.withDescription("Deadline Exceeded");
+    assertTrue(isLate(core -> core.onClosed(CALL, status, new Metadata(), 500_000_000)));
+    assertFalse(isLate(core -> core.onClosed(CALL, status, new Metadata(), 499_999_999)));
+    ReplyEvent inBand = failed(ErrorKind.ERROR_KIND_DEADLINE);
+    assertTrue(isLate(core -> core.onEvent(CALL, inBand, 0, 0, 500_000_000)));
+    assertFalse(isLate(core -> core.onEvent(CALL, inBand, 0, 0, 499_999_999)));
   }
 
-  private String endedWith(Status status, Duration elapsed) {
+  private interface End {
+    void of(ExchangeCore core) throws MalformedReplyException;
+  }
+
+  private boolean isLate(End end) throws MalformedReplyException {
     ClientOptions limited = options.toBuilder().deadline(Duration.ofMillis(500)).build();
     ExchangeCore core = new ExchangeCore(limited, Replay.REPLAY, 0);
     assertTrue(core.begin(CALL));
     core.opened(10, 0);
-    core.onClosed(CALL, status, new Metadata(), elapsed.toNanos());
-    return assertThrows(ExchangeException.class, core::next).getMessage();
+    end.of(core);
+    return assertThrows(ExchangeException.class, core::next)
+        .getMessage()
+        .endsWith("took longer than 0.5 s (spark.updraft.udf.deadline)");
   }
 
   @Test
