@@ -2,8 +2,6 @@
 """`updraft serve`: a module of functions on a pool of this machine, while it is being written."""
 
 import contextlib
-import signal
-import time
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -14,6 +12,7 @@ from updraft.spark.local_service import LocalServiceError
 from updraft_cli.credentials import Credentials
 from updraft_cli.described_function import DescribedFunction
 from updraft_cli.endpoint import Endpoint
+from updraft_cli.interruption import Interruption
 from updraft_cli.output import print_line
 from updraft_cli.served_module import ModuleFiles, ServedModule
 from updraft_cli.service import Service
@@ -43,22 +42,22 @@ class Serve(BaseModel):
 
     def cli_cmd(self) -> None:
         """Serve until it is interrupted; raises ServeError and LocalServiceError where it cannot begin."""
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        interruption = Interruption()
         with contextlib.suppress(KeyboardInterrupt):
             files = ModuleFiles(self.module)
             served = self._served(f"127.0.0.1:{self.port}")
             while True:
                 with served:
                     self._tell(f"grpc://{served.address}")
-                    changes = _changes(files, served)
+                    changes = _changes(files, interruption, served)
                 print_line(f"{', '.join(changes)} changed")
                 # A free port that was found is kept: clients know it by now.
-                served = self._served_again(files, served.address)
+                served = self._served_again(files, interruption, served.address)
 
     def _served(self, listen: str) -> ServedModule:
         return ServedModule(self.module, listen=listen, workers=self.workers)
 
-    def _served_again(self, files: ModuleFiles, listen: str) -> ServedModule:
+    def _served_again(self, files: ModuleFiles, interruption: Interruption, listen: str) -> ServedModule:
         while True:
             files.look()
             try:
@@ -66,7 +65,7 @@ class Serve(BaseModel):
             except LocalServiceError as error:
                 # Code that ends its process may be mended by the next save.
                 print_line(str(error))
-                _changes(files)
+                _changes(files, interruption)
 
     def _tell(self, endpoint: str) -> None:
         with Service(Endpoint.parse(endpoint), Credentials(), _CALL_TIMEOUT_SECONDS) as service:
@@ -78,12 +77,12 @@ class Serve(BaseModel):
         print_line(f"Saving a file of {self.module} loads it again; Ctrl-C ends.")
 
 
-def _changes(files: ModuleFiles, served: ServedModule | None = None) -> list[str]:
+def _changes(files: ModuleFiles, interruption: Interruption, served: ServedModule | None = None) -> list[str]:
     """The files that have changed, once some have; says so if `served` ends before."""
     while not (changes := files.changes()):
         if served is not None and served.has_ended:
             print_line("the pool has ended: its log, above, says why")
             served = None
         # A person saves a file, and no editor tells us.
-        time.sleep(_LOOK_SECONDS)
+        interruption.sleep(_LOOK_SECONDS)
     return changes
