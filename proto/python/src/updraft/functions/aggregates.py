@@ -139,7 +139,8 @@ class Aggregation:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _keys(self, batch: pa.RecordBatch) -> Sequence[pa.Array]:
-        return batch.columns[: self._call.key_columns]
+        keys: Sequence[pa.Array] = batch.columns[: self._call.key_columns]
+        return keys
 
     def _accumulate_rows(self, columns: Sequence[Sequence[Any]], parts: Sequence[Part]) -> None:
         accumulate = self._loaded.code.accumulate
