@@ -36,8 +36,13 @@ object RegisteredPlans {
       val below =
         if (shipped.isEmpty) child
         else ArrowEvalPython(shipped.map(_._1), shipped.map(_._2), child, evalType)
-      called.foldLeft(planLater(below)) { case (under, (udf, result)) =>
+      val (constant, varying) =
+        called.partition { case (udf, _) => FlightConstantExec.isFor(udf, child.maxRows) }
+      val calls = varying.foldLeft(planLater(below)) { case (under, (udf, result)) =>
         FlightCallExec(udf, result, under, settings(udf))
+      }
+      constant.foldLeft(calls) { case (under, (udf, result)) =>
+        FlightConstantExec(udf, result, under, settings(udf))
       }
     case table: BaseEvalPythonUDTF =>
       FlightCallTableExec(
