@@ -9,7 +9,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, Window
 
 from tests.e2e.plan_metrics import metrics_of
 from tests.support.spark import executed_plan
@@ -59,6 +59,7 @@ def test_an_aggregate_is_what_spark_makes_of_the_same_groups(measured: SparkSess
         "SELECT {entries}(id) FILTER (WHERE id < 0), {mean}(v) FILTER (WHERE id < 0) FROM measured",
         """SELECT k, {mean}(v), {mean}(v) FILTER (WHERE d = 1), count(*) FILTER (WHERE d = 2)
         FROM measured GROUP BY k HAVING {entries}(id) FILTER (WHERE d = 6) > 0 ORDER BY k""",
+        "SELECT k, {mean}(v) FILTER (WHERE v > (SELECT avg(v) FROM measured)) FROM measured GROUP BY k ORDER BY k",
         "SELECT k, {entries}(1000 DIV d) FILTER (WHERE d <> 0) FROM measured GROUP BY k ORDER BY k",
         "SELECT k, {entries}(k) FILTER (WHERE k IS NOT NULL) FROM measured GROUP BY k ORDER BY k",
     ],
@@ -113,6 +114,11 @@ def test_a_filter_reads_the_rows_once(measured: SparkSession) -> None:
 def test_a_window_is_refused_with_what_to_do(measured: SparkSession, over: str) -> None:
     with pytest.raises(PySparkException, match="mean cannot be called with OVER: call it with GROUP BY in a subquery"):
         measured.sql(f"SELECT updraft.default.mean(v) OVER {over} FROM measured")
+
+
+def test_a_window_of_a_frame_is_refused_as_one_of_sql_is(measured: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="mean cannot be called with OVER"):
+        measured.table("measured").select(U.call("mean", "v").over(Window.partitionBy("k")))
 
 
 def test_rows_that_differ_each_time_are_not_read_for_each_aggregate(measured: SparkSession) -> None:

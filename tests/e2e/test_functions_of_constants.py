@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -92,3 +94,14 @@ def test_nulls_and_policies_are_those_of_a_call(named: SparkSession) -> None:
 def test_one_row_is_called_as_it_is(named: SparkSession) -> None:
     assert "FlightConstant" not in executed_plan(named.sql("SELECT updraft.default.add(1, 2)"))
     assert values(named, "SELECT updraft.default.add(1, 2)") == [3]
+
+
+def test_a_query_that_is_cancelled_during_the_call_ends(named: SparkSession) -> None:
+    tracker = named.sparkContext._jsc.sc().statusTracker()
+    frame = named.range(10).select(U.call("naps", F.lit(60.0)))
+    with ThreadPoolExecutor(1) as threads:
+        collected = threads.submit(frame.collect)
+        until("the function is called", lambda: len(tracker.getActiveJobIds()) > 0)
+        named.sparkContext.cancelAllJobs()
+        with pytest.raises(Py4JJavaError, match="SPARK_JOB_CANCELLED"):
+            collected.result(timeout=30)

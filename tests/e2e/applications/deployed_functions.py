@@ -2,6 +2,7 @@
 """Functions that are deployed with a pool, beside those of docs/examples/functions/shop.py."""
 
 import datetime
+import time
 import uuid
 from decimal import Decimal
 from typing import Annotated
@@ -64,6 +65,12 @@ def safe_reciprocal(value: int) -> float | None:
 def stamp(text: Arrow[str]) -> Arrow[str]:
     """Another text for each row of each call, whatever it is declared to be: so the calls can be told apart."""
     return pa.array([f"{value} {uuid.uuid4()}" for value in text.to_pylist()], pa.string())
+
+
+@function
+def naps(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
 
 
 @function(name="new_stamp", deterministic=False)

@@ -3,6 +3,7 @@ package io.updraft.spark.plan
 
 import scala.util.control.NonFatal
 
+import org.apache.spark.SparkThrowable
 import org.apache.spark.internal.Logging
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -44,6 +45,7 @@ case class FlightConstantExec(
       val rows = ColumnarToRowExec(once).executeCollect()
       Some(Literal(rows.head.get(0, result.dataType), result.dataType))
     } catch {
+      case e: SparkThrowable if e.getCondition == FlightConstantExec.Cancelled => throw e
       case NonFatal(e) =>
         logWarning(s"${function.name}() is called with each row: the call for all rows failed", e)
         None
@@ -74,6 +76,9 @@ case class FlightConstantExec(
 }
 
 object FlightConstantExec {
+
+  /** What Spark makes of a job that somebody has cancelled. */
+  private val Cancelled = "SPARK_JOB_CANCELLED"
 
   /** Whether a call gives the same for all rows, and there may be several. */
   def isFor(function: PythonUDF, maxRows: Option[Long]): Boolean =
