@@ -360,7 +360,7 @@ gpu-wheels: | $(filter build/%,$(UV)) #+ What these two need on a machine withou
 	UV=$(UV) .ci/gpu-wheels build/gpu $(PART_MIB) $(GPU_PYTHON_VERSION)
 
 ## Measure
-.PHONY: bench-udf bench-writer bench-functions bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-page bench-writer-page
+.PHONY: bench-udf bench-writer bench-functions bench-aggregates bench-functions-page bench-healing bench-owners bench-sides bench-signed bench-tenants bench-models bench-against bench-check bench-writer-check bench-page bench-writer-page
 bench-udf: setup $(JAR) #+ UDFs against every configuration of stock PySpark
 	$(PYTHON) -m tests.programs.bench.udf --jar $(JAR) $(BENCH)
 
@@ -370,6 +370,9 @@ bench-writer: .venv/.synced $(call jar,$(NEWEST)) #+ The writer against Spark's 
 
 bench-functions: .venv/.synced .venv-peers/.synced #+ Registered functions beside arrow-udf's, databend-udf's and a bare Flight server
 	.venv/bin/python -m tests.programs.bench.functions --peers-python .venv-peers/bin/python $(BENCH)
+
+bench-aggregates: setup $(JAR) #+ Registered SQL aggregates beside grouped pandas_udfs of stock: bytes through the shuffle, time
+	$(PYTHON) -m tests.programs.bench.aggregates $(BENCH)
 
 bench-healing: setup #+ How soon a pool is whole after a process of it was killed, beside what is promised
 	$(PYTHON) -m tests.programs.bench.healing $(BENCH)

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.e2e import matrix
+from tests.e2e.named import deployed_pool, naming_session
 from tests.e2e.sides import Sides
 from tests.e2e.types import write_table
 from tests.support.java_names import keep_java_names
@@ -130,6 +131,22 @@ def spark(stock_only: bool, signing: Signing, request: pytest.FixtureRequest) ->
     session.sparkContext.setLogLevel(QUIET)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def deployed(stock_only: bool) -> Iterator[LocalPool]:
+    """A pool with functions of its own."""
+    if stock_only:
+        pytest.skip("these tests are about Updraft alone")
+    with deployed_pool() as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def named(spark: SparkSession, deployed: LocalPool) -> Iterator[SparkSession]:
+    """A session that knows the functions of `deployed` by name."""
+    with naming_session(spark, deployed) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from typing import Any
-from unittest import mock
-
 import pytest
-from pandas.testing import assert_frame_equal
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
@@ -17,49 +11,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column
 
 from tests.e2e.applications import deployed_functions
-from tests.support.paths import EXAMPLES, REPOSITORY
+from tests.e2e.named import CATALOG, values
 from tests.support.pool import LocalPool
 from tests.support.spark import ENDPOINT, another_session
 from updraft.spark import functions as U
 
-_CATALOG = "spark.sql.catalog.updraft"
-
-
-@pytest.fixture(scope="module")
-def deployed(stock_only: bool) -> Iterator[LocalPool]:
-    if stock_only:
-        pytest.skip("these tests are about Updraft alone")
-    with (
-        mock.patch.dict(os.environ, PYTHONPATH=f"{REPOSITORY}:{EXAMPLES}"),
-        LocalPool(arguments=("--functions", f"shop,{deployed_functions.__name__}")) as pool,
-    ):
-        yield pool
-
-
-@pytest.fixture(scope="module")
-def named(spark: SparkSession, deployed: LocalPool) -> Iterator[SparkSession]:
-    """A session that knows the pool's functions by name."""
-    with another_session(spark) as session:
-        session.conf.set(ENDPOINT, deployed.tcp_endpoint)
-        session.conf.set(_CATALOG, "io.updraft.spark.FunctionCatalog")
-        session.conf.set(f"{_CATALOG}.pool.other", deployed.unix_endpoint)
-        yield session
-
-
-def _values(session: SparkSession, query: str) -> list[Any]:
-    return [tuple(row) if len(row) > 1 else row[0] for row in session.sql(query).collect()]
-
 
 def test_a_call_in_sql_is_a_call_in_python(named: SparkSession) -> None:
     expected = [deployed_functions.rebate(float(price), 20.0) for price in range(5)]
-    assert _values(named, "SELECT updraft.default.rebate(id, 20) FROM range(5)") == expected
+    assert values(named, "SELECT updraft.default.rebate(id, 20) FROM range(5)") == expected
     frame = named.range(5)
     assert [row[0] for row in frame.select(U.call("rebate", "id", F.lit(20))).collect()] == expected
 
 
 def test_a_version_is_pinned_and_otherwise_the_last_one_answers(named: SparkSession) -> None:
     query = "SELECT updraft.default.rebate(100), updraft.default.`rebate@1`(100), updraft.default.`rebate@2`(100)"
-    assert _values(named, query) == [(50.0, 90.0, 50.0)]
+    assert values(named, query) == [(50.0, 90.0, 50.0)]
     pinned = named.range(1).select(U.call("rebate", F.lit(100.0), version="1"))
     assert pinned.collect()[0][0] == 90.0
 
@@ -77,8 +44,8 @@ def test_a_call_from_scala_is_a_call_in_python(named: SparkSession) -> None:
 
 
 def test_arguments_have_names_and_defaults(named: SparkSession) -> None:
-    assert _values(named, "SELECT updraft.default.rebate(percent => 25, price => 100)") == [75.0]
-    assert _values(named, "SELECT updraft.default.rebate(price => 100)") == [50.0]
+    assert values(named, "SELECT updraft.default.rebate(percent => 25, price => 100)") == [75.0]
+    assert values(named, "SELECT updraft.default.rebate(price => 100)") == [50.0]
 
 
 @pytest.mark.parametrize(
@@ -102,23 +69,23 @@ def test_a_call_that_does_not_fit_is_refused_before_there_are_tasks(named: Spark
 
 
 def test_names_with_dots_are_namespaces(named: SparkSession) -> None:
-    assert _values(named, "SELECT updraft.default.text.upper('abc')") == ["ABC"]
+    assert values(named, "SELECT updraft.default.text.upper('abc')") == ["ABC"]
     named.sql("USE updraft.default.text")
     try:
-        assert _values(named, "SELECT upper('abc'), updraft.default.text.upper(null)") == [("ABC", None)]
+        assert values(named, "SELECT upper('abc'), updraft.default.text.upper(null)") == [("ABC", None)]
     finally:
         named.sql("USE spark_catalog.default")
-    assert _values(named, "SHOW NAMESPACES IN updraft") == ["default", "other"]
+    assert values(named, "SHOW NAMESPACES IN updraft") == ["default", "other"]
 
 
 def test_show_lists_functions_and_describe_says_what_their_authors_said(named: SparkSession) -> None:
-    listed = _values(named, "SHOW USER FUNCTIONS IN updraft.default")
+    listed = values(named, "SHOW USER FUNCTIONS IN updraft.default")
     assert {"add", "rebate", "twice"} <= {name.rpartition(".")[2] for name in listed}
-    text = "\n".join(_values(named, "DESCRIBE FUNCTION updraft.default.rebate"))
+    text = "\n".join(values(named, "DESCRIBE FUNCTION updraft.default.rebate"))
     assert "rebate(price DOUBLE NOT NULL, percent DOUBLE NOT NULL = 50.0) -> DOUBLE" in text
     assert "which are more by now" in text
     assert "version: 2" in text
-    assert "owner: pricing" in "\n".join(_values(named, "DESCRIBE FUNCTION updraft.default.`rebate@1`"))
+    assert "owner: pricing" in "\n".join(values(named, "DESCRIBE FUNCTION updraft.default.`rebate@1`"))
 
 
 def test_calls_of_calls_and_of_other_functions_run_each_on_their_own(named: SparkSession) -> None:
@@ -137,13 +104,13 @@ def test_calls_stand_wherever_expressions_do(named: SparkSession) -> None:
         FROM range(10) WHERE updraft.default.add(id, 0) > 3
         GROUP BY updraft.default.add(id % 2, 1) HAVING sum(id) > 0 ORDER BY k
     """
-    assert _values(named, query) == [(1, 4 + 6 + 8 + 3), (2, 5 + 7 + 9 + 3)]
+    assert values(named, query) == [(1, 4 + 6 + 8 + 3), (2, 5 + 7 + 9 + 3)]
     joined = "SELECT count(*) FROM range(5) l JOIN range(5) r ON updraft.default.add(l.id, 1) = r.id"
-    assert _values(named, joined) == [4]
+    assert values(named, joined) == [4]
 
 
 def test_a_pool_of_another_name_is_called_at_its_own_endpoint(named: SparkSession) -> None:
-    assert _values(named, "SELECT updraft.other.add(id, 1) FROM range(3)") == [1, 2, 3]
+    assert values(named, "SELECT updraft.other.add(id, 1) FROM range(3)") == [1, 2, 3]
     plan = named.range(3).select(U.call("add", "id", "id", pool="other"))._jdf.queryExecution().toString()
     assert "FlightCall [add()], endpoint=grpc+unix://" in plan
 
@@ -151,34 +118,34 @@ def test_a_pool_of_another_name_is_called_at_its_own_endpoint(named: SparkSessio
 def test_values_of_every_kind_arrive_as_python_has_them(named: SparkSession) -> None:
     query = """SELECT updraft.default.following(
         DATE '2026-02-28', TIMESTAMP '2026-02-28 12:00:00 UTC', CAST('1.5' AS DECIMAL(10, 2)))"""
-    assert _values(named, query) == ["2026-03-01 2026-02-28T12:00:00+00:00 1.50"]
-    assert _values(named, "SELECT updraft.default.total(array(1, 2, 3))") == [6]
-    assert _values(named, "SELECT updraft.default.anything() FROM range(3)") == [4.0, 4.0, 4.0]
+    assert values(named, query) == ["2026-03-01 2026-02-28T12:00:00+00:00 1.50"]
+    assert values(named, "SELECT updraft.default.total(array(1, 2, 3))") == [6]
+    assert values(named, "SELECT updraft.default.anything() FROM range(3)") == [4.0, 4.0, 4.0]
 
 
 def test_an_error_of_a_function_is_one_of_python(named: SparkSession) -> None:
     with pytest.raises(PySparkException, match="ZeroDivisionError"):
-        _values(named, "SELECT updraft.default.reciprocal(id) FROM range(3)")
-    assert _values(named, "SELECT updraft.default.safe_reciprocal(id) FROM range(3)") == [None, 1.0, 0.5]
+        values(named, "SELECT updraft.default.reciprocal(id) FROM range(3)")
+    assert values(named, "SELECT updraft.default.safe_reciprocal(id) FROM range(3)") == [None, 1.0, 0.5]
 
 
 def test_a_null_where_none_is_allowed_names_the_argument(named: SparkSession) -> None:
     with pytest.raises(Py4JJavaError, match="argument 'right' of function 'add' has a null"):
-        _values(named, "SELECT updraft.default.add(id, nullif(id, 2)) FROM range(3)")
+        values(named, "SELECT updraft.default.add(id, nullif(id, 2)) FROM range(3)")
 
 
 def test_a_session_whose_endpoint_is_not_set_says_which_settings_there_are(
     spark: SparkSession, deployed: LocalPool
 ) -> None:
     with another_session(spark) as session:
-        session.conf.set(_CATALOG, "io.updraft.spark.FunctionCatalog")
+        session.conf.set(CATALOG, "io.updraft.spark.FunctionCatalog")
         session.conf.unset(ENDPOINT)
         with pytest.raises(PySparkException, match=r"set spark.updraft.udf.endpoint or spark.sql.catalog.updraft.pool"):
             session.sql("SELECT updraft.default.add(1, 2)").collect()
 
 
 def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(named: SparkSession) -> None:
-    assert _values(named, "SELECT * FROM updraft.default.words('to be or not')") == [
+    assert values(named, "SELECT * FROM updraft.default.words('to be or not')") == [
         ("to", 2),
         ("be", 2),
         ("or", 2),
@@ -186,54 +153,15 @@ def test_a_table_function_gives_its_rows_alone_and_beside_those_they_came_from(n
     ]
     named.createDataFrame([(1, "a bb"), (2, ""), (3, "ccc")], "id int, text string").createOrReplaceTempView("texts")
     lateral = "SELECT id, w.word, length FROM texts, LATERAL updraft.default.words(text) AS w ORDER BY id, w.word"
-    assert _values(named, lateral) == [(1, "a", 1), (1, "bb", 2), (3, "ccc", 3)]
-    assert _values(named, "SELECT word FROM updraft.default.words(text => 'a bb')") == ["a", "bb"]
+    assert values(named, lateral) == [(1, "a", 1), (1, "bb", 2), (3, "ccc", 3)]
+    assert values(named, "SELECT word FROM updraft.default.words(text => 'a bb')") == ["a", "bb"]
     with pytest.raises(PySparkException, match="add gives no table"):
         named.sql("SELECT * FROM updraft.default.add(1, 2)")
 
 
-@pytest.fixture(scope="module")
-def measured(named: SparkSession) -> SparkSession:
-    """With a view of values in groups, one of them of nulls alone, over several partitions."""
-    frame = named.range(0, 1000, 1, 4).selectExpr(
-        "CASE WHEN id % 10 = 0 THEN NULL ELSE id % 3 END AS k", "CAST(id AS DOUBLE) AS v", "id"
-    )
-    frame.createOrReplaceTempView("measured")
-    return named
-
-
-def test_an_aggregate_is_what_spark_makes_of_the_same_groups(measured: SparkSession) -> None:
-    for query in (
-        "SELECT k, {mean}(v) FROM measured GROUP BY k ORDER BY k",
-        "SELECT k % 2 AS odd, {mean}(v + 1) * 2 FROM measured GROUP BY k % 2 ORDER BY odd",
-        "SELECT {mean}(v) FROM measured",
-        "SELECT {mean}(v) FROM measured WHERE id < 0",
-        "SELECT k, {mean}(v), {mean}(v * 2), sum(id) FROM measured GROUP BY k HAVING {mean}(v) > 0 ORDER BY 1",
-        "SELECT {mean}(v), max(v) FROM measured",
-        "SELECT k FROM measured GROUP BY k HAVING {mean}(v) > 499 ORDER BY k",
-        "SELECT k, {mean}(v) FROM (SELECT if(id % 2 = 0, 0.0D, -0.0D) AS k, v FROM measured) GROUP BY k",
-    ):
-        ours = measured.sql(query.format(mean="updraft.default.mean")).toPandas()
-        stock = measured.sql(query.format(mean="avg")).toPandas()
-        assert_frame_equal(ours.set_axis(stock.columns, axis=1), stock)
-
-
-def test_an_aggregate_is_made_where_the_rows_are_and_merged_behind_the_shuffle(measured: SparkSession) -> None:
-    frame = measured.sql("SELECT k, updraft.default.mean(v) FROM measured GROUP BY k")
-    plan = frame._jdf.queryExecution().executedPlan().toString()
-    merge, exchange, accumulate = (plan.index(name) for name in ("FlightMerge", "Exchange hash", "FlightAccumulate"))
-    assert merge < exchange < accumulate
-
-
-@pytest.mark.parametrize("call", ["DISTINCT v", "v) FILTER (WHERE id > 1"])
-def test_what_an_aggregate_cannot_do_is_said(measured: SparkSession, call: str) -> None:
-    with pytest.raises(PySparkException, match="cannot be called with DISTINCT or FILTER"):
-        measured.sql(f"SELECT updraft.default.mean({call}) FROM measured")
-
-
 def test_a_misspelt_setting_of_the_catalog_is_refused(spark: SparkSession, deployed: LocalPool) -> None:
     with another_session(spark) as session:
-        session.conf.set(_CATALOG, "io.updraft.spark.FunctionCatalog")
-        session.conf.set(f"{_CATALOG}.pools.other", deployed.tcp_endpoint)
+        session.conf.set(CATALOG, "io.updraft.spark.FunctionCatalog")
+        session.conf.set(f"{CATALOG}.pools.other", deployed.tcp_endpoint)
         with pytest.raises(PySparkException, match=r"updraft.pools.other is not a setting of this catalog"):
             session.sql("SELECT updraft.default.add(1, 2)").collect()

@@ -132,6 +132,7 @@ def call_of(name: str, **call: Any) -> Request:
     ("name", "call"),
     [
         ("mean", {"stage": AggregateStage.AGGREGATE_STAGE_MERGE, "key_columns": 2}),
+        ("mean", {"stage": AggregateStage.AGGREGATE_STAGE_ACCUMULATE, "filtered": True}),
         ("words", {"joined": True}),
         ("half@1", {}),
     ],
@@ -148,6 +149,8 @@ def test_a_call_that_fits_its_function_is_resolved(name: str, call: dict[str, An
         ("half@1", {"stage": AggregateStage.AGGREGATE_STAGE_ACCUMULATE}, "is no aggregate"),
         ("mean", {"joined": True}, "gives no table"),
         ("mean", {"stage": 7}, "stage 7"),
+        ("half@1", {"filtered": True}, "is no aggregate"),
+        ("mean", {"stage": AggregateStage.AGGREGATE_STAGE_MERGE, "filtered": True}, "filter the rows"),
     ],
 )
 def test_a_call_that_does_not_fit_its_function_is_the_clients_error(name: str, call: dict[str, Any], says: str) -> None:

@@ -318,6 +318,16 @@ async def test_an_aggregate_gives_one_row_for_each_group_after_the_last_batch(fu
     assert [sequence for sequence, _ in reply.batches] == [1]
 
 
+async def test_an_aggregate_takes_the_rows_of_its_filter(functions: Zygotes) -> None:
+    batches = [columns(["a", "b", "a"], [True, False, False], [1.0, 2.0, None])]
+    async with running_pool(functions) as pool:
+        command = named("Mean", key_columns=1, filtered=True)
+        reply = await exchange(pool, batches, command, key_columns=1, filtered=True)
+        wrong = await exchange(pool, [columns(["a"], [1.0])], command, key_columns=1, filtered=True)
+    assert reply.table.to_pydict() == {"_0": ["a", "b"], "result": [1.0, None]}
+    assert wrong.error.kind == exchange_pb2.ERROR_KIND_PROTOCOL
+
+
 async def test_an_aggregate_in_two_stages_gives_what_one_gives(functions: Zygotes) -> None:
     def stage(stage: exchange_pb2.AggregateStage) -> dict[str, Any]:
         return {"key_columns": 1, "stage": stage}

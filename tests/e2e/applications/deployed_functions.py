@@ -2,6 +2,8 @@
 """Functions that are deployed with a pool, beside those of docs/examples/functions/shop.py."""
 
 import datetime
+import time
+import uuid
 from decimal import Decimal
 from typing import Annotated
 
@@ -57,6 +59,40 @@ def reciprocal(value: int) -> float:
 @function(on_error="null")
 def safe_reciprocal(value: int) -> float | None:
     return 1 / value
+
+
+@function
+def stamp(text: Arrow[str]) -> Arrow[str]:
+    """Another text for each row of each call, whatever it is declared to be: so the calls can be told apart."""
+    return pa.array([f"{value} {uuid.uuid4()}" for value in text.to_pylist()], pa.string())
+
+
+@function
+def naps(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+@function(name="new_stamp", deterministic=False)
+def new_stamp(text: str) -> str:
+    return f"{text} {uuid.uuid4()}"
+
+
+@function.aggregate(name="entries")
+class Entries:
+    """The number of rows, which is never null; the argument must not be either."""
+
+    def start(self) -> int:
+        return 0
+
+    def accumulate(self, state: int, value: Arrow[int]) -> int:
+        return state + len(value)
+
+    def merge(self, left: int, right: int) -> int:
+        return left + right
+
+    def finish(self, state: int) -> int:
+        return state
 
 
 @function

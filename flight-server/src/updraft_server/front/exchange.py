@@ -344,6 +344,7 @@ def _assignment(
         stage=registered.stage,
         key_columns=registered.key_columns,
         joined=registered.joined,
+        filtered=registered.filtered,
         eval_type=session.eval_type,
         python_includes=list(session.python_includes),
         environment={**session.environment, **session.user_environment},

@@ -36,6 +36,8 @@ class Assignment:
     """Of a registered aggregate: the number of columns, the first ones, whose values name the group of a row."""
     joined: bool = False
     """Of a registered table function: the client joins each result to the row that it came from."""
+    filtered: bool = False
+    """Of a registered aggregate: the column behind the keys says which rows are accumulated."""
     restricted: bool = False
     """Run the registered function without network and subprocesses; its worker never has them again."""
     eval_type: int = 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from updraft.errors import ProtocolError, UserError
 from updraft.functions import Arrow, DeclarationError, NumPy, Pandas, function
-from updraft.functions.aggregates import LoadedAggregate, Stage
+from updraft.functions.aggregates import AggregateCall, LoadedAggregate, Stage
 from updraft.functions.loaded import load as loaded
 from updraft.testing import aggregate
 
@@ -173,6 +173,36 @@ def test_states_that_a_caller_made_up_are_checked_as_arguments_are() -> None:
         run(OfRows, Stage.MERGE, pa.record_batch({"state": pa.array([{"total": 1.0, "number": None}], kind)}))
 
 
+@pytest.mark.parametrize("code", [OfRows, OfArrow, OfPandas])
+@pytest.mark.parametrize("stage", [Stage.WHOLE, Stage.ACCUMULATE])
+def test_rows_that_a_filter_leaves_out_make_groups_and_are_not_looked_at(code: Any, stage: Stage) -> None:
+    batch = pa.record_batch(
+        {
+            "key": ["a", "b", "a", "c", "a"],
+            "counts": [True, False, False, None, True],
+            "value": [1.0, None, None, 4.0, 5.0],
+        }
+    )
+    found = run(code, stage, batch, key_columns=1, filtered=True).to_pydict()
+    assert found["key"] == ["a", "b", "c"]
+    if stage is Stage.WHOLE:
+        assert found["result"] == [3.0, None, None]
+    else:
+        assert [state["number"] for state in found["state"]] == [2, 0, 0]
+
+
+def test_a_filter_without_keys_leaves_a_group_of_no_rows() -> None:
+    batch = pa.record_batch({"counts": [False, None], "value": [1.0, 2.0]})
+    assert run(OfRows, Stage.WHOLE, batch, filtered=True).to_pylist() == [{"result": None}]
+
+
+def test_a_filter_that_is_not_there_or_no_bool_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="behind the keys is a column of double, not of bool"):
+        run(OfRows, Stage.WHOLE, pa.record_batch({"key": ["a"], "value": [1.0]}), key_columns=1, filtered=True)
+    with pytest.raises(ProtocolError, match="behind the keys is no column"):
+        run(OfRows, Stage.WHOLE, pa.record_batch({"key": ["a"]}), key_columns=1, filtered=True)
+
+
 def test_more_keys_than_columns_are_refused() -> None:
     with pytest.raises(ProtocolError, match="2 key columns, but there are 1"):
         run(OfRows, Stage.WHOLE, pa.record_batch({"value": [1.0]}), key_columns=2)
@@ -225,9 +255,9 @@ def test_a_class_that_is_no_aggregate_is_refused() -> None:
             function.aggregate(code)
 
 
-def run(code: Any, stage: Stage, batch: pa.RecordBatch, key_columns: int = 0) -> pa.RecordBatch:
+def run(code: Any, stage: Stage, batch: pa.RecordBatch, key_columns: int = 0, filtered: bool = False) -> pa.RecordBatch:
     function_ = loaded(code)
     assert isinstance(function_, LoadedAggregate)
-    aggregation = function_.begin(batch.schema, stage, key_columns)
+    aggregation = function_.begin(batch.schema, AggregateCall(stage, key_columns, filtered))
     aggregation.add(batch)
     return aggregation.results()

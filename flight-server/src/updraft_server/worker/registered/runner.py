@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from updraft.errors import ProtocolError
 from updraft.functions import Kind
-from updraft.functions.aggregates import LoadedAggregate, Stage, arguments_of
+from updraft.functions.aggregates import AggregateCall, LoadedAggregate, Stage
 from updraft.functions.loaded import OneToOne
 from updraft.functions.tables import LoadedTable
 from updraft.v1 import exchange_pb2
@@ -106,10 +106,10 @@ def _run_aggregate(
     """A row for each group, after the last request."""
     if assignment.stage not in _STAGES:
         raise ProtocolError(f"there is no stage {assignment.stage} of an aggregate")
-    stage, key_columns = _STAGES[assignment.stage], assignment.key_columns
-    arguments_of(registered.function, requests.schema, stage, key_columns)
+    call = AggregateCall(_STAGES[assignment.stage], assignment.key_columns, assignment.filtered)
+    call.arguments(registered.function, requests.schema)
     loaded = cast(LoadedAggregate, registered.load())
-    aggregation = loaded.begin(requests.schema, stage, key_columns)
+    aggregation = loaded.begin(requests.schema, call)
     _announce(exchange, aggregation.schema)
     for batch in requests.batches():
         aggregation.add(batch)

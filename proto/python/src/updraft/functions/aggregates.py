@@ -8,6 +8,7 @@ part, `MERGE` makes results of the states. States travel as Arrow values: a call
 import enum
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -35,18 +36,40 @@ class Stage(enum.Enum):
     MERGE = "states in, results out"
 
 
-def arguments_of(function: Function[Any, Any], schema: pa.Schema, stage: Stage, key_columns: int) -> Arguments:
-    """What stands behind the keys in the columns of an exchange; raises ProtocolError unless it can stand there."""
-    if key_columns > len(schema):
-        raise wrong_arguments(
-            f"function {function.name!r} is called with {key_columns} key columns, but there are {len(schema)}"
-        )
-    arguments = function.arguments
-    if stage is Stage.MERGE:
-        assert function.state is not None
-        arguments = Arguments(function.name, [Argument(STATE, function.state)])
-    arguments.check(pa.schema(list(schema)[key_columns:]))
-    return arguments
+@dataclass(frozen=True)
+class AggregateCall:
+    """What the columns of an exchange are."""
+
+    stage: Stage = Stage.WHOLE
+    key_columns: int = 0
+    """The first ones; their values name the group of a row."""
+    filtered: bool = False
+    """Whether the column behind the keys says which rows are accumulated."""
+
+    @property
+    def leading_columns(self) -> int:
+        """Those before the arguments."""
+        return self.key_columns + self.filtered
+
+    def arguments(self, function: Function[Any, Any], schema: pa.Schema) -> Arguments:
+        """What stands behind the keys and the filter; raises ProtocolError unless it can stand there."""
+        if self.key_columns > len(schema):
+            raise wrong_arguments(
+                f"function {function.name!r} is called with {self.key_columns} key columns, but there are {len(schema)}"
+            )
+        if self.filtered:
+            kinds = [field.type for field in list(schema)[self.key_columns : self.leading_columns]]
+            if kinds != [pa.bool_()]:
+                found = f"a column of {kinds[0]}" if kinds else "no column"
+                raise wrong_arguments(
+                    f"function {function.name!r} is called with a filter, but behind the keys is {found}, not of bool"
+                )
+        arguments = function.arguments
+        if self.stage is Stage.MERGE:
+            assert function.state is not None
+            arguments = Arguments(function.name, [Argument(STATE, function.state)])
+        arguments.check(pa.schema(list(schema)[self.leading_columns :]))
+        return arguments
 
 
 class LoadedAggregate:
@@ -63,38 +86,40 @@ class LoadedAggregate:
         """Call the author's `warm_up`, if there is one."""
         self._instance.warm_up()
 
-    def begin(self, schema: pa.Schema, stage: Stage, key_columns: int) -> "Aggregation":
-        """An exchange of columns with that schema, the first of which are keys; raises ProtocolError."""
-        return Aggregation(self, schema, stage, key_columns)
+    def begin(self, schema: pa.Schema, call: AggregateCall) -> "Aggregation":
+        """An exchange of columns with that schema; raises ProtocolError."""
+        return Aggregation(self, schema, call)
 
 
 class Aggregation:
     """The groups of one exchange."""
 
-    def __init__(self, loaded: LoadedAggregate, schema: pa.Schema, stage: Stage, key_columns: int) -> None:
+    def __init__(self, loaded: LoadedAggregate, schema: pa.Schema, call: AggregateCall) -> None:
         function = loaded.function
-        self._arguments = arguments_of(function, schema, stage, key_columns)
+        self._arguments = call.arguments(function, schema)
         assert function.state is not None
-        fields = list(schema)
+        key_fields = list(schema)[: call.key_columns]
         self._loaded = loaded
-        self._stage = stage
-        self._key_columns = key_columns
-        self._is_merge = stage is Stage.MERGE
-        self._grouping = Grouping(fields[:key_columns])
+        self._call = call
+        self._is_merge = call.stage is Stage.MERGE
+        self._grouping = Grouping(key_fields)
         self._state = function.state
         self._columns = Columns(function.signature)
         self._takes_rows = function.signature.form is Form.ROWS
-        self._states: list[Any] = [] if key_columns else [self._called(loaded.code.start)]
-        result: tuple[str, Hinted] = (STATE, function.state) if stage is Stage.ACCUMULATE else function.results[0]
+        self._states: list[Any] = [] if key_fields else [self._called(loaded.code.start)]
+        result: tuple[str, Hinted] = (STATE, function.state) if call.stage is Stage.ACCUMULATE else function.results[0]
         self._result = ResultColumn(function.name, *result, Form.ROWS)
-        self.schema = pa.schema([*fields[:key_columns], self._result.field])
+        self.schema = pa.schema([*key_fields, self._result.field])
         """Of the results: the keys of a group, and behind them its result or state."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the rows of a batch to their groups; raises ProtocolError and UserError."""
-        keys = batch.columns[: self._key_columns]
-        arguments = self._arguments.checked(batch.select(range(self._key_columns, batch.num_columns)))
-        order, parts = self._grouping.parts(keys, batch.num_rows)
+        if self._call.filtered:
+            # A group is there even if none of its rows counts.
+            self._grouping.parts(self._keys(batch), batch.num_rows)
+            batch = batch.filter(batch.column(self._call.key_columns))
+        arguments = self._arguments.checked(batch.select(range(self._call.leading_columns, batch.num_columns)))
+        order, parts = self._grouping.parts(self._keys(batch), batch.num_rows)
         if order is not None and arguments.num_columns:
             arguments = arguments.take(order)
         while len(self._states) < self._grouping.count:
@@ -108,10 +133,14 @@ class Aggregation:
 
     def results(self) -> pa.RecordBatch:
         """One row for each group, in the order in which they came; raises UserError."""
-        is_finished = self._stage is not Stage.ACCUMULATE
+        is_finished = self._call.stage is not Stage.ACCUMULATE
         values = self._called(self._finish) if is_finished else self._states
         columns = [*self._grouping.keys(), self._result.of_values(values)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _keys(self, batch: pa.RecordBatch) -> Sequence[pa.Array]:
+        keys: Sequence[pa.Array] = batch.columns[: self._call.key_columns]
+        return keys
 
     def _accumulate_rows(self, columns: Sequence[Sequence[Any]], parts: Sequence[Part]) -> None:
         accumulate = self._loaded.code.accumulate

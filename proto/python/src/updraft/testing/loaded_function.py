@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 import pyarrow as pa
 
 from updraft.functions import Function, Kind
-from updraft.functions.aggregates import LoadedAggregate, Stage
+from updraft.functions.aggregates import AggregateCall, LoadedAggregate, Stage
 from updraft.functions.loaded import OneToOne
 from updraft.functions.loaded import load as loaded
 from updraft.functions.tables import LoadedTable
@@ -77,16 +77,14 @@ class LoadedFunction:
         if not batch.num_columns:
             batch = arguments
         batches = _batches(batch, batch_rows)
-        stage = Stage.WHOLE if parts == 1 else Stage.ACCUMULATE
-        dealt = [self._aggregated(batches[part::parts], batch.schema, stage, len(keys)) for part in range(parts)]
+        call = AggregateCall(Stage.WHOLE if parts == 1 else Stage.ACCUMULATE, len(keys))
+        dealt = [self._aggregated(batches[part::parts], batch.schema, call) for part in range(parts)]
         if parts > 1:
-            dealt = [self._aggregated(dealt, dealt[0].schema, Stage.MERGE, len(keys))]
+            dealt = [self._aggregated(dealt, dealt[0].schema, AggregateCall(Stage.MERGE, len(keys)))]
         return pa.Table.from_batches(dealt)
 
-    def _aggregated(
-        self, batches: Sequence[pa.RecordBatch], schema: pa.Schema, stage: Stage, key_columns: int
-    ) -> pa.RecordBatch:
-        aggregation = cast(LoadedAggregate, self._loaded).begin(schema, stage, key_columns)
+    def _aggregated(self, batches: Sequence[pa.RecordBatch], schema: pa.Schema, call: AggregateCall) -> pa.RecordBatch:
+        aggregation = cast(LoadedAggregate, self._loaded).begin(schema, call)
         for batch in batches:
             aggregation.add(batch)
         return aggregation.results()

@@ -4,7 +4,12 @@ package io.updraft.spark
 import org.apache.spark.sql.SparkSessionExtensions
 
 import io.updraft.spark.functions.RegisteredCalls
-import io.updraft.spark.plan.{ReadRowsDirectly, StatefulFunctions, UpdraftStrategy}
+import io.updraft.spark.plan.{
+  ReadRowsDirectly,
+  RegisteredAggregations,
+  StatefulFunctions,
+  UpdraftStrategy
+}
 import io.updraft.spark.write.WriterInput
 
 /** Name this class in `spark.sql.extensions`; it does nothing until `spark.updraft.udf.endpoint` is
@@ -15,6 +20,7 @@ class UpdraftExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectHintResolutionRule(FunctionNames(_))
     extensions.injectPostHocResolutionRule(_ => RegisteredCalls)
+    extensions.injectPreCBORule(_ => RegisteredAggregations)
     extensions.injectPlannerStrategy(UpdraftStrategy(_))
     extensions.injectColumnar(_ => ReadRowsDirectly)
     extensions.injectColumnar(_ => StatefulFunctions)

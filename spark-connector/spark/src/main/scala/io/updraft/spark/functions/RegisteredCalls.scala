@@ -5,7 +5,8 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression,
 import org.apache.spark.sql.catalyst.expressions.{
   ApplyFunctionExpression,
   Expression,
-  KnownNullable
+  KnownNullable,
+  WindowExpression
 }
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -26,6 +27,11 @@ object RegisteredCalls extends Rule[LogicalPlan] {
           scalar.isDeterministic
         )
       )
+    case WindowExpression(AggregateExpression(v2: V2Aggregator[_, _], _, _, _, _), _)
+        if v2.aggrFunc.isInstanceOf[PoolAggregate] =>
+      throw new UnsupportedOperationException(
+        s"${v2.aggrFunc.name} cannot be called with OVER: call it with GROUP BY in a subquery, and join its results"
+      )
     case call: AggregateExpression if call.resolved =>
       call.aggregateFunction match {
         case v2: V2Aggregator[_, _] => onPool(call, v2.aggrFunc, v2.children)
@@ -40,10 +46,6 @@ object RegisteredCalls extends Rule[LogicalPlan] {
       arguments: Seq[Expression]
   ): AggregateExpression = function match {
     case aggregate: PoolAggregate =>
-      if (call.isDistinct || call.filter.nonEmpty)
-        throw new UnsupportedOperationException(
-          s"${aggregate.name} cannot be called with DISTINCT or FILTER: select its rows in a subquery"
-        )
       call.copy(aggregateFunction =
         CalledFunction.aggregate(
           aggregate.called,

@@ -26,6 +26,9 @@ trait FlightStageExec extends FlightRegisteredExec {
 
   protected def keys: Seq[Expression]
 
+  /** What says which rows are accumulated; None: all. */
+  protected def filter: Option[Expression]
+
   protected def arguments: Seq[Expression]
 
   override def producedAttributes: AttributeSet = AttributeSet(output) -- child.outputSet
@@ -38,14 +41,14 @@ trait FlightStageExec extends FlightRegisteredExec {
     if (function.deterministic) Replay.FROM_THE_START else Replay.NEVER
 
   override protected def taskRunner: TaskRunner = {
-    val inputs = keys ++ arguments
+    val inputs = keys ++ filter ++ arguments
     val copied =
       child.output.indices.filter(column => inputs.exists(_.semanticEquals(child.output(column))))
     val types = output.map(_.dataType)
     val hasKeys = keys.nonEmpty
     new TaskRunner(
       settings,
-      new RegisteredTaskFunction(called, replay, stage, keys.length),
+      new RegisteredTaskFunction(called, replay, stage, keys.length, filter.nonEmpty),
       new ArgumentInput(argumentSpec(copied, Seq.empty, inputs)),
       () => FlightStageExec.newResults(types, hasKeys),
       exchangeMetrics
@@ -64,11 +67,14 @@ object FlightStageExec {
 
 /** Makes the state of each group of a partition, where the rows are.
   *
+  * @param filter
+  *   the query's FILTER, by which a group is there even where none of its rows is accumulated
   * @param state
   *   the column of the states
   */
 case class FlightAccumulateExec(
     groups: Seq[NamedExpression],
+    override val filter: Option[Expression],
     function: PythonUDAF,
     state: Attribute,
     child: SparkPlan,
@@ -89,7 +95,13 @@ case class FlightAccumulateExec(
     })
   }
 
-  override protected def arguments: Seq[Expression] = function.children
+  /** Those of rows that are left out may fail, as 1 / x does FILTER (WHERE x <> 0). */
+  override protected def arguments: Seq[Expression] = filter.fold(function.children) { condition =>
+    function.children.map {
+      case column: Attribute => column
+      case value => If(condition, value, Literal.create(null, value.dataType))
+    }
+  }
 
   override protected def withNewChildInternal(newChild: SparkPlan): FlightAccumulateExec =
     copy(child = newChild)
@@ -114,6 +126,8 @@ case class FlightMergeExec(
   override def requiredChildDistribution: Seq[Distribution] = Seq(SparkInternals.togetherBy(keys))
 
   override protected def stage: AggregateStage = AggregateStage.AGGREGATE_STAGE_MERGE
+
+  override protected def filter: Option[Expression] = None
 
   override protected def arguments: Seq[Expression] = Seq(state)
 

@@ -2,16 +2,13 @@
 package io.updraft.spark.plan
 
 import org.apache.spark.SparkException
-import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.expressions.{
   AttributeReference,
-  NamedExpression,
   PythonFuncExpression,
   PythonUDAF
 }
-import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
+import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.DataType
 import org.apache.spark.sql.updraft.CalledFunction
@@ -39,8 +36,13 @@ object RegisteredPlans {
       val below =
         if (shipped.isEmpty) child
         else ArrowEvalPython(shipped.map(_._1), shipped.map(_._2), child, evalType)
-      called.foldLeft(planLater(below)) { case (under, (udf, result)) =>
+      val (constant, varying) =
+        called.partition { case (udf, _) => FlightConstantExec.isFor(udf, child.maxRows) }
+      val calls = varying.foldLeft(planLater(below)) { case (under, (udf, result)) =>
         FlightCallExec(udf, result, under, settings(udf))
+      }
+      constant.foldLeft(calls) { case (under, (udf, result)) =>
+        FlightConstantExec(udf, result, under, settings(udf))
       }
     case table: BaseEvalPythonUDTF =>
       FlightCallTableExec(
@@ -50,10 +52,7 @@ object RegisteredPlans {
         planLater(table.child),
         settings(table.udtf)
       )
-    case RegisteredAggregate(keys, function, aggregate, results, child) =>
-      aggregated(keys, function, aggregate, results, planLater(child))
-    case PhysicalAggregation(keys, functions, results, child) =>
-      planLater(GroupedApart(keys, functions, results, child))
+    case groups: RegisteredAggregation => aggregated(groups, planLater(groups.child))
     case other =>
       throw new SparkException(
         s"registered functions cannot be called in ${other.nodeName}: ${other.simpleStringWithNodeId()}"
@@ -62,20 +61,13 @@ object RegisteredPlans {
 
   /** States of the groups of each partition, brought together by their keys, and results of them.
     */
-  private def aggregated(
-      keys: Seq[NamedExpression],
-      function: PythonUDAF,
-      aggregate: AggregateExpression,
-      results: Seq[NamedExpression],
-      child: SparkPlan
-  ): SparkPlan = {
-    RegisteredAggregate.requireKeys(function, keys)
+  private def aggregated(groups: RegisteredAggregation, child: SparkPlan): SparkPlan = {
+    import groups.{filter, function, keys, result}
+    groups.requireKeys()
     val pool = settings(function)
     val state = AttributeReference("state", stateType(function))()
-    val states = FlightAccumulateExec(keys, function, state, child, pool)
-    val result = aggregate.resultAttribute
-    val merged = FlightMergeExec(states.keyColumns, function, state, result, states, pool)
-    ProjectExec(results, merged)
+    val states = FlightAccumulateExec(keys, filter, function, state, child, pool)
+    FlightMergeExec(states.keyColumns, function, state, result, states, pool)
   }
 
   private def stateType(function: PythonUDAF): DataType =

@@ -11,6 +11,8 @@ import io.updraft.proto.v1.{AggregateStage, RegisteredFunction}
   *
   * @param keyColumns
   *   of an aggregate: number of columns, the first ones, that name the group of a row
+  * @param filtered
+  *   of an aggregate: whether the column behind the keys says which rows are accumulated
   * @param joined
   *   whether the rows of a table function are joined to those that they came from
   */
@@ -19,6 +21,7 @@ final class RegisteredTaskFunction(
     override val replay: Replay,
     stage: AggregateStage = AggregateStage.AGGREGATE_STAGE_UNSPECIFIED,
     keyColumns: Int = 0,
+    filtered: Boolean = false,
     joined: Boolean = false
 ) extends TaskFunction {
 
@@ -31,6 +34,7 @@ final class RegisteredTaskFunction(
       .setVersion(called.version)
       .setStage(stage)
       .setKeyColumns(keyColumns)
+      .setFiltered(filtered)
       .setJoined(joined)
     val command = TaskFunction
       .command(context, connectSession = "", maxRecordsPerBatch = 0)

@@ -14,13 +14,14 @@ import org.apache.spark.internal.config.{EXECUTOR_CORES, SECRET_REDACTION_PATTER
 import org.apache.spark.rdd.RDD
 import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.expressions.Expression
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.plans.physical.{AllTuples, ClusteredDistribution, Distribution}
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, PythonSQLMetrics}
-import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.{RDDScanExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.ArrowUtils
@@ -57,6 +58,15 @@ object SparkInternals {
 
   /** A key whose equal values have equal bits: there are several NaNs, and two zeros. */
   def normalizedKey(key: Expression): Expression = NormalizeFloatingNumbers.normalize(key)
+
+  /** A row without columns. */
+  def oneRow(context: SparkContext): SparkPlan = Defaults
+    .call(
+      RDDScanExec,
+      "apply",
+      Seq(Seq.empty[Attribute], context.parallelize(Seq(InternalRow.empty), 1), "OneRow")
+    )
+    .asInstanceOf[SparkPlan]
 
   /** Whether strings in values of this type are compared by a collation. */
   def isCollated(dataType: DataType): Boolean = dataType.existsRecursively {

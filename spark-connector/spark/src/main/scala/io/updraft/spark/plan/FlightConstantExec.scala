@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.SparkThrowable
+import org.apache.spark.internal.Logging
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  Attribute,
+  AttributeSet,
+  Literal,
+  PythonUDF,
+  SortOrder
+}
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.{ColumnarToRowExec, ProjectExec, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.updraft.SparkInternals
+
+import io.updraft.spark.config.UdfSettings
+
+/** Calls a registered function that has the same arguments in all rows: with one row, when the
+  * query is executed. If this call fails, the function is called with each row as any other one is:
+  * so the error is that of any other call, and there is none where there are no rows.
+  *
+  * @param result
+  *   the column of the results
+  */
+case class FlightConstantExec(
+    function: PythonUDF,
+    result: Attribute,
+    child: SparkPlan,
+    settings: UdfSettings
+) extends UnaryExecNode
+    with Logging {
+
+  @transient private lazy val once =
+    FlightCallExec(function, result, SparkInternals.oneRow(sparkContext), settings)
+
+  @transient private lazy val value: Option[Literal] =
+    try {
+      val rows = ColumnarToRowExec(once).executeCollect()
+      Some(Literal(rows.head.get(0, result.dataType), result.dataType))
+    } catch {
+      case e: SparkThrowable if e.getCondition == FlightConstantExec.Cancelled => throw e
+      case NonFatal(e) =>
+        logWarning(s"${function.name}() is called with each row: the call for all rows failed", e)
+        None
+    }
+
+  override lazy val metrics: Map[String, SQLMetric] = once.metrics
+
+  override def output: Seq[Attribute] = child.output :+ result
+
+  override def producedAttributes: AttributeSet = AttributeSet(result)
+
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+
+  override def outputOrdering: Seq[SortOrder] = child.outputOrdering
+
+  override protected def doExecute(): RDD[InternalRow] = value match {
+    case Some(literal) =>
+      val column = Alias(literal, result.name)(exprId = result.exprId)
+      ProjectExec(child.output :+ column, child).execute()
+    case None => ColumnarToRowExec(FlightCallExec(function, result, child, settings)).execute()
+  }
+
+  override def simpleString(maxFields: Int): String =
+    s"$nodeName [${function.name}()], endpoint=${settings.endpoint}"
+
+  override protected def withNewChildInternal(newChild: SparkPlan): FlightConstantExec =
+    copy(child = newChild)
+}
+
+object FlightConstantExec {
+
+  /** What Spark makes of a job that somebody has cancelled. */
+  private val Cancelled = "SPARK_JOB_CANCELLED"
+
+  /** Whether a call gives the same for all rows, and there may be several. */
+  def isFor(function: PythonUDF, maxRows: Option[Long]): Boolean =
+    function.deterministic && function.children.forall(_.foldable) && !maxRows.exists(_ <= 1)
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.SparkException
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
+import org.apache.spark.sql.updraft.SparkInternals
+
+/** Groups with one registered aggregate. Spark's rules for an Aggregate, such as merging those of
+  * several subqueries, hold for aggregates of its own.
+  *
+  * @param filter
+  *   of the rows that are accumulated; the groups are those of all rows
+  * @param result
+  *   the column of the results
+  */
+case class RegisteredAggregation(
+    keys: Seq[NamedExpression],
+    function: PythonUDAF,
+    filter: Option[Expression],
+    result: Attribute,
+    child: LogicalPlan
+) extends UnaryNode {
+
+  override def output: Seq[Attribute] = keys.map(_.toAttribute) :+ result
+
+  override def producedAttributes: AttributeSet = AttributeSet(output) -- child.outputSet
+
+  override def maxRows: Option[Long] = if (keys.isEmpty) Some(1L) else child.maxRows
+
+  /** The pool brings equal values of Arrow together: raises an error where Spark's equality is
+    * another.
+    */
+  def requireKeys(): Unit =
+    keys.find(key => SparkInternals.isCollated(key.dataType)).foreach { key =>
+      throw new SparkException(
+        s"${function.name}() cannot group by ${key.sql}: its collation is Spark's own; group by a cast of it to STRING"
+      )
+    }
+
+  override protected def withNewChildInternal(newChild: LogicalPlan): RegisteredAggregation =
+    copy(child = newChild)
+}

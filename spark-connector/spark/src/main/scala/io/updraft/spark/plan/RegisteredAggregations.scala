@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.updraft.spark.plan
+
+import org.apache.spark.SparkException
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
+import org.apache.spark.sql.catalyst.plans.Inner
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.updraft.CalledFunction
+
+/** Takes aggregations with registered aggregates apart: one for each of them and one for all other
+  * functions, joined by the keys. It comes behind the rules that push filters and projections down,
+  * and before Spark's own rule for DISTINCT, which gives aggregates nulls to ignore.
+  */
+object RegisteredAggregations extends Rule[LogicalPlan] {
+
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUp {
+    // A stream's aggregations are Spark's to refuse.
+    case PhysicalAggregation(keys, functions, results, child)
+        if functions.exists(registered(_).nonEmpty) && !child.isStreaming =>
+      Project(results, joined(keys, functions, child))
+  }
+
+  private def registered(aggregate: AggregateExpression): Option[PythonUDAF] =
+    Some(aggregate.aggregateFunction).collect {
+      case function: PythonUDAF if CalledFunction.of(function).isDefined => function
+    }
+
+  private def joined(
+      keys: Seq[NamedExpression],
+      functions: Seq[AggregateExpression],
+      child: LogicalPlan
+  ): LogicalPlan = {
+    val (ours, others) = functions.partition(registered(_).nonEmpty)
+    val parts = ours.map(Seq(_)) ++ Option(others).filter(_.nonEmpty)
+    if (parts.length > 1 && !child.deterministic)
+      throw new SparkException(
+        s"${ours.map(_.sql).mkString(", ")} cannot be computed beside other aggregates of rows that differ " +
+          "each time: persist them first"
+      )
+    val first = part(keys, keys.map(_.toAttribute), parts.head, child)
+    parts.tail.foldLeft(first) { (left, functions) =>
+      val own = keys.map(_.toAttribute.newInstance())
+      val condition = keys
+        .zip(own)
+        .map { case (key, column) => EqualNullSafe(key.toAttribute, column): Expression }
+        .reduceOption(And)
+      Join(left, part(keys, own, functions, child), Inner, condition, JoinHint.NONE)
+    }
+  }
+
+  /** The keys under these names, and the functions' results under those that the query has. */
+  private def part(
+      keys: Seq[NamedExpression],
+      names: Seq[Attribute],
+      functions: Seq[AggregateExpression],
+      child: LogicalPlan
+  ): LogicalPlan = {
+    val values = keys.map {
+      case Alias(value, _) => value
+      case other => other
+    }
+    val columns = values.zip(names).map {
+      case (same: Attribute, name) if same.exprId == name.exprId => same
+      case (value, name) => Alias(value, name.name)(exprId = name.exprId)
+    }
+    functions match {
+      case Seq(function) if registered(function).nonEmpty =>
+        onPool(columns, function, function.resultAttribute, child)
+      case _ =>
+        val results = functions.map { function =>
+          Alias(function, function.resultAttribute.name)(exprId = function.resultAttribute.exprId)
+        }
+        Aggregate(values, columns ++ results, child)
+    }
+  }
+
+  private def onPool(
+      keys: Seq[NamedExpression],
+      function: AggregateExpression,
+      result: Attribute,
+      child: LogicalPlan
+  ): LogicalPlan = {
+    val rows = if (function.isDistinct) DistinctRows.of(keys, function, child)
+    else AggregatedRows(keys, function.aggregateFunction.children, function.filter, child)
+    val called = function.aggregateFunction.withNewChildren(rows.arguments)
+    val references = AttributeSet(rows.keys ++ rows.arguments ++ rows.filter)
+    RegisteredAggregation(
+      rows.keys,
+      called.asInstanceOf[PythonUDAF],
+      rows.filter,
+      result,
+      Project(rows.plan.output.filter(references.contains), rows.plan)
+    )
+  }
+}
+
+/** Rows of groups, and what is read of them. */
+final case class AggregatedRows(
+    keys: Seq[NamedExpression],
+    arguments: Seq[Expression],
+    filter: Option[Expression],
+    plan: LogicalPlan
+)
+
+/** The rows of a call with DISTINCT. */
+object DistinctRows {
+
+  /** Each with other arguments. Rows that the call's FILTER leaves out become one row of their
+    * group, which keeps the group.
+    */
+  def of(
+      keys: Seq[NamedExpression],
+      function: AggregateExpression,
+      child: LogicalPlan
+  ): AggregatedRows = {
+    val filter = function.filter.map { condition =>
+      Alias(Coalesce(Seq(condition, Literal.FalseLiteral)), "counted")()
+    }
+    val arguments = function.aggregateFunction.children.map { value =>
+      val counted = filter.fold(value) { column =>
+        If(column.child, value, Literal.create(null, value.dataType))
+      }
+      Alias(counted, "argument")()
+    }
+    val columns = keys ++ filter ++ arguments
+    val values = columns.map {
+      case Alias(value, _) => value
+      case other => other
+    }
+    AggregatedRows(
+      keys.map(_.toAttribute),
+      arguments.map(_.toAttribute),
+      filter.map(_.toAttribute),
+      Aggregate(values, columns, child)
+    )
+  }
+}

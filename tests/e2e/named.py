@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool with functions of its own, and a session that finds them by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from pyspark.sql import SparkSession
+
+from tests.e2e.applications import deployed_functions
+from tests.support.paths import EXAMPLES, REPOSITORY
+from tests.support.pool import LocalPool
+from tests.support.spark import ENDPOINT, another_session
+
+CATALOG = "spark.sql.catalog.updraft"
+
+
+@contextmanager
+def deployed_pool() -> Iterator[LocalPool]:
+    """With the functions of the guide, and those of `applications/deployed_functions.py`."""
+    with (
+        mock.patch.dict(os.environ, PYTHONPATH=f"{REPOSITORY}:{EXAMPLES}"),
+        LocalPool(arguments=("--functions", f"shop,{deployed_functions.__name__}")) as pool,
+    ):
+        yield pool
+
+
+@contextmanager
+def naming_session(spark: SparkSession, pool: LocalPool) -> Iterator[SparkSession]:
+    """A session that knows the pool's functions by name, and the pool by two names."""
+    with another_session(spark) as session:
+        session.conf.set(ENDPOINT, pool.tcp_endpoint)
+        session.conf.set(CATALOG, "io.updraft.spark.FunctionCatalog")
+        session.conf.set(f"{CATALOG}.pool.other", pool.unix_endpoint)
+        yield session
+
+
+def values(session: SparkSession, query: str) -> list[Any]:
+    """The rows of a query: tuples, or plain values where it has one column."""
+    return [tuple(row) if len(row) > 1 else row[0] for row in session.sql(query).collect()]
