@@ -12,7 +12,8 @@ from updraft_cli.interruption import Interruption
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # As a script's shell leaves SIGINT for what it starts in the background.
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     yield Interruption()
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -9,7 +9,8 @@ from types import FrameType
 class Interruption:
     """Raises KeyboardInterrupt wherever the main thread is, and in the next wait where that was lost.
 
-    Python drops an exception that comes while a finalizer runs.
+    Python drops an exception that comes while a finalizer runs. A shell ignores SIGINT for what a script starts in the
+    background: whoever sends it to this command means it.
     """
 
     def __init__(self) -> None:
