@@ -272,10 +272,11 @@ async def test_a_process_is_sandboxed_and_has_a_place_for_temporary_files(zygote
 
 async def test_a_process_has_the_walls_of_a_worker_and_nothing_of_the_zygotes(zygotes: Zygotes) -> None:
     async with running_pool(zygotes, workers=1) as pool:
+        (worker,) = pool.workers
+        walls = walls_of(worker.pid)
         await call(pool, "doubled", numbers(1))
         (process,) = (await usage_of(pool, "doubled")).replicas
-        (worker,) = pool.workers
-        assert walls_of(process.pid) == walls_of(worker.pid)
+        assert walls_of(process.pid) == walls
         while connections(await pool.measure_models(), "doubled"):
             continue
         # Its output, its control, the lifeline and the pipe for its stack.
