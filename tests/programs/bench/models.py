@@ -116,7 +116,7 @@ def measured(options: argparse.Namespace, name: str) -> Measured:
         models = [_pss_bytes(process["pid"]) for process in after.get("processes", ())]
         for exchange in exchanges:
             exchange.close()
-    counted = {key: after[key] - before[key] for key in ("batches", "rows")} if after else {}
+    counted = {key: after[key] - before.get(key, 0) for key in ("batches", "rows")} if after else {}
     return Measured(sum(exchange.rows_per_second for exchange in exchanges), workers, models, {**after, **counted})
 
 
