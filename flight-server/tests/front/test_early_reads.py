@@ -2,8 +2,13 @@
 """What arrives before its exchange has a worker: refused, the oldest first, where it takes too much memory."""
 
 import asyncio
+import contextlib
+import ctypes
 import dataclasses
 import gc
+import resource
+from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -18,6 +23,7 @@ from updraft_server.pool.testing import FakePool
 
 MIB = 1024 * 1024
 OWN_BYTES = 64 * MIB
+PIECE_BYTES = 16 * 1024
 
 
 class Sending:
@@ -163,3 +169,37 @@ async def test_who_reads_most_is_refused_first() -> None:
         await asyncio.gather(*reads[1:4])
     for read in reads:
         read.cancel()
+
+
+async def test_what_messages_have_freed_goes_back_to_the_system_while_others_are_refused() -> None:
+    memory = Memory()
+    early = memory.early_reads()
+    held_bytes = resident_bytes()
+    with freed_pieces():
+        assert resident_bytes() > held_bytes + 100 * MIB
+        early.look()
+        assert resident_bytes() > held_bytes + 100 * MIB
+        memory.allocated = 110 * MIB + OWN_BYTES + 1
+        early.look()
+        assert resident_bytes() < held_bytes + 20 * MIB
+
+
+@contextlib.contextmanager
+def freed_pieces() -> Iterator[None]:
+    """Memory that was freed below some that is still in use, which keeps the C library from returning it."""
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+    pieces = [library.malloc(PIECE_BYTES) for _ in range(128 * MIB // PIECE_BYTES)]
+    for piece in pieces:
+        ctypes.memset(ctypes.c_void_p(piece), 1, PIECE_BYTES)
+    last = library.malloc(PIECE_BYTES)
+    for piece in pieces:
+        library.free(ctypes.c_void_p(piece))
+    try:
+        yield
+    finally:
+        library.free(ctypes.c_void_p(last))
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

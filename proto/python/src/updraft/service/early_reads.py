@@ -17,6 +17,7 @@ from typing import NoReturn
 import structlog
 
 from updraft.errors import UpdraftError
+from updraft.service.allocator import clean_freed_memory
 from updraft.service.audit import CallRecord
 from updraft.service.exchange import Call
 from updraft.service.identity import STRANGER, Identity
@@ -109,6 +110,8 @@ class EarlyReads:
         """
         if self._allocated() <= self._limit_bytes + self._elsewhere():
             return
+        # gRPC receives a message in thousands of small pieces, whose memory the process would otherwise keep.
+        clean_freed_memory()
         reads = {patience: caller for patience, caller in self._open.items() if not patience.expired()}
         refused = [patience for patience, caller in reads.items() if caller == STRANGER.name] or _half(reads)
         if not refused:
