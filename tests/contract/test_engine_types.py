@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import os
 from collections.abc import Iterator
-from unittest import mock
 
 import grpc
 import pyarrow as pa
 import pytest
 
+from tests.contract.written_functions import pool_of
 from tests.support.engines import databend, risingwave
 from tests.support.pool import LocalPool
 
@@ -47,12 +46,7 @@ PRICE, INSTANT = pa.field("", PRICES.type), pa.field("", INSTANTS.type)
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPool]:
-    directory = tmp_path_factory.mktemp("functions")
-    (directory / "engine_types.py").write_text(FUNCTIONS)
-    with (
-        mock.patch.dict(os.environ, PYTHONPATH=str(directory)),
-        LocalPool(session_functions="off", arguments=("--functions", "engine_types")) as pool,
-    ):
+    with pool_of(FUNCTIONS, tmp_path_factory.mktemp("functions")) as pool:
         yield pool
 
 

@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
-from unittest import mock
 
 import grpc
 import pyarrow as pa
 import pytest
-from databend_udf.client import UDFClient
-from pyarrow import flight
 
+from tests.contract.python_clients import by_databends_client, by_pyarrow
+from tests.contract.written_functions import pool_of
 from tests.support.engines import databend, risingwave
 from tests.support.pool import LocalPool
 
@@ -49,7 +46,7 @@ for policy in ("raise", "null", "struct"):
     globals()[name] = function(name=name, on_error=policy, batching=Batching(wait_seconds=0.0))(columns)
 '''
 FORMS = ["rows", "awaited", "columns", "model"]
-VALUES = pa.array([1.0, 0.0, 2.0])
+COLUMNS = [pa.array([1.0, 0.0, 2.0])]
 ERROR = "ZeroDivisionError: float division by zero"
 STRUCT = pa.struct([("value", pa.float64()), ("error", pa.string())])
 ARGUMENT = pa.field("", pa.float64(), nullable=False)
@@ -66,50 +63,27 @@ ANSWERS: dict[str, list[Any]] = {
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPool]:
-    directory = tmp_path_factory.mktemp("functions")
-    (directory / "error_policies.py").write_text(FUNCTIONS)
-    with (
-        mock.patch.dict(os.environ, PYTHONPATH=str(directory)),
-        LocalPool(session_functions="off", arguments=("--functions", "error_policies")) as pool,
-    ):
+    with pool_of(FUNCTIONS, tmp_path_factory.mktemp("functions")) as pool:
         yield pool
 
 
-def by_pyarrow(pool: LocalPool, name: str, column: pa.Array) -> list[Any]:
-    batch = pa.record_batch([column], ["x"])
-    with flight.connect(f"grpc://{pool.tcp_address}") as client:
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(name))
-        with writer:
-            writer.begin(batch.schema)
-            writer.write_batch(batch)
-            writer.done_writing()
-            return list(reader.read_all().column(0).to_pylist())
-
-
-def by_risingwave(pool: LocalPool, name: str, column: pa.Array) -> list[Any]:
+def by_risingwave(pool: LocalPool, name: str, columns: Sequence[pa.Array]) -> list[Any]:
     with risingwave(pool.tcp_address) as engine:
-        engine.create_function(name, [column.type], TYPES[_policy(name)].type)
-        return list(engine.call(name, [column]).to_pylist())
+        engine.create_function(name, [column.type for column in columns], TYPES[_policy(name)].type)
+        return list(engine.call(name, columns).to_pylist())
 
 
-def by_databend(pool: LocalPool, name: str, column: pa.Array) -> list[Any]:
+def by_databend(pool: LocalPool, name: str, columns: Sequence[pa.Array]) -> list[Any]:
     with databend(pool.tcp_address) as engine:
         engine.create_function(name, [ARGUMENT], TYPES[_policy(name)])
-        return list(engine.call(name, [column], [ARGUMENT], TYPES[_policy(name)]).to_pylist())
-
-
-def by_databends_client(pool: LocalPool, name: str, column: pa.Array) -> list[Any]:
-    host, port = pool.tcp_address.rsplit(":", 1)
-    client = UDFClient(host, int(port))
-    with contextlib.closing(client.client):
-        return list(client.call_function(name, column.to_pylist()))
+        return list(engine.call(name, columns, [ARGUMENT], TYPES[_policy(name)]).to_pylist())
 
 
 def _policy(name: str) -> str:
     return name.rpartition("_")[2]
 
 
-Caller: TypeAlias = Callable[[LocalPool, str, pa.Array], list[Any]]
+Caller: TypeAlias = Callable[[LocalPool, str, Sequence[pa.Array]], list[Any]]
 CALLERS: list[Caller] = [by_pyarrow, by_risingwave, by_databend, by_databends_client]
 
 
@@ -119,21 +93,21 @@ CALLERS: list[Caller] = [by_pyarrow, by_risingwave, by_databend, by_databends_cl
 def test_a_row_that_fails_is_answered_as_the_policy_says(
     pool: LocalPool, form: str, policy: str, caller: Caller
 ) -> None:
-    assert caller(pool, f"{form}_{policy}", VALUES) == ANSWERS[policy]
+    assert caller(pool, f"{form}_{policy}", COLUMNS) == ANSWERS[policy]
 
 
 @pytest.mark.parametrize("caller", [by_pyarrow, by_databends_client])
 @pytest.mark.parametrize("form", FORMS)
 def test_without_a_policy_a_python_client_has_an_exception(pool: LocalPool, form: str, caller: Caller) -> None:
     with pytest.raises(pa.ArrowException, match=ERROR):
-        caller(pool, f"{form}_raise", VALUES)
+        caller(pool, f"{form}_raise", COLUMNS)
 
 
 @pytest.mark.parametrize("caller", [by_risingwave, by_databend])
 @pytest.mark.parametrize("form", FORMS)
 def test_without_a_policy_an_engine_has_a_status(pool: LocalPool, form: str, caller: Caller) -> None:
     with pytest.raises(grpc.RpcError) as failed:
-        caller(pool, f"{form}_raise", VALUES)
+        caller(pool, f"{form}_raise", COLUMNS)
     assert failed.value.code() is grpc.StatusCode.UNKNOWN
     assert ERROR in str(failed.value.details())
 
@@ -142,4 +116,4 @@ def test_without_a_policy_an_engine_has_a_status(pool: LocalPool, form: str, cal
 @pytest.mark.parametrize("form", FORMS)
 def test_a_null_argument_is_refused_under_every_policy(pool: LocalPool, form: str, policy: str) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"argument 'x' of function .* has a null"):
-        by_pyarrow(pool, f"{form}_{policy}", pa.array([1.0, None]))
+        by_pyarrow(pool, f"{form}_{policy}", [pa.array([1.0, None])])

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import grpc
 import pyarrow as pa
 import pytest
-from databend_udf.client import UDFClient
-from pyarrow import flight
 
 from tests.contract.conftest import MAVEN_TIMEOUT_SECONDS
+from tests.contract.python_clients import by_databends_client, by_pyarrow, flight_table
 from tests.support.engines import databend, risingwave
 from tests.support.example_functions import (
     FAILURES,
@@ -47,10 +45,6 @@ def in_a_test(_: LocalPool, name: str, columns: Columns) -> list[Any]:
     return list(testing.call(FUNCTIONS[name], *columns).to_pylist())
 
 
-def by_pyarrow(pool: LocalPool, name: str, columns: Columns) -> list[Any]:
-    return list(flight_table(pool, name, columns).column(0).to_pylist())
-
-
 def by_risingwave(pool: LocalPool, name: str, columns: Columns) -> list[Any]:
     with risingwave(pool.tcp_address) as engine:
         return list(engine.call(name, columns).to_pylist())
@@ -59,24 +53,6 @@ def by_risingwave(pool: LocalPool, name: str, columns: Columns) -> list[Any]:
 def by_databend(pool: LocalPool, name: str, columns: Columns) -> list[Any]:
     with databend(pool.tcp_address) as engine:
         return list(engine.call(name, columns, _declared(columns), _results(name)[0]).to_pylist())
-
-
-def by_databends_client(pool: LocalPool, name: str, columns: Columns) -> list[Any]:
-    host, port = pool.tcp_address.rsplit(":", 1)
-    client = UDFClient(host, int(port))
-    with contextlib.closing(client.client):
-        return list(client.call_function(name, *(column.to_pylist() for column in columns)))
-
-
-def flight_table(pool: LocalPool, name: str, columns: Columns) -> pa.Table:
-    batch = pa.record_batch(list(columns), [str(number) for number in range(len(columns))])
-    with flight.connect(f"grpc://{pool.tcp_address}") as client:
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(name))
-        with writer:
-            writer.begin(batch.schema)
-            writer.write_batch(batch)
-            writer.done_writing()
-            return reader.read_all()
 
 
 def in_java(class_path: str, pool: LocalPool, name: str, *texts: str) -> str:

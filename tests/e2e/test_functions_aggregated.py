@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession, Window
 
-from tests.e2e.plan_metrics import metrics_of
+from tests.support.plan_metrics import metrics_of
 from tests.support.spark import executed_plan
 from updraft.spark import functions as U
 

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.driver_log import driver_log
-from tests.e2e.plan_metrics import metrics_of
 from tests.e2e.sides import Sides
+from tests.support.plan_metrics import metrics_of
 from tests.support.pool import LocalPool
 from tests.support.spark import (
     ENABLED,

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tests.e2e.plan_metrics import metrics_of
 from tests.e2e.sides import Sides
+from tests.support.plan_metrics import metrics_of
 from tests.support.spark import ENABLED, ENDPOINT, SPARK_VERSION, runtime_confs, stock_confs
 from tests.support.waiting import until
 

@@ -28,6 +28,7 @@ from tests.programs.bench.record import Record
 from tests.programs.bench.spark_process import POOL_WORKERS
 from tests.support.cpu import cpu_seconds
 from tests.support.paths import BUILD, EXAMPLES, connector_jar
+from tests.support.plan_metrics import metrics_of
 from tests.support.pool import LocalPool
 from tests.support.spark import executed_plan, flight_operators, local_spark, stock_confs, stock_operators
 
@@ -147,7 +148,7 @@ def _run(spark: SparkSession, side: Aggregated, pool_pid: int, options: argparse
         return
     side.wall_s.append(wall_s)
     side.cpu_s.append(cpu_s)
-    side.shuffle_bytes.append(_shuffle_bytes(frame))
+    side.shuffle_bytes.append(metrics_of(frame, "Exchange")["shuffleBytesWritten"])
 
 
 def _means(spark: SparkSession, variant: str, options: argparse.Namespace) -> DataFrame:
@@ -171,22 +172,6 @@ def _check(means: dict[int, float], options: argparse.Namespace) -> None:
         expected = key + options.groups * (count - 1) / 2
         if not math.isclose(means[key], expected, rel_tol=1e-9):
             raise SystemExit(f"the mean of group {key} is {means[key]}, not {expected}")
-
-
-def _shuffle_bytes(frame: DataFrame) -> int:
-    """What the only exchange of an executed plan has written."""
-    pending = [frame._jdf.queryExecution().executedPlan()]
-    while pending:
-        node = pending.pop()
-        if node.nodeName() == "Exchange":
-            return int(node.metrics().apply("shuffleBytesWritten").value())
-        if node.nodeName() == "AdaptiveSparkPlan":
-            pending.append(node.executedPlan())
-        if node.nodeName().endswith("QueryStage"):
-            pending.append(node.plan())
-        children = node.children()
-        pending += [children.apply(index) for index in range(children.size())]
-    raise SystemExit(f"there is no shuffle in the plan:\n{executed_plan(frame)}")
 
 
 def _options() -> argparse.Namespace:
