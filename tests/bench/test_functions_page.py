@@ -23,4 +23,4 @@ def test_the_page_shows_what_was_measured_what_was_missed_and_what_had_fewer_row
     assert "| a Python function of one value | databend-udf | 0.004M | 250.00 | 800.00x | 10x |" in lines
     assert "| a function of a batch | arrow-udf | 0.64M | 1.00 | 10.00x | 10x |" in lines
     assert "| a function of a batch | bare pyarrow.flight | 12.8M | 0.05 | 0.50x |  |" in lines
-    assert "databend-udf had 20,000 rows a run for a Python function of one value, to take seconds." in lines
+    assert "databend-udf had 20,000 rows a run for a Python function of one value, so that one takes seconds." in lines

@@ -66,7 +66,8 @@ def page(records: Sequence[Record], cores: str = "2 cores") -> str:
     """The page: a line for each case and server."""
     most = max(record.rows for record in records)
     slow = "".join(
-        f"\n{SIDES[record.variant].title} had {record.rows:,} rows a run for {CASES[record.case]}, to take seconds.\n"
+        f"\n{SIDES[record.variant].title} had {record.rows:,} rows a run for {CASES[record.case]},"
+        " so that one takes seconds.\n"
         for record in records
         if record.rows < most
     )
