@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-from tests.programs.bench.functions_page import missed, page
+from pathlib import Path
+
+from tests.programs.bench.functions_page import AtOnce, missed, page
 from tests.programs.bench.record import Record
 
 MEASURED = [
@@ -24,3 +26,11 @@ def test_the_page_shows_what_was_measured_what_was_missed_and_what_had_fewer_row
     assert "| a function of a batch | arrow-udf | 0.64M | 1.00 | 10.00x | 10x |" in lines
     assert "| a function of a batch | bare pyarrow.flight | 12.8M | 0.05 | 0.50x |  |" in lines
     assert "databend-udf had 20,000 rows a run for a Python function of one value, so that one takes seconds." in lines
+
+
+def test_exchanges_at_once_have_a_table_of_their_own(tmp_path: Path) -> None:
+    AtOnce(16, 8, [Record("rows", "updraft", 640_000, [], [0.02], [0.128])]).write(tmp_path / "measured.json")
+    lines = page(MEASURED, AtOnce.read(tmp_path / "measured.json")).splitlines()
+    assert "## 8 exchanges at once" in lines
+    assert "| a Python function of one value | Updraft, 8 workers | 32M | 0.20 |  |  |" in lines
+    assert AtOnce.read(tmp_path / "none.json") is None

@@ -5,6 +5,9 @@ The client is pyarrow.flight: 64 batches of 10,000 int64 in one exchange, writte
 of pyarrow.flight is the ceiling: it adds within the process that serves. All servers run at once and are called in
 turn, so that whatever else the machine does falls on all of them. build/bench/functions.json has every run, and
 `make bench-functions-page` writes docs/benchmarks-functions.md from it. Ends with status 1 when a target is missed.
+
+`--exchanges 16` opens so many at once, as executors do, on a pool with as many workers, and writes
+build/bench/functions-at-once.json.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +28,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from tests.programs.bench.functions_page import CASES, SIDES, lines_of, missed
+from tests.programs.bench.functions_page import AT_ONCE, CASES, ONE_BY_ONE, SIDES, AtOnce, lines_of, missed
 from tests.programs.bench.record import Record, write
 from tests.support.cpu import cpu_seconds
-from tests.support.paths import BUILD, REPOSITORY
+from tests.support.paths import REPOSITORY
 from tests.support.pool import LocalPool
 from tests.support.service import WITH_ITS_OWNER
 
@@ -44,19 +48,24 @@ class Side:
 
     name: str
     pid: int
-    client: flight.FlightClient
+    clients: Sequence[flight.FlightClient]
+    """One for each exchange."""
     batches: dict[str, int] = field(default_factory=dict)
     """By case: how many batches a run has."""
 
 
 def main() -> int:
-    """Measure, write build/bench/functions.json, print the table; 1 when a target is missed."""
+    """Measure, write what was measured, print the table; 1 when a target is missed."""
     options, load = _options(), os.getloadavg()[0]
-    (BUILD / "bench").mkdir(parents=True, exist_ok=True)
+    ONE_BY_ONE.parent.mkdir(parents=True, exist_ok=True)
     records = measure(options)
-    write(records, BUILD / "bench/functions.json")
-    print(f"{options.rounds} rounds, {os.cpu_count()} cores, load average {load:.1f} at the start")
-    print("".join(lines_of(records)))
+    if options.exchanges == 1:
+        write(records, ONE_BY_ONE)
+    else:
+        AtOnce(os.cpu_count() or 1, options.exchanges, records).write(AT_ONCE)
+    cores = f"{os.cpu_count()} cores, load average {load:.1f} at the start"
+    print(f"{options.rounds} rounds, {options.exchanges} exchanges at once, {cores}")
+    print("".join(lines_of(records, options.exchanges)))
     for target in missed(records):
         print(f"MISSED: {target}")
     return 1 if any(missed(records)) else 0
@@ -65,7 +74,7 @@ def main() -> int:
 def measure(options: argparse.Namespace) -> list[Record]:
     """A record for each case and side, measured in turn."""
     records: dict[tuple[str, str], Record] = {}
-    with _sides(options.peers_python) as sides:
+    with _sides(options.peers_python, options.exchanges) as sides:
         for case in CASES:
             for side in sides:
                 side.batches[case] = _fitting_batches(side, case, options.batches)
@@ -75,9 +84,10 @@ def measure(options: argparse.Namespace) -> list[Record]:
                     count = side.batches[case]
                     if not count:
                         continue
-                    record = records.setdefault((case, side.name), Record(case, side.name, count * _BATCH_ROWS))
+                    rows = len(side.clients) * count * _BATCH_ROWS
+                    record = records.setdefault((case, side.name), Record(case, side.name, rows))
                     before = cpu_seconds([side.pid])
-                    record.wall_s.append(_seconds(side.client, case, count))
+                    record.wall_s.append(_seconds(side.clients, case, count))
                     record.cpu_s.append(cpu_seconds([side.pid]) - before)
     return list(records.values())
 
@@ -86,20 +96,30 @@ def _fitting_batches(side: Side, case: str, batches: int) -> int:
     """How many batches a run has after a warm-up of each kind; 0 for a side without the case."""
     if case not in SIDES[side.name].cases:
         return 0
-    one = _seconds(side.client, case, 1)
+    one = _seconds(side.clients, case, 1)
     if one * batches > 4 * _PATIENCE_SECONDS:
         return max(1, int(_PATIENCE_SECONDS / one))
-    _seconds(side.client, case, batches)
+    _seconds(side.clients, case, batches)
     return batches
 
 
-def _seconds(client: flight.FlightClient, case: str, count: int) -> float:
-    """How long an exchange with so many batches takes, from its opening to its end; raises SystemExit."""
+def _seconds(clients: Sequence[flight.FlightClient], case: str, count: int) -> float:
+    """How long exchanges take, each with so many batches, from opening to end; raises SystemExit."""
     batches = [
         pa.record_batch([pa.array(range(start, start + _BATCH_ROWS), pa.int64())], schema=_SCHEMA)
         for start in range(0, count * _BATCH_ROWS, _BATCH_ROWS)
     ]
-    started = time.perf_counter()
+    with ThreadPoolExecutor(len(clients)) as exchanges:
+        started = time.perf_counter()
+        answers = list(exchanges.map(lambda client: _answers(client, case, batches), clients))
+        took_seconds = time.perf_counter() - started
+    right = pa.array(range(1, count * _BATCH_ROWS + 1))
+    if not all(answer.column(0).combine_chunks().equals(right) for answer in answers):
+        raise SystemExit(f"{case} gave a wrong answer")
+    return took_seconds
+
+
+def _answers(client: flight.FlightClient, case: str, batches: Sequence[pa.RecordBatch]) -> pa.Table:
     writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(case))
     writer.begin(_SCHEMA)
 
@@ -111,36 +131,38 @@ def _seconds(client: flight.FlightClient, case: str, count: int) -> float:
     sending = threading.Thread(target=send)
     sending.start()
     answer = reader.read_all()
-    took_seconds = time.perf_counter() - started
     sending.join()
     writer.close()
-    if (
-        not answer.column(0)
-        .combine_chunks()
-        .equals(pa.chunked_array([pa.array(range(1, count * _BATCH_ROWS + 1))]).combine_chunks())
-    ):
-        raise SystemExit(f"{case} gave a wrong answer")
-    return took_seconds
+    return answer
 
 
 @contextmanager
-def _sides(peers_python: Path) -> Iterator[Sequence[Side]]:
+def _sides(peers_python: Path, exchanges: int) -> Iterator[Sequence[Side]]:
     os.environ["PYTHONPATH"] = str(REPOSITORY)
     with ExitStack() as stack:
         module = "tests.programs.bench.function_servers.ours"
-        pool = stack.enter_context(LocalPool(workers=1, session_functions="off", arguments=["--functions", module]))
+        arguments = ["--functions", module]
+        pool = stack.enter_context(LocalPool(workers=exchanges, session_functions="off", arguments=arguments))
         addresses = [("updraft", pool.pid, f"grpc://{pool.tcp_address}")]
         for name, side in SIDES.items():
             if side.program:
                 process = stack.enter_context(_server(peers_python, _SERVERS / side.program))
                 addresses.append((name, process.pid, f"grpc://127.0.0.1:{_port(process, name)}"))
-        yield [Side(name, pid, stack.enter_context(flight.connect(address))) for name, pid, address in addresses]
+        yield [
+            Side(name, pid, [stack.enter_context(_connected(address)) for _ in range(exchanges)])
+            for name, pid, address in addresses
+        ]
+
+
+def _connected(address: str) -> flight.FlightClient:
+    # Or all would share the one connection that gRPC keeps to an address.
+    return flight.connect(address, generic_options=[("grpc.use_local_subchannel_pool", 1)])
 
 
 @contextmanager
 def _server(python: Path, program: Path) -> Iterator[subprocess.Popen[str]]:
     command = [*WITH_ITS_OWNER, str(python), str(program)]
-    log = (BUILD / "bench" / f"{program.stem}.log").open("w")
+    log = ONE_BY_ONE.with_name(f"{program.stem}.log").open("w")
     with log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         try:
             yield process
@@ -161,6 +183,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench-functions", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="runs of each case on each side (9)")
     parser.add_argument("--batches", type=int, default=64, help="batches of 10,000 rows in a run (64)")
+    parser.add_argument("--exchanges", type=int, default=1, help="exchanges at once, and workers (1)")
     parser.add_argument("--peers-python", type=Path, required=True, help="Python that has arrow-udf and databend-udf")
     return parser.parse_args()
 

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-functions-page`: docs/benchmarks-functions.md from build/bench/functions.json."""
+"""`make bench-functions-page`: docs/benchmarks-functions.md from what `make bench-functions` wrote."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.programs.bench.record import Record, read
 from tests.support.paths import BUILD, REPOSITORY
 
+ONE_BY_ONE = BUILD / "bench/functions.json"
+AT_ONCE = ONE_BY_ONE.with_name("functions-at-once.json")
 TARGET = 10.0
 """How many times the rows per second of a peer a pool has to serve, in either case."""
 
@@ -27,7 +32,7 @@ class SideOfBench(NamedTuple):
 
 
 SIDES = {
-    "updraft": SideOfBench("Updraft, one worker"),
+    "updraft": SideOfBench("Updraft"),
     "arrow-udf": SideOfBench("arrow-udf", "arrow_udf_server.py", is_peer=True),
     "databend-udf": SideOfBench("databend-udf", "databend_server.py", is_peer=True),
     "bare": SideOfBench("bare pyarrow.flight", "bare.py", ("batch",)),
@@ -47,23 +52,66 @@ Rows per second are medians of {runs} runs. CPU is that of the server's processe
 exchanges, and runs the function in a process of its own; the others do it all in one process. To a function of a batch
 a pool gives an Arrow array, and the peers give lists.
 {slow}
+{header}{rows}"""
+
+_AT_ONCE = """
+## {exchanges} exchanges at once
+
+`make bench-functions BENCH="--exchanges {exchanges}"`: as many exchanges at once, each of a client of its own, on one
+machine with {cores} cores. The clients are threads of one process there. The pool has {exchanges} workers. Medians of
+{runs} runs.
+{slow}
+{header}{rows}"""
+
+_HEADER = """\
 | function | server | rows/s | CPU s for a million rows | Updraft against it | target |
 | --- | --- | --- | --- | --- | --- |
-{rows}"""
+"""
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """What was measured with several exchanges at once."""
+
+    cores: int
+    """Of the machine."""
+    exchanges: int
+    records: Sequence[Record]
+
+    @classmethod
+    def read(cls, path: Path) -> AtOnce | None:
+        """What a file has; None if there is none."""
+        if not path.exists():
+            return None
+        measured = json.loads(path.read_text())
+        return cls(measured["cores"], measured["exchanges"], [Record(**record) for record in measured["records"]])
+
+    def write(self, path: Path) -> None:
+        """Replace the file."""
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
 
 def main() -> int:
     """Write the page; 1 when nothing was measured."""
-    records = read(BUILD / "bench/functions.json")
+    records = read(ONE_BY_ONE)
     if not records:
         print("nothing is measured: run `make bench-functions` first")
         return 1
-    (REPOSITORY / "docs/benchmarks-functions.md").write_text(page(records))
+    (REPOSITORY / "docs/benchmarks-functions.md").write_text(page(records, AtOnce.read(AT_ONCE)))
     return 0
 
 
-def page(records: Sequence[Record], cores: str = "2 cores") -> str:
+def page(records: Sequence[Record], at_once: AtOnce | None = None, cores: str = "2 cores") -> str:
     """The page: a line for each case and server."""
+    text = _PAGE.format(cores=cores, **_table(records))
+    if at_once is not None:
+        text += _AT_ONCE.format(
+            cores=at_once.cores, exchanges=at_once.exchanges, **_table(at_once.records, at_once.exchanges)
+        )
+    return text
+
+
+def _table(records: Sequence[Record], exchanges: int = 1) -> dict[str, object]:
     most = max(record.rows for record in records)
     slow = "".join(
         f"\n{SIDES[record.variant].title} had {record.rows:,} rows a run for {CASES[record.case]},"
@@ -71,21 +119,23 @@ def page(records: Sequence[Record], cores: str = "2 cores") -> str:
         for record in records
         if record.rows < most
     )
-    return _PAGE.format(
-        cores=cores, runs=min(len(record.wall_s) for record in records), slow=slow, rows="".join(lines_of(records))
-    )
+    runs = min(len(record.wall_s) for record in records)
+    return {"runs": runs, "slow": slow, "header": _HEADER, "rows": "".join(lines_of(records, exchanges))}
 
 
-def lines_of(records: Sequence[Record]) -> Iterator[str]:
+def lines_of(records: Sequence[Record], exchanges: int = 1) -> Iterator[str]:
     """The lines of the table."""
     for record in records:
         side = SIDES[record.variant]
+        title = side.title
+        if record.variant == "updraft":
+            title += ", one worker" if exchanges == 1 else f", {exchanges} workers"
         cpu = record.median_cpu_s / record.rows * 1e6
         speed = _rate(_ours(records, record.case)) / _rate(record)
         against = "" if record.variant == "updraft" else f"{speed:.2f}x"
         target = f"{TARGET:g}x{'' if speed >= TARGET else ' (missed)'}" if side.is_peer else ""
         rate = f"{_rate(record) / 1e6:.3g}M"
-        yield f"| {CASES[record.case]} | {side.title} | {rate} | {cpu:.2f} | {against} | {target} |\n"
+        yield f"| {CASES[record.case]} | {title} | {rate} | {cpu:.2f} | {against} | {target} |\n"
 
 
 def missed(records: Sequence[Record]) -> Iterator[str]:

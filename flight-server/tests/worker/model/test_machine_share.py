@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+from pathlib import Path
 
 import pytest
 
 from updraft.functions import Batching
+from updraft_server.worker.model import machine_share
 from updraft_server.worker.model.machine_share import THREADS, VISIBLE_DEVICES, take_share
 
 
@@ -16,14 +18,23 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "number", "device"), [("", 0, "0"), ("", 3, "3"), ("4, 6", 1, "6"), ("4,6", 2, "4")]
+    ("visible", "number", "device"), [("", 0, "0"), ("", 1, "1"), ("", 3, "1"), ("4, 6", 1, "6"), ("4,6", 2, "4")]
 )
 def test_each_replica_sees_the_next_one_of_the_pools_gpus(
-    monkeypatch: pytest.MonkeyPatch, visible: str, number: int, device: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, visible: str, number: int, device: str
 ) -> None:
+    for name in ("nvidia0", "nvidia5", "nvidiactl"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(machine_share, "_FIRST_DEVICE", tmp_path / "nvidia0")
     monkeypatch.setenv(VISIBLE_DEVICES, visible)
     take_share(Batching(device="cuda", replicas=4), number)
     assert os.environ[VISIBLE_DEVICES] == device
+
+
+def test_the_first_gpu_is_looked_for_where_none_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(machine_share, "_FIRST_DEVICE", tmp_path / "nvidia0")
+    take_share(Batching(device="cuda", replicas=4), 3)
+    assert os.environ[VISIBLE_DEVICES] == "0"
 
 
 def test_a_model_without_a_device_sees_what_the_pool_sees() -> None:

@@ -2,12 +2,17 @@
 """What of the machine a replica of a model gets: a device of its own, and its share of the CPUs."""
 
 import os
+from pathlib import Path
 
 from updraft.functions import Batching
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 # Workers have one thread each (`updraft_server.supervisor.children`): a model serves all of them.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+_FIRST_DEVICE = Path("/dev/nvidia0")
+# Looked for by name: the sandbox does not let a process list the directory.
+_MAX_DEVICES = 64
 
 
 def take_share(batching: Batching, number: int) -> None:
@@ -19,6 +24,13 @@ def take_share(batching: Batching, number: int) -> None:
 
 
 def _device(number: int) -> str:
-    """Of the GPUs that the pool may use, if its environment says so; of all of the machine otherwise."""
+    """Of the GPUs that the pool may use, if its environment says so; of all that it has otherwise."""
     visible = [name.strip() for name in os.environ.get(VISIBLE_DEVICES, "").split(",") if name.strip()]
-    return visible[number % len(visible)] if visible else str(number)
+    if visible:
+        return visible[number % len(visible)]
+    return str(number % max(1, _installed()))
+
+
+def _installed() -> int:
+    """How many of the driver's devices this container or machine has; CUDA numbers them from 0."""
+    return sum(_FIRST_DEVICE.with_name(f"nvidia{minor}").exists() for minor in range(_MAX_DEVICES))

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which digit does a picture show? A small network of torch, which trains itself: on a GPU if there is one.
+
+    updraft-server serve --functions digits_torch
+
+With several GPUs, `replicas` is their number: each process sees one of them.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from updraft import function
+from updraft.functions import Batching, NumPy
+
+
+@function(
+    name="digit_torch",
+    version="1",
+    tags=["vision"],
+    description="The digit that a picture of 8 x 8 gray pixels shows, each from 0 to 16.",
+    batching=Batching(rows=4096, wait_seconds=0.02, device="cuda"),
+)
+class DigitTorch:
+    """A network with two hidden layers, trained on the pictures that come with scikit-learn."""
+
+    def __init__(self) -> None:
+        """Train it: a network of your own is read from a file here."""
+        # Here rather than above: a process that is forked after CUDA was initialised cannot use it.
+        import torch
+        from sklearn.datasets import load_digits
+
+        self._torch = torch
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        torch.manual_seed(0)
+        self._network = torch.nn.Sequential(
+            torch.nn.Linear(64, 512),
+            torch.nn.ReLU(),
+            torch.nn.Linear(512, 512),
+            torch.nn.ReLU(),
+            torch.nn.Linear(512, 10),
+        ).to(self._device)
+        pictures, digits = load_digits(return_X_y=True)
+        wanted = torch.tensor(digits, device=self._device)
+        optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-3)
+        for _ in range(100):
+            loss = torch.nn.functional.cross_entropy(self._scores(pictures), wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    def warm_up(self) -> None:
+        """Called once before the first rows come: kernels are loaded."""
+        self([np.zeros(64)])
+
+    def __call__(self, pixels: NumPy[list[float]]) -> NumPy[int]:
+        """The digits of many pictures."""
+        try:
+            with self._torch.inference_mode():
+                return self._scores(np.stack(pixels)).argmax(dim=1).cpu().numpy()
+        except self._torch.AcceleratorError:
+            # After an error of the GPU this process cannot use it any more. The pool starts another one.
+            os._exit(1)
+
+    def _scores(self, pictures: Any) -> Any:
+        return self._network(self._torch.as_tensor(pictures, dtype=self._torch.float32, device=self._device) / 16)
