@@ -4,8 +4,10 @@
 Exchanges of small batches call the model of docs/examples/functions/digits.py in three ways: joined, as the example has
 it; one batch at a time in the same kind of process; and without batching, loaded by each worker for itself. Printed are
 rows in a second, the pool's own record of batches and waits, and the memory of all processes that run user code, where
-a page that several share counts in parts (PSS). Ends with status 1 where a promise is missed: joined batches of 512
-rows at least, a wait within the configured one for 99 of 100 batches, and four times the rows of one batch at a time.
+a page that several share counts in parts (PSS). With a GPU, `--module tests.programs.bench.torch_model_functions` calls
+the model of digits_torch.py, and the GPU's memory is printed too. Ends with status 1 where a promise is missed: joined
+batches of 512 rows at least, a wait within the configured one for 99 of 100 batches, and four times the rows of one
+batch at a time.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -47,16 +51,19 @@ class Measured:
     """Of each process of the function's own."""
     model: dict[str, Any]
     """What the status page says of the function's processes; empty where it has none."""
+    gpu_mib: int | None = None
+    """What of the GPU's memory was in use meanwhile; None without a GPU."""
 
     @property
     def memory(self) -> str:
         """In words; empty where it cannot be seen."""
+        on_gpu = "" if self.gpu_mib is None else f", {self.gpu_mib:,} MiB of the GPU's"
         workers, models = list(filter(None, self.workers_bytes)), list(filter(None, self.models_bytes))
         if not workers:
-            return ""
+            return on_gpu
         own = f", {sum(workers) / len(workers) / 2**20:.1f} in a worker"
         model = f" and {max(models) / 2**20:.1f} in the function's process" if models else ""
-        return f"{sum(workers + models) / 2**20:8,.0f} MiB of memory{own}{model}"
+        return f"{sum(workers + models) / 2**20:8,.0f} MiB of memory{own}{model}{on_gpu}"
 
 
 def main() -> int:
@@ -112,12 +119,23 @@ def measured(options: argparse.Namespace, name: str) -> Measured:
         _together(exchanges, options.seconds)
         time.sleep(3)
         after = _model(pool, name)
+        gpu_mib = _gpu_mib()
         workers = [_pss_bytes(process.pid) for process in pool.workers()]
         models = [_pss_bytes(process["pid"]) for process in after.get("processes", ())]
         for exchange in exchanges:
             exchange.close()
     counted = {key: after[key] - before.get(key, 0) for key in ("batches", "rows")} if after else {}
-    return Measured(sum(exchange.rows_per_second for exchange in exchanges), workers, models, {**after, **counted})
+    return Measured(
+        sum(exchange.rows_per_second for exchange in exchanges), workers, models, {**after, **counted}, gpu_mib
+    )
+
+
+def _gpu_mib() -> int | None:
+    program = shutil.which("nvidia-smi")
+    if not program:
+        return None
+    command = [program, "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return sum(map(int, subprocess.check_output(command, text=True).split()))
 
 
 class _Exchange:
