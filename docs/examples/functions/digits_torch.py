@@ -9,10 +9,10 @@ With several GPUs, `replicas` is their number: each process sees one of them.
 import os
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 from updraft import function
-from updraft.functions import Batching, NumPy
+from updraft.functions import Arrow, Batching
 
 
 @function(
@@ -42,26 +42,28 @@ class DigitTorch:
             torch.nn.Linear(512, 10),
         ).to(self._device)
         pictures, digits = load_digits(return_X_y=True)
+        inputs = self._on_device(pictures)
         wanted = torch.tensor(digits, device=self._device)
         optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-3)
         for _ in range(100):
-            loss = torch.nn.functional.cross_entropy(self._scores(pictures), wanted)
+            loss = torch.nn.functional.cross_entropy(self._network(inputs), wanted)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
 
     def warm_up(self) -> None:
         """Called once before the first rows come: kernels are loaded."""
-        self([np.zeros(64)])
+        self(pa.array([[0.0] * 64]))
 
-    def __call__(self, pixels: NumPy[list[float]]) -> NumPy[int]:
-        """The digits of many pictures."""
+    def __call__(self, pixels: Arrow[list[float]]) -> Arrow[int]:
+        """The digits of many pictures, whose pixels lie one after the other in Arrow's memory."""
+        pictures = pixels.flatten().to_numpy().reshape(len(pixels), 64)
         try:
             with self._torch.inference_mode():
-                return self._scores(np.stack(pixels)).argmax(dim=1).cpu().numpy()
+                return pa.array(self._network(self._on_device(pictures)).argmax(dim=1).cpu().numpy())
         except self._torch.AcceleratorError:
             # After an error of the GPU this process cannot use it any more. The pool starts another one.
             os._exit(1)
 
-    def _scores(self, pictures: Any) -> Any:
-        return self._network(self._torch.as_tensor(pictures, dtype=self._torch.float32, device=self._device) / 16)
+    def _on_device(self, pictures: Any) -> Any:
+        return self._torch.tensor(pictures, dtype=self._torch.float32, device=self._device) / 16

@@ -134,7 +134,7 @@ class ServeSettings(ServiceSettings):
     gpu_working_set: float = setting(
         "Estimated GPU memory for encoding a row group, as a multiple of its uncompressed size. It decides how many "
         "row groups are encoded on the GPU at once.",
-        default=4.5,
+        default=6.5,
         unit="times",
         ge=1,
     )

@@ -161,6 +161,7 @@ def test_a_file_without_rows_does_not_touch_the_device() -> None:
         ({"orc": {"row_index_stride": 1001}}, {}, "OPTION", "a row index stride of 1001"),
         ({"orc": {}}, {"t": pa.list_(pa.timestamp("us"))}, "TYPE", "without a zone"),
         ({"orc": {}}, {"b": pa.struct({"b": pa.binary()})}, "TYPE", "binary"),
+        ({"orc": {}}, {"f": pa.list_(pa.bool_())}, "TYPE", "boolean columns of ORC"),
         ({"orc": {"compression": Compression(codec=Codec.CODEC_GZIP)}}, {}, "CODEC", "no codec gzip"),
     ],
 )

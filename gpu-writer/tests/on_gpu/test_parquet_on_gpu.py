@@ -41,7 +41,8 @@ def test_codecs_and_dictionaries(gpu: Gpu, codec: str, dictionaries: Dictionarie
     options = ParquetOptions(compression=Compression(codec=f"CODEC_{codec}"), dictionaries=dictionaries)
     data = assert_equal(gpu, options, spark_table(50_000))
     shown = {"NONE": "UNCOMPRESSED"}.get(codec, codec)
-    column = pq.read_metadata(pa.BufferReader(data)).row_group(0).column(4)
+    # With two values. The library makes no dictionary that is larger than what it stands for.
+    column = pq.read_metadata(pa.BufferReader(data)).row_group(0).column(3)
     assert column.compression in (shown, "UNCOMPRESSED")
     if dictionaries != Dictionaries.DICTIONARIES_SAMPLED:
         assert column.has_dictionary_page == (dictionaries == Dictionaries.DICTIONARIES_ALWAYS)

@@ -19,9 +19,9 @@ if not shutil.which("java") or importlib.util.find_spec("pyspark") is None:
 
 from spark_oracle import confs, everything, local_spark
 
-# Structs that may be null with fields that may not stay on the CPU; so do ORC's binary values and times without a zone.
+# Structs that may be null with fields that may not stay on the CPU; so do ORC's flags, bytes and times without a zone.
 NOT_ON_GPU = ("never_null", "struct")
-NOT_ORC_ON_GPU = (*NOT_ON_GPU, "bytes", "wall_clock")
+NOT_ORC_ON_GPU = (*NOT_ON_GPU, "flag", "bytes", "wall_clock")
 NULLABLE_STRUCT = "if(id % 7 = 0, NULL, struct(long, text, instant, date, list)) AS group"
 WANTED = "long = -1700000011900 OR text = 'řádek 17'"
 

@@ -40,6 +40,8 @@ _SCHEMA = pa.schema([pa.field("x", pa.int64())])
 _SERVERS = REPOSITORY / "tests/programs/bench/function_servers"
 # A side that needs longer than this for all batches is given fewer.
 _PATIENCE_SECONDS = 5.0
+# A side that has needed as much for a case has no further runs of it.
+_ROUNDS_SECONDS = 60.0
 
 
 @dataclass
@@ -82,7 +84,8 @@ def measure(options: argparse.Namespace) -> list[Record]:
             for case in CASES:
                 for side in sides:
                     count = side.batches[case]
-                    if not count:
+                    spent_seconds = sum(records[case, side.name].wall_s) if (case, side.name) in records else 0.0
+                    if not count or spent_seconds > _ROUNDS_SECONDS:
                         continue
                     rows = len(side.clients) * count * _BATCH_ROWS
                     record = records.setdefault((case, side.name), Record(case, side.name, rows))

@@ -53,6 +53,11 @@ def has_binary(columns: Iterable[DeviceColumn]) -> bool:
     return any(column.is_binary or has_binary(column.children) for column in columns)
 
 
+def has_flags(columns: Iterable[DeviceColumn]) -> bool:
+    """Whether the column has booleans at any depth."""
+    return any(pa.types.is_boolean(column.data_type) or has_flags(column.children) for column in columns)
+
+
 def _refusal(what: str) -> NotOnGpuError:
     return NotOnGpuError(ReasonKind.TYPE, f"{what}, which the GPU's encoder does not write")
 
@@ -64,7 +69,8 @@ def _column(field: pa.Field, path: str, *, int96: bool) -> DeviceColumn:
     if pa.types.is_map(data_type):
         return _map(field, path, int96=int96)
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        child = _column(data_type.value_field, f"{path}.element", int96=int96)
+        # The library stores the name of a list's values as it is; Spark's, and the CPU's encoder's, is this.
+        child = _column(data_type.value_field.with_name("element"), f"{path}.element", int96=int96)
         of = pa.large_list if pa.types.is_large_list(data_type) else pa.list_
         return DeviceColumn(name, of(child.field), nullable, (child,))
     if pa.types.is_struct(data_type):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from updraft.v1.write_pb2 import Codec, Compression, Dictionaries, OrcOptions, ParquetOptions
 from updraft_writer.encoders.codecs import codec_name
 from updraft_writer.encoders.encoder import Footer
-from updraft_writer.encoders.gpu_columns import device_columns, device_table, has_binary
+from updraft_writer.encoders.gpu_columns import device_columns, device_table, has_binary, has_flags
 from updraft_writer.encoders.leaves import schema_leaves
 from updraft_writer.encoders.option_limits import DEFAULT_ROW_INDEX_STRIDE
 from updraft_writer.encoders.orc import DEFAULT_STRIPE_BYTES
@@ -104,6 +104,9 @@ class OrcLayout:
         columns = device_columns(self._schema)
         if has_binary(columns):
             raise NotOnGpuError(ReasonKind.TYPE, "binary columns of ORC would become strings")
+        if has_flags(columns):
+            # It refuses them from the second row group on, when a file cannot go to the CPU any more.
+            raise NotOnGpuError(ReasonKind.TYPE, "the library cannot write boolean columns of ORC")
         self.plan = OrcPlan(
             columns=columns,
             codec=codec_name(options.compression),

@@ -17,7 +17,7 @@ class DeviceLimits:
     """The device's bytes, the bytes that a raw byte takes there, and how long others wait for a file that holds."""
 
     memory_bytes: int
-    working_set_factor: float = 4.5
+    working_set_factor: float = 6.5
     hold_seconds: float = 1.0
 
     def working_set_bytes(self, raw_bytes: int) -> int:
