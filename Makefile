@@ -171,7 +171,7 @@ types: .venv/.synced ## Strict types over services, tests and scripts
 
 test-unit: .venv/.synced | $(REPORTS) ## Unit tests of the Python packages and of this repository
 	@$(call BEGIN,unit)
-	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/soak tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker
+	$(call PYTEST,.venv,unit) proto/python/tests flight-server/tests deploy/cli/tests tests/audit tests/bench tests/fuzz tests/soak tests/docs tests/platforms/test_units.py .ci --ignore=flight-server/tests/processes --ignore=flight-server/tests/worker --ignore=flight-server/tests/pool_on_gpu
 
 test-writer: .venv/.synced | $(REPORTS) #+ Unit tests of the writer, its files beside Spark's, its memory
 	@$(call BEGIN,writer)
@@ -349,8 +349,9 @@ GPU_PYTHON_VERSION ?= 3.12
 #= PART_MIB size of its parts
 PART_MIB ?= 60
 
-test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORTS) #+ The writer's GPU encoder beside that of the CPU, then bench-gpu; fails without a GPU
+test-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) | $(REPORTS) #+ The writer's GPU encoder beside that of the CPU, pools on a GPU, then bench-gpu; fails without a GPU
 	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu.xml gpu-writer/tests/on_gpu --timeout 600
+	$(GPU_PYTHON) -m pytest -q --junitxml=$(REPORTS)/gpu-pool.xml flight-server/tests/pool_on_gpu --timeout 600
 	@$(MAKE) --no-print-directory bench-gpu
 
 bench-gpu: $(if $(filter .venv-gpu/%,$(GPU_PYTHON)),.venv-gpu/.synced) #+ Raw bytes encoded in a second on a GPU, beside the CPU and what copies allow
@@ -476,6 +477,7 @@ PYTHON_INPUTS := pyproject.toml uv.lock proto/python/pyproject.toml proto/python
 
 .venv-gpu/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))
 	UV_PROJECT_ENVIRONMENT=.venv-gpu $(UV) sync --quiet --locked --reinstall-package updraft-core --group gpu
+	$(UV) pip install --quiet --python .venv-gpu torch==$(TORCH_VERSION)
 	@touch $@
 
 .venv-torch/.synced: $(PYTHON_INPUTS) | $(filter build/%,$(UV))

@@ -6,12 +6,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import gpu_functions
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from docs.examples.functions.digits_torch import DigitTorch
 from gpu_functions import HELD_BYTES
 from pyarrow import flight
 from served_pool import HANG_SECONDS, Server
@@ -58,7 +60,7 @@ def pid_of(server: Server, name: str) -> int | None:
 
 def used_bytes() -> int:
     free, total = torch.cuda.mem_get_info()
-    return total - free
+    return int(total - free)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -69,11 +71,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_the_example_s_network_runs_on_the_gpu_and_answers_as_one_does_outside_of_a_pool(server: Server) -> None:
-    from docs.examples.functions.digits_torch import DigitTorch
-
     pictures, digits = load_digits(return_X_y=True)
     answers = called(server, "digit_torch", pa.record_batch({"pixels": list(pictures)}))
-    here = DigitTorch.target()
+    here = cast(Any, DigitTorch).target()
     assert here._device.type == "cuda"
     assert answers == here(pa.array(list(pictures))).to_pylist()
     assert np.mean(np.array(answers) == digits) > 0.97
