@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import ProtocolError, UserError
 from updraft_server.worker.model.connection import Connection, Request, Room
 from updraft_server.worker.model.messages import Message, MessageKind
@@ -138,4 +139,4 @@ def test_what_is_no_batch_of_the_functions_columns_is_refused(connection: Connec
     message = Message(MessageKind.ROWS, 3, 0.0, rows.size)
     for payload in (two_columns, *(rows.slice(0, cut) for cut in (0, 10, rows.size - 1))):
         with pytest.raises(ProtocolError):
-            ModelRequest.decoded(connection, Request(message, payload), NUMBERS, 1000)
+            ModelRequest.decoded(connection, Request(message, payload), ArrowDecoder(NUMBERS, max_batch_rows=1000))

@@ -31,11 +31,10 @@ class ModelRequest:
         self._rows = 0
 
     @classmethod
-    def decoded(cls, connection: Connection, request: Request, schema: pa.Schema, max_rows: int) -> Self:
+    def decoded(cls, connection: Connection, request: Request, decoder: ArrowDecoder) -> Self:
         """What a worker has sent; raises UpdraftError for rows that are not of the function's schema."""
         message = request.message
         # A function that went wrong in the worker may have written over anything there.
-        decoder = ArrowDecoder(schema, max_batch_rows=max_rows)
         batch = decoder.decode_batch(request.payload, sequence=message.sequence)
         return cls(connection, message.sequence, batch, is_suspect=message.kind is MessageKind.SUSPECT_ROWS)
 

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from updraft.arrow_decoder import ArrowDecoder
 from updraft.errors import UpdraftError
 from updraft.functions.failures import describe
 from updraft_server.worker.model.connection import Connection, ConnectionEndedError, Room
@@ -47,7 +48,7 @@ class ModelProcess:
     def __init__(self, control: socket.socket, function: BatchedFunction, max_batch_rows: int) -> None:
         self._control = control
         self._function = function
-        self._max_batch_rows = max_batch_rows
+        self._decoder = ArrowDecoder(function.argument_schema, max_batch_rows=max_batch_rows)
         batching = function.batching
         self._queue = RowQueue[Connection, ModelRequest](batching.rows, batching.wait_seconds, time.monotonic)
         self._room = Room(_HELD_BYTES)
@@ -135,7 +136,7 @@ class ModelProcess:
             return
         message = received.message
         try:
-            request = ModelRequest.decoded(connection, received, self._function.argument_schema, self._max_batch_rows)
+            request = ModelRequest.decoded(connection, received, self._decoder)
         except UpdraftError as error:
             connection.send(MessageKind.FAILED, message.sequence, error.to_message().SerializeToString())
             return
