@@ -52,7 +52,7 @@ class Mean:
         return Sums(0.0, 0)
 
     def accumulate(self, state: Sums, value: Arrow[float]) -> Sums:
-        """With the values of a group in one batch."""
+        """With values of one group, as many as came together."""
         return Sums(state.total + (pc.sum(value).as_py() or 0.0), state.rows + len(value))
 
     def merge(self, left: Sums, right: Sums) -> Sums:

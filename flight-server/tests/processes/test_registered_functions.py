@@ -20,13 +20,14 @@ from pool_driver import (
 from registered_modules import called, columns, named, zygotes_with
 
 from updraft.v1 import exchange_pb2
-from updraft_server.ipc.frame_stream import FrameReceiver
+from updraft_server.ipc.frame_stream import FrameReceiver, FrameSender
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.pool.bindings import REGISTERED
 from updraft_server.pool.leases import LeaseOutcome
 
 FUNCTIONS = '''
 import os
+import signal
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -151,6 +152,23 @@ def endless(x: int) -> Iterator[int]:
 class State(NamedTuple):
     total: float
     number: int
+
+
+@function.aggregate
+class Left:
+    """The milliseconds that it has for the rows of a group."""
+
+    def start(self) -> int:
+        return 0
+
+    def accumulate(self, state: int, value: Arrow[float]) -> int:
+        return int(signal.getitimer(signal.ITIMER_REAL)[0] * 1000)
+
+    def merge(self, left: int, right: int) -> int:
+        return max(left, right)
+
+    def finish(self, state: int) -> int:
+        return state
 
 
 @function.aggregate
@@ -316,6 +334,30 @@ async def test_an_aggregate_gives_one_row_for_each_group_after_the_last_batch(fu
         reply = await exchange(pool, batches, command, key_columns=1)
     assert reply.table.to_pydict() == {"_0": ["a", "b", None], "result": [2.0, 3.0, 5.0]}
     assert [sequence for sequence, _ in reply.batches] == [1]
+
+
+async def test_batches_that_an_aggregate_joins_have_the_time_of_all_of_them(functions: Zygotes) -> None:
+    batches = [columns(["a"], [1.0]), columns(["a"], [2.0]), columns(["a"], [3.0])]
+    async with running_pool(functions) as pool:
+        command = named("Left", key_columns=1)
+        reply = await exchange(pool, batches, command, key_columns=1, batch_timeout_seconds=60)
+    # And that of what follows the last batch.
+    assert 180_000 < reply.table.column("result")[0].as_py() <= 240_000
+
+
+async def test_an_aggregate_with_rows_that_it_holds_ends_with_its_client(functions: Zygotes) -> None:
+    async with running_pool(functions) as pool:
+        lease = await leased(pool, None, REGISTERED)
+        batches = [columns(["a"], [1.0]), columns(["a"], [2.0])]
+        await send_command(lease, batches[0].schema, named("Mean", key_columns=1), key_columns=1)
+        sender, receiver = FrameSender(lease.socket), FrameReceiver(lease.socket, max_payload_bytes=2**31)
+        for frame in requests(batches)[:2]:
+            await sender.send(FrameKind.BATCH, *frame)
+        # It has taken the second one, and asks for more.
+        while exchange_pb2.ReplyMetadata.FromString(bytes((await receiver.receive()).app_metadata)).consumed < 2:
+            pass
+        lease.release(LeaseOutcome.CANCELLED)
+        await answers(pool)
 
 
 async def test_an_aggregate_takes_the_rows_of_its_filter(functions: Zygotes) -> None:

@@ -36,3 +36,23 @@ def test_a_limit_beyond_what_a_timer_takes_is_like_none(clock: BatchClock, secon
     clock.limit(batch_seconds=seconds, idle_seconds=seconds)
     clock.start()
     assert armed_seconds() == 0
+
+
+def test_batches_that_were_kept_have_their_time_when_they_are_worked_on(clock: BatchClock) -> None:
+    clock.limit(batch_seconds=1000.0, idle_seconds=300.0)
+    clock.start()
+    clock.allow_for(0)
+    assert 299.0 < armed_seconds() <= 300.0
+    clock.allow_for(2)
+    assert 899.0 < armed_seconds() <= 900.0
+    clock.pause()
+    clock.limit(batch_seconds=1000.0)
+    clock.start()
+    clock.allow_for(2)
+    assert 2999.0 < armed_seconds() <= 3000.0
+
+
+def test_without_a_limit_batches_that_were_kept_arm_nothing(clock: BatchClock) -> None:
+    clock.start()
+    clock.allow_for(3)
+    assert armed_seconds() == 0

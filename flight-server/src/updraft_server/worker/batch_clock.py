@@ -40,7 +40,17 @@ class BatchClock:
 
     def resume(self) -> None:
         """The function has given a batch and goes on with the one that it has."""
-        seconds = min(self._left_seconds, self._idle_seconds)
+        self._arm(min(self._left_seconds, self._idle_seconds))
+
+    def allow_for(self, batches: int) -> None:
+        """With the batch that it has, the function may now work on so many that it took before and only kept."""
+        if not batches:
+            return
+        self.pause()
+        self._left_seconds += batches * self._batch_seconds
+        self._arm(min(self._left_seconds, (1 + batches) * self._idle_seconds))
+
+    def _arm(self, seconds: float) -> None:
         if seconds < _FOREVER_SECONDS:
             # A timer of zero would be none.
             self._armed_seconds = max(seconds, 1e-6)

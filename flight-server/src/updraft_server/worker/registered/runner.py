@@ -112,7 +112,10 @@ def _run_aggregate(
     aggregation = loaded.begin(requests.schema, call)
     _announce(exchange, aggregation.schema)
     for batch in requests.batches():
+        # Those that it holds have had no time of their own yet.
+        exchange.clock.allow_for(aggregation.held)
         aggregation.add(batch)
+    exchange.clock.allow_for(aggregation.held)
     FreeRunningReplies(exchange).add(aggregation.results())
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from updraft.functions.arguments import Arguments
 from updraft.functions.columns import Columns
@@ -21,6 +22,7 @@ from updraft.functions.forms import Form
 from updraft.functions.grouping import Grouping, Part
 from updraft.functions.hints import Hinted
 from updraft.functions.instance import Instance
+from updraft.functions.joining import Bounds, Joiner, Rows
 from updraft.functions.results import ResultColumn
 from updraft.functions.signature import Argument
 from updraft.functions.values import to_values
@@ -105,42 +107,56 @@ class Aggregation:
         self._grouping = Grouping(key_fields)
         self._state = function.state
         self._columns = Columns(function.signature)
-        self._takes_rows = function.signature.form is Form.ROWS
+        form = Form.ROWS if self._is_merge else function.signature.form
+        self._takes_rows = form is Form.ROWS
+        self._joiner = Joiner(Bounds.of(form))
         self._states: list[Any] = [] if key_fields else [self._called(loaded.code.start)]
         result: tuple[str, Hinted] = (STATE, function.state) if call.stage is Stage.ACCUMULATE else function.results[0]
         self._result = ResultColumn(function.name, *result, Form.ROWS)
         self.schema = pa.schema([*key_fields, self._result.field])
         """Of the results: the keys of a group, and behind them its result or state."""
 
+    @property
+    def held(self) -> int:
+        """Number of the batches that were added and whose rows are not in their groups yet."""
+        return self._joiner.held
+
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of a batch to their groups; raises ProtocolError and UserError."""
+        """Take the rows of a batch, which reach their groups with those of later ones if they are few.
+
+        Arguments are checked at once. Raises ProtocolError, and UserError for the rows of this batch and of held ones.
+        """
+        leading = batch.select(range(self._call.leading_columns))
         if self._call.filtered:
-            # A group is there even if none of its rows counts.
-            self._grouping.parts(self._keys(batch), batch.num_rows)
             batch = batch.filter(batch.column(self._call.key_columns))
         arguments = self._arguments.checked(batch.select(range(self._call.leading_columns, batch.num_columns)))
-        order, parts = self._grouping.parts(self._keys(batch), batch.num_rows)
-        if order is not None and arguments.num_columns:
-            arguments = arguments.take(order)
+        for rows in self._joiner.add(Rows(leading, arguments)):
+            self._group(rows)
+
+    def results(self) -> pa.RecordBatch:
+        """One row for each group, in the order in which they came; raises UserError. No batch comes after that."""
+        for rows in self._joiner.rest():
+            self._group(rows)
+        is_finished = self._call.stage is not Stage.ACCUMULATE
+        values = self._called(self._finish) if is_finished else self._states
+        columns = [*self._grouping.keys(), self._result.of_values(values)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _group(self, rows: Rows) -> None:
+        keys = rows.leading.columns[: self._call.key_columns]
+        counted = rows.leading.column(self._call.key_columns) if self._call.filtered else None
+        order, parts = self._grouping.parts(keys, rows.leading.num_rows, counted)
         while len(self._states) < self._grouping.count:
             self._states.append(self._called(self._loaded.code.start))
+        arguments = rows.arguments
+        if order is not None and arguments.num_columns:
+            arguments = pc.take(arguments, order, boundscheck=False)
         if self._is_merge:
             self._called(self._merge, to_values(arguments.column(0), self._state.from_arrow), parts)
         elif self._takes_rows:
             self._called(self._accumulate_rows, self._columns.of(arguments), parts)
         else:
             self._called(self._accumulate, self._columns.of(arguments), parts)
-
-    def results(self) -> pa.RecordBatch:
-        """One row for each group, in the order in which they came; raises UserError."""
-        is_finished = self._call.stage is not Stage.ACCUMULATE
-        values = self._called(self._finish) if is_finished else self._states
-        columns = [*self._grouping.keys(), self._result.of_values(values)]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def _keys(self, batch: pa.RecordBatch) -> Sequence[pa.Array]:
-        keys: Sequence[pa.Array] = batch.columns[: self._call.key_columns]
-        return keys
 
     def _accumulate_rows(self, columns: Sequence[Sequence[Any]], parts: Sequence[Part]) -> None:
         accumulate = self._loaded.code.accumulate

@@ -172,7 +172,8 @@ class FunctionDecorator:
         Its methods are `start() -> State`, `accumulate(state, ...) -> State`, `merge(left, right) -> State` and
         `finish(state) -> T`. `merge(start(), state)` has to give the state again. States travel as Arrow values: State
         is any type that a hint may name. With plain values `accumulate` is called for each row; hinted with columns it
-        gets the rows that a batch has of one group.
+        is called once for each group of a batch, with its rows. Small batches are joined before that: how many rows it
+        gets at once, and which of them together, is not the caller's choice.
 
         Options as of a function with a value for each row. Raises DeclarationError.
         """

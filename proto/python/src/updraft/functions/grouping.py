@@ -33,21 +33,33 @@ class Grouping:
         """Of the groups so far."""
         return len(self._groups)
 
-    def parts(self, keys: Sequence[pa.Array], rows: int) -> tuple[pa.Array | None, Sequence[Part]]:
-        """The groups of a batch, and the order in which its rows have to be taken for that; None: as they are."""
+    def parts(
+        self, keys: Sequence[pa.Array], rows: int, counted: pa.Array | None = None
+    ) -> tuple[pa.Array | None, Sequence[Part]]:
+        """The groups of a batch, and the order in which its rows have to be taken for that; None: as they are.
+
+        With `counted`, a column of bools, rows where it is not true make groups, and are in no part: the order is one
+        of the others alone.
+        """
         if not rows:
             return None, []
         if not keys:
-            return None, [Part(0, 0, rows)]
-        codes = _codes(keys)
+            rows = rows if counted is None else counted.true_count
+            return None, [Part(0, 0, rows)] if rows else []
+        codes, distinct = _coded(keys)
+        groups = self._numbers(distinct)
+        if counted is not None:
+            codes = codes.filter(counted)
+        if not len(codes):
+            return None, []
+        if len(groups) == 1:
+            return None, [Part(groups[0], 0, len(codes))]
         order = pc.array_sort_indices(codes)
-        runs = pc.run_end_encode(codes.take(order))
+        runs = pc.run_end_encode(pc.take(codes, order, boundscheck=False))
         stops = runs.run_ends.to_pylist()
         starts = [0, *stops[:-1]]
-        firsts = order.take(pa.array(starts, pa.int64()))
-        groups = self._numbers([key.take(firsts) for key in keys])
-        parts = [Part(*part) for part in zip(groups, starts, stops, strict=True)]
-        return (None if len(parts) == 1 else order), parts
+        numbers = (groups[code] for code in runs.values.to_pylist())
+        return order, [Part(*part) for part in zip(numbers, starts, stops, strict=True)]
 
     def keys(self) -> Sequence[pa.Array]:
         """The key columns of all groups, in the order of their numbers."""
@@ -72,27 +84,41 @@ class Grouping:
         return numbers
 
 
-def _codes(keys: Sequence[pa.Array]) -> pa.Array:
-    """A number for each row, the same where all keys are."""
-    codes: pa.Array | None = None
-    for key in keys:
-        own, count = _coded(key)
-        if codes is not None:
-            # Both are less than the number of rows.
-            own, _ = _coded(pc.add(pc.multiply(codes.cast(pa.int64()), count), own.cast(pa.int64())))
-        codes = own
-    return codes
+def _coded(keys: Sequence[pa.Array]) -> tuple[pa.Array, Sequence[pa.Array]]:
+    """A number for each row, the same where all keys are; and the keys of each number."""
+    codes, distinct = _coded_key(keys[0])
+    columns = [distinct]
+    for key in keys[1:]:
+        own, distinct = _coded_key(key)
+        count = len(distinct)
+        # Both are less than the number of rows.
+        codes, both = _coded_key(pc.add(pc.multiply(codes.cast(pa.int64()), count), own.cast(pa.int64())))
+        before = pc.divide(both, count)
+        columns = [column.take(before) for column in columns]
+        columns.append(distinct.take(pc.subtract(both, pc.multiply(before, count))))
+    return codes, columns
 
 
-def _coded(key: pa.Array) -> tuple[pa.Array, int]:
+def _coded_key(key: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """A number for each row, from 0 in the order in which values come; and those values."""
     try:
         encoded = pc.dictionary_encode(key, null_encoding="encode")
     except pa.ArrowNotImplementedError:
         # Arrow has no dictionaries of nested values.
-        known: dict[Any, int] = {}
-        numbers = [known.setdefault(value, len(known)) for value in _hashable(key)]
-        return pa.array(numbers, pa.int32()), len(known)
-    return encoded.indices, len(encoded.dictionary)
+        return _coded_by_python(key)
+    return encoded.indices, encoded.dictionary
+
+
+def _coded_by_python(key: pa.Array) -> tuple[pa.Array, pa.Array]:
+    known: dict[Any, int] = {}
+    codes: list[int] = []
+    firsts: list[int] = []
+    for row, value in enumerate(_hashable(key)):
+        code = known.setdefault(value, len(known))
+        if code == len(firsts):
+            firsts.append(row)
+        codes.append(code)
+    return pa.array(codes, pa.int32()), key.take(pa.array(firsts, pa.int64()))
 
 
 def _hashable(key: pa.Array) -> Sequence[Any]:
