@@ -177,8 +177,9 @@ class FrontSettings(ServiceSettings, PoolSettings):
     batch_timeout_seconds: float | None = setting(
         "End a worker whose function works on one batch for longer than this, from when it takes that until it takes "
         "the next one or ends, however many batches it returns meanwhile. Waiting for the client does not count. "
-        "Clients can ask for a shorter time. Workers count it with the kernel's timer of real time, which functions "
-        "then cannot use. Defaults to one day, which the front counts alone. 0 sets no limit.",
+        "Batches that are joined for a registered aggregate have the time of all of them. Clients can ask for a "
+        "shorter time. Workers count it with the kernel's timer of real time, which functions then cannot use. "
+        "Defaults to one day, which the front counts alone. 0 sets no limit.",
         default=None,
         unit="seconds",
         ge=0,
@@ -186,7 +187,8 @@ class FrontSettings(ServiceSettings, PoolSettings):
     batch_cpu_seconds: float | None = setting(
         "End a worker whose function uses more CPU time than this for one batch, in all its processes together. "
         "Counted from when the function takes a batch until it takes the next one, or ends after the last one, however "
-        "many batches it returns meanwhile. Defaults to one day for each CPU of the machine. 0 sets no limit.",
+        "many batches it returns meanwhile. Batches that are joined for a registered aggregate count as one. Defaults "
+        "to one day for each CPU of the machine. 0 sets no limit.",
         default=None,
         unit="seconds",
         ge=0,
