@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,7 @@ class Front:
         )
         self._settings = settings
         self._pool = pool
+        self._announced = pool.functions
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
@@ -338,12 +339,7 @@ class Front:
             await self._health.publish([f"updraft.function/{name}"], serving=serving and not fault)
 
     def _announce(self) -> None:
-        functions = [function.name for function in self._pool.functions if not function.fault]
-        for function in self._pool.functions:
-            if function.fault:
-                _log.error(
-                    "function cannot be called", function=function.name, version=function.version, reason=function.fault
-                )
+        functions = self._announced_functions()
         sandbox = in_words(self._pool.sandbox)
         places = {**self._listeners.addresses, **self._token_places()}
         _log.info("pool is ready", **places, front=os.getpid(), functions=functions, sandbox=sandbox)
@@ -351,6 +347,27 @@ class Front:
             ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
             ready_file.update()
             self._pool.subscribe(lambda: _update(ready_file))
+        self._pool.subscribe(self._announce_changes)
+
+    def _announce_changes(self) -> None:
+        """Say which functions there are once they were loaded again."""
+        # Looked at after each change of the pool, and compared only when a zygote has told of its functions.
+        if self._pool.functions is self._announced:
+            return
+        if self._pool.functions == self._announced:
+            self._announced = self._pool.functions
+            return
+        _log.info("the functions were loaded again", functions=self._announced_functions())
+
+    def _announced_functions(self) -> Sequence[str]:
+        """The names of those that can be called; says of each other one why not."""
+        self._announced = self._pool.functions
+        for function in self._announced:
+            if function.fault:
+                _log.error(
+                    "function cannot be called", function=function.name, version=function.version, reason=function.fault
+                )
+        return [function.name for function in self._announced if not function.fault]
 
     def _token_places(self) -> dict[str, str]:
         """Where those find the token for metrics and status who need none from elsewhere."""

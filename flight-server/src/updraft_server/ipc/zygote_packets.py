@@ -53,6 +53,10 @@ class ZygoteSettings:
     """Layers of the sandbox without which it does not start."""
     model_memory_bytes: int = 0
     """What all model processes may hold together; 0 sets no limit."""
+    generation: int = 0
+    """How often functions were loaded again before."""
+    is_successor: bool = False
+    """Whether it takes over from a zygote that lives."""
 
     def encode(self) -> str:
         """As JSON, for the zygote's environment."""
@@ -83,6 +87,8 @@ class Hello:
     """Memory of the container or machine that the zygote and all workers share."""
     more: int = 0
     """The number of functions that follow."""
+    generation: int = 0
+    """That of ZygoteSettings: workers of another one have loaded other code."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

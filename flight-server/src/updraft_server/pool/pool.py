@@ -35,7 +35,7 @@ from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_lease import WorkerLease
 from updraft_server.pool.worker_starts import WorkerStarts
-from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError
+from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError, ZygoteLostError
 from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 
 _log = structlog.get_logger(__name__)
@@ -86,6 +86,8 @@ class Pool:
         # Those that are being started: several exchanges of a task may ask at once.
         self._extra_of_tasks: Counter[TaskKey | None] = Counter()
         self._closing = False
+        self._generation = 0
+        """Of the functions that new workers have; workers of another one serve nobody any more."""
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
@@ -169,6 +171,9 @@ class Pool:
         self._extra_of_tasks[task] += 1
         try:
             return self._lease(await self._starts.start_extra(), task, binding)
+        except ZygoteLostError as error:
+            # Its successor may start one.
+            raise NoIdleWorker(str(error)) from None
         finally:
             self._extra_of_tasks[task] -= 1
             # Tasks come and go for ever.
@@ -288,13 +293,23 @@ class Pool:
         functions = self._zygote.functions
         self.functions = tuple(function for function in functions if function.name not in UNLISTED)
         self.unlisted = tuple(function for function in functions if function.name in UNLISTED)
+        if hello.generation != self._generation:
+            self._renew(hello.generation)
         self._zygote.sweep()
         self._changed()
 
+    def _renew(self, generation: int) -> None:
+        """The functions were loaded again: end the workers that have them as they were, those with an exchange after
+        it."""
+        self._generation = generation
+        for worker in list(self._in(WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE)):
+            self._spares.forget(worker)
+            self._discard(worker)
+
     def _surplus(self) -> int:
         """Workers beyond the configured number, extra ones of tasks; negative where some are missing."""
-        living = sum(1 for _ in self._in(WorkerState.IDLE, WorkerState.BUSY))
-        return living - self._settings.workers
+        living = self._in(WorkerState.IDLE, WorkerState.BUSY)
+        return sum(worker.generation == self._generation for worker in living) - self._settings.workers
 
     def _missing(self) -> int:
         """Workers to start, fresh ones included."""
@@ -304,7 +319,7 @@ class Pool:
 
     def _has_one_for_each_task(self) -> bool:
         """Whether as many tasks run, or find an idle worker, as the pool has workers; what else they hold is extra."""
-        tasks = {lease.task or id(lease) for lease in self._leases}
+        tasks = {lease.task or id(lease) for lease in self._leases if lease.held.generation == self._generation}
         return len(tasks) + sum(1 for _ in self._in(WorkerState.IDLE)) >= self._settings.workers
 
     def _fill_up(self) -> None:
@@ -333,11 +348,14 @@ class Pool:
                         self._ended,
                         self._zygote.kill,
                         self._zygote.show_stack,
+                        self._generation,
                     )
                     undo.callback(self._discard, worker)
                     self._workers[worker.id] = worker
                     worker.death.add_done_callback(lambda death: self._died(worker, death.result()))
                     await worker.ready()
+                    if worker.generation != self._generation:
+                        raise ZygoteLostError()
             except TimeoutError:
                 raise PoolError(f"a new worker was not ready within {limit_seconds:g} seconds") from None
             undo.pop_all()
@@ -357,7 +375,7 @@ class Pool:
         worker.works_for({})
         is_lasting = worker.bound.binding is None or worker.bound.binding.is_lasting
         is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
-        if not is_reusable or self._closing:
+        if not is_reusable or self._closing or worker.generation != self._generation:
             self._discard(worker)
         elif self._has_one_for_each_task():
             self._spares.keep(worker)

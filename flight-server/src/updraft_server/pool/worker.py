@@ -50,10 +50,13 @@ class PooledWorker:
         on_end: Callable[["PooledWorker"], None],
         kill: Callable[[str], None],
         show_stack: Callable[[str], None],
+        generation: int,
     ) -> None:
         self.id = forked.id
         self.pid = forked.pid
         """On the zygote's side: for people to read, never to act on."""
+        self.generation = generation
+        """Of the functions that it has: `Hello.generation`."""
         self.usage: WorkerUsage | None = None
         """The last measurement; None before the first."""
         self.was_killed = False

@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from updraft.service.container_memory import memory_limits
@@ -101,6 +101,8 @@ class Zygote:
         *,
         sweeps_shared_memory: bool,
         model_memory_bytes: int = 0,
+        generation: int = 0,
+        is_successor: bool = False,
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
@@ -110,6 +112,8 @@ class Zygote:
         self._score = score
         self._sandbox = sandbox
         self._sweeps_shared_memory = sweeps_shared_memory
+        self._generation = generation
+        self._is_successor = is_successor
         # Not epoll, whose watches the kernel counts by user: a function can use them up.
         self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
@@ -144,6 +148,7 @@ class Zygote:
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
         self._claims_end_seconds = math.inf
         self._is_ending = False
+        self._is_retired = False
 
     def end_with_fronts(self) -> None:
         """Let `run` return as soon as no front is connected."""
@@ -156,11 +161,16 @@ class Zygote:
         self._watch(self._lifeline, self._lose_supervisor)
         self._take_over()
         self._watch(self._door, self._meet)
-        while self._fronts or not self._is_ending:
+        while not self._is_done():
             self._turn()
             # On every turn, not only behind the death of a worker: its functions may have disowned a process before.
             self._strays.end(known=self._image_processes | self._scratch.processes | self._own_processes())
         self._end_everything()
+
+    def _is_done(self) -> bool:
+        if self._is_ending:
+            return not self._fronts
+        return self._is_retired and not self._workers
 
     def _turn(self) -> None:
         self._heartbeat.beat()
@@ -204,11 +214,18 @@ class Zygote:
             self._selector.unregister(source)
 
     def _take_over(self) -> None:
-        """Hold the workers of an earlier zygote until their front claims them."""
-        for survivor in self._records.survivors():
-            self._hold(_Worker(*survivor, front=None, is_child=False))
+        """Hold the workers of an earlier zygote until their front claims them; of one that lives, only then."""
+        if self._is_successor:
+            return
+        self._adopt()
         self._scratch.discard_all_but(self._workers)
-        if self._workers:
+
+    def _adopt(self) -> None:
+        for survivor in self._records.survivors():
+            if survivor.worker in self._workers:
+                os.close(survivor.pidfd)
+                continue
+            self._hold(_Worker(*survivor, front=None, is_child=False))
             self._claims_end_seconds = time.monotonic() + _CLAIM_SECONDS
 
     def _end_unclaimed(self) -> None:
@@ -231,18 +248,31 @@ class Zygote:
             return
         met = introduced(self._door)
         if met is None:
-            self._close_door()
+            self._retire()
             return
         front, front_pid = met
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts[front] = front_pid
         self._watch(front, lambda: self._receive(front))
-        for packet in in_packets(self._image.hello(self._sandbox.layers)):
+        hello = replace(self._image.hello(self._sandbox.layers), generation=self._generation)
+        for packet in in_packets(hello):
             self._send(front, packet)
         for fault in self._models.faults():
             self._send(front, fault)
         if len(self._fronts) == 1:
             self._models.start()
+
+    def _retire(self) -> None:
+        """Leave front and workers to a successor, and serve models to these workers until they have ended."""
+        self._close_door()
+        self._is_retired = True
+        self._claims_end_seconds = math.inf
+        for worker in self._workers.values():
+            worker.front = None
+        for front in self._fronts:
+            self._selector.unregister(front)
+            front.close()
+        self._fronts.clear()
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
@@ -277,6 +307,9 @@ class Zygote:
                 self._let_go(front)
 
     def _claim(self, front: socket.socket, packet: Claim) -> None:
+        if self._is_successor and not self._workers.keys() >= set(packet.workers):
+            # Its predecessor has retired before the front could come here: nothing is forked there any more.
+            self._adopt()
         for name in packet.workers:
             worker = self._workers.get(name)
             if worker is None:
