@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A served pool that is told to load its functions again, with SIGUSR2, while clients call them."""
 
+import functools
 import signal
 import threading
 from collections.abc import Iterator
@@ -131,6 +132,9 @@ def test_no_exchange_is_dropped_and_none_gets_the_old_code_after_the_new(pool: P
     ended = threading.Event()
     heard: list[list[str]] = [[] for _ in names]
 
+    def are_heard(version: str) -> bool:
+        return all(version in versions for versions in heard)
+
     def call(name: str, versions: list[str]) -> None:
         while not ended.is_set():
             versions.append(answer(pool, name))
@@ -141,7 +145,7 @@ def test_no_exchange_is_dropped_and_none_gets_the_old_code_after_the_new(pool: P
             for version in ("a", "bb", "ccc"):
                 pool.write(version)
                 pool.load_again()
-                pool.server.wait_for(lambda version=version: all(version in versions for versions in heard))
+                pool.server.wait_for(functools.partial(are_heard, version))
         finally:
             ended.set()
         for each in calling:
