@@ -52,7 +52,7 @@ from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.front.worker_log import log_dropped_output, log_worker_output
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
-from updraft_server.ipc.model_packets import memory_bytes
+from updraft_server.ipc.model_packets import LimitModels, memory_bytes
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     NEIGHBOURS_TOKEN_VARIABLE,
@@ -405,6 +405,12 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Known
         zygotes=ControlConnection(control, known),
         output_lines_per_second=settings.output_lines_per_second,
         extra_workers=settings.extra_workers,
+        model_limits=LimitModels(
+            settings.worker_processes,
+            settings.worker_threads,
+            settings.worker_scratch_bytes,
+            settings.worker_scratch_files,
+        ),
     )
     pool = Pool(pool_settings, log_worker_output, log_dropped_output)
     try:

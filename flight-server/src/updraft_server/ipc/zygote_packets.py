@@ -14,7 +14,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
-from updraft_server.ipc.model_packets import MeasuredModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
+from updraft_server.ipc.model_packets import (
+    LimitModels,
+    MeasuredModels,
+    MeasureModels,
+    ModelEnded,
+    ModelFault,
+    ModelStarted,
+)
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 MAX_PACKET_BYTES = 64 * 1024
@@ -189,6 +196,7 @@ Packet: TypeAlias = (
     | Measure
     | Measured
     | Exited
+    | LimitModels
     | ModelStarted
     | ModelEnded
     | ModelFault

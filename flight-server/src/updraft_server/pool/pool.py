@@ -282,6 +282,8 @@ class Pool:
     async def _connect(self) -> None:
         hello = await self._zygote.connect()
         self._zygote.claim(tuple(self._workers))
+        if self._settings.model_limits is not None:
+            self._zygote.limit_models(self._settings.model_limits)
         for worker in self._workers.values():
             if worker.was_killed:
                 self._zygote.kill(worker.id)

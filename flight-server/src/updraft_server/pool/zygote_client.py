@@ -15,6 +15,7 @@ import structlog
 from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.function_list import decode_functions, joined
 from updraft_server.ipc.model_packets import (
+    LimitModels,
     MeasuredModels,
     MeasureModels,
     ModelEnded,
@@ -188,6 +189,10 @@ class ZygoteClient:
     def sweep(self) -> None:
         """Remove what nobody uses in a /dev/shm that is the pool's alone; without a connection nothing happens."""
         self._send(Sweep())
+
+    def limit_models(self, limits: LimitModels) -> None:
+        """Let model processes take no more than this; without a connection nothing happens."""
+        self._send(limits)
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """What each of the workers uses that live; raises ZygoteError. The caller bounds the wait."""

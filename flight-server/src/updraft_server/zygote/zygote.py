@@ -21,7 +21,7 @@ from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc import worker_stack
 from updraft_server.ipc.control import introduced
 from updraft_server.ipc.function_list import in_packets
-from updraft_server.ipc.model_packets import MeasureModels, ModelEnded, ModelFault, ModelStarted
+from updraft_server.ipc.model_packets import LimitModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.worker_records import WorkerRecords
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
@@ -301,6 +301,8 @@ class Zygote:
                     remove_unused_files()
             case Measure():
                 self._measure(front, packet)
+            case LimitModels():
+                self._models.limits = packet
             case MeasureModels():
                 self._send(front, self._models.measured(packet))
             case _:
