@@ -14,7 +14,7 @@ from updraft_server.linux.process_control import kill_group
 from updraft_server.linux.process_trees import own_bytes, process_trees
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.worker.model.function import BatchedFunction
-from updraft_server.zygote.forked_worker import become_worker
+from updraft_server.zygote.forked_worker import become_worker, pipe
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.model_replica import ForkedModel
 from updraft_server.zygote.model_take import ModelTake
@@ -68,8 +68,8 @@ class ZygoteModelHost:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.callback(ours.close)
             descriptors.enter_context(theirs)
-            output_read, output_write = _pipe(descriptors)
-            stack_read, stack_write = _pipe(descriptors)
+            output_read, output_write = pipe(descriptors)
+            stack_read, stack_write = pipe(descriptors)
             shared_memory = self._sandbox.new_shared_memory()
             if shared_memory is not None:
                 undo.callback(os.close, shared_memory)
@@ -114,10 +114,3 @@ class ZygoteModelHost:
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
         """Tell every front."""
         self._tell(packet, ())
-
-
-def _pipe(descriptors: contextlib.ExitStack) -> tuple[int, int]:
-    ends = os.pipe()
-    for end in ends:
-        descriptors.callback(os.close, end)
-    return ends

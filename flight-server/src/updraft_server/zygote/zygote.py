@@ -3,17 +3,15 @@
 
 import contextlib
 import functools
-import hashlib
 import itertools
 import math
 import os
 import secrets
 import selectors
-import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from updraft.service.container_memory import memory_limits
@@ -23,7 +21,6 @@ from updraft_server.ipc.control import introduced
 from updraft_server.ipc.function_list import in_packets
 from updraft_server.ipc.model_packets import LimitModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.worker_records import WorkerRecords
-from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
     Claim,
@@ -43,13 +40,12 @@ from updraft_server.ipc.zygote_packets import (
 )
 from updraft_server.linux.descendants import children
 from updraft_server.linux.held_memory import held_bytes
-from updraft_server.linux.namespaces import memory_used_bytes
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import kill_group, outlive_parent
-from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
-from updraft_server.linux.tree_sizes import TreeSize
+from updraft_server.linux.process_trees import own_bytes, process_trees
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
-from updraft_server.zygote.forked_worker import become_worker, socketpair
+from updraft_server.zygote.forked_worker import become_worker, pipe, socketpair
+from updraft_server.zygote.held_worker import HeldWorker
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.model_host import ZygoteModelHost
 from updraft_server.zygote.models import Models
@@ -64,25 +60,6 @@ _CLAIM_SECONDS = 10.0
 _SHARE_OF_A_MODEL = 0.75
 # A killed process that waits for a disk does not end; the zygote must not wait for it for ever.
 _LAST_DEATHS_SECONDS = 10.0
-
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(eq=False, slots=True)
-class _Worker:
-    id: str
-    pid: int
-    pidfd: int
-    front: socket.socket | None
-    """Whose it is; None while it waits to be claimed."""
-    is_child: bool
-    """False for one that an earlier zygote forked: somebody else reaps it."""
-    shared_memory: int | None = None
-    """A descriptor of its /dev/shm; None where it has none of its own, or an earlier zygote made it."""
-
-    @property
-    def shared_memory_bytes(self) -> int:
-        return 0 if self.shared_memory is None else memory_used_bytes(self.shared_memory)
 
 
 class Zygote:
@@ -118,7 +95,7 @@ class Zygote:
         self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
         """Each with its number, 0 where that means nothing here."""
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, HeldWorker] = {}
         self._strays = Strays(self._watch, self._unwatch)
         self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
         host = ZygoteModelHost(
@@ -194,7 +171,7 @@ class Zygote:
         self._models.stop()
         self._scratch.stop()
         for worker in self._workers.values():
-            _kill(worker)
+            worker.kill()
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
         while self._strays.end(known=self._own_processes()) or self._workers or self._models.pids:
             if time.monotonic() >= give_up_seconds:
@@ -225,7 +202,7 @@ class Zygote:
             if survivor.worker in self._workers:
                 os.close(survivor.pidfd)
                 continue
-            self._hold(_Worker(*survivor, front=None, is_child=False))
+            self._hold(HeldWorker(*survivor, front=None, is_child=False))
             self._claims_end_seconds = time.monotonic() + _CLAIM_SECONDS
 
     def _end_unclaimed(self) -> None:
@@ -234,7 +211,7 @@ class Zygote:
         self._claims_end_seconds = math.inf
         for worker in self._workers.values():
             if worker.front is None:
-                _kill(worker)
+                worker.kill()
 
     def _close_door(self) -> None:
         if self._door.fileno() >= 0:
@@ -290,10 +267,10 @@ class Zygote:
                 self._fork(front, packet)
             case Kill():
                 if (worker := self._of(front, packet.worker)) is not None:
-                    _kill(worker)
+                    worker.kill()
             case ShowStack():
                 if (worker := self._of(front, packet.worker)) is not None:
-                    _signal(worker, worker_stack.SIGNAL)
+                    worker.signal(worker_stack.SIGNAL)
                 else:
                     self._models.show_stack(packet.worker)
             case Sweep():
@@ -326,8 +303,8 @@ class Zygote:
             try:
                 scratch = self._scratch.make(name)
                 front_end, worker_end = map(descriptors.enter_context, socketpair())
-                output_read, output_write = _pipe(descriptors)
-                stack_read, stack_write = _pipe(descriptors)
+                output_read, output_write = pipe(descriptors)
+                stack_read, stack_write = pipe(descriptors)
                 shared_memory = self._sandbox.new_shared_memory()
                 door = descriptors.enter_context(self._models.doors.open(name)) if self._models else None
                 with self._score.raised():
@@ -351,21 +328,21 @@ class Zygote:
                     functools.partial(self._image.run_worker, scratch),
                     door=door,
                 )
-            worker = _Worker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
+            worker = HeldWorker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
             self._hold(worker)
             try:
                 self._records.add(worker.id, pid)
             except OSError as error:
-                _kill(worker)
+                worker.kill()
                 self._send(front, ForkFailed(packet.request, f"cannot note the worker: {error}"))
             else:
                 self._send(front, Forked(packet.request, worker.id, pid), [front_end.fileno(), output_read, stack_read])
 
-    def _hold(self, worker: _Worker) -> None:
+    def _hold(self, worker: HeldWorker) -> None:
         self._workers[worker.id] = worker
         self._watch(worker.pidfd, lambda: self._reap(worker))
 
-    def _of(self, front: socket.socket, name: str) -> _Worker | None:
+    def _of(self, front: socket.socket, name: str) -> HeldWorker | None:
         worker = self._workers.get(name)
         return worker if worker is not None and worker.front is front else None
 
@@ -374,13 +351,7 @@ class Zygote:
         trees = process_trees(worker.pid for worker in workers)
         held = held_bytes()
         usage = {
-            worker.id: _usage(
-                trees[worker.pid],
-                self._image_bytes,
-                held,
-                self._scratch.size(worker.id),
-                worker.shared_memory_bytes,
-            )
+            worker.id: worker.usage(trees[worker.pid], self._image_bytes, held, self._scratch.size(worker.id))
             for worker in workers
         }
         self._send(front, Measured(packet.request, usage))
@@ -392,7 +363,7 @@ class Zygote:
         for front in self._fronts:
             front.close()
 
-    def _reap(self, worker: _Worker) -> None:
+    def _reap(self, worker: HeldWorker) -> None:
         if worker.id not in self._workers:
             return
         status = self._bury(worker)
@@ -402,7 +373,7 @@ class Zygote:
         if worker.front is not None:
             self._send(worker.front, Exited(worker.id, status))
 
-    def _bury(self, worker: _Worker) -> int | None:
+    def _bury(self, worker: HeldWorker) -> int | None:
         """Forget a worker that has ended or is being killed; how it ended, where that can be known."""
         del self._workers[worker.id]
         self._selector.unregister(worker.pidfd)
@@ -423,7 +394,7 @@ class Zygote:
     def _let_go(self, front: socket.socket) -> None:
         """End the workers of a front that is gone."""
         for worker in [worker for worker in self._workers.values() if worker.front is front]:
-            _kill(worker)
+            worker.kill()
             self._bury(worker)
         self._fronts.pop(front, None)
         self._selector.unregister(front)
@@ -446,35 +417,3 @@ class Zygote:
             if front in self._fronts:
                 with contextlib.suppress(OSError):
                     front.shutdown(socket.SHUT_RDWR)
-
-
-def _kill(worker: _Worker) -> None:
-    """Send SIGKILL; what the worker has started is ended by whoever reaps it."""
-    _signal(worker, signal.SIGKILL)
-
-
-def _signal(worker: _Worker, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(worker.pidfd, number)
-
-
-def _pipe(descriptors: contextlib.ExitStack) -> tuple[int, int]:
-    ends = os.pipe()
-    for end in ends:
-        descriptors.callback(os.close, end)
-    return ends
-
-
-def _usage(
-    tree: ProcessTree, image_bytes: int, container_bytes: int | None, scratch: TreeSize, shared_files_bytes: int
-) -> WorkerUsage:
-    # Whoever compares two measurements need not see process ids.
-    mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
-    processor_seconds = sum(ticks for _, ticks in tree.ticks) / _TICKS_PER_SECOND
-    # Files in /dev/shm are the tree's too as far as its processes have mapped them.
-    own_bytes = max(0, tree.own_bytes - image_bytes) + max(0, shared_files_bytes - tree.shared_bytes)
-    if container_bytes is not None:
-        own_bytes = min(own_bytes, container_bytes)
-    return WorkerUsage(
-        tree.memory_bytes, mark, own_bytes, len(tree.ticks), processor_seconds, tree.threads, container_bytes, *scratch
-    )
