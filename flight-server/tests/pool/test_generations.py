@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from pools_for_tests import TASK, Zygote, running
 
+from updraft.v1.control_pb2 import FunctionDescription
+from updraft_server.ipc.function_list import encode_functions
+from updraft_server.pool.bindings import Binding
 from updraft_server.pool.interface import until
-from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker
+from updraft_server.pool.leases import LeaseOutcome, NoIdleWorker, Owner
 from updraft_server.pool.pool import Pool
 
 
@@ -17,6 +20,14 @@ async def load_again(pool: Pool, zygote: Zygote) -> None:
     """Have another zygote say hello to the pool."""
     before = pool.zygote_pid
     zygote.hello = dataclasses.replace(zygote.hello, pid=before + 1, generation=zygote.hello.generation + 1)
+    zygote.hang_up()
+    await until(pool, lambda: pool.zygote_pid != before)
+
+
+async def hang_up(pool: Pool, zygote: Zygote) -> None:
+    """Have the same zygote say hello once more."""
+    before = pool.zygote_pid
+    zygote.hello = dataclasses.replace(zygote.hello, pid=before + 1)
     zygote.hang_up()
     await until(pool, lambda: pool.zygote_pid != before)
 
@@ -54,6 +65,22 @@ async def test_a_spare_of_a_task_is_not_kept(tmp_path: Path) -> None:
         await load_again(pool, zygote)
         await spare.death
         assert (await pool.lease(TASK)).worker not in (first.worker, spare.worker)
+
+
+async def test_workers_that_wait_for_a_call_of_models_that_have_gone_away_are_replaced(tmp_path: Path) -> None:
+    async with running(tmp_path, workers=2) as (pool, zygote):
+        batched = encode_functions([FunctionDescription(name="f", batched=True)])
+        zygote.hello = dataclasses.replace(zygote.hello, functions=batched)
+        await hang_up(pool, zygote)
+        assert zygote.forks == 2
+        working, of_a_session = await pool.lease(None), await pool.lease(None, Binding(Owner("tenant", "app", "s")))
+        of_a_session.release(LeaseOutcome.CLEAN)
+        await hang_up(pool, zygote)
+        assert zygote.forks == 2
+        working.release(LeaseOutcome.CLEAN)
+        await hang_up(pool, zygote)
+        await until(pool, lambda: zygote.forks == 3)
+        await until(pool, lambda: set(zygote.living) == {of_a_session.worker, "w-3"})
 
 
 async def test_the_same_functions_stay_with_their_workers(tmp_path: Path) -> None:

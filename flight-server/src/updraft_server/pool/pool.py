@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -277,7 +277,12 @@ class Pool:
 
     def _lost(self) -> None:
         self._models.lost()
+        if any(function.batched for function in self._zygote.functions):
+            # No model can be reached from them any more. They must not notice by themselves: an exchange may be on its
+            # way to them.
+            self._give_up(worker for worker in self._waiting() if worker.may_call_models)
         self._wake.set()
+        self._changed()
 
     async def _connect(self) -> None:
         hello = await self._zygote.connect()
@@ -304,7 +309,13 @@ class Pool:
         """The functions were loaded again: end the workers that have them as they were, those with an exchange after
         it."""
         self._generation = generation
-        for worker in list(self._in(WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE)):
+        self._give_up(self._waiting())
+
+    def _waiting(self) -> Iterator[PooledWorker]:
+        return self._in(WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE)
+
+    def _give_up(self, workers: Iterable[PooledWorker]) -> None:
+        for worker in list(workers):
             self._spares.forget(worker)
             self._discard(worker)
 

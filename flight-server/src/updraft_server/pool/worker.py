@@ -96,6 +96,11 @@ class PooledWorker:
         if state in _BETWEEN_EXCHANGES:
             self._loop.add_reader(self.socket.fileno(), self._stirred)
 
+    @property
+    def may_call_models(self) -> bool:
+        """Whether it has a way to model processes: one that serves a session has none."""
+        return self.bound.binding is None or self.bound.binding.owner is None
+
     def works_for(self, context: dict[str, str]) -> None:
         """What it prints from now on belongs to the exchange of `context`, or to none where that is empty."""
         self._output.next_exchange()
