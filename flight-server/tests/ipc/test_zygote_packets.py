@@ -29,6 +29,7 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     Packet,
     PacketError,
+    Retired,
     ZygoteSettings,
     decode,
     encode,
@@ -48,6 +49,7 @@ PACKETS: list[Packet] = [
     Kill("a-1"),
     Measure(8, ["a-1"]),
     Exited("a-1", -9),
+    Retired(),
 ]
 
 

@@ -183,6 +183,14 @@ class Exited:
     """Its exit code, or less than zero the signal that ended it; None where an earlier zygote forked it."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retired:
+    """The zygote has a successor, which the front finds next: it forks nothing more, and leaves its workers to that.
+
+    It tells of model processes as long as it has workers that may use them.
+    """
+
+
 Packet: TypeAlias = (
     Hello
     | MoreFunctions
@@ -196,6 +204,7 @@ Packet: TypeAlias = (
     | Measure
     | Measured
     | Exited
+    | Retired
     | LimitModels
     | ModelStarted
     | ModelEnded

@@ -79,7 +79,12 @@ class Pool:
         self._wake = asyncio.Event()
         self._models = PooledModels(settings.output_lines_per_second, on_output, on_drop, self._changed)
         self._zygote = ZygoteClient(
-            settings.zygotes, settings.start_timeout_seconds, self._exited, self._lost, self._models.take
+            settings.zygotes,
+            settings.start_timeout_seconds,
+            self._exited,
+            self._lost,
+            self._models.take,
+            self._models.retire,
         )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
@@ -230,7 +235,7 @@ class Pool:
         if self._workers:
             await asyncio.wait([worker.death for worker in self._workers.values()], timeout=_LAST_DEATHS_SECONDS)
         self._zygote.close()
-        self._models.lost()
+        self._models.close()
 
     async def _keep(self) -> None:
         """Keep the configured number of workers alive: the only place that starts them unasked."""
@@ -272,7 +277,7 @@ class Pool:
         """What the model processes use and have done; as it was, where the zygote cannot tell."""
         with contextlib.suppress(ZygoteError, TimeoutError):
             async with asyncio.timeout(_MEASUREMENT_TIMEOUT_SECONDS):
-                self._models.usage = await self._zygote.measure_models()
+                self._models.measured(await self._zygote.measure_models())
         return self._models.usage
 
     def _lost(self) -> None:

@@ -121,12 +121,12 @@ class Models:
             each.deaths_in_a_row = 0
         self._start_missing()
 
-    def stop(self) -> None:
+    def stop(self, how: str = "was ended with its pool") -> None:
         """There is no front: end all processes."""
         self._is_running = False
         for _, replica in list(self._living()):
             replica.state = ReplicaState.RETIRING
-            replica.kill("was ended with its pool")
+            replica.kill(how)
 
     def turn(self) -> None:
         """Do what has become due."""

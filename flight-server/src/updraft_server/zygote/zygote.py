@@ -33,6 +33,7 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     Packet,
     PacketError,
+    Retired,
     ShowStack,
     Sweep,
     decode,
@@ -168,6 +169,8 @@ class Zygote:
     def _end_everything(self) -> None:
         """End what is left: workers that nobody has claimed, and what functions and their modules have started."""
         self._close_door()
+        if self._is_retired:
+            self._models.stop("made way for its successor")
         self._models.stop()
         self._scratch.stop()
         for worker in self._workers.values():
@@ -246,10 +249,8 @@ class Zygote:
         self._claims_end_seconds = math.inf
         for worker in self._workers.values():
             worker.front = None
-        for front in self._fronts:
-            self._selector.unregister(front)
-            front.close()
-        self._fronts.clear()
+        for front in list(self._fronts):
+            self._send(front, Retired())
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
@@ -297,6 +298,9 @@ class Zygote:
                 worker.front = front
 
     def _fork(self, front: socket.socket, packet: Fork) -> None:
+        if self._is_retired:
+            # The front did not know when it asked.
+            return
         name = next(self._ids)
         shared_memory: int | None = None
         with contextlib.ExitStack() as descriptors:
