@@ -126,8 +126,13 @@ def many_files() -> None:
         Path(tempfile.gettempdir(), f"file-{name}").touch()
 
 
-_takes = (many_processes, many_threads, many_bytes, many_files)
-takes_processes, takes_threads, takes_bytes, takes_files = map(_wasteful, _takes)
+def much_time() -> None:
+    while True:
+        pass
+
+
+_takes = (many_processes, many_threads, many_bytes, many_files, much_time)
+takes_processes, takes_threads, takes_bytes, takes_files, takes_time = map(_wasteful, _takes)
 
 
 @function(batching=Batching())

@@ -45,7 +45,7 @@ PACKETS: list[Packet] = [
     ModelEnded("model-1", "exited with code 1", is_expected=False),
     ModelFault("f", "1", "it broke"),
     MeasureModels(7, 8),
-    LimitModels(512, 8192, 1 << 30, 1000),
+    LimitModels(512, 8192, 1 << 30, 1000, 60.0),
     Kill("a-1"),
     Measure(8, ["a-1"]),
     Exited("a-1", -9),

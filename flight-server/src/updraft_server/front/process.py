@@ -130,9 +130,7 @@ class Front:
                 scratch_bytes=settings.worker_scratch_bytes,
                 scratch_files=settings.worker_scratch_files,
             ),
-            batch_processor_seconds=(
-                longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
-            ),
+            batch_processor_seconds=_batch_processor_seconds(settings),
             longest_batch_seconds=LONGEST_BATCH_SECONDS if settings.batch_timeout_seconds is None else 0.0,
         )
         self._early_reads = EarlyReads(
@@ -398,6 +396,10 @@ def _fresh_workers(settings: "FrontSettings") -> int:
     return 0 if settings.session_functions == "off" else settings.fresh_workers
 
 
+def _batch_processor_seconds(settings: "FrontSettings") -> float:
+    return longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
+
+
 async def _serve(settings: "FrontSettings", control: socket.socket, known: KnownSide | None) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
@@ -410,6 +412,7 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Known
             settings.worker_threads,
             settings.worker_scratch_bytes,
             settings.worker_scratch_files,
+            _batch_processor_seconds(settings),
         ),
     )
     pool = Pool(pool_settings, log_worker_output, log_dropped_output)

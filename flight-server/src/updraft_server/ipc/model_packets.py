@@ -63,6 +63,8 @@ class LimitModels:
     threads: int
     scratch_bytes: int
     scratch_files: int
+    batch_processor_seconds: float
+    """CPU time for one batch; 0 sets no limit."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

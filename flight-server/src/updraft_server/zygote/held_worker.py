@@ -3,7 +3,6 @@
 
 import contextlib
 import hashlib
-import os
 import signal
 import socket
 from dataclasses import dataclass
@@ -12,8 +11,6 @@ from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.linux.namespaces import memory_used_bytes
 from updraft_server.linux.process_trees import ProcessTree
 from updraft_server.linux.tree_sizes import TreeSize
-
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(eq=False, slots=True)
@@ -50,7 +47,6 @@ class HeldWorker:
         """
         # Whoever compares two measurements need not see process ids.
         mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
-        processor_seconds = sum(ticks for _, ticks in tree.ticks) / _TICKS_PER_SECOND
         shared_files_bytes = 0 if self.shared_memory is None else memory_used_bytes(self.shared_memory)
         # Files in /dev/shm are the tree's too as far as its processes have mapped them.
         own_bytes = max(0, tree.own_bytes - image_bytes) + max(0, shared_files_bytes - tree.shared_bytes)
@@ -61,7 +57,7 @@ class HeldWorker:
             mark,
             own_bytes,
             len(tree.ticks),
-            processor_seconds,
+            tree.processor_seconds,
             tree.threads,
             container_bytes,
             *scratch,

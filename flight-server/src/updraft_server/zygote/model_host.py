@@ -108,7 +108,9 @@ class ZygoteModelHost:
             files_bytes = 0 if process.shared_memory is None else memory_used_bytes(process.shared_memory)
             # Files in /dev/shm are the tree's too as far as its processes have mapped them.
             held_bytes = max(0, tree.own_bytes - self._image_bytes) + max(0, files_bytes - tree.shared_bytes)
-            take[model] = ModelTake(held_bytes, len(tree.ticks), tree.threads, *self._scratch.size(model))
+            take[model] = ModelTake(
+                held_bytes, len(tree.ticks), tree.threads, *self._scratch.size(model), tree.processor_seconds
+            )
         return take
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:

@@ -17,9 +17,14 @@ class ModelTake(NamedTuple):
     """Of all its processes together."""
     scratch_bytes: int = 0
     scratch_files: int = 0
+    processor_seconds: float = 0.0
+    """CPU time of all its processes since it was forked."""
 
-    def excess(self, limits: LimitModels) -> str:
-        """How the process that takes too much was ended; empty while it keeps its limits."""
+    def excess(self, limits: LimitModels, batch_processor_seconds: float) -> str:
+        """How the process that takes too much was ended; empty while it keeps its limits.
+
+        `batch_processor_seconds` of CPU time were used for the batch that the function works on.
+        """
         if self.processes > limits.processes:
             return (
                 f"ran {self.processes} processes, the limit is {limits.processes}, and was ended: start fewer, or raise"
@@ -41,5 +46,11 @@ class ModelTake(NamedTuple):
                 f"had {self.scratch_files} files in its scratch directory, the limit is {limits.scratch_files}, and was"
                 " ended: remove temporary files that are not needed any more, or raise --worker-scratch-files of the"
                 " pool"
+            )
+        if 0 < limits.batch_processor_seconds < batch_processor_seconds:
+            return (
+                f"used {batch_processor_seconds:.1f} seconds of CPU time for one batch, the limit is"
+                f" {limits.batch_processor_seconds:g}, and was ended: join fewer rows (Batching), or raise"
+                " --batch-cpu-seconds of the pool"
             )
         return ""

@@ -250,7 +250,7 @@ class Models:
                 replica.reason = f"could not load the function: {reason}"
             case control.State():
                 replica.told = packet
-                if replica.has_survived_a_batch:
+                if replica.batches:
                     each.deaths_in_a_row = 0
                     self._set_fault(each, "")
         return True
@@ -298,6 +298,7 @@ class Models:
         for name, (each, replica) in living.items():
             take = taken.get(name, ModelTake(replica.memory_bytes))
             replica.memory_bytes = take.memory_bytes
+            batch_seconds = replica.processor.measured(replica.batches, take.processor_seconds)
             if replica.state is ReplicaState.READY:
                 each.last_memory_bytes = replica.memory_bytes
             if replica.memory_bytes > self._most_bytes:
@@ -305,7 +306,7 @@ class Models:
                     f"took {replica.memory_bytes} bytes of memory, the limit is {self._most_bytes}, and was ended:"
                     " raise --model-memory-bytes of the pool, or give it more memory"
                 )
-            elif self.limits is not None and (excess := take.excess(self.limits)):
+            elif self.limits is not None and (excess := take.excess(self.limits, batch_seconds)):
                 replica.kill(excess)
             elif replica.state is ReplicaState.LOADING and now_seconds > replica.load_deadline_seconds:
                 replica.kill(
