@@ -19,7 +19,7 @@ from pathlib import Path
 
 from updraft.service.child import Child, describe_exit
 from updraft.service.crashes import CRASHES, WINDOW_SECONDS, Crashes
-from updraft.service.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
+from updraft.service.heartbeat import INTERVAL_SECONDS, LOADING_TURNS, SILENT_TURNS
 from updraft.service.parent import stdin_has_ended
 from updraft_server.ipc.control import (
     CONTROL_VARIABLE,
@@ -184,7 +184,8 @@ class Supervisor:
         """Kill a child whose loop does not turn: the end that follows is one like any other."""
         for name, child in self._children.items():
             if child.is_stuck():
-                _say(f"the {name} has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
+                turns = SILENT_TURNS if child.has_started else LOADING_TURNS
+                _say(f"the {name} has not moved for {turns * INTERVAL_SECONDS:g} seconds and is killed")
                 child.kill()
 
     def _stop(self) -> int | None:
