@@ -40,8 +40,8 @@ from tests.support.writer import LocalWriter
 _WORKERS = 2
 _KILL_EVERY_SECONDS = 1.0
 _ROLL_EVERY_SECONDS = 5.0
-# Longer than a zygote takes to load, so that some reloads end; others meet a kill.
-_RELOAD_EVERY_SECONDS = 7.0
+# Longer than a zygote takes to load, so that most reloads end; others meet a kill.
+_RELOAD_EVERY_SECONDS = 15.0
 _QUOTA_BYTES = 256 << 20
 # A task that meets one killed process after another is Spark's to try again, as often as it takes.
 _PATIENT = {
