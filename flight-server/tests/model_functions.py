@@ -5,10 +5,14 @@ import ctypes
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -89,6 +93,46 @@ def greedy(number: Arrow[int]) -> Arrow[int]:
     kept.append(bytearray(200 << 20))
     time.sleep(600)
     return number
+
+
+def _wasteful(take: Callable[[], object]) -> Any:
+    """Takes more than a few of something until its process is ended."""
+
+    @function(name=take.__name__, batching=Batching())
+    def wastes(number: Arrow[int]) -> Arrow[int]:
+        take()
+        time.sleep(600)
+        return number
+
+    return wastes
+
+
+def many_processes() -> None:
+    for _ in range(10):
+        subprocess.Popen(["sleep", "600"])
+
+
+def many_threads() -> None:
+    for _ in range(100):
+        threading.Thread(target=time.sleep, args=[600], daemon=True).start()
+
+
+def many_bytes() -> None:
+    Path(tempfile.gettempdir(), "large").write_bytes(b"x" * (2 << 20))
+
+
+def many_files() -> None:
+    for name in range(30):
+        Path(tempfile.gettempdir(), f"file-{name}").touch()
+
+
+def much_time() -> None:
+    while True:
+        pass
+
+
+_takes = (many_processes, many_threads, many_bytes, many_files, much_time)
+takes_processes, takes_threads, takes_bytes, takes_files, takes_time = map(_wasteful, _takes)
 
 
 @function(batching=Batching())

@@ -50,6 +50,8 @@ class Zygotes:
         restricted: bool = False,
         shared_memory: str = "own",
         model_memory_bytes: int = 0,
+        generation: int = 0,
+        is_successor: bool = False,
     ) -> None:
         files = directory / "files"
         files.mkdir(exist_ok=True)
@@ -69,6 +71,8 @@ class Zygotes:
             restricted=restricted,
             shared_memory=shared_memory,
             model_memory_bytes=model_memory_bytes,
+            generation=generation,
+            is_successor=is_successor,
         )
         self._door: socket.socket
         self.process = self._started()
@@ -81,6 +85,10 @@ class Zygotes:
     def restart(self) -> None:
         self.stop()
         self.process = self._started()
+
+    def retire(self) -> None:
+        """As a supervisor does once a successor has started."""
+        self._door.close()
 
     def connection(self) -> socket.socket:
         """A front's; raises OSError when the zygote has ended."""

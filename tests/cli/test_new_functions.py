@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from tests.cli.conftest import Run
 from tests.support.waiting import HANG_SECONDS, until
 
 UPDRAFT = [sys.executable, "-c", "from updraft_cli.main import main; main()"]
-NAMES = pa.record_batch({"name": pa.array(["Ada", "Bob"])}, pa.schema([pa.field("name", pa.string(), nullable=False)]))
+SCHEMA = pa.schema([pa.field("name", pa.string(), nullable=False)])
+NAMES = pa.record_batch({"name": pa.array(["Ada", "Bob"])}, SCHEMA)
+BOB = NAMES.slice(1)
 
 
 @pytest.fixture
@@ -49,12 +52,12 @@ def endpoint(shown: str) -> str:
     return str(re.findall(r"my_functions at (grpc://\S+)", shown)[-1])
 
 
-def greetings(endpoint: str) -> list[str]:
+def greetings(endpoint: str, names: pa.RecordBatch = NAMES) -> list[str]:
     with flight.connect(endpoint) as client:
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("greeting"))
         with writer:
-            writer.begin(NAMES.schema)
-            writer.write_batch(NAMES)
+            writer.begin(SCHEMA)
+            writer.write_batch(names)
             writer.done_writing()
             return list(reader.read_all().column(0).to_pylist())
 
@@ -78,8 +81,47 @@ def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path) -> Non
         until("it says what is wrong", lambda: "cannot be called" in shown(), timeout_seconds=2 * HANG_SECONDS)
         assert "SyntaxError" in shown().split("cannot be called")[1]
         module.write_text("import os\n\nos._exit(3)\n")
-        until("it goes on", lambda: "the pool ended with status" in shown(), timeout_seconds=2 * HANG_SECONDS)
+        until("it goes on", lambda: "they serve on as they were" in shown(), timeout_seconds=2 * HANG_SECONDS)
+        assert "exited with code 3" in shown()
     assert len(set(re.findall(r"grpc://\S+", shown()))) == 1
+
+
+SLOW = """
+import os
+import time
+from pathlib import Path
+
+from updraft import function
+
+
+@function
+def greeting(name: str) -> str:
+    Path({place!r}, f"{{name}}-{{os.getpid()}}").touch()
+    while not Path({place!r}, f"{{name}}.go").exists():
+        time.sleep(0.01)
+    return "{word}, " + name
+"""
+
+
+def test_a_call_that_runs_ends_with_its_code_and_the_next_one_has_the_new_code(module: Path, tmp_path: Path) -> None:
+    place = tmp_path / "places"
+    place.mkdir()
+    (place / "Bob.go").touch()
+    module.write_text(SLOW.format(place=str(place), word="Hello"))
+    with (
+        ThreadPoolExecutor(1) as calling,
+        serving(tmp_path / "log", "my_functions", "--port", "0", "--workers", "1") as shown,
+    ):
+        until("it serves", lambda: "Ctrl-C ends" in shown(), timeout_seconds=2 * HANG_SECONDS)
+        running = calling.submit(greetings, endpoint(shown()))
+        until("it runs", lambda: list(place.glob("Ada-*")))
+        module.write_text(SLOW.format(place=str(place), word="Good morning"))
+        until("it serves again", lambda: shown().count("Ctrl-C ends") == 2, timeout_seconds=2 * HANG_SECONDS)
+        assert greetings(endpoint(shown()), BOB) == ["Good morning, Bob"]
+        assert not running.done()
+        (place / "Ada.go").touch()
+        assert running.result(HANG_SECONDS) == ["Hello, Ada", "Hello, Bob"]
+        assert greetings(endpoint(shown())) == ["Good morning, Ada", "Good morning, Bob"]
 
 
 def test_what_is_not_there_is_named(typed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

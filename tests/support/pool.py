@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import getpass
+import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,6 +50,11 @@ class LocalPool(LocalService):
     def unix_endpoint(self) -> str:
         """Value of spark.updraft.udf.endpoint over the Unix socket."""
         return f"grpc+unix://{self.unix_socket}"
+
+    def load_again(self) -> None:
+        """Have it load its functions again; it has to be ready, since a program that starts ends with SIGUSR2."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGUSR2)
 
     def front(self) -> psutil.Process | None:
         """The process that holds the listeners; None while it is being replaced."""

@@ -107,6 +107,11 @@ class LocalService:
                     member.kill()
         return self._process.returncode
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has said so since it was started last."""
+        return self._ready_file.exists()
+
     def request_drain(self) -> None:
         """Send SIGTERM and return at once."""
         assert self._process is not None

@@ -95,14 +95,16 @@ class FrontSettings(ServiceSettings, PoolSettings):
     )
     worker_processes: int = setting(
         "Number of processes that a worker may be, with all that its function has started. An exchange that is found "
-        "beyond the limit ends with an error, and its worker with it.",
+        "beyond the limit ends with an error, and its worker with it. The process of a batched function has the same "
+        "limit.",
         default=512,
         unit="processes",
         ge=1,
     )
     worker_threads: int = setting(
         "Number of threads that a worker may have, with those of all processes that its function has started. An "
-        "exchange that is found beyond the limit ends with an error, and its worker with it.",
+        "exchange that is found beyond the limit ends with an error, and its worker with it. The process of a batched "
+        "function has the same limit.",
         default=8192,
         unit="threads",
         ge=1,
@@ -110,14 +112,14 @@ class FrontSettings(ServiceSettings, PoolSettings):
     worker_scratch_bytes: int = setting(
         "Disk space that all files in the scratch directory of a worker may take together. An exchange that is found "
         "beyond the limit ends with an error, and its worker with it. Files that are open and have no name any more "
-        "are not found: --worker-file-bytes limits each of them.",
+        "are not found: --worker-file-bytes limits each of them. The process of a batched function has the same limit.",
         default=64 * 1024**3,
         unit="bytes",
         ge=1,
     )
     worker_scratch_files: int = setting(
         "Number of files and directories in the scratch directory of a worker. An exchange that is found beyond the "
-        "limit ends with an error, and its worker with it.",
+        "limit ends with an error, and its worker with it. The process of a batched function has the same limit.",
         default=1_000_000,
         unit="files",
         ge=1,
@@ -187,8 +189,8 @@ class FrontSettings(ServiceSettings, PoolSettings):
     batch_cpu_seconds: float | None = setting(
         "End a worker whose function uses more CPU time than this for one batch, in all its processes together. "
         "Counted from when the function takes a batch until it takes the next one, or ends after the last one, however "
-        "many batches it returns meanwhile. Batches that are joined for a registered aggregate count as one. Defaults "
-        "to one day for each CPU of the machine. 0 sets no limit.",
+        "many batches it returns meanwhile. Batches that are joined for a registered aggregate count as one. The process "
+        "of a batched function has the same limit. Defaults to one day for each CPU of the machine. 0 sets no limit.",
         default=None,
         unit="seconds",
         ge=0,

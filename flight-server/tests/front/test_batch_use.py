@@ -11,7 +11,7 @@ from front_harness import Running, RunningFront
 from looks import FAR_APART, Script, looked_at, opened, written
 
 from updraft.v1.exchange_pb2 import ReplyMetadata
-from updraft_server.front.batch_use import ProcessorTime, WorkTime
+from updraft_server.front.batch_use import WorkTime
 from updraft_server.ipc.frames import FrameKind
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.pool.testing import FakePool
@@ -42,23 +42,6 @@ def test_time_counts_from_batch_to_batch_and_not_while_the_client_is_waited_for(
     assert [time.looked(1, is_working=True) for _ in range(2)] == [0.0, 10.0]
     assert time.looked(0, is_working=True) == 20.0
     assert time.looked(1, is_working=True) == 30.0
-
-
-def test_cpu_time_counts_from_batch_to_batch() -> None:
-    time = ProcessorTime()
-    assert [time.measured(0, used) for used in (100.0, 101.0, 103.0)] == [0.0, 1.0, 3.0]
-    assert [time.measured(1, used) for used in (104.0, 106.0)] == [0.0, 2.0]
-    assert time.measured(0, 107.0) == 3.0
-
-
-def test_cpu_time_of_a_process_for_which_nobody_waited_stays_counted() -> None:
-    time = ProcessorTime()
-    assert [time.measured(0, used) for used in (0.0, 10.0, 2.0, 5.0, 6.0)] == [0.0, 10.0, 10.0, 13.0, 14.0]
-
-
-def test_cpu_time_of_a_process_that_ends_during_a_measurement_counts_once() -> None:
-    time = ProcessorTime()
-    assert [time.measured(0, used) for used in (0.0, 10.0, 2.0, 10.5, 11.0)] == [0.0, 10.0, 10.0, 10.5, 11.0]
 
 
 async def ends_while_it_talks(

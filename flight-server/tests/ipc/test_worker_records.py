@@ -53,6 +53,19 @@ def test_a_record_that_was_cut_short_is_dropped(tmp_path: Path, text: str) -> No
     assert not (tmp_path / "a-1").exists()
 
 
+def test_a_record_that_is_being_written_is_left_alone(
+    tmp_path: Path, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_and_write(path: Path, text: str) -> int:
+        with path.open("w") as file:
+            assert survivors(tmp_path) == {}
+            return file.write(text)
+
+    monkeypatch.setattr(Path, "write_text", look_and_write)
+    WorkerRecords(tmp_path).add("a-1", process.pid)
+    assert survivors(tmp_path) == {"a-1": process.pid}
+
+
 def test_a_forgotten_worker_is_not_found(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     records = WorkerRecords(tmp_path)
     records.add("a-1", process.pid)

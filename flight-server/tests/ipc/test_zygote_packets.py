@@ -4,6 +4,7 @@ import pytest
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.model_packets import (
     FUNCTIONS_PER_PACKET,
+    LimitModels,
     MeasuredModels,
     MeasureModels,
     ModelEnded,
@@ -28,6 +29,7 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     Packet,
     PacketError,
+    Retired,
     ZygoteSettings,
     decode,
     encode,
@@ -43,9 +45,11 @@ PACKETS: list[Packet] = [
     ModelEnded("model-1", "exited with code 1", is_expected=False),
     ModelFault("f", "1", "it broke"),
     MeasureModels(7, 8),
+    LimitModels(512, 8192, 1 << 30, 1000, 60.0),
     Kill("a-1"),
     Measure(8, ["a-1"]),
     Exited("a-1", -9),
+    Retired(),
 ]
 
 

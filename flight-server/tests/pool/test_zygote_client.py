@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from zygote_paths import ZygotesAt
 
+from updraft_server.ipc.model_packets import MeasureModels
 from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
@@ -23,6 +24,7 @@ from updraft_server.ipc.zygote_packets import (
     Measure,
     Measured,
     Packet,
+    Retired,
     decode,
     encode,
 )
@@ -38,6 +40,7 @@ class Zygote:
         self.end = end
         self.exits: asyncio.Queue[Exited] = asyncio.Queue()
         self.lost = asyncio.Event()
+        self.retired: asyncio.Queue[socket.socket] = asyncio.Queue()
         self.client: ZygoteClient
 
     async def receive(self) -> Packet:
@@ -55,13 +58,14 @@ async def zygote(tmp_path: Path) -> AsyncIterator[Zygote]:
         listener.listen()
         lost = asyncio.Event()
         exits: asyncio.Queue[Exited] = asyncio.Queue()
-        client = ZygoteClient(ZygotesAt(path), 60, exits.put_nowait, lost.set, lambda *_: None)
+        retired: asyncio.Queue[socket.socket] = asyncio.Queue()
+        client = ZygoteClient(ZygotesAt(path), 60, exits.put_nowait, lost.set, lambda *_: None, retired.put_nowait)
         connecting = asyncio.create_task(client.connect())
         end, _ = await asyncio.to_thread(listener.accept)
         with end:
             end.setblocking(False)
             running = Zygote(end)
-            running.exits, running.lost = exits, lost
+            running.exits, running.lost, running.retired = exits, lost, retired
             running.send(HELLO)
             running.client = client
             assert await connecting == HELLO
@@ -102,6 +106,18 @@ async def test_a_worker_that_comes_after_nobody_waits_is_let_go(zygote: Zygote) 
         front_end.close()
         worker_end.setblocking(False)
         assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(worker_end, 1), 60) == b""
+
+
+async def test_a_zygote_that_retires_is_lost_and_its_connection_is_somebody_elses(zygote: Zygote) -> None:
+    forking = asyncio.create_task(zygote.client.fork())
+    await zygote.receive()
+    zygote.send(Retired())
+    with pytest.raises(ZygoteError, match="gone away"):
+        await asyncio.wait_for(forking, 60)
+    assert zygote.lost.is_set()
+    with zygote.retired.get_nowait() as left:
+        left.send(encode(MeasureModels(7)))
+        assert await zygote.receive() == MeasureModels(7)
 
 
 async def test_exits_are_passed_on(zygote: Zygote) -> None:

@@ -14,7 +14,18 @@ import psutil
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pyarrow import flight
-from served_pool import HANG_SECONDS, SCHEMA, Server, batch, echo, front_command, serves_again, workers_command
+from served_pool import (
+    ECHO,
+    HANG_SECONDS,
+    SCHEMA,
+    Server,
+    batch,
+    echo,
+    finish,
+    front_command,
+    serves_again,
+    workers_command,
+)
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
@@ -154,6 +165,33 @@ def test_workers_that_are_told_to_end_do_so_once_their_front_has_drained(directo
         assert workers.process.poll() is None
         assert front.stop() == 0
         assert workers.process.wait(HANG_SECONDS) == 0
+    finally:
+        kill(front.process)
+        workers.kill()
+
+
+def test_workers_that_are_told_to_load_their_functions_again_drop_no_exchange(directory: Path) -> None:
+    front, workers = Front(directory), Workers(directory)
+    try:
+        eventually(front.is_ready)
+        before, zygote = workers.family(), front.ready()["zygote"]
+        with front.client() as client:
+            writer, reader = client.do_exchange(ECHO)
+            writer.begin(SCHEMA)
+            writer.write_batch(batch(1))
+            assert reader.read_chunk().data == batch(1)
+            workers.process.send_signal(signal.SIGUSR2)
+            eventually(lambda: front.ready()["zygote"] != zygote)
+            echo(client)
+            writer.write_batch(batch(2))
+            assert reader.read_chunk().data == batch(2)
+            assert finish(writer, reader) == "OK"
+        eventually(lambda: all(map(has_ended, before)))
+        # The successor too ends with its front.
+        kill(front.process)
+        front = Front(directory)
+        eventually(front.is_ready)
+        assert serves_again(front)
     finally:
         kill(front.process)
         workers.kill()

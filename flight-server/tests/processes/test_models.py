@@ -31,7 +31,7 @@ from updraft.v1 import exchange_pb2
 from updraft_server.ipc.batch_record import BatchRecord
 from updraft_server.ipc.frame_stream import FrameSender
 from updraft_server.ipc.frames import FrameKind
-from updraft_server.ipc.model_packets import ModelUsage
+from updraft_server.ipc.model_packets import LimitModels, ModelUsage
 from updraft_server.ipc.worker_settings import WorkerSettings
 from updraft_server.pool.bindings import REGISTERED, Binding
 from updraft_server.pool.interface import until
@@ -325,6 +325,8 @@ async def test_what_a_process_prints_is_logged_with_its_function(zygotes: Zygote
 
 async def test_the_stack_of_a_process_can_be_read(zygotes: Zygotes) -> None:
     async with running_pool(zygotes) as pool:
+        # One that this pool has heard of.
+        await call(pool, "doubled", numbers(1))
         (process,) = (await usage_of(pool, "doubled")).replicas
         assert "_turn" in (await pool.stack(process.model) or "")
 
@@ -370,6 +372,26 @@ async def test_a_process_that_takes_more_than_all_may_is_ended_and_its_exchange_
     assert reply.error is not None
     assert reply.error.kind == exchange_pb2.ERROR_KIND_WORKER
     assert "the limit is 104857600, and was ended: raise --model-memory-bytes" in reply.error.message
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("many_processes", "processes, the limit is 8, and was ended"),
+        ("many_threads", "threads in its processes together, the limit is 64, and was ended"),
+        ("many_bytes", "bytes in its scratch directory, the limit is 1048576, and was ended"),
+        ("many_files", "files in its scratch directory, the limit is 20, and was ended"),
+        ("much_time", "seconds of CPU time for one batch, the limit is 3, and was ended"),
+    ],
+)
+async def test_a_process_has_the_limits_of_a_worker(zygotes: Zygotes, name: str, said: str) -> None:
+    limits = LimitModels(8, 64, scratch_bytes=1 << 20, scratch_files=20, batch_processor_seconds=3.0)
+    async with running_pool(zygotes, model_limits=limits) as pool:
+        reply = await call(pool, name, numbers(1))
+        assert values(await call(pool, "doubled", numbers(1, 21))) == [[42]]
+    assert reply.error is not None
+    assert reply.error.kind == exchange_pb2.ERROR_KIND_WORKER
+    assert said in reply.error.message
 
 
 async def test_idle_workers_and_models_of_a_zygote_that_died_make_way_for_those_of_the_next_one(tmp_path: Path) -> None:

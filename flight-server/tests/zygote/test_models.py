@@ -17,6 +17,7 @@ from updraft_server.worker.model import control
 from updraft_server.worker.model.door import MAX_PACKET_BYTES, Connect, Connected, decode, encode
 from updraft_server.worker.model.function import BatchedFunction
 from updraft_server.zygote.model_replica import ForkedModel
+from updraft_server.zygote.model_take import ModelTake
 from updraft_server.zygote.models import Models
 
 BUDGET_BYTES = 100
@@ -88,8 +89,8 @@ class Zygote:
         self._buried.append(ended)
         return ended.status
 
-    def memory_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, int]:
-        return dict.fromkeys(models, LARGE_BYTES)
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelTake]:
+        return dict.fromkeys(models, ModelTake(LARGE_BYTES))
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
         if isinstance(packet, ModelFault):

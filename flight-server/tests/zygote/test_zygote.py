@@ -5,6 +5,7 @@ import os
 import select
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pool_driver import Zygotes
@@ -135,3 +136,32 @@ def test_a_successor_keeps_the_workers_that_are_claimed_and_ends_the_others(zygo
     assert successor.expect(Exited) == Exited(claimed, None)
     assert ends(kept)
     successor.close()
+
+
+def test_a_zygote_that_is_followed_keeps_its_workers_until_they_end(tmp_path: Path) -> None:
+    first = Zygotes(tmp_path, WorkerSettings())
+    front = Front(first.connection())
+    (name, kept), (_, forgotten) = front.fork(), front.fork()
+    front.send(Measure(1, [name]))
+    front.expect(Measured)
+    following = Zygotes(tmp_path, WorkerSettings(), generation=1, is_successor=True)
+    followers_front = Front(following.connection())
+    assert (front.hello.generation, followers_front.hello.generation) == (0, 1)
+    # Nothing of the first one's is touched before it has retired.
+    assert lives(kept)
+    assert lives(forgotten)
+    retired = os.pidfd_open(first.process.pid)
+    first.retire()
+    followers_front.send(Claim([name]))
+    assert ends(forgotten)
+    followers_front.send(Measure(1, [name]))
+    assert list(followers_front.expect(Measured).usage) == [name]
+    assert lives(retired)
+    followers_front.send(Kill(name))
+    assert followers_front.expect(Exited) == Exited(name, None)
+    assert ends(kept)
+    assert ends(retired)
+    front.close()
+    followers_front.close()
+    following.stop()
+    first.stop()

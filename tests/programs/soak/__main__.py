@@ -2,9 +2,10 @@
 """`make soak`: Spark jobs over UDFs and writes, whose every row is checked, while something is killed every second.
 
 Workers, zygote, front, writer and executors are killed; a pool or writer that ends is started again, as a platform
-does. With `--rolling` nothing is killed: two pools and two writers behind one address each are restarted in turn, in
-order, and no job may fail. Ends with status 1 on a row that is wrong, lost or duplicated, on memory, descriptors or
-disk that grow, and where nothing was proved: a job never answered, or one kind of process was never killed.
+does. Pools load their functions again all the time (SIGUSR2). With `--rolling` nothing is killed: two pools and two
+writers behind one address each are restarted in turn, in order, and no job may fail. Ends with status 1 on a row that
+is wrong, lost or duplicated, on memory, descriptors or disk that grow, and where nothing was proved: a job never
+answered, or one kind of process was never killed.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from tests.support.writer import LocalWriter
 _WORKERS = 2
 _KILL_EVERY_SECONDS = 1.0
 _ROLL_EVERY_SECONDS = 5.0
+# Longer than a zygote takes to load, so that most reloads end; others meet a kill.
+_RELOAD_EVERY_SECONDS = 15.0
 _QUOTA_BYTES = 256 << 20
 # A task that meets one killed process after another is Spark's to try again, as often as it takes.
 _PATIENT = {
@@ -100,6 +103,7 @@ class _Soak:
         deadline = time.monotonic() + self._options.minutes * 60
         with contextlib.ExitStack() as stack:
             turns = {"samples": stack.enter_context(Platform(self._trend.sample, 1.0))}
+            turns["reloads"] = stack.enter_context(Platform(self._pools.reload, _RELOAD_EVERY_SECONDS))
             if self._options.rolling:
                 turns["restarts"] = stack.enter_context(Platform(self._roll, _ROLL_EVERY_SECONDS))
             else:
@@ -141,6 +145,7 @@ class _Soak:
             print(f"  {failure}")
         print(f"killed: {dict(self._kills.by_victim)}, executors now: {len(executors(self._driver))}")
         print(f"started again: pools {self._pools.restarts}, writers {self._writers.restarts}")
+        print(f"functions loaded again: {self._pools.reloads} times")
         for name in self._trend.samples:
             early, late = self._trend.quarters(name)
             print(f"{name:15}{early:10.1f} in the second quarter{late:10.1f} in the last")
@@ -183,7 +188,7 @@ def violated(
     found += [f"no answer of {name}" for name in unanswered]
     found += growing
     # What is started under kills may be killed as it starts, and is started again.
-    found += sorted({*troubles} & {"kills", "restarts"})
+    found += sorted({*troubles} & {"kills", "restarts", "reloads"})
     found += ["failed jobs"] if failed_jobs else []
     return found + [f"no kill of a {victim}" for victim in never_killed]
 

@@ -25,7 +25,7 @@ class Place:
     def __init__(self, link: Path, make: Callable[[], Service], count: int) -> None:
         self._link = link
         self._services = [make() for _ in range(count)]
-        self.restarts = 0
+        self.restarts = self.reloads = 0
 
     @property
     def endpoint(self) -> str:
@@ -65,6 +65,13 @@ class Place:
         self._point_at(self._services[0])
         before.terminate()
         self._start_again(before)
+
+    def reload(self) -> None:
+        """Have pools load their functions again."""
+        for service in self._services:
+            if isinstance(service, LocalPool) and service.is_ready:
+                service.load_again()
+                self.reloads += 1
 
     def _start_again(self, service: Service) -> None:
         # Reaps it where it has ended by itself, and its family with it.

@@ -3,6 +3,8 @@
 
 import contextlib
 import importlib.util
+import json
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +25,19 @@ class ServedModule(LocalPool):
         self._listen = listen
         functions = [f"--functions={module}", "--session-functions=off", f"--workers={workers}"]
         super().__init__("pool", "updraft-server", [*functions, "--log-level=warning"], {})
+
+    def load_again(self) -> None:
+        """Begin to load the functions as they are now. What is there serves calls until that is done."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGUSR2)
+
+    def has_loaded_again(self) -> bool:
+        """Whether functions were loaded again since this was asked last."""
+        before = self._ready["zygote"]
+        # Its directory goes when the pool ends.
+        with contextlib.suppress(FileNotFoundError):
+            self._ready = json.loads(self._ready_file.read_text())
+        return bool(self._ready["zygote"] != before)
 
     @property
     def address(self) -> str:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,7 @@ from updraft_server.front.status.sampler import Sampler
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.front.worker_log import log_dropped_output, log_worker_output
 from updraft_server.ipc.control import CONTROL_VARIABLE, KNOWN_VARIABLE, KnownSide
-from updraft_server.ipc.model_packets import memory_bytes
+from updraft_server.ipc.model_packets import LimitModels, memory_bytes
 from updraft_server.ipc.settings_handover import (
     ARTIFACTS_VARIABLE,
     NEIGHBOURS_TOKEN_VARIABLE,
@@ -101,6 +101,7 @@ class Front:
         )
         self._settings = settings
         self._pool = pool
+        self._announced = pool.functions
         self._health = HealthBoard()
         self._health_changed = asyncio.Event()
         self._health_changed.set()
@@ -129,9 +130,7 @@ class Front:
                 scratch_bytes=settings.worker_scratch_bytes,
                 scratch_files=settings.worker_scratch_files,
             ),
-            batch_processor_seconds=(
-                longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
-            ),
+            batch_processor_seconds=_batch_processor_seconds(settings),
             longest_batch_seconds=LONGEST_BATCH_SECONDS if settings.batch_timeout_seconds is None else 0.0,
         )
         self._early_reads = EarlyReads(
@@ -338,12 +337,7 @@ class Front:
             await self._health.publish([f"updraft.function/{name}"], serving=serving and not fault)
 
     def _announce(self) -> None:
-        functions = [function.name for function in self._pool.functions if not function.fault]
-        for function in self._pool.functions:
-            if function.fault:
-                _log.error(
-                    "function cannot be called", function=function.name, version=function.version, reason=function.fault
-                )
+        functions = self._announced_functions()
         sandbox = in_words(self._pool.sandbox)
         places = {**self._listeners.addresses, **self._token_places()}
         _log.info("pool is ready", **places, front=os.getpid(), functions=functions, sandbox=sandbox)
@@ -351,6 +345,27 @@ class Front:
             ready_file = ReadyFile(self._settings.ready_file, self._ready_content)
             ready_file.update()
             self._pool.subscribe(lambda: _update(ready_file))
+        self._pool.subscribe(self._announce_changes)
+
+    def _announce_changes(self) -> None:
+        """Say which functions there are once they were loaded again."""
+        # Looked at after each change of the pool, and compared only when a zygote has told of its functions.
+        if self._pool.functions is self._announced:
+            return
+        if self._pool.functions == self._announced:
+            self._announced = self._pool.functions
+            return
+        _log.info("the functions were loaded again", functions=self._announced_functions())
+
+    def _announced_functions(self) -> Sequence[str]:
+        """The names of those that can be called; says of each other one why not."""
+        self._announced = self._pool.functions
+        for function in self._announced:
+            if function.fault:
+                _log.error(
+                    "function cannot be called", function=function.name, version=function.version, reason=function.fault
+                )
+        return [function.name for function in self._announced if not function.fault]
 
     def _token_places(self) -> dict[str, str]:
         """Where those find the token for metrics and status who need none from elsewhere."""
@@ -381,6 +396,10 @@ def _fresh_workers(settings: "FrontSettings") -> int:
     return 0 if settings.session_functions == "off" else settings.fresh_workers
 
 
+def _batch_processor_seconds(settings: "FrontSettings") -> float:
+    return longest_processor_seconds() if settings.batch_cpu_seconds is None else settings.batch_cpu_seconds
+
+
 async def _serve(settings: "FrontSettings", control: socket.socket, known: KnownSide | None) -> None:
     pool_settings = PoolSettings(
         workers=settings.workers,
@@ -388,6 +407,13 @@ async def _serve(settings: "FrontSettings", control: socket.socket, known: Known
         zygotes=ControlConnection(control, known),
         output_lines_per_second=settings.output_lines_per_second,
         extra_workers=settings.extra_workers,
+        model_limits=LimitModels(
+            settings.worker_processes,
+            settings.worker_threads,
+            settings.worker_scratch_bytes,
+            settings.worker_scratch_files,
+            _batch_processor_seconds(settings),
+        ),
     )
     pool = Pool(pool_settings, log_worker_output, log_dropped_output)
     try:

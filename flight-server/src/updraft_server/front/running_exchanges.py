@@ -17,11 +17,12 @@ import structlog
 from updraft.errors import DeadlineError, LimitError, UpdraftError
 from updraft.service.silence import Silence, seconds_between_looks
 from updraft_server.front.batch_timeout import BatchTimeout
-from updraft_server.front.batch_use import ProcessorTime, WorkTime
+from updraft_server.front.batch_use import WorkTime
 from updraft_server.front.lost_memory import LostMemory
 from updraft_server.front.relay import Relay, Side
 from updraft_server.front.worker_limits import WorkerLimits
 from updraft_server.ipc.worker_usage import WorkerUsage
+from updraft_server.linux.processor_time import ProcessorTime
 
 _log = structlog.get_logger(__name__)
 

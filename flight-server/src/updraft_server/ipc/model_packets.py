@@ -56,6 +56,18 @@ def memory_bytes(usage: Sequence[ModelUsage]) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LimitModels:
+    """What a front allows each model process beside memory, with all that it has started: as much as a worker."""
+
+    processes: int
+    threads: int
+    scratch_bytes: int
+    scratch_files: int
+    batch_processor_seconds: float
+    """CPU time for one batch; 0 sets no limit."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ModelStarted:
     """A model process was forked; comes with MODEL_DESCRIPTORS: the ends to read of its output and its stacks."""
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from updraft_server.linux.process_trees import start_ticks
 
 _MAX_RECORD_BYTES = 64
+_UNFINISHED = "."
 
 
 class Survivor(NamedTuple):
@@ -35,7 +36,10 @@ class WorkerRecords:
         """Note a child that has just been forked; raises OSError."""
         # Tools that tidy temporary directories may have removed it.
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        (self._directory / worker).write_text(f"{pid} {start_ticks(pid)}")
+        # It appears in one step: a zygote may die, and the supervisor look here, while another one forks.
+        unfinished = self._directory / f"{_UNFINISHED}{worker}"
+        unfinished.write_text(f"{pid} {start_ticks(pid)}")
+        unfinished.rename(self._directory / worker)
 
     def forget(self, worker: str) -> None:
         """The worker has ended."""
@@ -56,6 +60,8 @@ class WorkerRecords:
         """Workers of earlier zygotes that live; the records of those that do not are removed."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for record in sorted(self._directory.iterdir()):
+            if record.name.startswith(_UNFINISHED):
+                continue
             survivor = _survivor(record)
             if survivor is not None:
                 yield survivor

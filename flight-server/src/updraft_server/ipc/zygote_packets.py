@@ -14,7 +14,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
-from updraft_server.ipc.model_packets import MeasuredModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
+from updraft_server.ipc.model_packets import (
+    LimitModels,
+    MeasuredModels,
+    MeasureModels,
+    ModelEnded,
+    ModelFault,
+    ModelStarted,
+)
 from updraft_server.ipc.worker_settings import WorkerSettings
 
 MAX_PACKET_BYTES = 64 * 1024
@@ -53,6 +60,10 @@ class ZygoteSettings:
     """Layers of the sandbox without which it does not start."""
     model_memory_bytes: int = 0
     """What all model processes may hold together; 0 sets no limit."""
+    generation: int = 0
+    """How often functions were loaded again before."""
+    is_successor: bool = False
+    """Whether it takes over from a zygote that lives."""
 
     def encode(self) -> str:
         """As JSON, for the zygote's environment."""
@@ -83,6 +94,8 @@ class Hello:
     """Memory of the container or machine that the zygote and all workers share."""
     more: int = 0
     """The number of functions that follow."""
+    generation: int = 0
+    """That of ZygoteSettings: workers of another one have loaded other code."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,6 +183,14 @@ class Exited:
     """Its exit code, or less than zero the signal that ended it; None where an earlier zygote forked it."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retired:
+    """The zygote has a successor, which the front finds next: it forks nothing more, and leaves its workers to that.
+
+    It tells of model processes as long as it has workers that may use them.
+    """
+
+
 Packet: TypeAlias = (
     Hello
     | MoreFunctions
@@ -183,6 +204,8 @@ Packet: TypeAlias = (
     | Measure
     | Measured
     | Exited
+    | Retired
+    | LimitModels
     | ModelStarted
     | ModelEnded
     | ModelFault

@@ -25,6 +25,7 @@ _COUNTED = "RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:"
 _MOST_THREADS = 64
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class ProcessTree(NamedTuple):
@@ -40,6 +41,11 @@ class ProcessTree(NamedTuple):
     """The shared memory alone, files in memory included that are mapped."""
     threads: int = 0
     """Of all its processes together."""
+
+    @property
+    def processor_seconds(self) -> float:
+        """CPU time of all its processes."""
+        return sum(ticks for _, ticks in self.ticks) / _TICKS_PER_SECOND
 
 
 class _Stat(NamedTuple):

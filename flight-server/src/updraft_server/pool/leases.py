@@ -7,6 +7,7 @@ import enum
 import socket
 from typing import NamedTuple, Protocol
 
+from updraft_server.ipc.model_packets import LimitModels
 from updraft_server.pool.worker_events import WorkerDeath
 from updraft_server.pool.zygote_source import ZygoteSource
 
@@ -83,6 +84,8 @@ class PoolSettings:
     """How long an extra worker of a task that has ended is kept for the next one."""
     output_lines_per_second: float = 100.0
     """Lines that a worker may print for one exchange, in the long run; twice as many may come at once."""
+    model_limits: LimitModels | None = None
+    """What each process of a batched function may take beside memory; None sets no limit."""
 
     @property
     def most_extra_workers(self) -> int:

@@ -1,55 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model processes of a pool as its front knows them: what they print, which functions are at fault, what they use.
+"""The model processes of a pool: those of the zygote that serves, and of retired ones whose exchanges go on."""
 
-The zygote starts, measures and ends them; nothing here acts on them.
-"""
+import functools
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import os
-from collections.abc import Callable, Sequence
-
-import structlog
-
-from updraft_server.ipc.model_packets import MODEL_DESCRIPTORS, ModelEnded, ModelFault, ModelStarted, ModelUsage
-from updraft_server.pool.stack_reader import StackReader
+from updraft_server.ipc.model_packets import ModelUsage
+from updraft_server.pool.retired_zygote import RetiredZygote
 from updraft_server.pool.worker_events import DroppedOutput, WorkerOutput
-from updraft_server.pool.worker_output import OutputReader
 from updraft_server.pool.zygote_client import ModelPacket
-
-_log = structlog.get_logger(__name__)
-
-FunctionKey = tuple[str, str]
-"""Name and version."""
-
-
-class _Process:
-    """What is read of one process."""
-
-    def __init__(
-        self,
-        started: ModelStarted,
-        descriptors: Sequence[int],
-        lines_per_second: float,
-        on_output: Callable[[WorkerOutput], None],
-        on_drop: Callable[[DroppedOutput], None],
-    ) -> None:
-        output, stack = descriptors
-        context = {"function": started.name, "version": started.version}
-        self.context = context
-        self.stack = StackReader(stack)
-        self.output = OutputReader(
-            output,
-            lines_per_second,
-            lambda line: on_output(WorkerOutput(started.model, line, context)),
-            lambda lines, size: on_drop(DroppedOutput(started.model, lines, size, context)),
-        )
-
-    def close(self) -> None:
-        self.output.close()
-        self.stack.close()
+from updraft_server.pool.zygote_models import FunctionKey, ZygoteModels
 
 
 class PooledModels:
-    """Of all zygotes of a pool, one after the other."""
+    """Of all zygotes of a pool."""
 
     def __init__(
         self,
@@ -58,73 +22,65 @@ class PooledModels:
         on_drop: Callable[[DroppedOutput], None],
         on_fault: Callable[[], None],
     ) -> None:
-        """No process yet.
-
-        Args:
-            lines_per_second: Lines that each may print, in the long run.
-            on_output: Hears of each.
-            on_drop: Hears of what was too much.
-            on_fault: Hears that `faults` has changed.
-        """
-        self.usage: Sequence[ModelUsage] = ()
-        """Of each batched function, when it was measured last."""
-        self.faults: dict[FunctionKey, str] = {}
-        """Why functions cannot be called, of those that cannot."""
-        self._lines_per_second = lines_per_second
-        self._on_output = on_output
-        self._on_drop = on_drop
-        self._on_fault = on_fault
-        self._processes: dict[str, _Process] = {}
+        """No process yet; the arguments are those of `ZygoteModels`."""
+        self._make = functools.partial(ZygoteModels, lines_per_second, on_output, on_drop, on_fault)
+        self._current = self._make()
+        self._retired: list[RetiredZygote] = []
 
     @property
     def are_there(self) -> bool:
         """Whether the pool has batched functions, as far as is known."""
-        return bool(self._processes or self.usage or self.faults)
+        return self._current.are_there or bool(self._retired)
+
+    @property
+    def usage(self) -> Sequence[ModelUsage]:
+        """Of each batched function, when it was measured last."""
+        return _together(self._current.usage, (each for zygote in self._retired for each in zygote.usage))
+
+    @property
+    def faults(self) -> Mapping[FunctionKey, str]:
+        """Why functions cannot be called, of those that cannot."""
+        return self._current.faults
 
     def take(self, packet: ModelPacket, descriptors: Sequence[int]) -> None:
         """What the zygote tells."""
-        match packet:
-            case ModelStarted() if len(descriptors) == MODEL_DESCRIPTORS:
-                self._processes[packet.model] = _Process(
-                    packet, descriptors, self._lines_per_second, self._on_output, self._on_drop
-                )
-                _log.info("model process started", model=packet.model, function=packet.name, pid=packet.pid)
-            case ModelStarted():
-                for descriptor in descriptors:
-                    os.close(descriptor)
-            case ModelEnded():
-                self._end(packet)
-            case ModelFault():
-                self._set_fault((packet.name, packet.version), packet.fault)
+        self._current.take(packet, descriptors)
+
+    def measured(self, usage: Sequence[ModelUsage]) -> None:
+        """What the zygote's processes use; retired ones are asked, for the next time."""
+        self._current.usage = usage
+        for zygote in self._retired:
+            zygote.measure()
 
     def lost(self) -> None:
         """The zygote has gone away, and its processes with it."""
-        for process in self._processes.values():
-            process.close()
-        self._processes.clear()
-        self.usage = ()
-        self.faults.clear()
+        self._current.lost()
+
+    def retire(self, zygote: socket.socket) -> None:
+        """The zygote serves its processes to exchanges that have begun, and nobody else; `zygote` leads there."""
+        self._retired.append(RetiredZygote(zygote, self._current, self._retired.remove))
+        self._current = self._make()
 
     async def stack(self, model: str, show_stack: Callable[[str], None]) -> str | None:
         """Where the Python of a process is; None where there is no such process."""
-        process = self._processes.get(model)
-        return await process.stack.read(lambda: show_stack(model)) if process is not None else None
+        for zygote in self._retired:
+            if (stack := await zygote.stack(model)) is not None:
+                return stack
+        return await self._current.stack(model, show_stack)
 
-    def _end(self, packet: ModelEnded) -> None:
-        process = self._processes.pop(packet.model, None)
-        if process is None:
-            return
-        process.close()
-        log = _log.info if packet.is_expected else _log.error
-        crash = {"stack": process.output.crash.text} if process.output.crash.text else {}
-        log("model process ended", model=packet.model, how=packet.how, **process.context, **crash)
+    def close(self) -> None:
+        """Let go of all."""
+        self._current.lost()
+        for zygote in list(self._retired):
+            zygote.close()
 
-    def _set_fault(self, function: FunctionKey, fault: str) -> None:
-        name, version = function
-        if fault:
-            self.faults[function] = fault
-            _log.error("function is unhealthy", function=name, version=version, reason=fault)
-        else:
-            self.faults.pop(function, None)
-            _log.info("function is healthy again", function=name, version=version)
-        self._on_fault()
+
+def _together(current: Sequence[ModelUsage], retired: Iterable[ModelUsage]) -> Sequence[ModelUsage]:
+    """Processes of retired zygotes are on their way out, whatever these say of them."""
+    found = {(each.name, each.version): each for each in current}
+    for each in retired:
+        leaving = [replica._replace(state="retiring") for replica in each.replicas]
+        if leaving:
+            known = found.get((each.name, each.version), each._replace(replicas=()))
+            found[each.name, each.version] = known._replace(replicas=[*known.replicas, *leaving])
+    return list(found.values())

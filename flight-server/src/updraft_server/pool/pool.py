@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -35,7 +35,7 @@ from updraft_server.pool.worker import EXIT_REASONS, PooledWorker, WorkerState
 from updraft_server.pool.worker_events import DroppedOutput, WorkerDeath, WorkerOutput
 from updraft_server.pool.worker_lease import WorkerLease
 from updraft_server.pool.worker_starts import WorkerStarts
-from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError
+from updraft_server.pool.zygote_client import ZygoteClient, ZygoteError, ZygoteLostError
 from updraft_server.sandbox_layers import SHARED_MEMORY, SandboxLayer
 
 _log = structlog.get_logger(__name__)
@@ -79,13 +79,20 @@ class Pool:
         self._wake = asyncio.Event()
         self._models = PooledModels(settings.output_lines_per_second, on_output, on_drop, self._changed)
         self._zygote = ZygoteClient(
-            settings.zygotes, settings.start_timeout_seconds, self._exited, self._lost, self._models.take
+            settings.zygotes,
+            settings.start_timeout_seconds,
+            self._exited,
+            self._lost,
+            self._models.take,
+            self._models.retire,
         )
         self._keepers: list[asyncio.Task[None]] = []
         self._starts = WorkerStarts(settings.workers, self._start_worker, self._heal)
         # Those that are being started: several exchanges of a task may ask at once.
         self._extra_of_tasks: Counter[TaskKey | None] = Counter()
         self._closing = False
+        self._generation = 0
+        """Of the functions that new workers have; workers of another one serve nobody any more."""
 
     async def start(self) -> None:
         """Return when all workers are warm; raises PoolError when the zygote cannot start them."""
@@ -169,6 +176,9 @@ class Pool:
         self._extra_of_tasks[task] += 1
         try:
             return self._lease(await self._starts.start_extra(), task, binding)
+        except ZygoteLostError as error:
+            # Its successor may start one.
+            raise NoIdleWorker(str(error)) from None
         finally:
             self._extra_of_tasks[task] -= 1
             # Tasks come and go for ever.
@@ -225,7 +235,7 @@ class Pool:
         if self._workers:
             await asyncio.wait([worker.death for worker in self._workers.values()], timeout=_LAST_DEATHS_SECONDS)
         self._zygote.close()
-        self._models.lost()
+        self._models.close()
 
     async def _keep(self) -> None:
         """Keep the configured number of workers alive: the only place that starts them unasked."""
@@ -267,16 +277,23 @@ class Pool:
         """What the model processes use and have done; as it was, where the zygote cannot tell."""
         with contextlib.suppress(ZygoteError, TimeoutError):
             async with asyncio.timeout(_MEASUREMENT_TIMEOUT_SECONDS):
-                self._models.usage = await self._zygote.measure_models()
+                self._models.measured(await self._zygote.measure_models())
         return self._models.usage
 
     def _lost(self) -> None:
         self._models.lost()
+        if any(function.batched for function in self._zygote.functions):
+            # No model can be reached from them any more. They must not notice by themselves: an exchange may be on its
+            # way to them.
+            self._give_up(worker for worker in self._waiting() if worker.may_call_models)
         self._wake.set()
+        self._changed()
 
     async def _connect(self) -> None:
         hello = await self._zygote.connect()
         self._zygote.claim(tuple(self._workers))
+        if self._settings.model_limits is not None:
+            self._zygote.limit_models(self._settings.model_limits)
         for worker in self._workers.values():
             if worker.was_killed:
                 self._zygote.kill(worker.id)
@@ -288,13 +305,29 @@ class Pool:
         functions = self._zygote.functions
         self.functions = tuple(function for function in functions if function.name not in UNLISTED)
         self.unlisted = tuple(function for function in functions if function.name in UNLISTED)
+        if hello.generation != self._generation:
+            self._renew(hello.generation)
         self._zygote.sweep()
         self._changed()
 
+    def _renew(self, generation: int) -> None:
+        """The functions were loaded again: end the workers that have them as they were, those with an exchange after
+        it."""
+        self._generation = generation
+        self._give_up(self._waiting())
+
+    def _waiting(self) -> Iterator[PooledWorker]:
+        return self._in(WorkerState.FRESH, WorkerState.IDLE, WorkerState.SPARE)
+
+    def _give_up(self, workers: Iterable[PooledWorker]) -> None:
+        for worker in list(workers):
+            self._spares.forget(worker)
+            self._discard(worker)
+
     def _surplus(self) -> int:
         """Workers beyond the configured number, extra ones of tasks; negative where some are missing."""
-        living = sum(1 for _ in self._in(WorkerState.IDLE, WorkerState.BUSY))
-        return living - self._settings.workers
+        living = self._in(WorkerState.IDLE, WorkerState.BUSY)
+        return sum(worker.generation == self._generation for worker in living) - self._settings.workers
 
     def _missing(self) -> int:
         """Workers to start, fresh ones included."""
@@ -304,7 +337,7 @@ class Pool:
 
     def _has_one_for_each_task(self) -> bool:
         """Whether as many tasks run, or find an idle worker, as the pool has workers; what else they hold is extra."""
-        tasks = {lease.task or id(lease) for lease in self._leases}
+        tasks = {lease.task or id(lease) for lease in self._leases if lease.held.generation == self._generation}
         return len(tasks) + sum(1 for _ in self._in(WorkerState.IDLE)) >= self._settings.workers
 
     def _fill_up(self) -> None:
@@ -333,11 +366,14 @@ class Pool:
                         self._ended,
                         self._zygote.kill,
                         self._zygote.show_stack,
+                        self._generation,
                     )
                     undo.callback(self._discard, worker)
                     self._workers[worker.id] = worker
                     worker.death.add_done_callback(lambda death: self._died(worker, death.result()))
                     await worker.ready()
+                    if worker.generation != self._generation:
+                        raise ZygoteLostError()
             except TimeoutError:
                 raise PoolError(f"a new worker was not ready within {limit_seconds:g} seconds") from None
             undo.pop_all()
@@ -357,7 +393,7 @@ class Pool:
         worker.works_for({})
         is_lasting = worker.bound.binding is None or worker.bound.binding.is_lasting
         is_reusable = outcome is LeaseOutcome.CLEAN and is_lasting and worker.state is WorkerState.BUSY
-        if not is_reusable or self._closing:
+        if not is_reusable or self._closing or worker.generation != self._generation:
             self._discard(worker)
         elif self._has_one_for_each_task():
             self._spares.keep(worker)

@@ -50,10 +50,13 @@ class PooledWorker:
         on_end: Callable[["PooledWorker"], None],
         kill: Callable[[str], None],
         show_stack: Callable[[str], None],
+        generation: int,
     ) -> None:
         self.id = forked.id
         self.pid = forked.pid
         """On the zygote's side: for people to read, never to act on."""
+        self.generation = generation
+        """Of the functions that it has: `Hello.generation`."""
         self.usage: WorkerUsage | None = None
         """The last measurement; None before the first."""
         self.was_killed = False
@@ -92,6 +95,11 @@ class PooledWorker:
             self._loop.remove_reader(self.socket.fileno())
         if state in _BETWEEN_EXCHANGES:
             self._loop.add_reader(self.socket.fileno(), self._stirred)
+
+    @property
+    def may_call_models(self) -> bool:
+        """Whether it has a way to model processes: one that serves a session has none."""
+        return self.bound.binding is None or self.bound.binding.owner is None
 
     def works_for(self, context: dict[str, str]) -> None:
         """What it prints from now on belongs to the exchange of `context`, or to none where that is empty."""

@@ -15,6 +15,7 @@ import structlog
 from updraft.v1.control_pb2 import FunctionDescription
 from updraft_server.ipc.function_list import decode_functions, joined
 from updraft_server.ipc.model_packets import (
+    LimitModels,
     MeasuredModels,
     MeasureModels,
     ModelEnded,
@@ -39,6 +40,7 @@ from updraft_server.ipc.zygote_packets import (
     MoreFunctions,
     Packet,
     PacketError,
+    Retired,
     ShowStack,
     Sweep,
     decode,
@@ -92,6 +94,7 @@ class ZygoteClient:
         on_exit: Callable[[Exited], None],
         on_lost: Callable[[], None],
         on_model: Callable[[ModelPacket, Sequence[int]], None],
+        on_retirement: Callable[[socket.socket], None],
     ) -> None:
         """Not connected yet.
 
@@ -101,6 +104,7 @@ class ZygoteClient:
             on_exit: Hears of workers that have ended.
             on_lost: Hears that there is no connection any more.
             on_model: Hears of model processes; gets their descriptors with it, to close.
+            on_retirement: Hears that the zygote has a successor, and gets a connection of its own to it, to close.
         """
         self.hello: Hello | None = None
         """What the zygote is; None while there is no connection."""
@@ -115,6 +119,7 @@ class ZygoteClient:
         self._on_exit = on_exit
         self._on_lost = on_lost
         self._on_model = on_model
+        self._on_retirement = on_retirement
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket
         self._connection = contextlib.ExitStack()
@@ -188,6 +193,10 @@ class ZygoteClient:
     def sweep(self) -> None:
         """Remove what nobody uses in a /dev/shm that is the pool's alone; without a connection nothing happens."""
         self._send(Sweep())
+
+    def limit_models(self, limits: LimitModels) -> None:
+        """Let model processes take no more than this; without a connection nothing happens."""
+        self._send(limits)
 
     async def measure(self, workers: Sequence[str]) -> Mapping[str, WorkerUsage]:
         """What each of the workers uses that live; raises ZygoteError. The caller bounds the wait."""
@@ -281,6 +290,9 @@ class ZygoteClient:
                 self._on_exit(packet)
             case ModelStarted() | ModelEnded() | ModelFault():
                 self._on_model(packet, descriptors)
+            case Retired():
+                self._on_retirement(self._socket.dup())
+                self._lose()
 
     def _greet(self, packet: Hello | MoreFunctions) -> None:
         """Take a part of the zygote's greeting; once it is whole, whoever waits for it gets it."""

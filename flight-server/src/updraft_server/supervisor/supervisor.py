@@ -7,6 +7,7 @@ processes that functions of those workers leave behind, which are ended.
 """
 
 import contextlib
+import dataclasses
 import enum
 import math
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from updraft.service.child import Child, describe_exit
 from updraft.service.crashes import CRASHES, WINDOW_SECONDS, Crashes
-from updraft.service.heartbeat import INTERVAL_SECONDS, SILENT_TURNS
+from updraft.service.heartbeat import INTERVAL_SECONDS, LOADING_TURNS, SILENT_TURNS
 from updraft.service.parent import stdin_has_ended
 from updraft_server.ipc.control import (
     CONTROL_VARIABLE,
@@ -54,8 +55,11 @@ EXIT_REFUSED = 2
 _ARTIFACTS = "artifacts"
 _FRONT = "front"
 _ZYGOTE = "zygote"
+_SUCCESSOR = "next zygote"
+RELOAD = signal.SIGUSR2
 # SIGALRM is this process's own, once every INTERVAL_SECONDS.
-SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.SIGIO})
+_ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+SIGNALS = frozenset({*_ENDING, RELOAD, signal.SIGCHLD, signal.SIGALRM, signal.SIGIO})
 _START_UP_SECONDS = 10.0
 _DRAIN_MARGIN_SECONDS = 15.0
 # A killed process that waits for a disk or a network file system does not end; the pool's own end must not wait for it.
@@ -103,6 +107,10 @@ class Supervisor:
         self._front_call = FrontCall(self._socket_path)
         self._door: socket.socket | None = None
         """Leads to the zygote."""
+        self._successors_door: socket.socket | None = None
+        """Leads to a zygote that takes its place once it has loaded the functions."""
+        self._generation = 0
+        """How often functions were loaded again."""
         if workers is not None:
             self._zygote_settings = zygote_settings(workers, directory, {directory, front_directory})
         if workers is None:
@@ -146,6 +154,7 @@ class Supervisor:
         match signal.sigwait(SIGNALS):
             case signal.SIGALRM:
                 self._end_stuck_children()
+                self._succeed()
                 self._kill_strays()
                 self._go_on_once_cleared()
                 self._look_for_front()
@@ -156,6 +165,9 @@ class Supervisor:
                 return self._reap()
             case signal.SIGIO:
                 self._look_for_front()
+                return None
+            case signal.SIGUSR2:
+                self._reload()
                 return None
             case _:
                 return self._stop()
@@ -172,7 +184,8 @@ class Supervisor:
         """Kill a child whose loop does not turn: the end that follows is one like any other."""
         for name, child in self._children.items():
             if child.is_stuck():
-                _say(f"the {name} has not moved for {SILENT_TURNS * INTERVAL_SECONDS:g} seconds and is killed")
+                turns = SILENT_TURNS if child.has_started else LOADING_TURNS
+                _say(f"the {name} has not moved for {turns * INTERVAL_SECONDS:g} seconds and is killed")
                 child.kill()
 
     def _stop(self) -> int | None:
@@ -217,7 +230,16 @@ class Supervisor:
         if name == _FRONT and self._front_settings is not None:
             return self._front_ended(self._front_settings, code)
         assert self._zygote_settings is not None
-        return self._zygote_ended(self._zygote_settings, code)
+        if name == _ZYGOTE:
+            return self._zygote_ended(self._zygote_settings, code)
+        del self._children[name]
+        if name == _SUCCESSOR:
+            self._drop_successor()
+            _say(f"the {name} {describe_exit(code)} while it loaded the functions: they serve on as they were")
+        elif code:
+            _say(f"the {name} {describe_exit(code)}")
+            self._adopt_workers(self._zygote_settings)
+        return None
 
     def _front_ended(self, settings: FrontSettings, code: int) -> int | None:
         self._kill_orphans()
@@ -245,10 +267,15 @@ class Supervisor:
             return 0 if code in (0, -signal.SIGTERM) else EXIT_FAILURE
         if self._crashed(f"the zygote {describe_exit(code)}"):
             return EXIT_FAILURE
-        # Read once, when all of them have just come here: a record that is written later saves nobody.
-        self._adopted_workers = WorkerRecords(Path(settings.workers_directory)).living()
+        self._adopt_workers(settings)
+        # The next one loads what is there now.
+        self._drop_successor()
         self._start_zygote(settings)
         return None
+
+    def _adopt_workers(self, settings: ZygoteSettings) -> None:
+        # Read once, when all of them have just come here: a record that is written later saves nobody.
+        self._adopted_workers = WorkerRecords(Path(settings.workers_directory)).living()
 
     def _crashed(self, what: str) -> bool:
         """Note a death; True when there have been too many to go on."""
@@ -261,10 +288,53 @@ class Supervisor:
     def _start_zygote(self, settings: ZygoteSettings) -> None:
         if self._door is not None:
             self._door.close()
+        # What has retired still serves the models of its workers.
+        has_retired = bool(self._children.keys() - {_FRONT, _ZYGOTE, _SUCCESSOR})
+        settings = dataclasses.replace(settings, generation=self._generation, is_successor=has_retired)
         self._door, zygotes_end = packet_pair()
         with zygotes_end:
             self._children[_ZYGOTE] = start_zygote(settings, zygotes_end)
         self._introduce()
+
+    def _reload(self) -> None:
+        """Start a zygote that loads the functions as they are now; the one that is there serves until it has."""
+        if self._zygote_settings is None:
+            _say("functions are loaded by the side of the workers: send the signal there")
+        if self._zygote_settings is None or self._phase is Phase.DRAINING or _ZYGOTE not in self._children:
+            # A zygote that is about to be started loads them anyway.
+            return
+        self._drop_successor()
+        self._generation += 1
+        settings = dataclasses.replace(self._zygote_settings, generation=self._generation, is_successor=True)
+        self._successors_door, zygotes_end = packet_pair()
+        with zygotes_end:
+            self._children[_SUCCESSOR] = start_zygote(settings, zygotes_end)
+
+    def _succeed(self) -> None:
+        """Let the front go on with a zygote that has loaded the functions again.
+
+        Its predecessor retires: it forks nothing more, and ends with the last worker that it has forked.
+        """
+        successor = self._children.get(_SUCCESSOR)
+        if self._phase is Phase.DRAINING or successor is None or not successor.has_started:
+            return
+        retired = self._children.pop(_ZYGOTE)
+        self._children[f"retired zygote {retired.pid}"] = retired
+        self._children[_ZYGOTE] = self._children.pop(_SUCCESSOR)
+        if self._door is not None:
+            self._door.close()
+        self._door, self._successors_door = self._successors_door, None
+        self._introduce()
+
+    def _drop_successor(self) -> None:
+        """Have one that has not taken over yet ended, if it lives."""
+        if self._successors_door is not None:
+            self._successors_door.close()
+            self._successors_door = None
+        successor = self._children.pop(_SUCCESSOR, None)
+        if successor is not None:
+            successor.kill()
+            successor.forget()
 
     def _start_front(self, settings: FrontSettings) -> None:
         environment = dict(os.environ)
@@ -324,10 +394,10 @@ class Supervisor:
         if self._door is not None:
             self._door.close()
             self._door = None
-        # No crash of its own: what is reaped is nobody's child by name.
-        zygote = self._children.pop(_ZYGOTE, None)
-        if zygote is not None:
-            zygote.forget()
+        self._drop_successor()
+        # No crash of their own: what is reaped is nobody's child by name.
+        for name in self._children.keys() - {_FRONT}:
+            self._children.pop(name).forget()
         self._kill_strays()
 
     def _go_on_once_cleared(self) -> None:
@@ -357,7 +427,7 @@ class Supervisor:
         """
         known = self._adopted_workers | {child.pid for child in self._children.values()}
         found = [pid for pid in children() if pid not in known]
-        if not found or self._zygote_has_ended():
+        if not found or self._a_zygote_has_ended():
             # Looked at last: of a zygote that ended meanwhile, living workers are among those found. Its end is next.
             return
         for pid in found:
@@ -365,9 +435,9 @@ class Supervisor:
             # A daemon is in a group whose leader is gone.
             kill_child(pid)
 
-    def _zygote_has_ended(self) -> bool:
-        zygote = self._children.get(_ZYGOTE)
-        return zygote is not None and _ended_of(os.P_PID, zygote.pid) is not None
+    def _a_zygote_has_ended(self) -> bool:
+        zygotes = [child for name, child in self._children.items() if name != _FRONT]
+        return any(_ended_of(os.P_PID, zygote.pid) is not None for zygote in zygotes)
 
     def _end_children(self) -> None:
         for child in self._children.values():

@@ -70,9 +70,6 @@ class Worker:
         self._channel.send(FrameKind.READY)
         ending = Ending(FrameKind.DONE)
         while ending.kind is FrameKind.DONE:
-            if not self._door.wait_beside(self._channel.descriptor):
-                # A worker of the next zygote finds models, and this one is idle.
-                self._channel.leave()
             ending = self._serve_one()
             self._channel.send(*ending)
         self._channel.discard_until_closed()

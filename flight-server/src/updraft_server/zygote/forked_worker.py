@@ -89,3 +89,11 @@ def socketpair() -> tuple[socket.socket, socket.socket]:
     with contextlib.suppress(OSError):
         ends[0].setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
     return ends
+
+
+def pipe(descriptors: contextlib.ExitStack) -> tuple[int, int]:
+    """The reading and the writing end, which `descriptors` closes."""
+    ends = os.pipe()
+    for end in ends:
+        descriptors.callback(os.close, end)
+    return ends

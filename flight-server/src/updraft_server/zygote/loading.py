@@ -86,6 +86,8 @@ def load_and_serve(score: OutOfMemoryScore) -> None:
         scratch_directory,
         sweeps_shared_memory=sweeps,
         model_memory_bytes=settings.model_memory_bytes,
+        generation=settings.generation,
+        is_successor=settings.is_successor,
     )
     # Its workers are a front's, which finishes what runs: the supervisor bounds that.
     signal.signal(signal.SIGTERM, lambda *_: zygote.end_with_fronts())

@@ -14,9 +14,10 @@ from updraft_server.linux.process_control import kill_group
 from updraft_server.linux.process_trees import own_bytes, process_trees
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
 from updraft_server.worker.model.function import BatchedFunction
-from updraft_server.zygote.forked_worker import become_worker
+from updraft_server.zygote.forked_worker import become_worker, pipe
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.model_replica import ForkedModel
+from updraft_server.zygote.model_take import ModelTake
 from updraft_server.zygote.scratch import ScratchDirectories
 
 Tell = Callable[[ModelStarted | ModelEnded | ModelFault, Sequence[int]], None]
@@ -67,8 +68,8 @@ class ZygoteModelHost:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.callback(ours.close)
             descriptors.enter_context(theirs)
-            output_read, output_write = _pipe(descriptors)
-            stack_read, stack_write = _pipe(descriptors)
+            output_read, output_write = pipe(descriptors)
+            stack_read, stack_write = pipe(descriptors)
             shared_memory = self._sandbox.new_shared_memory()
             if shared_memory is not None:
                 undo.callback(os.close, shared_memory)
@@ -98,24 +99,20 @@ class ZygoteModelHost:
         self._scratch.discard(model)
         return os.waitstatus_to_exitcode(wait_status)
 
-    def memory_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, int]:
-        """What each of these processes holds of its own, with all that it has started, in bytes."""
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelTake]:
+        """What each of these processes takes, with all that it has started."""
         trees = process_trees(process.pid for process in models.values())
-        held = {}
+        take = {}
         for model, process in models.items():
             tree = trees[process.pid]
             files_bytes = 0 if process.shared_memory is None else memory_used_bytes(process.shared_memory)
             # Files in /dev/shm are the tree's too as far as its processes have mapped them.
-            held[model] = max(0, tree.own_bytes - self._image_bytes) + max(0, files_bytes - tree.shared_bytes)
-        return held
+            held_bytes = max(0, tree.own_bytes - self._image_bytes) + max(0, files_bytes - tree.shared_bytes)
+            take[model] = ModelTake(
+                held_bytes, len(tree.ticks), tree.threads, *self._scratch.size(model), tree.processor_seconds
+            )
+        return take
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
         """Tell every front."""
         self._tell(packet, ())
-
-
-def _pipe(descriptors: contextlib.ExitStack) -> tuple[int, int]:
-    ends = os.pipe()
-    for end in ends:
-        descriptors.callback(os.close, end)
-    return ends

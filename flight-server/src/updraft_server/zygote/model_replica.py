@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from updraft_server.ipc.batch_record import BatchRecord
+from updraft_server.linux.processor_time import ProcessorTime
 from updraft_server.worker.model.control import Attach, Retire, State, encode
 
 
@@ -50,6 +51,8 @@ class Replica:
     """What it has told last."""
     memory_bytes: int = 0
     """When it was measured last."""
+    processor: ProcessorTime = dataclasses.field(default_factory=ProcessorTime)
+    """What it has used since the last batch."""
     reason: str = ""
     """Why it was ended from outside, as `how` of its end; empty where it was not."""
 
@@ -59,9 +62,9 @@ class Replica:
         return self.told.connections + self.attached - self.told.attached
 
     @property
-    def has_survived_a_batch(self) -> bool:
-        """Whether its function has worked on a batch and come back from it, as far as it has told."""
-        return any(BatchRecord.from_plain(self.told.record).batches.counts)
+    def batches(self) -> int:
+        """Those that its function has worked on and come back from, as far as it has told."""
+        return sum(BatchRecord.from_plain(self.told.record).batches.counts)
 
     def attach(self, connection: socket.socket) -> bool:
         """Bring it a connection; False where it takes none now."""

@@ -20,6 +20,7 @@ from updraft_server.ipc.function_list import DEATHS_IN_A_ROW
 from updraft_server.ipc.model_packets import (
     FUNCTIONS_PER_PACKET,
     MAX_FAULT_BYTES,
+    LimitModels,
     MeasuredModels,
     MeasureModels,
     ModelEnded,
@@ -31,6 +32,7 @@ from updraft_server.zygote.function_models import FunctionModels
 from updraft_server.zygote.model_budget import Resident, victims
 from updraft_server.zygote.model_doors import ModelDoors, Unwatch, Watch
 from updraft_server.zygote.model_replica import ForkedModel, Replica, ReplicaState
+from updraft_server.zygote.model_take import ModelTake
 
 _BUSY_LOOKS_SECONDS = 0.25
 _IDLE_LOOKS_SECONDS = 1.0
@@ -47,8 +49,8 @@ class ModelHost(Protocol):
     def bury_model(self, model: str, process: ForkedModel) -> int:
         """Reap a process that has ended; its exit code, or less than zero the signal that ended it."""
 
-    def memory_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, int]:
-        """What each of these processes holds of its own, with all that it has started, in bytes."""
+    def take_of_models(self, models: Mapping[str, ForkedModel]) -> Mapping[str, ModelTake]:
+        """What each of these processes takes, with all that it has started."""
 
     def tell_of_models(self, packet: ModelEnded | ModelFault) -> None:
         """Tell every front."""
@@ -83,6 +85,8 @@ class Models:
         self._unwatch = unwatch
         self._budget_bytes = budget_bytes
         self._most_bytes = most_bytes
+        self.limits: LimitModels | None = None
+        """What a process may take beside memory; None until a front has said it."""
         self.doors = ModelDoors(self.connect, self.forget_worker, watch, unwatch)
         self._is_running = False
         self._next_look_seconds = 0.0
@@ -117,12 +121,12 @@ class Models:
             each.deaths_in_a_row = 0
         self._start_missing()
 
-    def stop(self) -> None:
+    def stop(self, how: str = "was ended with its pool") -> None:
         """There is no front: end all processes."""
         self._is_running = False
         for _, replica in list(self._living()):
             replica.state = ReplicaState.RETIRING
-            replica.kill("was ended with its pool")
+            replica.kill(how)
 
     def turn(self) -> None:
         """Do what has become due."""
@@ -246,7 +250,7 @@ class Models:
                 replica.reason = f"could not load the function: {reason}"
             case control.State():
                 replica.told = packet
-                if replica.has_survived_a_batch:
+                if replica.batches:
                     each.deaths_in_a_row = 0
                     self._set_fault(each, "")
         return True
@@ -290,9 +294,11 @@ class Models:
         living = {replica.id: (each, replica) for each, replica in self._living()}
         is_busy = any(replica.connections or replica.state is ReplicaState.LOADING for _, replica in living.values())
         self._next_look_seconds = now_seconds + (_BUSY_LOOKS_SECONDS if is_busy else _IDLE_LOOKS_SECONDS)
-        memory = self._host.memory_of_models({name: replica.process for name, (_, replica) in living.items()})
+        taken = self._host.take_of_models({name: replica.process for name, (_, replica) in living.items()})
         for name, (each, replica) in living.items():
-            replica.memory_bytes = memory.get(name, replica.memory_bytes)
+            take = taken.get(name, ModelTake(replica.memory_bytes))
+            replica.memory_bytes = take.memory_bytes
+            batch_seconds = replica.processor.measured(replica.batches, take.processor_seconds)
             if replica.state is ReplicaState.READY:
                 each.last_memory_bytes = replica.memory_bytes
             if replica.memory_bytes > self._most_bytes:
@@ -300,6 +306,8 @@ class Models:
                     f"took {replica.memory_bytes} bytes of memory, the limit is {self._most_bytes}, and was ended:"
                     " raise --model-memory-bytes of the pool, or give it more memory"
                 )
+            elif self.limits is not None and (excess := take.excess(self.limits, batch_seconds)):
+                replica.kill(excess)
             elif replica.state is ReplicaState.LOADING and now_seconds > replica.load_deadline_seconds:
                 replica.kill(
                     f"did not load the function within {each.function.batching.load_timeout_seconds:g} seconds, and"

@@ -3,17 +3,15 @@
 
 import contextlib
 import functools
-import hashlib
 import itertools
 import math
 import os
 import secrets
 import selectors
-import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from updraft.service.container_memory import memory_limits
@@ -21,9 +19,8 @@ from updraft.service.heartbeat import INTERVAL_SECONDS, Heartbeat
 from updraft_server.ipc import worker_stack
 from updraft_server.ipc.control import introduced
 from updraft_server.ipc.function_list import in_packets
-from updraft_server.ipc.model_packets import MeasureModels, ModelEnded, ModelFault, ModelStarted
+from updraft_server.ipc.model_packets import LimitModels, MeasureModels, ModelEnded, ModelFault, ModelStarted
 from updraft_server.ipc.worker_records import WorkerRecords
-from updraft_server.ipc.worker_usage import WorkerUsage
 from updraft_server.ipc.zygote_packets import (
     MAX_PACKET_BYTES,
     Claim,
@@ -36,6 +33,7 @@ from updraft_server.ipc.zygote_packets import (
     Measured,
     Packet,
     PacketError,
+    Retired,
     ShowStack,
     Sweep,
     decode,
@@ -43,13 +41,12 @@ from updraft_server.ipc.zygote_packets import (
 )
 from updraft_server.linux.descendants import children
 from updraft_server.linux.held_memory import held_bytes
-from updraft_server.linux.namespaces import memory_used_bytes
 from updraft_server.linux.out_of_memory import OutOfMemoryScore
 from updraft_server.linux.process_control import kill_group, outlive_parent
-from updraft_server.linux.process_trees import ProcessTree, own_bytes, process_trees
-from updraft_server.linux.tree_sizes import TreeSize
+from updraft_server.linux.process_trees import own_bytes, process_trees
 from updraft_server.sandbox.worker_sandbox import WorkerSandbox
-from updraft_server.zygote.forked_worker import become_worker, socketpair
+from updraft_server.zygote.forked_worker import become_worker, pipe, socketpair
+from updraft_server.zygote.held_worker import HeldWorker
 from updraft_server.zygote.image import Image
 from updraft_server.zygote.model_host import ZygoteModelHost
 from updraft_server.zygote.models import Models
@@ -64,25 +61,6 @@ _CLAIM_SECONDS = 10.0
 _SHARE_OF_A_MODEL = 0.75
 # A killed process that waits for a disk does not end; the zygote must not wait for it for ever.
 _LAST_DEATHS_SECONDS = 10.0
-
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(eq=False, slots=True)
-class _Worker:
-    id: str
-    pid: int
-    pidfd: int
-    front: socket.socket | None
-    """Whose it is; None while it waits to be claimed."""
-    is_child: bool
-    """False for one that an earlier zygote forked: somebody else reaps it."""
-    shared_memory: int | None = None
-    """A descriptor of its /dev/shm; None where it has none of its own, or an earlier zygote made it."""
-
-    @property
-    def shared_memory_bytes(self) -> int:
-        return 0 if self.shared_memory is None else memory_used_bytes(self.shared_memory)
 
 
 class Zygote:
@@ -101,6 +79,8 @@ class Zygote:
         *,
         sweeps_shared_memory: bool,
         model_memory_bytes: int = 0,
+        generation: int = 0,
+        is_successor: bool = False,
     ) -> None:
         self._image = image
         self._heartbeat = heartbeat
@@ -110,11 +90,13 @@ class Zygote:
         self._score = score
         self._sandbox = sandbox
         self._sweeps_shared_memory = sweeps_shared_memory
+        self._generation = generation
+        self._is_successor = is_successor
         # Not epoll, whose watches the kernel counts by user: a function can use them up.
         self._selector = selectors.PollSelector()
         self._fronts: dict[socket.socket, int] = {}
         """Each with its number, 0 where that means nothing here."""
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, HeldWorker] = {}
         self._strays = Strays(self._watch, self._unwatch)
         self._scratch = ScratchDirectories(scratch_directory, self._watch, self._unwatch, self._close_all)
         host = ZygoteModelHost(
@@ -144,6 +126,7 @@ class Zygote:
         self._ids = (f"{number}-{secrets.token_hex(8)}" for number in itertools.count(1))
         self._claims_end_seconds = math.inf
         self._is_ending = False
+        self._is_retired = False
 
     def end_with_fronts(self) -> None:
         """Let `run` return as soon as no front is connected."""
@@ -156,11 +139,16 @@ class Zygote:
         self._watch(self._lifeline, self._lose_supervisor)
         self._take_over()
         self._watch(self._door, self._meet)
-        while self._fronts or not self._is_ending:
+        while not self._is_done():
             self._turn()
             # On every turn, not only behind the death of a worker: its functions may have disowned a process before.
             self._strays.end(known=self._image_processes | self._scratch.processes | self._own_processes())
         self._end_everything()
+
+    def _is_done(self) -> bool:
+        if self._is_ending:
+            return not self._fronts
+        return self._is_retired and not self._workers
 
     def _turn(self) -> None:
         self._heartbeat.beat()
@@ -181,10 +169,12 @@ class Zygote:
     def _end_everything(self) -> None:
         """End what is left: workers that nobody has claimed, and what functions and their modules have started."""
         self._close_door()
+        if self._is_retired:
+            self._models.stop("made way for its successor")
         self._models.stop()
         self._scratch.stop()
         for worker in self._workers.values():
-            _kill(worker)
+            worker.kill()
         give_up_seconds = time.monotonic() + _LAST_DEATHS_SECONDS
         while self._strays.end(known=self._own_processes()) or self._workers or self._models.pids:
             if time.monotonic() >= give_up_seconds:
@@ -204,11 +194,18 @@ class Zygote:
             self._selector.unregister(source)
 
     def _take_over(self) -> None:
-        """Hold the workers of an earlier zygote until their front claims them."""
-        for survivor in self._records.survivors():
-            self._hold(_Worker(*survivor, front=None, is_child=False))
+        """Hold the workers of an earlier zygote until their front claims them; of one that lives, only then."""
+        if self._is_successor:
+            return
+        self._adopt()
         self._scratch.discard_all_but(self._workers)
-        if self._workers:
+
+    def _adopt(self) -> None:
+        for survivor in self._records.survivors():
+            if survivor.worker in self._workers:
+                os.close(survivor.pidfd)
+                continue
+            self._hold(HeldWorker(*survivor, front=None, is_child=False))
             self._claims_end_seconds = time.monotonic() + _CLAIM_SECONDS
 
     def _end_unclaimed(self) -> None:
@@ -217,7 +214,7 @@ class Zygote:
         self._claims_end_seconds = math.inf
         for worker in self._workers.values():
             if worker.front is None:
-                _kill(worker)
+                worker.kill()
 
     def _close_door(self) -> None:
         if self._door.fileno() >= 0:
@@ -231,18 +228,29 @@ class Zygote:
             return
         met = introduced(self._door)
         if met is None:
-            self._close_door()
+            self._retire()
             return
         front, front_pid = met
         front.settimeout(_SEND_TIMEOUT_SECONDS)
         self._fronts[front] = front_pid
         self._watch(front, lambda: self._receive(front))
-        for packet in in_packets(self._image.hello(self._sandbox.layers)):
+        hello = replace(self._image.hello(self._sandbox.layers), generation=self._generation)
+        for packet in in_packets(hello):
             self._send(front, packet)
         for fault in self._models.faults():
             self._send(front, fault)
         if len(self._fronts) == 1:
             self._models.start()
+
+    def _retire(self) -> None:
+        """Leave front and workers to a successor, and serve models to these workers until they have ended."""
+        self._close_door()
+        self._is_retired = True
+        self._claims_end_seconds = math.inf
+        for worker in self._workers.values():
+            worker.front = None
+        for front in list(self._fronts):
+            self._send(front, Retired())
 
     def _receive(self, front: socket.socket) -> None:
         if front not in self._fronts:
@@ -260,10 +268,10 @@ class Zygote:
                 self._fork(front, packet)
             case Kill():
                 if (worker := self._of(front, packet.worker)) is not None:
-                    _kill(worker)
+                    worker.kill()
             case ShowStack():
                 if (worker := self._of(front, packet.worker)) is not None:
-                    _signal(worker, worker_stack.SIGNAL)
+                    worker.signal(worker_stack.SIGNAL)
                 else:
                     self._models.show_stack(packet.worker)
             case Sweep():
@@ -271,12 +279,17 @@ class Zygote:
                     remove_unused_files()
             case Measure():
                 self._measure(front, packet)
+            case LimitModels():
+                self._models.limits = packet
             case MeasureModels():
                 self._send(front, self._models.measured(packet))
             case _:
                 self._let_go(front)
 
     def _claim(self, front: socket.socket, packet: Claim) -> None:
+        if self._is_successor and not self._workers.keys() >= set(packet.workers):
+            # Its predecessor has retired before the front could come here: nothing is forked there any more.
+            self._adopt()
         for name in packet.workers:
             worker = self._workers.get(name)
             if worker is None:
@@ -285,14 +298,17 @@ class Zygote:
                 worker.front = front
 
     def _fork(self, front: socket.socket, packet: Fork) -> None:
+        if self._is_retired:
+            # The front did not know when it asked.
+            return
         name = next(self._ids)
         shared_memory: int | None = None
         with contextlib.ExitStack() as descriptors:
             try:
                 scratch = self._scratch.make(name)
                 front_end, worker_end = map(descriptors.enter_context, socketpair())
-                output_read, output_write = _pipe(descriptors)
-                stack_read, stack_write = _pipe(descriptors)
+                output_read, output_write = pipe(descriptors)
+                stack_read, stack_write = pipe(descriptors)
                 shared_memory = self._sandbox.new_shared_memory()
                 door = descriptors.enter_context(self._models.doors.open(name)) if self._models else None
                 with self._score.raised():
@@ -316,21 +332,21 @@ class Zygote:
                     functools.partial(self._image.run_worker, scratch),
                     door=door,
                 )
-            worker = _Worker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
+            worker = HeldWorker(name, pid, os.pidfd_open(pid), front, is_child=True, shared_memory=shared_memory)
             self._hold(worker)
             try:
                 self._records.add(worker.id, pid)
             except OSError as error:
-                _kill(worker)
+                worker.kill()
                 self._send(front, ForkFailed(packet.request, f"cannot note the worker: {error}"))
             else:
                 self._send(front, Forked(packet.request, worker.id, pid), [front_end.fileno(), output_read, stack_read])
 
-    def _hold(self, worker: _Worker) -> None:
+    def _hold(self, worker: HeldWorker) -> None:
         self._workers[worker.id] = worker
         self._watch(worker.pidfd, lambda: self._reap(worker))
 
-    def _of(self, front: socket.socket, name: str) -> _Worker | None:
+    def _of(self, front: socket.socket, name: str) -> HeldWorker | None:
         worker = self._workers.get(name)
         return worker if worker is not None and worker.front is front else None
 
@@ -339,13 +355,7 @@ class Zygote:
         trees = process_trees(worker.pid for worker in workers)
         held = held_bytes()
         usage = {
-            worker.id: _usage(
-                trees[worker.pid],
-                self._image_bytes,
-                held,
-                self._scratch.size(worker.id),
-                worker.shared_memory_bytes,
-            )
+            worker.id: worker.usage(trees[worker.pid], self._image_bytes, held, self._scratch.size(worker.id))
             for worker in workers
         }
         self._send(front, Measured(packet.request, usage))
@@ -357,7 +367,7 @@ class Zygote:
         for front in self._fronts:
             front.close()
 
-    def _reap(self, worker: _Worker) -> None:
+    def _reap(self, worker: HeldWorker) -> None:
         if worker.id not in self._workers:
             return
         status = self._bury(worker)
@@ -367,7 +377,7 @@ class Zygote:
         if worker.front is not None:
             self._send(worker.front, Exited(worker.id, status))
 
-    def _bury(self, worker: _Worker) -> int | None:
+    def _bury(self, worker: HeldWorker) -> int | None:
         """Forget a worker that has ended or is being killed; how it ended, where that can be known."""
         del self._workers[worker.id]
         self._selector.unregister(worker.pidfd)
@@ -388,7 +398,7 @@ class Zygote:
     def _let_go(self, front: socket.socket) -> None:
         """End the workers of a front that is gone."""
         for worker in [worker for worker in self._workers.values() if worker.front is front]:
-            _kill(worker)
+            worker.kill()
             self._bury(worker)
         self._fronts.pop(front, None)
         self._selector.unregister(front)
@@ -411,35 +421,3 @@ class Zygote:
             if front in self._fronts:
                 with contextlib.suppress(OSError):
                     front.shutdown(socket.SHUT_RDWR)
-
-
-def _kill(worker: _Worker) -> None:
-    """Send SIGKILL; what the worker has started is ended by whoever reaps it."""
-    _signal(worker, signal.SIGKILL)
-
-
-def _signal(worker: _Worker, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(worker.pidfd, number)
-
-
-def _pipe(descriptors: contextlib.ExitStack) -> tuple[int, int]:
-    ends = os.pipe()
-    for end in ends:
-        descriptors.callback(os.close, end)
-    return ends
-
-
-def _usage(
-    tree: ProcessTree, image_bytes: int, container_bytes: int | None, scratch: TreeSize, shared_files_bytes: int
-) -> WorkerUsage:
-    # Whoever compares two measurements need not see process ids.
-    mark = hashlib.blake2b(repr(tree.ticks).encode(), digest_size=8).hexdigest()
-    processor_seconds = sum(ticks for _, ticks in tree.ticks) / _TICKS_PER_SECOND
-    # Files in /dev/shm are the tree's too as far as its processes have mapped them.
-    own_bytes = max(0, tree.own_bytes - image_bytes) + max(0, shared_files_bytes - tree.shared_bytes)
-    if container_bytes is not None:
-        own_bytes = min(own_bytes, container_bytes)
-    return WorkerUsage(
-        tree.memory_bytes, mark, own_bytes, len(tree.ticks), processor_seconds, tree.threads, container_bytes, *scratch
-    )

@@ -25,8 +25,8 @@ class Serve(BaseModel):
     """Serve the functions of a module on this machine, and load it again whenever one of its files is saved.
 
     The pool listens for this machine alone, asks for no token, and runs nothing but the module's functions: it is for
-    writing and trying them. A call that is running has ten seconds to finish before the new code is loaded.
-    `updraft-server serve` is for a service that others use. Ctrl-C ends it.
+    writing and trying them. A call that is running ends with the code with which it began; the new code answers as soon
+    as it is loaded. `updraft-server serve` is for a service that others use. Ctrl-C ends it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,26 +48,42 @@ class Serve(BaseModel):
             served = self._served(f"127.0.0.1:{self.port}")
             while True:
                 with served:
-                    self._tell(f"grpc://{served.address}")
-                    changes = _changes(files, interruption, served)
-                print_line(f"{', '.join(changes)} changed")
+                    self._tell(served)
+                    self._follow(files, interruption, served)
                 # A free port that was found is kept: clients know it by now.
                 served = self._served_again(files, interruption, served.address)
+
+    def _follow(self, files: ModuleFiles, interruption: Interruption, served: ServedModule) -> None:
+        """Load the module whenever it changes, and return when the pool has ended."""
+        while not served.has_ended:
+            if changes := files.changes():
+                print_line(f"{', '.join(changes)} changed")
+                files.look()
+                served.load_again()
+            elif served.has_loaded_again():
+                self._tell(served)
+            else:
+                # A person saves a file, and no editor tells us.
+                interruption.sleep(_LOOK_SECONDS)
+        print_line("the pool has ended: its log, above, says why")
 
     def _served(self, listen: str) -> ServedModule:
         return ServedModule(self.module, listen=listen, workers=self.workers)
 
     def _served_again(self, files: ModuleFiles, interruption: Interruption, listen: str) -> ServedModule:
+        """A new pool, once the module has changed."""
         while True:
+            while not files.changes():
+                interruption.sleep(_LOOK_SECONDS)
             files.look()
             try:
                 return self._served(listen)
             except LocalServiceError as error:
                 # Code that ends its process may be mended by the next save.
                 print_line(str(error))
-                _changes(files, interruption)
 
-    def _tell(self, endpoint: str) -> None:
+    def _tell(self, served: ServedModule) -> None:
+        endpoint = f"grpc://{served.address}"
         with Service(Endpoint.parse(endpoint), Credentials(), _CALL_TIMEOUT_SECONDS) as service:
             functions = service.functions()
         print_line(f"{self.module} at {endpoint}")
@@ -75,14 +91,3 @@ class Serve(BaseModel):
             shown = DescribedFunction(function, is_default=True).signature
             print_line(f"  cannot be called: {function.name}: {function.fault}" if function.fault else f"  {shown}")
         print_line(f"Saving a file of {self.module} loads it again; Ctrl-C ends.")
-
-
-def _changes(files: ModuleFiles, interruption: Interruption, served: ServedModule | None = None) -> list[str]:
-    """The files that have changed, once some have; says so if `served` ends before."""
-    while not (changes := files.changes()):
-        if served is not None and served.has_ended:
-            print_line("the pool has ended: its log, above, says why")
-            served = None
-        # A person saves a file, and no editor tells us.
-        interruption.sleep(_LOOK_SECONDS)
-    return changes

@@ -84,13 +84,11 @@ class Door:
     @property
     def is_lost(self) -> bool:
         """Whether the zygote that it led to has gone away: no model can be reached from here any more."""
-        return self._socket is not None and bool(_ready([self._socket.fileno()], 0))
-
-    def wait_beside(self, descriptor: int) -> bool:
-        """Wait until there is something to read at `descriptor`; False where the zygote goes away before that."""
         if self._socket is None:
-            return True
-        return descriptor in _ready([descriptor, self._socket.fileno()], None)
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Give up all ways to models for good; idempotent."""
@@ -113,10 +111,3 @@ class Door:
         if connection is not None:
             connection.set_inheritable(False)
         return decode(data), connection
-
-
-def _ready(descriptors: list[int], timeout: int | None) -> set[int]:
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll(timeout)}

@@ -26,6 +26,11 @@ class Child:
         self._heartbeat.started()
         self.pid = self._process.pid
 
+    @property
+    def has_started(self) -> bool:
+        """Whether its loop has turned, as far as `is_stuck` has looked."""
+        return self._heartbeat.has_beaten
+
     def is_stuck(self) -> bool:
         """True when it has not shown itself for too long; to be asked once every `heartbeat.INTERVAL_SECONDS`."""
         return self._heartbeat.is_stuck()

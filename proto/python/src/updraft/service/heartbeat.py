@@ -43,8 +43,9 @@ class HeartbeatMonitor:
         self._reading, self.writing = os.pipe()
         for end in (self._reading, self.writing):
             os.set_blocking(end, False)
+        self.has_beaten = False
+        """Whether the child's loop has turned, as far as `is_stuck` has looked."""
         self._silent_turns = 0
-        self._allowed_turns = LOADING_TURNS
 
     @property
     def environment(self) -> dict[str, str]:
@@ -59,14 +60,14 @@ class HeartbeatMonitor:
         """Look once more."""
         # Turns are counted and no clock is read: time in which this process stood still itself does not count.
         try:
-            has_beaten = bool(os.read(self._reading, _PIPE_BYTES))
+            beats = os.read(self._reading, _PIPE_BYTES)
         except BlockingIOError:
-            has_beaten = False
-        if has_beaten:
-            self._silent_turns, self._allowed_turns = 0, SILENT_TURNS
+            beats = b""
+        if beats:
+            self.has_beaten, self._silent_turns = True, 0
         else:
             self._silent_turns += 1
-        return self._silent_turns >= self._allowed_turns
+        return self._silent_turns >= (SILENT_TURNS if self.has_beaten else LOADING_TURNS)
 
     def close(self) -> None:
         """The child has ended."""

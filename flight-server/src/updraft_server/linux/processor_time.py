@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CPU time that a process and all that it has started use for a batch: only another batch begins a new count."""
+
+import math
+
+
+class ProcessorTime:
+    """Seconds of CPU time that a worker or a model process, with all that it has started, has used for a batch."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._seconds = 0.0
+        self._measured_seconds: float | None = None
+        self._before_fall_seconds = math.inf
+
+    def measured(self, taken: int, processor_seconds: float) -> float:
+        """The seconds so far; `processor_seconds` is what the process has used since it was forked.
+
+        That falls for good when a process ends for which nobody waits: what it had used until then still counts. It
+        falls until the next measurement when a process ends during one.
+        """
+        before, self._measured_seconds = self._measured_seconds, processor_seconds
+        before_fall, self._before_fall_seconds = self._before_fall_seconds, math.inf
+        if taken > self._taken or before is None:
+            self._taken, self._seconds = max(taken, self._taken), 0.0
+        elif processor_seconds < before:
+            self._before_fall_seconds = before
+        else:
+            self._seconds += processor_seconds - (before_fall if before_fall <= processor_seconds else before)
+        return self._seconds

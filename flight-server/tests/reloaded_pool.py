@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A served pool whose functions change and are loaded again, and exchanges with them."""
+
+import signal
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+from served_pool import HANG_SECONDS, Server
+
+NUMBERS = pa.schema([pa.field("number", pa.int64(), nullable=False)])
+MODULE = "reloaded_functions"
+_NAMES = ("updraft-zygote", "updraft-worker", "updraft-model")
+_WHOLE = ["updraft-model", "updraft-worker", "updraft-worker", "updraft-zygote"]
+# The length of the text is the version: Python may take files of one length and second for one another.
+TEXT = """
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from updraft import function
+from updraft.functions import Arrow, Batching
+
+VERSION = "{version}"
+
+
+@function
+def version(number: int) -> str:
+    return VERSION
+
+
+@function
+def waiting(number: int) -> str:
+    \"\"\"As `version`, and for the number 1 once there is a file.\"\"\"
+    while number == 1 and not Path({go!r}).exists():
+        time.sleep(0.01)
+    return VERSION
+
+
+@function(batching=Batching(wait_seconds=0.0))
+def model(number: Arrow[int]) -> Arrow[str]:
+    print(f"called with {{VERSION}}")
+    return pa.array([waiting(each) for each in number.to_pylist()])
+"""
+
+
+# Loads once there is a file, and says that it has come so far.
+HELD = """
+import os
+import time
+from pathlib import Path
+
+Path({loading!r}).write_text(str(os.getpid()))
+while not Path({load!r}).exists():
+    time.sleep(0.01)
+"""
+
+
+class Pool:
+    """With functions whose code changes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._module = directory / f"{MODULE}.py"
+        self._loading = directory / "loading"
+        self.write("a")
+        self._log = directory / "log"
+        with self._log.open("w") as log:
+            self.server = Server(directory, f"--functions={MODULE}", "--workers=2", stderr=log)
+
+    def write(self, version: str, first: str = "") -> None:
+        """The module, and what it does before all else."""
+        self._module.write_text(first + TEXT.format(version=version, go=str(self._directory / "go")))
+
+    def write_what_loads_when_it_may(self, version: str) -> None:
+        self.write(version, HELD.format(loading=str(self._loading), load=str(self._directory / "load")))
+
+    def go_on(self) -> None:
+        (self._directory / "go").touch()
+
+    def let_load(self) -> None:
+        (self._directory / "load").touch()
+
+    def load_again(self) -> None:
+        self.server.process.send_signal(signal.SIGUSR2)
+
+    def loading(self) -> psutil.Process:
+        """The process that loads what loads when it may, once it has begun to, each time a new one."""
+        self.server.wait_for(lambda: self._loading.exists() and bool(self._loading.read_text()))
+        process = psutil.Process(int(self._loading.read_text()))
+        self._loading.unlink()
+        return process
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def wait_for_log(self, text: str) -> None:
+        self.server.wait_for(lambda: text in self.log())
+
+    def processes(self) -> dict[int, str]:
+        """By their ids; without what measures and empties scratch directories now and then."""
+        found = {}
+        for process in psutil.Process(self.server.process.pid).children(recursive=True):
+            try:
+                found[process.pid] = process.name()
+            except psutil.NoSuchProcess:
+                continue
+        return {pid: name for pid, name in found.items() if name in _NAMES}
+
+    def zygotes(self) -> list[int]:
+        return [pid for pid, name in self.processes().items() if name == "updraft-zygote"]
+
+    def wait_until_it_is_whole(self) -> None:
+        """Until there is nothing of an earlier code, and nothing is missing."""
+        self.server.wait_for(lambda: sorted(self.processes().values()) == _WHOLE)
+
+
+class Exchange:
+    """One of a plain client."""
+
+    def __init__(self, pool: Pool, name: str) -> None:
+        self._client = pool.server.client()
+        options = flight.FlightCallOptions(timeout=HANG_SECONDS)
+        self._writer, self._reader = self._client.do_exchange(flight.FlightDescriptor.for_path(name), options=options)
+        self._writer.begin(NUMBERS)
+
+    def call(self, number: int) -> str:
+        self._writer.write_batch(pa.record_batch([pa.array([number])], schema=NUMBERS))
+        return str(self._reader.read_chunk().data.column(0)[0])
+
+    def close(self) -> None:
+        self._writer.done_writing()
+        with pytest.raises(StopIteration):
+            self._reader.read_chunk()
+        self._client.close()
+
+
+def answer(pool: Pool, name: str = "version") -> str:
+    """Of a new exchange."""
+    exchange = Exchange(pool, name)
+    version = exchange.call(0)
+    exchange.close()
+    return version
+
+
+def until_it_answers(pool: Pool, version: str) -> None:
+    """Until new exchanges have this code."""
+    pool.server.wait_for(lambda: answer(pool) == version)
