@@ -2,7 +2,6 @@
 """`updraft serve`: a module of functions on a pool of this machine, while it is being written."""
 
 import contextlib
-from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -10,9 +9,8 @@ from pydantic_settings import CliPositionalArg
 
 from updraft.service.settings import setting
 from updraft.spark.local_service import LocalServiceError
-from updraft.v1.control_pb2 import FunctionDescription
 from updraft_cli.credentials import Credentials
-from updraft_cli.described_function import DescribedFunction
+from updraft_cli.described_function import listed
 from updraft_cli.endpoint import Endpoint
 from updraft_cli.interruption import Interruption
 from updraft_cli.output import print_line
@@ -21,7 +19,6 @@ from updraft_cli.service import Service
 
 _LOOK_SECONDS = 0.3
 _CALL_TIMEOUT_SECONDS = 10.0
-_OF_EVERY_POOL = "echo"
 
 
 class Serve(BaseModel):
@@ -74,8 +71,8 @@ class Serve(BaseModel):
         with Service(Endpoint.parse(endpoint), Credentials(), _CALL_TIMEOUT_SECONDS) as service:
             functions = service.functions()
         print_line(f"{self.module} at {endpoint}")
-        for function in (each for each in functions if each.name != _OF_EVERY_POOL):
-            print_line(f"  {_line(function, functions)}")
+        for line in listed(functions):
+            print_line(f"  {line}")
         print_line(f"Saving a file of {self.module} loads it again; Ctrl-C ends.")
 
 
@@ -88,13 +85,3 @@ def _changes(files: ModuleFiles, interruption: Interruption, served: ServedModul
         # A person saves a file, and no editor tells us.
         interruption.sleep(_LOOK_SECONDS)
     return changes
-
-
-def _line(function: FunctionDescription, functions: Sequence[FunctionDescription]) -> str:
-    """What is said of a function of the module."""
-    if function.fault:
-        return f"cannot be called: {function.name}: {function.fault}"
-    last = [each for each in functions if each.name == function.name][-1]
-    signature = DescribedFunction(function, is_default=True).signature
-    # A call without a version gets the last.
-    return signature if function is last else f"{signature}, version {function.version}"
