@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.dist.conftest import new_environment, typed
-from tests.support.functions_page import STEPS, step
+from tests.support.functions_page import STEPS, edit, step
 from tests.support.page import Kind, shows
 
 pytestmark = pytest.mark.timeout(1800)
@@ -23,9 +23,9 @@ def test_a_module_is_begun_tested_and_built_with_what_the_page_installs(wheels: 
     typed(step(_INSTALL).text, made, tmp_path, {"PIP_FIND_LINKS": str(wheels / "wheels")})
     typed(step("updraft new").text, made, tmp_path)
     module = tmp_path / "my_functions"
-    for edit in (each for each in STEPS if each.kind is Kind.EDIT):
-        with (module / edit.file).open("a") as file:
-            file.write(edit.text)
+    for each in STEPS:
+        if each.kind is Kind.EDIT:
+            edit(module, each)
     for start in ("python -m pytest", *_DEPLOY):
         done = step(start)
         printed = typed(done.text, made, module)

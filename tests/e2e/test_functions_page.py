@@ -21,7 +21,7 @@ from unittest import mock
 import pytest
 
 from tests.support.carried_jar import carry_jar
-from tests.support.functions_page import PAGE, STEPS, VERSION_OF_THE_WHEEL, build_wheel, step, unpack_wheel
+from tests.support.functions_page import PAGE, STEPS, VERSION_OF_THE_WHEEL, build_wheel, edit, step, unpack_wheel
 from tests.support.page import Kind, Step, shows
 from tests.support.paths import PYTHON
 from tests.support.pool import LocalPool
@@ -85,8 +85,7 @@ class Reader:
         text = step.text.replace(_ADDRESS, self._address)
         match step.kind:
             case Kind.EDIT:
-                with (self._directory / step.file).open("a") as file:
-                    file.write(text)
+                edit(self._directory, step)
                 return ""
             case Kind.CELL:
                 return self._run(text)

@@ -25,12 +25,13 @@ from tests.kube.tenants import TOKEN_FILE
 from tests.support.functions_page import PAGE, VERSION_OF_THE_WHEEL, step, unpacked_wheel
 from tests.support.page import block, shows
 from tests.support.spark import runtime_confs
+from tests.support.waiting import until
 from tests.support.web import Page, fetched
 
 _POOL = "pool-default"
 _CATALOG = "spark.sql.catalog.updraft"
 _PORT, _METRICS_PORT = 8815, 9825
-_SECONDS = 60
+_SECONDS, _GONE_SECONDS = 60, 180
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +43,14 @@ def upgraded(release: Release, tables: Path, tmp_path_factory: pytest.TempPathFa
     (volume,) = values["pools"]["default"]["workers"]["volumes"]
     volume["persistentVolumeClaim"]["claimName"] = TABLES
     (directory / "functions.yaml").write_text(yaml.safe_dump(values))
-    yield release.upgrade_with_file(directory / "functions.yaml")
+    printed = release.upgrade_with_file(directory / "functions.yaml")
+    until("the old pods are gone", lambda: not _leaving(release), timeout_seconds=_GONE_SECONDS)
+    yield printed
     release.upgrade()
+
+
+def _leaving(release: Release) -> list[str]:
+    return [pod.metadata.name for pod in release.pods(_POOL) if pod.metadata.deletion_timestamp]
 
 
 def _as_the_page_has_it(text: str) -> str:
@@ -69,8 +76,8 @@ def test_the_pools_functions_are_listed_as_the_page_shows(upgraded: str) -> None
 
 
 def test_the_status_page_of_each_pod_lists_them(release: Release, upgraded: str) -> None:
-    pods = [pod for pod in release.pods(_POOL) if not pod.metadata.deletion_timestamp]
-    assert pods
+    pods = release.pods(_POOL)
+    assert len(pods) == release.wanted_pods(_POOL)
     for pod in pods:
         html, _ = fetched(f"http://{pod.status.pod_ip}:{_METRICS_PORT}/status")
         found = [(row[0], row[1], row[-1]) for row in Page(html).rows if len(row) == 4]
@@ -107,7 +114,7 @@ def test_a_client_of_flight_is_told_of_a_wrong_type(release: Release, upgraded: 
 def test_the_query_of_the_page_prints_what_it_shows(
     spark: SparkSession, release: Release, upgraded: str, tables: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    query = step("people = spark.createDataFrame")
+    query = step("people = ")
     # The driver, which is no pod, and executors find the same file.
     token_file = tables / "token-of-the-pool"
     token_file.write_text(release.token(_POOL))

@@ -24,6 +24,12 @@ def step(start: str) -> Step:
     return found
 
 
+def edit(module: Path, done: Step) -> None:
+    """Put what the page says at the end of a file, where Python's style has two empty lines before it."""
+    with (module / done.file).open("a") as file:
+        file.write(f"\n\n{done.text}")
+
+
 def build_wheel(module: Path) -> None:
     """What the page does with `pip wheel`, which the environment of the tests does not have."""
     ran = uv("build", "--wheel", "--out-dir", ".", cwd=module)
@@ -41,9 +47,9 @@ def unpacked_wheel(directory: Path, *, into: Path) -> Path:
     command = [str(PYTHON.with_name("updraft")), *step("updraft new").text.split()[1:]]
     subprocess.run(command, cwd=directory, env=dict(os.environ), check=True, timeout=_SECONDS)
     module = directory / "my_functions"
-    for edit in (each for each in STEPS if each.kind is Kind.EDIT):
-        with (module / edit.file).open("a") as file:
-            file.write(edit.text)
+    for each in STEPS:
+        if each.kind is Kind.EDIT:
+            edit(module, each)
     build_wheel(module)
     unpack_wheel(module, into=into)
     return module
