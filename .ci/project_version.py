@@ -32,6 +32,7 @@ _PLACES = {
     "README.md": _OF_A_JAR,
     "docs/examples/spark-application.yaml": _OF_A_JAR,
     "docs/examples/spark-submit.sh": _OF_A_JAR,
+    "docs/functions.md": rf"updraft-pool:{_VERSION}$",
     "docs/guides/install.md": _OF_A_JAR_OR_AN_IMAGE,
     "docs/guides/writer.md": _OF_A_JAR,
     "docs/guides/vm.md": _OF_A_JAR,

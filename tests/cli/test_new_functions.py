@@ -18,6 +18,7 @@ import pytest
 from pyarrow import flight
 
 from tests.cli.conftest import Run
+from tests.support.paths import PYTHON
 from tests.support.waiting import HANG_SECONDS, until
 
 UPDRAFT = [sys.executable, "-c", "from updraft_cli.main import main; main()"]
@@ -68,10 +69,18 @@ def test_a_new_module_passes_its_tests(module: Path) -> None:
     assert "2 passed" in ran.stdout, ran.stdout
 
 
+def test_a_new_module_is_written_as_ruff_writes_it(module: Path) -> None:
+    # Without a configuration of ours above it.
+    for command in (["check", "--isolated", "--select", "E,F,I"], ["format", "--isolated", "--check"]):
+        ran = subprocess.run([PYTHON.with_name("ruff"), *command, module.parent], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout
+
+
 def test_an_edit_is_served_when_it_is_saved(module: Path, tmp_path: Path) -> None:
     with serving(tmp_path / "log", "my_functions", "--port", "0", "--workers", "1") as shown:
         until("it serves", lambda: "Ctrl-C ends" in shown(), timeout_seconds=2 * HANG_SECONDS)
         assert "greeting(name: string not null, word: string not null = 'Hello') -> string not null" in shown()
+        assert "echo" not in shown()
         assert greetings(endpoint(shown())) == ["Hello, Ada!", "Hello, Bob!"]
         module.write_text(module.read_text().replace('"Hello"', '"Hi"'))
         until("it serves again", lambda: shown().count("Ctrl-C ends") == 2, timeout_seconds=2 * HANG_SECONDS)

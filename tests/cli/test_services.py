@@ -69,7 +69,8 @@ def test_functions_are_listed(pool: LocalPool, updraft: Run) -> None:
     (found,) = json.loads(updraft("functions", "--endpoint", pool.tcp_endpoint, "--output", "json").stdout)
     assert [function["name"] for function in found["functions"]] == ["echo"]
     assert found["session_functions_allowed"]
-    assert "what Spark sessions ship is allowed" in updraft("functions", "--endpoint", pool.tcp_endpoint).stdout
+    shown = updraft("functions", "--endpoint", pool.tcp_endpoint).stdout
+    assert "functions that Spark sessions ship are allowed" in shown
 
 
 def test_what_cannot_be_called_is_listed_with_the_reason(updraft: Run) -> None:

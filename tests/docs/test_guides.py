@@ -21,9 +21,9 @@ from updraft_cli.main import Updraft
 # Manifests are no values: tests/chart/test_gitops.py reads those.
 _YAML = re.compile(r"^```yaml\n(?!apiVersion)(.*?)^```", re.MULTILINE | re.DOTALL)
 _TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"^    ((?:updraft|helm) .*)$", re.MULTILINE)
-_INSTALL = re.compile(r"^    pip install (.*?)(?:  #.*)?$", re.MULTILINE)
-_GUIDES = sorted((REPOSITORY / "docs/guides").glob("*.md"))
+_COMMAND = re.compile(r"^(?:    |\$ )((?:updraft|helm) .*)$", re.MULTILINE)
+_INSTALL = re.compile(r"^(?:    |\$ )pip install (?!.*--target)(.*?)(?:  #.*)?$", re.MULTILINE)
+_GUIDES = [*sorted((REPOSITORY / "docs/guides").glob("*.md")), REPOSITORY / "docs/functions.md"]
 _PAGES = [*_GUIDES, CHART / "README.md"]
 _INSTALL_PAGES = [*_GUIDES, *(REPOSITORY / page for page in ("README.md", "gpu-writer/README.md"))]
 

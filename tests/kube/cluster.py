@@ -103,6 +103,11 @@ class Release:
         changes = (f"--set={key}={value}" for key, value in values.items())
         helm("upgrade", NAME, str(CHART), "--reset-then-reuse-values", *changes)
 
+    def upgrade_with_file(self, values: Path) -> str:
+        """The same with the values of a file; what Helm prints."""
+        options = ("--reset-then-reuse-values", "--values", str(values), "--wait", "--timeout", f"{_READY_SECONDS}s")
+        return _helm("upgrade", NAME, str(CHART), *options)
+
     def rollback(self) -> None:
         """Undo the last upgrade."""
         helm("rollback", NAME)

@@ -20,6 +20,7 @@ _POLICIES = {
     control_pb2.ERROR_POLICY_NULL: "the result of a failing row is null",
     control_pb2.ERROR_POLICY_STRUCT: "the result of a failing row is a struct with its error",
 }
+_OF_EVERY_POOL = "echo"
 _RAISES = "a failing row fails the query"
 
 
@@ -124,6 +125,18 @@ def described(name: str, functions: Sequence[FunctionDescription]) -> list[Descr
         for function in versions
         if not version or function.version == version
     ]
+
+
+def listed(functions: Sequence[FunctionDescription]) -> Iterator[str]:
+    """A line for each function that a pool has of its own: the signature, or why it cannot be called."""
+    defaults = {function.name: function for function in functions}
+    for function in functions:
+        is_default = function is defaults[function.name]
+        if function.fault:
+            yield f"cannot be called: {function.name}: {function.fault}"
+        elif function.name != _OF_EVERY_POOL:
+            signature = DescribedFunction(function, is_default=is_default).signature
+            yield signature if is_default else f"{signature}, version {function.version}"
 
 
 def _sql_name(name: str, version: str) -> str:

@@ -9,10 +9,9 @@ from string import Template
 _FILES = {
     "${module}.py": '''"""Functions of $module."""
 
+import pyarrow.compute as pc
 from updraft import function
 from updraft.functions import Arrow
-
-import pyarrow.compute as pc
 
 
 @function(version="1", owner="$module")
@@ -26,19 +25,20 @@ def shout(text: Arrow[str]) -> Arrow[str]:
     """The text in capitals: called with a batch, as an Arrow array."""
     return pc.utf8_upper(text)
 ''',
-    "test_${module}.py": '''"""Runs the functions as a pool does, without one: `pytest`."""
+    "test_${module}.py": '''"""Runs the functions as a pool does, without one: `python -m pytest`."""
 
 from updraft import testing
 
-from $module import greeting, shout
+import $module
 
 
 def test_greeting() -> None:
-    assert testing.call(greeting, ["Ada", "Bob"]).to_pylist() == ["Hello, Ada!", "Hello, Bob!"]
+    greetings = testing.call($module.greeting, ["Ada", "Bob"]).to_pylist()
+    assert greetings == ["Hello, Ada!", "Hello, Bob!"]
 
 
 def test_shout() -> None:
-    assert testing.call(shout, ["quiet"]).to_pylist() == ["QUIET"]
+    assert testing.call($module.shout, ["quiet"]).to_pylist() == ["QUIET"]
 ''',
     "pyproject.toml": """[build-system]
 requires = ["hatchling"]

@@ -83,7 +83,7 @@ class Functions(ClusterOptions):
         for pool, status in pools.items():
             allowed = "allowed" if status["session_functions_allowed"] else "refused"
             condition = " if its driver has signed it" if status["signatures_required"] else ""
-            print_line(f"{pool}: what Spark sessions ship is {allowed}{condition}.")
+            print_line(f"{pool}: functions that Spark sessions ship are {allowed}{condition}.")
 
     def _at_the_endpoint(self) -> dict[str, Status]:
         with self.service() as service:

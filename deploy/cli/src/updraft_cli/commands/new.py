@@ -28,7 +28,10 @@ class New(BaseModel):
         for file in write_module(self.name, Path.cwd()):
             print_line(str(file.relative_to(Path.cwd())))
         print_line()
-        print_line(f"cd {self.name}")
-        print_line(f"{f'updraft serve {self.name}':<30} runs the functions here, and loads them again when you save")
-        print_line(f"{'pytest':<30} tests them without a pool")
-        print_line(f"{'pip wheel --no-deps .':<30} builds a wheel to install beside updraft-server")
+        for command, effect in (
+            (f"cd {self.name}", ""),
+            ("python -m pytest", "tests the functions without a pool (pip install pytest)"),
+            (f"updraft serve {self.name}", "runs them on this machine, and loads them again when you save"),
+            ("pip wheel --no-deps .", "builds a wheel for the pools of a cluster"),
+        ):
+            print_line(f"{command:<30} {effect}".rstrip())

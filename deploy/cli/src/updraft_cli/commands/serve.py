@@ -10,7 +10,7 @@ from pydantic_settings import CliPositionalArg
 from updraft.service.settings import setting
 from updraft.spark.local_service import LocalServiceError
 from updraft_cli.credentials import Credentials
-from updraft_cli.described_function import DescribedFunction
+from updraft_cli.described_function import listed
 from updraft_cli.endpoint import Endpoint
 from updraft_cli.interruption import Interruption
 from updraft_cli.output import print_line
@@ -87,7 +87,6 @@ class Serve(BaseModel):
         with Service(Endpoint.parse(endpoint), Credentials(), _CALL_TIMEOUT_SECONDS) as service:
             functions = service.functions()
         print_line(f"{self.module} at {endpoint}")
-        for function in functions:
-            shown = DescribedFunction(function, is_default=True).signature
-            print_line(f"  cannot be called: {function.name}: {function.fault}" if function.fault else f"  {shown}")
+        for line in listed(functions):
+            print_line(f"  {line}")
         print_line(f"Saving a file of {self.module} loads it again; Ctrl-C ends.")
