@@ -189,8 +189,9 @@ class FrontSettings(ServiceSettings, PoolSettings):
     batch_cpu_seconds: float | None = setting(
         "End a worker whose function uses more CPU time than this for one batch, in all its processes together. "
         "Counted from when the function takes a batch until it takes the next one, or ends after the last one, however "
-        "many batches it returns meanwhile. Batches that are joined for a registered aggregate count as one. The process "
-        "of a batched function has the same limit. Defaults to one day for each CPU of the machine. 0 sets no limit.",
+        "many batches it returns meanwhile. Batches that are joined for a registered aggregate count as one. The "
+        "process of a batched function has the same limit. Defaults to one day for each CPU of the machine. "
+        "0 sets no limit.",
         default=None,
         unit="seconds",
         ge=0,
