@@ -21,7 +21,7 @@ from updraft.functions.loaded import load as loaded
 def rows(*values: int, counted: int | None = None) -> Rows:
     """Rows whose keys are the values, as are the arguments of the first `counted`."""
     batch = pa.record_batch({"x": pa.array(values, pa.int64())})
-    return Rows(batch, batch if counted is None else batch.slice(0, counted))
+    return Rows(batch, batch if counted is None else batch.slice(0, counted), 2 * batch.nbytes)
 
 
 def values(joined: Iterable[Rows]) -> list[list[int]]:
@@ -57,22 +57,30 @@ def test_a_batch_that_is_larger_than_the_bounds_stays_alone() -> None:
     assert joiner.held == 0
 
 
-def test_bytes_of_keys_and_arguments_bound_what_is_held() -> None:
-    # Eight bytes of keys and eight of arguments in each row.
+def test_bytes_of_the_batches_bound_what_is_held() -> None:
+    # Sixteen for each row.
     joiner = Joiner(Bounds(rows=1000, size_bytes=48))
     assert values(joiner.add(rows(1, 2))) == []
     assert values(joiner.add(rows(3, 4))) == [[1, 2]]
     assert values(joiner.add(rows(5))) == [[3, 4, 5]]
 
 
-def test_batches_without_rows_and_without_columns_are_joined() -> None:
+def test_batches_without_columns_are_joined() -> None:
     joiner = Joiner(Bounds(rows=10, size_bytes=1 << 20))
     empty = pa.record_batch({"x": [1, 2]}).select([])
-    assert list(joiner.add(Rows(empty, empty))) == []
-    assert list(joiner.add(Rows(empty.slice(0, 0), empty.slice(0, 0)))) == []
-    assert list(joiner.add(Rows(empty, empty.slice(0, 1)))) == []
+    assert list(joiner.add(Rows(empty, empty, 0))) == []
+    assert list(joiner.add(Rows(empty, empty.slice(0, 1), 0))) == []
     (joined,) = joiner.rest()
     assert (joined.leading.num_rows, joined.arguments.num_rows) == (4, 3)
+
+
+def test_batches_without_rows_are_not_held() -> None:
+    joiner = Joiner(Bounds(rows=10, size_bytes=1 << 20))
+    assert values(joiner.add(rows(1))) == []
+    for _ in range(3):
+        assert values(joiner.add(rows())) == []
+    assert joiner.held == 1
+    assert values(joiner.rest()) == [[1]]
 
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 12), st.integers(1, 200))
@@ -188,6 +196,37 @@ def test_groups_that_a_filter_empties_keep_their_place_among_joined_batches() ->
         {"key": "a", "result": ["2 6"]},
         {"key": "c", "result": ["3"]},
     ]
+
+
+@function.aggregate
+class Texts:
+    """The number of texts."""
+
+    def start(self) -> int:
+        return 0
+
+    def accumulate(self, state: int, text: Arrow[str]) -> int:
+        return state + len(text)
+
+    def merge(self, left: int, right: int) -> int:
+        return left + right
+
+    def finish(self, state: int) -> int:
+        return state
+
+
+def test_a_batch_takes_the_room_of_its_memory_whatever_the_filter_leaves_of_it() -> None:
+    code: Any = Texts
+    aggregate = loaded(code)
+    assert isinstance(aggregate, LoadedAggregate)
+    large = batch({"key": ["a"], "counts": [False], "text": ["x" * (3 << 20)]})
+    aggregation = aggregate.begin(large.schema, AggregateCall(key_columns=1, filtered=True))
+    held = []
+    for _ in range(4):
+        aggregation.add(large)
+        held.append(aggregation.held)
+    assert held == [1, 2, 1, 2], "a key is a view of the memory in which all columns came"
+    assert aggregation.results().to_pylist() == [{"key": "a", "result": 0}]
 
 
 def test_a_wrong_argument_is_refused_with_its_own_batch() -> None:

@@ -126,11 +126,12 @@ class Aggregation:
 
         Arguments are checked at once. Raises ProtocolError, and UserError for the rows of this batch and of held ones.
         """
+        size_bytes = batch.nbytes
         leading = batch.select(range(self._call.leading_columns))
         if self._call.filtered:
             batch = batch.filter(batch.column(self._call.key_columns))
         arguments = self._arguments.checked(batch.select(range(self._call.leading_columns, batch.num_columns)))
-        for rows in self._joiner.add(Rows(leading, arguments)):
+        for rows in self._joiner.add(Rows(leading, arguments, size_bytes)):
             self._group(rows)
 
     def results(self) -> pa.RecordBatch:

@@ -17,11 +17,8 @@ class Rows(NamedTuple):
     """The keys of all rows and, if the call has a filter, its column."""
     arguments: pa.RecordBatch
     """Of the rows that are accumulated, checked."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Of the values."""
-        return int(self.leading.nbytes + self.arguments.nbytes)
+    size_bytes: int
+    """Of the values of the whole batch that a caller sent: one column keeps the memory of all of them."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +55,11 @@ class Joiner:
         return len(self._held)
 
     def add(self, batch: Rows) -> Iterator[Rows]:
-        """Hold the batch; gives what is complete, in the order in which it came."""
+        """Hold the batch if it has rows; gives what is complete, in the order in which it came."""
         rows, size_bytes = batch.leading.num_rows, batch.size_bytes
+        if not rows:
+            # Any number of them would be within the bounds.
+            return
         if not self._has_room(rows, size_bytes):
             yield from self.rest()
         self._held.append(batch)
@@ -72,7 +72,9 @@ class Joiner:
         """What is still held, if anything."""
         if not self._held:
             return
-        joined = Rows(_joined([rows.leading for rows in self._held]), _joined([rows.arguments for rows in self._held]))
+        leading, arguments, sizes_bytes = zip(*self._held, strict=True)
+        joined = Rows(_joined(leading), _joined(arguments), sum(sizes_bytes))
+        del leading, arguments
         # Their memory is not needed while the joined rows are worked on.
         self._held.clear()
         self._rows = self._size_bytes = 0
