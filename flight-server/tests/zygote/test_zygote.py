@@ -165,3 +165,29 @@ def test_a_zygote_that_is_followed_keeps_its_workers_until_they_end(tmp_path: Pa
     followers_front.close()
     following.stop()
     first.stop()
+
+
+def test_a_zygote_that_is_followed_does_not_wait_for_workers_of_the_one_before_it(tmp_path: Path) -> None:
+    first = Zygotes(tmp_path, WorkerSettings())
+    front = Front(first.connection())
+    name, kept = front.fork()
+    second = Zygotes(tmp_path, WorkerSettings(), generation=1, is_successor=True)
+    seconds_front = Front(second.connection())
+    first.retire()
+    seconds_front.send(Claim([name]))
+    seconds_front.send(Measure(1, [name]))
+    assert list(seconds_front.expect(Measured).usage) == [name]
+    third = Zygotes(tmp_path, WorkerSettings(), generation=2, is_successor=True)
+    thirds_front = Front(third.connection())
+    retired = os.pidfd_open(second.process.pid)
+    second.retire()
+    assert ends(retired)
+    assert lives(kept)
+    thirds_front.send(Claim([name]))
+    thirds_front.send(Kill(name))
+    assert thirds_front.expect(Exited) == Exited(name, None)
+    assert ends(kept)
+    for each in (front, seconds_front, thirds_front):
+        each.close()
+    for zygote in (third, second, first):
+        zygote.stop()

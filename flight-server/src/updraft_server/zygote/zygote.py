@@ -243,12 +243,17 @@ class Zygote:
             self._models.start()
 
     def _retire(self) -> None:
-        """Leave front and workers to a successor, and serve models to these workers until they have ended."""
+        """Leave front and workers to a successor, and serve models to these workers until they have ended.
+
+        Those of an earlier zygote have its models, or none: nothing here has to wait for their end.
+        """
         self._close_door()
         self._is_retired = True
         self._claims_end_seconds = math.inf
-        for worker in self._workers.values():
+        for worker in list(self._workers.values()):
             worker.front = None
+            if not worker.is_child:
+                self._forget(worker)
         for front in list(self._fronts):
             self._send(front, Retired())
 
@@ -287,6 +292,9 @@ class Zygote:
                 self._let_go(front)
 
     def _claim(self, front: socket.socket, packet: Claim) -> None:
+        if self._is_retired:
+            # The front did not know yet: it claims them from the successor.
+            return
         if self._is_successor and not self._workers.keys() >= set(packet.workers):
             # Its predecessor has retired before the front could come here: nothing is forked there any more.
             self._adopt()
@@ -379,9 +387,7 @@ class Zygote:
 
     def _bury(self, worker: HeldWorker) -> int | None:
         """Forget a worker that has ended or is being killed; how it ended, where that can be known."""
-        del self._workers[worker.id]
-        self._selector.unregister(worker.pidfd)
-        os.close(worker.pidfd)
+        self._forget(worker)
         if worker.shared_memory is not None:
             os.close(worker.shared_memory)
         status = None
@@ -394,6 +400,12 @@ class Zygote:
         self._records.forget(worker.id)
         self._scratch.discard(worker.id)
         return status
+
+    def _forget(self, worker: HeldWorker) -> None:
+        """Hold a worker no more; one that lives goes on."""
+        del self._workers[worker.id]
+        self._selector.unregister(worker.pidfd)
+        os.close(worker.pidfd)
 
     def _let_go(self, front: socket.socket) -> None:
         """End the workers of a front that is gone."""
