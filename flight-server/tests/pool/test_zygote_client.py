@@ -2,6 +2,7 @@
 """The front's end of the connection to a zygote: a test answers for the zygote, or does not."""
 
 import asyncio
+import dataclasses
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -118,6 +119,31 @@ async def test_a_zygote_that_retires_is_lost_and_its_connection_is_somebody_else
     with zygote.retired.get_nowait() as left:
         left.send(encode(MeasureModels(7)))
         assert await zygote.receive() == MeasureModels(7)
+
+
+async def test_a_zygote_that_retires_as_soon_as_it_has_loaded_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "z.sock"
+    retired: asyncio.Queue[socket.socket] = asyncio.Queue()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(60)
+        client = ZygoteClient(ZygotesAt(path), 60, lambda _: None, lambda: None, lambda *_: None, retired.put_nowait)
+        connecting = asyncio.create_task(client.connect())
+        first, _ = await asyncio.to_thread(listener.accept)
+        for packet in (HELLO, Retired()):
+            first.send(encode(packet))
+        second, _ = await asyncio.to_thread(listener.accept)
+        second.settimeout(60)
+        hello = dataclasses.replace(HELLO, generation=1)
+        second.send(encode(hello))
+        assert await asyncio.wait_for(connecting, 60) == hello
+        client.kill("a-1")
+        assert decode(await asyncio.to_thread(second.recv, MAX_PACKET_BYTES)) == Kill("a-1")
+        client.close()
+        with first, second, retired.get_nowait() as left:
+            first.send(encode(Exited("a-2", None)))
+            assert decode(left.recv(MAX_PACKET_BYTES)) == Exited("a-2", None)
 
 
 async def test_exits_are_passed_on(zygote: Zygote) -> None:

@@ -114,6 +114,8 @@ class ZygoteClient:
         """Why there is no connection; empty while there is one."""
         self._greeting: Hello | None = None
         """What has come of a greeting so far."""
+        self._has_retired = False
+        """Whether the zygote that was greeted last has a successor."""
         self._zygotes = zygotes
         self._timeout_seconds = timeout_seconds
         self._on_exit = on_exit
@@ -154,6 +156,7 @@ class ZygoteClient:
                 raise ZygoteError(f"there is no zygote: {error.strerror or error}") from error
             connection.enter_context(self._socket)
             self._socket.settimeout(0)
+            self._has_retired = False
             # Before the reader: the hello may be there already.
             greeting = self._answers[_GREETING] = self._loop.create_future()
             connection.callback(self._answers.pop, _GREETING, None)
@@ -165,6 +168,9 @@ class ZygoteClient:
                 self.trouble = f"the zygote was not ready within {self._timeout_seconds:g} seconds"
                 _log.warning("the workers' side is unreachable: waiting", reason=self.trouble)
             hello: Hello = greeting.result()
+            if self._has_retired:
+                # Both came at once, from a zygote that took longer to load than its successor.
+                raise ZygoteLostError()
             self._answers.pop(_GREETING, None)
             self._connection = connection.pop_all()
             return hello
@@ -291,8 +297,14 @@ class ZygoteClient:
             case ModelStarted() | ModelEnded() | ModelFault():
                 self._on_model(packet, descriptors)
             case Retired():
-                self._on_retirement(self._socket.dup())
-                self._lose()
+                self._retired()
+
+    def _retired(self) -> None:
+        """Leave the connection to whoever follows what the zygote still does."""
+        self._has_retired = True
+        self._loop.remove_reader(self._socket.fileno())
+        self._on_retirement(self._socket.dup())
+        self._lose()
 
     def _greet(self, packet: Hello | MoreFunctions) -> None:
         """Take a part of the zygote's greeting; once it is whole, whoever waits for it gets it."""
