@@ -66,6 +66,16 @@ class Replica:
         """Those that its function has worked on and come back from, as far as it has told."""
         return sum(BatchRecord.from_plain(self.told.record).batches.counts)
 
+    def batch_processor_seconds(self, processor_seconds: float) -> float:
+        """CPU time that it has used for the batch that its function works on, of what it has used since it was forked.
+
+        There is no batch while it loads the function, or has no connection, whatever its threads do meanwhile.
+        """
+        if self.state is ReplicaState.LOADING or not self.connections:
+            self.processor = ProcessorTime()
+            return 0.0
+        return self.processor.measured(self.batches, processor_seconds)
+
     def attach(self, connection: socket.socket) -> bool:
         """Bring it a connection; False where it takes none now."""
         try:

@@ -298,7 +298,7 @@ class Models:
         for name, (each, replica) in living.items():
             take = taken.get(name, ModelTake(replica.memory_bytes))
             replica.memory_bytes = take.memory_bytes
-            batch_seconds = replica.processor.measured(replica.batches, take.processor_seconds)
+            batch_seconds = replica.batch_processor_seconds(take.processor_seconds)
             if replica.state is ReplicaState.READY:
                 each.last_memory_bytes = replica.memory_bytes
             if replica.memory_bytes > self._most_bytes:
